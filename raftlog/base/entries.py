@@ -1,0 +1,123 @@
+"""What consensus and storage both speak: entries, hard state, membership.
+
+One entry is one record batch (DESIGN: law 3). An entry is wholly described by its batch and its raft
+index: the term is the batch's leader epoch, the offsets are the batch's, the kind is in its
+attributes and payload.
+"""
+
+import enum
+from typing import Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.ids import DirectoryId, NodeId, Offset, RaftIndex, ReplicaEpoch, ReplicaId, Term
+from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
+
+
+@final
+class EntryKind(enum.IntEnum):
+    """What an entry is. All but RECORDS are zero offsets wide and never reach a client.
+
+    An unknown kind stops the replica; nothing is ever skipped.
+    """
+
+    RECORDS = 0
+    TERM_START = 1
+    MEMBERSHIP = 2
+    LOG_START = 3
+    MARKER = 4
+    FORCED_RECOVERY = 5
+
+
+class Entry(NamedTuple):
+    """One place of a group's log. `batch` is a whole v2 record batch, base offset and leader epoch
+    already patched, immutable from here on. `next_offset` is the offset after its last record, equal
+    to `base_offset` for Raft's own entries."""
+
+    raft_index: RaftIndex
+    term: Term
+    kind: EntryKind
+    base_offset: Offset
+    next_offset: Offset
+    batch: Buffer
+
+
+class HardState(NamedTuple):
+    """Term and vote, always written and read as one pair. The vote is None until one is given."""
+
+    term: Term
+    vote: ReplicaId | None
+
+
+REPLICA_ID_BYTES: Final = 20
+
+
+def write_replica_id(writer: Writer, replica: ReplicaId) -> None:
+    """20 bytes: node u32, directory u64, epoch u64."""
+    writer.u32(replica.node).u64(replica.directory).u64(replica.epoch)
+
+
+def read_replica_id(reader: Reader) -> ReplicaId:
+    """The reverse of `write_replica_id`."""
+    return ReplicaId(NodeId(reader.u32()), DirectoryId(reader.u64()), ReplicaEpoch(reader.u64()))
+
+
+@final
+@attrs.frozen
+class Membership:
+    """Who counts. Sorted tuples; in a joint configuration `outgoing` is the old voter set, else ().
+
+    `learners_next` are voters of the outgoing set that become learners when the joint ends.
+    """
+
+    voters: tuple[ReplicaId, ...]
+    outgoing: tuple[ReplicaId, ...] = ()
+    learners: tuple[ReplicaId, ...] = ()
+    learners_next: tuple[ReplicaId, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        for group in (self.voters, self.outgoing, self.learners, self.learners_next):
+            assert list(group) == sorted(set(group)), group
+        assert len(self.voters) <= VOTERS_MAX, self.voters
+        assert len(self.learners) <= LEARNERS_MAX, len(self.learners)
+
+    @property
+    def joint(self) -> bool:
+        return bool(self.outgoing)
+
+    def all_voters(self) -> tuple[ReplicaId, ...]:
+        """Voters of either half, sorted."""
+        return tuple(sorted(set(self.voters) | set(self.outgoing)))
+
+    def everyone(self) -> tuple[ReplicaId, ...]:
+        """All that replicate: voters of either half and learners, sorted."""
+        return tuple(sorted(set(self.voters) | set(self.outgoing) | set(self.learners)))
+
+    def is_voter(self, replica: ReplicaId) -> bool:
+        return replica in self.voters or replica in self.outgoing
+
+
+def write_membership(writer: Writer, membership: Membership) -> None:
+    """Four lists, each a u32 count and that many replica ids."""
+    for group in (
+        membership.voters,
+        membership.outgoing,
+        membership.learners,
+        membership.learners_next,
+    ):
+        writer.u32(len(group))
+        for replica in group:
+            write_replica_id(writer, replica)
+
+
+def read_membership(reader: Reader) -> Membership:
+    """The reverse of `write_membership`; lists must be sorted and free of repetition."""
+    groups: list[tuple[ReplicaId, ...]] = []
+    for count_max in (VOTERS_MAX, VOTERS_MAX, LEARNERS_MAX, VOTERS_MAX):
+        count = reader.count(REPLICA_ID_BYTES, count_max)
+        group = tuple(read_replica_id(reader) for _ in range(count))
+        if list(group) != sorted(set(group)):
+            raise reader.fail("membership list is not sorted or repeats a replica id")
+        groups.append(group)
+    return Membership(groups[0], groups[1], groups[2], groups[3])

@@ -1,0 +1,78 @@
+"""Every bound of the system, with its reason. Relations between them are asserted at import.
+
+A bound is a promise about memory and time under the worst input; a floor adds its own section here
+rather than a number in its code.
+"""
+
+from typing import Final
+
+from raftlog.base.units import KIB, MIB
+
+# --- the turn -------------------------------------------------------------------------------------
+TURN_EVENTS_MAX: Final = 64
+"""Events in one turn: completions must not wait behind a flood of requests."""
+TURN_BYTES_MAX: Final = 2 * MIB
+"""Request bytes in one turn: one sync round should not grow without end."""
+
+# --- record batches -------------------------------------------------------------------------------
+BATCH_HEADER_BYTES: Final = 61
+BATCH_BYTES_MAX: Final = 64 * MIB
+"""No topic may raise `max.message.bytes` above this; every file and peer bound derives from it."""
+BATCH_BYTES_DEFAULT: Final = MIB + 12
+"""Kafka's default of `max.message.bytes`."""
+RECORD_COPY_BYTES_MAX: Final = 64 * KIB
+"""A record field smaller than this is copied once at propose; a larger one stays a view."""
+CONTROL_BATCH_BYTES_MAX: Final = 64 * KIB
+"""Raft's own entries: the largest is a membership of a few dozen replica ids."""
+
+# --- raft -----------------------------------------------------------------------------------------
+VOTERS_MAX: Final = 7
+LEARNERS_MAX: Final = 64
+"""Group 0 has every other broker as a learner."""
+APPEND_BYTES_MAX: Final = MIB
+"""Bytes of one append message beyond its first batch: a heartbeat must not wait behind more."""
+APPENDS_IN_FLIGHT_MAX: Final = 4
+"""Small windows let batches grow (HashiCorp Raft went from 130 to 2 for that reason)."""
+INFLIGHT_BYTES_MAX: Final = 4 * MIB
+"""Unacknowledged append bytes per follower and group; one batch of any size is always admitted."""
+RECENT_WINDOW_BYTES_MAX: Final = 4 * MIB
+"""Log bytes kept in memory per group behind the durable and committed end."""
+READS_PENDING_MAX: Final = 1024
+"""Read-index requests waiting in one group; beyond it the caller is refused at once."""
+UNCOMMITTED_BYTES_MAX: Final = 16 * MIB
+"""Proposed and not yet committed bytes per group; beyond it producers to this group are paused."""
+
+# --- connections ----------------------------------------------------------------------------------
+UNANSWERED_BYTES_MAX: Final = 8 * MIB
+UNANSWERED_REQUESTS_MAX: Final = 64
+"""Per connection; it pauses at the limit and resumes at half."""
+PINNED_BYTES_MAX: Final = 64 * MIB
+"""Receive slabs pinned by views, per process; beyond it connections pause."""
+FRAME_BYTES_PREAUTH_MAX: Final = 8 * KIB
+FRAME_BYTES_SMALL_MAX: Final = 4 * MIB
+"""Every request but Produce."""
+PEER_FRAME_BYTES_MAX: Final = BATCH_BYTES_MAX + MIB
+PEER_FRAME_PREAUTH_BYTES_MAX: Final = 4 * KIB
+
+# --- files ----------------------------------------------------------------------------------------
+SEGMENT_HEADER_BYTES: Final = 4 * KIB
+SEGMENT_BYTES_MIN: Final = 64 * KIB
+"""A segment must hold its header and some batches; tests may go below through their own options."""
+SEGMENT_BYTES_DEFAULT: Final = 1024 * MIB
+
+# --- verification ---------------------------------------------------------------------------------
+HISTORY_LINE_CHARS_MAX: Final = 64 * MIB
+"""One line of a history: a last read of a whole partition is the longest that makes sense."""
+SEARCH_STEPS_DEFAULT: Final = 10_000_000
+"""Steps of the general search before it says unknown: about half a minute."""
+HOLE_STEPS_DEFAULT: Final = 1_000_000
+"""Steps of tiling holes with unresolved batches before the answer is unknown."""
+EDN_DEPTH_MAX: Final = 64
+"""Nesting of an EDN value; Jepsen's operations need six."""
+REPORT_BYTES_MAX: Final = 2_000_000
+"""The report is one file that people mail to each other."""
+
+assert RECORD_COPY_BYTES_MAX <= APPEND_BYTES_MAX <= INFLIGHT_BYTES_MAX
+assert CONTROL_BATCH_BYTES_MAX <= RECORD_COPY_BYTES_MAX
+assert BATCH_BYTES_DEFAULT <= BATCH_BYTES_MAX < PEER_FRAME_BYTES_MAX
+assert FRAME_BYTES_PREAUTH_MAX < FRAME_BYTES_SMALL_MAX

@@ -1,0 +1,40 @@
+"""Typed trace events: what a replica or broker did, for operators, digests and pictures.
+
+An event is a plain tuple of a name and fields, so that emitting costs little and a digest is exact.
+Names are lower-case words joined by hyphens. Values are ints, strings, bools or None.
+"""
+
+from typing import NamedTuple, final
+
+TraceValue = int | str | bool | None
+
+
+class TraceEvent(NamedTuple):
+    """`name` says what happened; `where` is the node, group or connection; fields are ordered pairs."""
+
+    name: str
+    where: str
+    fields: tuple[tuple[str, TraceValue], ...] = ()
+
+
+@final
+class NoTracer:
+    """A sink that forgets."""
+
+    __slots__ = ()
+
+    def emit(self, event: TraceEvent) -> None:
+        """Drop the event."""
+
+
+@final
+class ListTracer:
+    """A sink for tests: everything, in order."""
+
+    __slots__ = ("events",)
+
+    def __init__(self) -> None:
+        self.events: list[TraceEvent] = []
+
+    def emit(self, event: TraceEvent) -> None:
+        self.events.append(event)

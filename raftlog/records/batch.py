@@ -1,0 +1,161 @@
+"""The header of a v2 record batch: view, patch, and the walk over batches that lie back to back.
+
+Layout (big-endian; Kafka protocol guide, "Record Batch"; KAFKA.md section 4):
+
+    0  base offset i64 (patched)     27  base timestamp i64
+    8  batch length i32 (size - 12)  35  max timestamp i64
+    12 leader epoch i32 (patched)    43  producer id i64
+    16 magic i8 = 2                  51  producer epoch i16
+    17 crc u32 (CRC-32C of 21..end)  53  base sequence i32
+    21 attributes i16                57  records count i32
+    23 last offset delta i32         61  records, or their compressed form
+
+Only base offset and leader epoch are ever changed by us; both lie outside the CRC (DESIGN: law 3).
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from raftlog.base.binary import Buffer
+from raftlog.base.checksum import crc32c
+from raftlog.base.entries import Entry, EntryKind
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import Offset, RaftIndex, Term
+from raftlog.base.limits import BATCH_BYTES_MAX, BATCH_HEADER_BYTES
+
+HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+LENGTH_OVERHEAD: Final = 12
+CRC_FROM: Final = 21
+MAGIC: Final = 2
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+
+_I64: Final = struct.Struct(">q")
+_I32: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+_EPOCH_AT: Final = 12
+_KIND_AT: Final = BATCH_HEADER_BYTES
+_ZERO_WIDTH: Final = -1
+
+assert HEADER.size == BATCH_HEADER_BYTES
+
+
+class BatchHeader(NamedTuple):
+    """The 61 header bytes, decoded and not judged."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return self.batch_length + LENGTH_OVERHEAD
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def is_raft_entry(self) -> bool:
+        """One of Raft's own entries: control bit and zero offsets wide. Kafka's transaction markers
+        are control batches with a last offset delta of 0 and are records."""
+        return bool(self.attributes & CONTROL) and self.last_offset_delta == _ZERO_WIDTH
+
+
+def read_header(batch: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`; the caller has checked that 61 bytes are there."""
+    return BatchHeader._make(HEADER.unpack_from(batch, position))
+
+
+def patch(batch: bytearray | memoryview, base_offset: Offset, term: Term) -> None:
+    """Write base offset and leader epoch into a batch that is being appended by the leader."""
+    _I64.pack_into(batch, 0, base_offset)
+    _I32.pack_into(batch, _EPOCH_AT, term)
+
+
+def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
+    """Whether the CRC in the header is that of bytes 21 to the end of this whole batch."""
+    return crc32c(memoryview(batch)[CRC_FROM : header.size]) == header.crc
+
+
+def entry_of(raft_index: RaftIndex, batch: Buffer, error: type[RaftlogError], on: str) -> Entry:
+    """The entry that `batch`, exactly one whole batch, is at `raft_index`.
+
+    Checks shape (size, magic, term, width, kind), not the CRC. Raises `error` for what no leader of
+    this release writes: an unknown kind is never skipped.
+    """
+    if len(batch) < BATCH_HEADER_BYTES:
+        raise error(f"batch of {len(batch)} bytes is shorter than its header", on=on)
+    header = read_header(batch)
+    if header.size != len(batch):
+        raise error(f"batch says {header.size} bytes and has {len(batch)}", on=on)
+    if header.magic != MAGIC:
+        raise error(f"batch has magic {header.magic}, not 2", on=on)
+    if header.leader_epoch < 0 or header.base_offset < 0:
+        raise error(f"batch has epoch {header.leader_epoch}, offset {header.base_offset}", on=on)
+    kind = EntryKind.RECORDS
+    if header.is_raft_entry:
+        kind = _kind_of(batch, error, on)
+    elif header.last_offset_delta < 0:
+        raise error(f"batch has last offset delta {header.last_offset_delta}", on=on)
+    return Entry(
+        raft_index,
+        Term(header.leader_epoch),
+        kind,
+        Offset(header.base_offset),
+        Offset(header.next_offset),
+        batch,
+    )
+
+
+def _kind_of(batch: Buffer, error: type[RaftlogError], on: str) -> EntryKind:
+    if len(batch) <= _KIND_AT:
+        raise error("raft entry without a payload", on=on)
+    try:
+        kind = EntryKind(batch[_KIND_AT])
+    except ValueError:
+        raise error(f"raft entry of unknown kind {batch[_KIND_AT]}", on=on) from None
+    if kind is EntryKind.RECORDS:
+        raise error("raft entry of kind 0", on=on)
+    return kind
+
+
+def split(data: Buffer, error: type[RaftlogError], on: str) -> Iterator[memoryview]:
+    """The whole batches that lie back to back in `data`; raises `error` when they do not fill it."""
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        left = len(view) - position
+        if left < BATCH_HEADER_BYTES:
+            raise error(f"{left} bytes left, a batch header has 61", on=on)
+        size = int(_I32.unpack_from(view, position + _LENGTH_AT)[0]) + LENGTH_OVERHEAD
+        if size < BATCH_HEADER_BYTES or size > min(left, BATCH_BYTES_MAX):
+            raise error(f"batch says {size} bytes, {left} are left", on=on)
+        yield view[position : position + size]
+        position += size
+
+
+def entries_of(
+    first_index: RaftIndex, data: Buffer, error: type[RaftlogError], on: str
+) -> list[Entry]:
+    """The entries that batches lying back to back are, from `first_index` on."""
+    return [
+        entry_of(RaftIndex(first_index + ordinal), batch, error, on)
+        for ordinal, batch in enumerate(split(data, error, on))
+    ]

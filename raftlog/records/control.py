@@ -1,0 +1,147 @@
+"""Raft's own entries as record batches: control bit, zero offsets wide, never sent to a client.
+
+After the 61-byte header, under the batch CRC (big-endian):
+
+    61 kind u8   62 payload version u8 = 1   63 reserved u16 = 0
+    65 group u64   73 term u32   77 raft index u64   85 body
+
+Group, term and index are repeated so that an entry that lands in the wrong file or place shows itself.
+The body of a kind is written and read by the functions below; unknown versions are refused.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.checksum import crc32c
+from raftlog.base.entries import (
+    Entry,
+    EntryKind,
+    Membership,
+    read_membership,
+    read_replica_id,
+    write_membership,
+    write_replica_id,
+)
+from raftlog.base.errors import CorruptData, RaftlogError
+from raftlog.base.ids import GroupId, Offset, RaftIndex, ReplicaId, Term
+from raftlog.base.limits import BATCH_HEADER_BYTES, CONTROL_BATCH_BYTES_MAX
+from raftlog.base.units import WallMillis
+from raftlog.records.batch import CONTROL, CRC_FROM, HEADER, LENGTH_OVERHEAD, MAGIC
+
+PAYLOAD_VERSION: Final = 1
+_PREFIX: Final = struct.Struct(">BBHQIQ")
+
+
+class ControlEntry(NamedTuple):
+    """One of Raft's own entries, decoded."""
+
+    kind: EntryKind
+    group: GroupId
+    term: Term
+    raft_index: RaftIndex
+    body: bytes
+
+
+class TermStart(NamedTuple):
+    """Body of TERM_START: who leads, and the producer expiry cut-off (wall ms, -1 for none)."""
+
+    leader: ReplicaId
+    producers_expire_before_ms: WallMillis
+
+
+class Marker(NamedTuple):
+    """Body of MARKER: the periodic one. `digest` is the state digest (group 0's image), b"" for none."""
+
+    producers_expire_before_ms: WallMillis
+    digest: bytes
+
+
+def build_control_entry(
+    kind: EntryKind,
+    *,
+    group: GroupId,
+    term: Term,
+    raft_index: RaftIndex,
+    base_offset: Offset,
+    timestamp_ms: WallMillis,
+    body: bytes,
+) -> Entry:
+    """The entry, with its batch made. `base_offset` is the log's next offset, which stays as it is."""
+    assert kind is not EntryKind.RECORDS
+    payload = _PREFIX.pack(kind, PAYLOAD_VERSION, 0, group, term, raft_index) + body
+    size = BATCH_HEADER_BYTES + len(payload)
+    assert size <= CONTROL_BATCH_BYTES_MAX, size
+    batch = bytearray(
+        HEADER.pack(
+            base_offset, size - LENGTH_OVERHEAD, term, MAGIC, 0, CONTROL, -1,
+            timestamp_ms, timestamp_ms, -1, -1, -1, 0,
+        )
+    )  # fmt: skip
+    batch += payload
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[CRC_FROM:]))
+    return Entry(raft_index, term, kind, base_offset, base_offset, bytes(batch))
+
+
+def parse_control_entry(batch: Buffer, error: type[RaftlogError], on: str) -> ControlEntry:
+    """The reverse, for a whole batch whose header says that it is a raft entry; not the CRC."""
+    reader = Reader(batch, error, on, position=BATCH_HEADER_BYTES)
+    kind_byte, version, reserved = reader.u8(), reader.u8(), reader.u16()
+    if version != PAYLOAD_VERSION or reserved != 0:
+        raise reader.fail(f"raft entry has payload version {version}, reserved {reserved}")
+    try:
+        kind = EntryKind(kind_byte)
+    except ValueError:
+        raise reader.fail(f"raft entry of unknown kind {kind_byte}") from None
+    group, term, index = reader.u64(), reader.u32(), reader.u64()
+    body = bytes(reader.take(reader.remaining()))
+    return ControlEntry(kind, GroupId(group), Term(term), RaftIndex(index), body)
+
+
+def write_term_start(value: TermStart) -> bytes:
+    writer = Writer()
+    write_replica_id(writer, value.leader)
+    return writer.i64(value.producers_expire_before_ms).bytes()
+
+
+def read_term_start(body: bytes) -> TermStart:
+    reader = Reader(body, CorruptData, "term start")
+    value = TermStart(read_replica_id(reader), WallMillis(reader.i64()))
+    reader.end()
+    return value
+
+
+def write_membership_body(membership: Membership) -> bytes:
+    writer = Writer()
+    write_membership(writer, membership)
+    return writer.bytes()
+
+
+def read_membership_body(body: bytes) -> Membership:
+    reader = Reader(body, CorruptData, "membership entry")
+    membership = read_membership(reader)
+    reader.end()
+    return membership
+
+
+def write_log_start(log_start: Offset) -> bytes:
+    """Body of LOG_START: the new first readable offset, at most the high watermark when proposed."""
+    return Writer().u64(log_start).bytes()
+
+
+def read_log_start(body: bytes) -> Offset:
+    reader = Reader(body, CorruptData, "log start marker")
+    log_start = Offset(reader.u64())
+    reader.end()
+    return log_start
+
+
+def write_marker(value: Marker) -> bytes:
+    return Writer().i64(value.producers_expire_before_ms).block(value.digest).bytes()
+
+
+def read_marker(body: bytes) -> Marker:
+    reader = Reader(body, CorruptData, "periodic marker")
+    value = Marker(WallMillis(reader.i64()), bytes(reader.block(64)))
+    reader.end()
+    return value
