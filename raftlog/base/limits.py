@@ -24,6 +24,14 @@ RECORD_COPY_BYTES_MAX: Final = 64 * KIB
 """A record field smaller than this is copied once at propose; a larger one stays a view."""
 CONTROL_BATCH_BYTES_MAX: Final = 64 * KIB
 """Raft's own entries: the largest is a membership of a few dozen replica ids."""
+DECOMPRESSED_BYTES_MAX: Final = 64 * MIB
+"""What one batch may become: as much as the largest batch that may be stored uncompressed."""
+DECOMPRESSION_RATIO_MAX: Final = 1000
+"""Beyond it, and above the next bound, compressed bytes are taken for a bomb."""
+DECOMPRESSED_BYTES_FREE: Final = 4 * MIB
+"""Below it the ratio does not count: a batch of equal records may well shrink ten-thousandfold."""
+RECORD_HEADERS_MAX: Final = 10_000
+"""Headers of one record: far above any use, far below what a lying count would allocate."""
 
 # --- raft -----------------------------------------------------------------------------------------
 VOTERS_MAX: Final = 7
@@ -74,5 +82,21 @@ REPORT_BYTES_MAX: Final = 2_000_000
 
 assert RECORD_COPY_BYTES_MAX <= APPEND_BYTES_MAX <= INFLIGHT_BYTES_MAX
 assert CONTROL_BATCH_BYTES_MAX <= RECORD_COPY_BYTES_MAX
+assert DECOMPRESSED_BYTES_FREE <= DECOMPRESSED_BYTES_MAX
 assert BATCH_BYTES_DEFAULT <= BATCH_BYTES_MAX < PEER_FRAME_BYTES_MAX
 assert FRAME_BYTES_PREAUTH_MAX < FRAME_BYTES_SMALL_MAX
+
+# --- kafka codec ----------------------------------------------------------------------------------
+FRAME_ITEMS_MAX: Final = 200_000
+"""Array elements of one frame: 3-byte elements became 25 MB of objects from 300 KB without it."""
+FRAME_BYTES_MAX: Final = 100 * MIB
+"""Kafka's default of `socket.request.max.bytes`; what a Produce request may have at most."""
+FRAME_BYTES_MIN: Final = 8
+"""Key, version and correlation id: what every request begins with."""
+RESPONSE_BYTES_MAX: Final = 256 * MIB
+"""What our client accepts from a broker: fetch.max.bytes is soft by one largest batch."""
+CLIENT_REQUESTS_IN_FLIGHT_MAX: Final = 256
+"""Requests of one client connection without an answer; more is a client that has lost its way."""
+
+assert FRAME_BYTES_SMALL_MAX <= FRAME_BYTES_MAX
+assert BATCH_BYTES_MAX < FRAME_BYTES_MAX < RESPONSE_BYTES_MAX

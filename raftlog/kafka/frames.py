@@ -1,0 +1,147 @@
+"""Length-prefixed frames, cut out of received bytes without copying them.
+
+A frame is an i32 length and that many bytes. The caller owns the memory: it receives into a slab,
+shows the unread part of it to `cut`, and gets views of the whole frames, how many bytes are done
+with, and how many the next frame wants, so that it can move a started frame to a larger slab.
+
+The cap comes before everything: a TLS hello or an HTTP verb on a plain port reads as a length of
+hundreds of MB, and nothing is reserved for it. The API key of a request is looked at as soon as it
+is there, since only Produce may be large.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple, Self, final
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse, ProtocolError
+from raftlog.base.limits import (
+    FRAME_BYTES_MAX,
+    FRAME_BYTES_MIN,
+    FRAME_BYTES_PREAUTH_MAX,
+    FRAME_BYTES_SMALL_MAX,
+    RESPONSE_BYTES_MAX,
+)
+from raftlog.kafka.shape import Buffer
+
+PREFIX_BYTES: Final = 4
+RESPONSE_BYTES_MIN: Final = 4
+"""The correlation id."""
+
+_PREFIX: Final = Struct(">i")
+_PREFIX_AND_KEY: Final = Struct(">ih")
+_PRODUCE: Final = 0
+
+
+@final
+class Cut(NamedTuple):
+    """What `cut` found."""
+
+    frames: list[memoryview]
+    """Whole frames in order, without their length; views of the bytes that were shown."""
+    consumed: int
+    """Bytes from the start that are done with."""
+    wanted: int
+    """Bytes that the next frame takes from `consumed` on, its length included; 4 if unknown yet."""
+
+
+@final
+@attrs.define(eq=False, kw_only=True)
+class FrameCutter:
+    """Finds frames; its caps may be raised when the other end has proved who it is."""
+
+    frame_bytes_min: int
+    frame_bytes_max: int
+    """The cap of a Produce request, or of a response."""
+    small_frame_bytes_max: int
+    """The cap of every other request."""
+    failed: bool = False
+
+    @classmethod
+    def for_requests(cls, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> Self:
+        """A listener without authentication, or one that has been passed."""
+        return cls(
+            frame_bytes_min=FRAME_BYTES_MIN,
+            frame_bytes_max=frame_bytes_max,
+            small_frame_bytes_max=min(frame_bytes_max, FRAME_BYTES_SMALL_MAX),
+        )
+
+    @classmethod
+    def before_authentication(cls) -> Self:
+        """A listener whose client has not proved anything yet; see `authenticated`."""
+        return cls(
+            frame_bytes_min=FRAME_BYTES_MIN,
+            frame_bytes_max=FRAME_BYTES_PREAUTH_MAX,
+            small_frame_bytes_max=FRAME_BYTES_PREAUTH_MAX,
+        )
+
+    @classmethod
+    def for_responses(cls, *, frame_bytes_max: int = RESPONSE_BYTES_MAX) -> Self:
+        """The client's side."""
+        return cls(
+            frame_bytes_min=RESPONSE_BYTES_MIN,
+            frame_bytes_max=frame_bytes_max,
+            small_frame_bytes_max=frame_bytes_max,
+        )
+
+    def authenticated(self, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        """Raise the caps to those of a client that has proved who it is."""
+        self.frame_bytes_max = frame_bytes_max
+        self.small_frame_bytes_max = min(frame_bytes_max, FRAME_BYTES_SMALL_MAX)
+
+    def cut(self, view: memoryview) -> Cut:
+        """All whole frames at the start of `view`.
+
+        Raises ProtocolError at the first length out of bounds; frames before it are lost with the
+        connection, which must close. A cutter that has failed is not used again.
+        """
+        if self.failed:
+            raise LocalMisuse("this connection has failed", do="close it")
+        frames: list[memoryview] = []
+        position, end = 0, len(view)
+        while end - position >= PREFIX_BYTES:
+            size = self._size(view, position, end)
+            start = position + PREFIX_BYTES
+            if end - start < size:
+                return Cut(frames, position, PREFIX_BYTES + size)
+            position = start + size
+            frames.append(view[start:position])
+        return Cut(frames, position, PREFIX_BYTES)
+
+    def _size(self, view: memoryview, position: int, end: int) -> int:
+        """The length at `position`, within bounds."""
+        cap = self.frame_bytes_max
+        if end - position < _PREFIX_AND_KEY.size:
+            (size,) = _PREFIX.unpack_from(view, position)
+        else:
+            size, key = _PREFIX_AND_KEY.unpack_from(view, position)
+            if key != _PRODUCE:
+                cap = self.small_frame_bytes_max
+        if self.frame_bytes_min <= size <= cap:
+            return int(size)
+        self.failed = True
+        raise ProtocolError(
+            f"a frame of {size} bytes, {self.frame_bytes_min} to {cap} are allowed",
+            do="close; is the other end speaking TLS or HTTP?",
+        )
+
+
+@final
+@attrs.define(eq=False)
+class FrameBuffer:
+    """Collects bytes in any pieces and gives whole frames: for clients and tests, at one copy."""
+
+    cutter: FrameCutter
+    _pending: bytearray = attrs.field(factory=bytearray)
+    _wanted: int = PREFIX_BYTES
+
+    def feed(self, piece: Buffer) -> list[memoryview]:
+        """The frames that `piece` completes; ProtocolError as in `FrameCutter.cut`."""
+        self._pending += piece
+        if len(self._pending) < self._wanted:
+            return []
+        whole = bytes(self._pending)
+        found = self.cutter.cut(memoryview(whole))
+        del self._pending[: found.consumed]
+        self._wanted = found.wanted
+        return found.frames

@@ -1,0 +1,154 @@
+"""The one table of APIs and versions. ApiVersions, dispatch and the docs page are made from it.
+
+Nothing is advertised that is not served: clients act on the list. Minimums are read literally by
+librdkafka before 2.11.1 (its issue 4956, KAFKA-18659): with Produce advertised from 3 it sends
+compressed batches uncompressed. So Produce is advertised from 0 and accepted from 3; a Produce of
+version 0-2 has no schema any more and closes the connection.
+
+kafka-python infers the broker's release from the maximums (ListOffsets 11 = 4.2, Produce 13 = 4.1,
+ListOffsets 10 = 4.0, Fetch 17 = 3.9): widen all APIs of a release together.
+"""
+
+from enum import IntEnum, unique
+from typing import Final, NamedTuple, final
+
+from raftlog.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from raftlog.kafka.tables import message_table
+
+
+@final
+@unique
+class ApiKey(IntEnum):
+    """Every API that has a table; whether it is served stands in `SERVED`."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
+    UPDATE_FEATURES = 57
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+
+@final
+class ServedApi(NamedTuple):
+    """One line of the table."""
+
+    key: ApiKey
+    advertised_min: int
+    max: int
+    accepted_min: int
+    ring: int
+    """1: data path, groups, idempotence; 2: admin; 3: transactions."""
+
+
+_TABLE: Final = (
+    ServedApi(ApiKey.PRODUCE, 0, 13, 3, 1),
+    ServedApi(ApiKey.FETCH, 4, 18, 4, 1),
+    ServedApi(ApiKey.LIST_OFFSETS, 1, 11, 1, 1),
+    ServedApi(ApiKey.METADATA, 0, 13, 0, 1),
+    ServedApi(ApiKey.FIND_COORDINATOR, 0, 6, 0, 1),
+    ServedApi(ApiKey.API_VERSIONS, 0, 4, 0, 1),
+    ServedApi(ApiKey.CREATE_TOPICS, 2, 7, 2, 1),
+    ServedApi(ApiKey.DELETE_TOPICS, 1, 6, 1, 1),
+    ServedApi(ApiKey.INIT_PRODUCER_ID, 0, 5, 0, 1),
+    ServedApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 2, 1),
+    ServedApi(ApiKey.DESCRIBE_CONFIGS, 1, 4, 1, 1),
+    ServedApi(ApiKey.CREATE_PARTITIONS, 0, 3, 0, 1),
+    ServedApi(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0, 1),
+)
+
+SERVED: Final[dict[int, ServedApi]] = {int(api.key): api for api in _TABLE}
+"""What this release serves, by API key, in ascending order."""
+
+
+def is_served(api_key: int, version: int) -> bool:
+    """Whether a handler answers this version; if not, a request that parses is answered with 35."""
+    api = SERVED.get(api_key)
+    return api is not None and api.accepted_min <= version <= api.max
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API, as documentation writes it; the number when there is none."""
+    table = message_table(api_key, "request")
+    return table[1].removesuffix("Request") if table else f"API {api_key}"
+
+
+def api_versions_response(*, error_code: int = 0, throttle_time_ms: int = 0) -> ApiVersionsResponse:
+    """The answer to ApiVersions; with error 35 it still carries the whole list (KIP-511)."""
+    return ApiVersionsResponse(
+        error_code=error_code,
+        api_keys=tuple(ApiVersion(int(a.key), a.advertised_min, a.max) for a in SERVED.values()),
+        throttle_time_ms=throttle_time_ms,
+    )
+
+
+def docs_table() -> str:
+    """The table of the reference page, as Markdown."""
+    lines = ["| API | key | versions | accepted from | ring |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {api_name(api.key)} | {int(api.key)} | {api.advertised_min}-{api.max} "
+        f"| {api.accepted_min} | {api.ring} |"
+        for api in SERVED.values()
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _check() -> None:
+    """Relations that hold by construction: every served version has a schema on both sides."""
+    assert list(SERVED) == sorted(SERVED)
+    for api in SERVED.values():
+        for kind in ("request", "response"):
+            table = message_table(api.key, kind)
+            assert table is not None, api
+            low, high = table[3]
+            assert low <= api.accepted_min <= api.max <= high, (api, low, high)
+        assert api.advertised_min <= api.accepted_min, api
+
+
+_check()
