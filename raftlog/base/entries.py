@@ -1,7 +1,7 @@
 """What consensus and storage both speak: entries, hard state, membership.
 
-One entry is one record batch (DESIGN: law 3). An entry is wholly described by its batch and its raft
-index: the term is the batch's leader epoch, the offsets are the batch's, the kind is in its
+One entry is one record batch (DESIGN: law 3). An entry is wholly described by its batch and its
+raft index: the term is the batch's leader epoch, the offsets are the batch's, the kind is in its
 attributes and payload.
 """
 
@@ -32,8 +32,8 @@ class EntryKind(enum.IntEnum):
 
 class Entry(NamedTuple):
     """One place of a group's log. `batch` is a whole v2 record batch, base offset and leader epoch
-    already patched, immutable from here on. `next_offset` is the offset after its last record, equal
-    to `base_offset` for Raft's own entries."""
+    already patched, immutable from here on. `next_offset` is the offset after its last record,
+    equal to `base_offset` for Raft's own entries."""
 
     raft_index: RaftIndex
     term: Term

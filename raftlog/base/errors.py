@@ -1,12 +1,14 @@
 """What can go wrong, by blame.
 
-* `LocalMisuse`: our caller broke the contract of a function; raised early, never answered on a wire.
-* `RemoteError`: a peer or client sent what it must not; the connection or request pays, nobody else.
+* `LocalMisuse`: our caller broke the contract of a function; raised early, never answered on a
+  wire.
+* `RemoteError`: a peer or client sent what it must not; the connection or request pays, nobody
+  else.
 * `OperatingError`: the machine or the operator: disks, ports, configuration.
 * `CorruptData`: stored bytes are not what was written; repair or stop, never go on.
 
-A bug of our own is an `assert`. Every error says what failed, on what, and what to do next: the three
-fields travel to the command line and into JSON unchanged.
+A bug of our own is an `assert`. Every error says what failed, on what, and what to do next: the
+three fields travel to the command line and into JSON unchanged.
 """
 
 

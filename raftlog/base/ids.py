@@ -1,8 +1,8 @@
 """The identities of the system, each its own type: no bare integer crosses a module boundary.
 
-A *replica id* is what consensus counts (DESIGN: identity). A node is only a place; a wiped disk or a
-second placement on the same node is a new replica id, so a promise made by the old one can never be
-taken for a promise of the new one.
+A *replica id* is what consensus counts (DESIGN: identity). A node is only a place; a wiped disk or
+a second placement on the same node is a new replica id, so a promise made by the old one can never
+be taken for a promise of the new one.
 """
 
 from typing import Final, NamedTuple, NewType
@@ -32,7 +32,8 @@ IoId = NewType("IoId", int)
 """One write round of one data directory; strictly increasing within a boot of the broker."""
 
 BootNumber = NewType("BootNumber", int)
-"""Counts the boots of a data directory, from 1; a lower one than seen before is a rolled-back disk."""
+"""Counts the boots of a data directory, from 1; one lower than seen before is a rolled-back disk.
+"""
 
 SessionId = NewType("SessionId", int)
 """One authenticated link between two nodes, unique within the boots of both ends."""

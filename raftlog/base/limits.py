@@ -100,3 +100,21 @@ CLIENT_REQUESTS_IN_FLIGHT_MAX: Final = 256
 
 assert FRAME_BYTES_SMALL_MAX <= FRAME_BYTES_MAX
 assert BATCH_BYTES_MAX < FRAME_BYTES_MAX < RESPONSE_BYTES_MAX
+
+# --- the broker -----------------------------------------------------------------------------------
+OUTPUT_BYTES_MAX: Final = 8 * MIB
+"""Answer bytes of one connection that have not left the process; beyond it the connection pauses.
+One answer of any size is always admitted."""
+BROKER_GROUPS_MAX: Final = 65_536
+"""Groups named in one node heartbeat: every list of them is bounded by this."""
+CONTROLLER_BODY_BYTES_MAX: Final = 4 * MIB
+"""One request to the controller or its answer: a CreateTopics frame is at most as long."""
+CONTROLLER_REQUESTS_MAX: Final = 10_000
+"""Requests to the controller in flight per broker; beyond it the caller is refused at once."""
+CONTROLLER_TEXT_BYTES_MAX: Final = 4 * KIB
+PEER_MESSAGES_MAX: Final = 100_000
+"""Messages in one peer frame: a turn touches at most this many groups."""
+REOPEN_BACKOFF_MS_MAX: Final = 10_000
+"""A replica whose disk failed is reopened after 100 ms, then half as often each time, up to this."""
+
+assert OUTPUT_BYTES_MAX <= PINNED_BYTES_MAX

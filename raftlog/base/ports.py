@@ -1,7 +1,7 @@
 """The ports through which the world reaches the decided parts: the simulator replaces all of them.
 
-Constructors take ports by keyword and none has a default that reaches the operating system. Code that
-`Broker.handle` reaches sees `Entropy` and `Tracer` only; `Disk` is seen by the functions of
+Constructors take ports by keyword and none has a default that reaches the operating system. Code
+that `Broker.handle` reaches sees `Entropy` and `Tracer` only; `Disk` is seen by the functions of
 `raftlog.storage` that perform writes, reads and jobs, off the loop.
 """
 
@@ -36,8 +36,8 @@ class Entropy(Protocol):
 class DiskFile(Protocol):
     """An open file. Every method raises `DiskError` (or `DiskFull`) naming the file.
 
-    A write is whole or it raised; what it wrote is durable only after `sync` returned. After a failed
-    `sync` nothing about earlier writes may be assumed.
+    A write is whole or it raised; what it wrote is durable only after `sync` returned. After a
+    failed `sync` nothing about earlier writes may be assumed.
     """
 
     def read_at(self, position: int, size: int) -> bytes:

@@ -1,7 +1,8 @@
 """`probe("name")` marks a rare path, so that tests and sweeps can show that they reached it.
 
-Counting is one dictionary update; there is no switch, so production and simulation run the same code.
-Names are lower-case words joined by hyphens, unique in the tree. `fired()` is read by reports.
+Counting is one dictionary update; there is no switch, so production and simulation run the same
+code. Names are lower-case words joined by hyphens, unique in the tree. `fired()` is read by
+reports.
 """
 
 from collections import Counter

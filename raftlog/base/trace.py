@@ -10,7 +10,9 @@ TraceValue = int | str | bool | None
 
 
 class TraceEvent(NamedTuple):
-    """`name` says what happened; `where` is the node, group or connection; fields are ordered pairs."""
+    """`name` says what happened; `where` is the node, group or connection; fields are ordered
+    pairs.
+    """
 
     name: str
     where: str

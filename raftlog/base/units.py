@@ -1,4 +1,4 @@
-"""Units. Durations and instants inside the system are integer nanoseconds; wall time is milliseconds.
+"""Units: durations and instants are integer nanoseconds, wall time is milliseconds.
 
 `Instant` is a reading of a monotonic clock that has no meaning outside its process; `WallMillis` is
 Unix time and is used for record timestamps and retention only, never for a protocol decision.

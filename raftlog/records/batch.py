@@ -23,6 +23,7 @@ from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.base.limits import BATCH_BYTES_MAX, BATCH_HEADER_BYTES
+from raftlog.base.units import WallMillis
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 LENGTH_OVERHEAD: Final = 12
@@ -37,8 +38,13 @@ DELETE_HORIZON: Final = 0x40
 
 _I64: Final = struct.Struct(">q")
 _I32: Final = struct.Struct(">i")
+_U32: Final = struct.Struct(">I")
+_I16: Final = struct.Struct(">h")
 _LENGTH_AT: Final = 8
 _EPOCH_AT: Final = 12
+_CRC_AT: Final = 17
+_ATTRIBUTES_AT: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
 _KIND_AT: Final = BATCH_HEADER_BYTES
 _ZERO_WIDTH: Final = -1
 
@@ -137,7 +143,7 @@ def _kind_of(batch: Buffer, error: type[RaftlogError], on: str) -> EntryKind:
 
 
 def split(data: Buffer, error: type[RaftlogError], on: str) -> Iterator[memoryview]:
-    """The whole batches that lie back to back in `data`; raises `error` when they do not fill it."""
+    """The whole batches lying back to back in `data`; raises `error` when they do not fill it."""
     view = memoryview(data)
     position = 0
     while position < len(view):
@@ -159,3 +165,15 @@ def entries_of(
         entry_of(RaftIndex(first_index + ordinal), batch, error, on)
         for ordinal, batch in enumerate(split(data, error, on))
     ]
+
+
+def stamp_append_time(batch: bytearray | memoryview, wall_ms: WallMillis) -> None:
+    """Turn a produced batch into one with log append time, before it becomes an entry.
+
+    The one change under the CRC that we ever make (topics with LogAppendTime; KAFKA.md 3.6): sets
+    the attribute bit and the max timestamp, then the CRC anew.
+    """
+    (attributes,) = _I16.unpack_from(batch, _ATTRIBUTES_AT)
+    _I16.pack_into(batch, _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
+    _I64.pack_into(batch, _MAX_TIMESTAMP_AT, wall_ms)
+    _U32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))

@@ -1,8 +1,8 @@
 """The chain: a 64-bit fingerprint of a whole log prefix.
 
-chain(0) comes from cluster and group; chain(i) is the first 8 bytes of BLAKE2b over chain(i-1) and the
-61 header bytes of entry i. The header holds the CRC of the rest, so the chain binds every batch, with
-its offset, epoch and length, to its group and its place; Kafka's own CRC binds neither.
+chain(0) comes from cluster and group; chain(i) is the first 8 bytes of BLAKE2b over chain(i-1) and
+the 61 header bytes of entry i. The header holds the CRC of the rest, so the chain binds every
+batch, with its offset, epoch and length, to its group and its place; Kafka's own CRC binds neither.
 """
 
 import hashlib

@@ -5,8 +5,8 @@ After the 61-byte header, under the batch CRC (big-endian):
     61 kind u8   62 payload version u8 = 1   63 reserved u16 = 0
     65 group u64   73 term u32   77 raft index u64   85 body
 
-Group, term and index are repeated so that an entry that lands in the wrong file or place shows itself.
-The body of a kind is written and read by the functions below; unknown versions are refused.
+Group, term and index are repeated so that an entry that lands in the wrong file or place shows
+itself. The body of a kind is written and read by the functions below; unknown versions are refused.
 """
 
 import struct
@@ -51,7 +51,7 @@ class TermStart(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """Body of MARKER: the periodic one. `digest` is the state digest (group 0's image), b"" for none."""
+    """Body of MARKER, written periodically. `digest` is group 0's image digest, b"" elsewhere."""
 
     producers_expire_before_ms: WallMillis
     digest: bytes
@@ -67,7 +67,7 @@ def build_control_entry(
     timestamp_ms: WallMillis,
     body: bytes,
 ) -> Entry:
-    """The entry, with its batch made. `base_offset` is the log's next offset, which stays as it is."""
+    """The entry, its batch made. `base_offset` is the log's next offset, which stays as it is."""
     assert kind is not EntryKind.RECORDS
     payload = _PREFIX.pack(kind, PAYLOAD_VERSION, 0, group, term, raft_index) + body
     size = BATCH_HEADER_BYTES + len(payload)
@@ -99,12 +99,14 @@ def parse_control_entry(batch: Buffer, error: type[RaftlogError], on: str) -> Co
 
 
 def write_term_start(value: TermStart) -> bytes:
+    """Body of TERM_START: replica id, cut-off i64."""
     writer = Writer()
     write_replica_id(writer, value.leader)
     return writer.i64(value.producers_expire_before_ms).bytes()
 
 
 def read_term_start(body: bytes) -> TermStart:
+    """The reverse of `write_term_start`."""
     reader = Reader(body, CorruptData, "term start")
     value = TermStart(read_replica_id(reader), WallMillis(reader.i64()))
     reader.end()
@@ -112,12 +114,14 @@ def read_term_start(body: bytes) -> TermStart:
 
 
 def write_membership_body(membership: Membership) -> bytes:
+    """Body of MEMBERSHIP: the whole configuration that is in force from this entry on."""
     writer = Writer()
     write_membership(writer, membership)
     return writer.bytes()
 
 
 def read_membership_body(body: bytes) -> Membership:
+    """The reverse of `write_membership_body`."""
     reader = Reader(body, CorruptData, "membership entry")
     membership = read_membership(reader)
     reader.end()
@@ -125,11 +129,12 @@ def read_membership_body(body: bytes) -> Membership:
 
 
 def write_log_start(log_start: Offset) -> bytes:
-    """Body of LOG_START: the new first readable offset, at most the high watermark when proposed."""
+    """Body of LOG_START: the new first readable offset; at most the high watermark of its time."""
     return Writer().u64(log_start).bytes()
 
 
 def read_log_start(body: bytes) -> Offset:
+    """The reverse of `write_log_start`."""
     reader = Reader(body, CorruptData, "log start marker")
     log_start = Offset(reader.u64())
     reader.end()
@@ -137,10 +142,12 @@ def read_log_start(body: bytes) -> Offset:
 
 
 def write_marker(value: Marker) -> bytes:
+    """Body of MARKER: cut-off i64, digest as a block."""
     return Writer().i64(value.producers_expire_before_ms).block(value.digest).bytes()
 
 
 def read_marker(body: bytes) -> Marker:
+    """The reverse of `write_marker`."""
     reader = Reader(body, CorruptData, "periodic marker")
     value = Marker(WallMillis(reader.i64()), bytes(reader.block(64)))
     reader.end()

@@ -8,8 +8,9 @@ from raftlog.base.ids import DirectoryId
 class FileSlice(NamedTuple):
     """`size` bytes from `position` of the file `path` (relative, `/` between names) of a directory.
 
-    Whoever performs the effect that carries the slice opens the file at once and keeps it open until
-    the bytes have left, so that a file removed or superseded later still yields the old bytes.
+    Whoever performs the effect that carries the slice opens the file at once and keeps it open
+    until the bytes have left, so that a file removed or superseded later still yields the old
+    bytes.
     """
 
     directory: DirectoryId

@@ -1,6 +1,7 @@
 """What a write round is told to do, in order; performed by `raftlog.storage.write_round`.
 
-An operation names its group, so that a failure is charged to that replica alone. Buffers are immutable.
+An operation names its group, so that a failure is charged to that replica alone. Buffers are
+immutable.
 """
 
 from collections.abc import Sequence

@@ -1,0 +1,158 @@
+"""Records inside a batch, read lazily. The inside of a stored batch is the producer's word alone.
+
+Layout of a record (Kafka protocol guide, "Record"; all varints are zigzag):
+
+    length varint | attributes i8 | timestamp delta varlong | offset delta varint
+    key length varint, -1 = null | key | value length varint, -1 = null | value
+    header count varint | per header: key length varint | key | value length varint, -1 = null |
+    value
+
+The broker does not look inside what it stores, so here every length is checked against what is left
+and the caller names the error to raise. What was read before the fault is good.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import Offset
+from raftlog.base.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BYTES_MAX, RECORD_HEADERS_MAX
+from raftlog.base.units import WallMillis
+from raftlog.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, read_header
+from raftlog.records.compression import decompress
+
+_VARLONG_SHIFT_MAX: Final = 63
+
+
+class RecordHeader(NamedTuple):
+    """A header of a record; bytes of its key that are not UTF-8 are shown with backslashes."""
+
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """One record, with its absolute offset and timestamp."""
+
+    offset: Offset
+    timestamp_ms: WallMillis
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...]
+
+
+def records_of(
+    batch: Buffer,
+    error: type[RaftlogError],
+    on: str,
+    *,
+    cap: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """The records of a whole batch (magic 2, shape and CRC checked by the caller), in order.
+
+    Yields nothing for one of Raft's own entries. Raises `error` where the inside lies: lengths, a
+    codec's output, offsets that do not ascend within the batch's range, too few or too many records
+    (a compacted batch has fewer offsets than its range, never fewer than its count).
+    """
+    header = read_header(batch)
+    if header.is_raft_entry:
+        return
+    body = memoryview(batch)[BATCH_HEADER_BYTES : header.size]
+    inside = decompress(header.attributes & CODEC_MASK, body, error, on, cap)
+    cursor = _Cursor(memoryview(inside), error, on)
+    delta_before = -1
+    for _ in range(header.records_count):
+        record, delta = _read_record(cursor, header)
+        if not delta_before < delta <= header.last_offset_delta:
+            raise cursor.fail(f"offset delta {delta} after {delta_before}")
+        delta_before = delta
+        yield record
+    if cursor.position != cursor.end:
+        raise cursor.fail(f"{cursor.end - cursor.position} bytes after the last record")
+
+
+def _read_record(cursor: "_Cursor", header: BatchHeader) -> tuple[Record, int]:
+    """The record at the cursor and its offset delta."""
+    size = cursor.varint()
+    if size < 0 or size > cursor.end - cursor.position:
+        raise cursor.fail(f"record of {size} bytes, {cursor.end - cursor.position} are left")
+    end = cursor.position + size
+    cursor.skip(1)
+    timestamp = header.base_timestamp + cursor.varint()
+    if header.attributes & LOG_APPEND_TIME:
+        timestamp = header.max_timestamp
+    delta = cursor.varint()
+    key = cursor.nullable()
+    value = cursor.nullable()
+    headers = _read_headers(cursor)
+    if cursor.position != end:
+        raise cursor.fail(f"record ends at {cursor.position}, its length says {end}")
+    offset = Offset(header.base_offset + delta)
+    return Record(offset, WallMillis(timestamp), key, value, headers), delta
+
+
+def _read_headers(cursor: "_Cursor") -> tuple[RecordHeader, ...]:
+    count = cursor.varint()
+    if count == 0:
+        return ()
+    if count < 0 or count > min(RECORD_HEADERS_MAX, cursor.end - cursor.position):
+        raise cursor.fail(f"{count} record headers")
+    headers: list[RecordHeader] = []
+    for _ in range(count):
+        key = cursor.nullable()
+        if key is None:
+            raise cursor.fail("record header without a key")
+        headers.append(RecordHeader(key.decode("utf-8", "backslashreplace"), cursor.nullable()))
+    return tuple(headers)
+
+
+@final
+class _Cursor:
+    """A place in decompressed records; every step is checked against the end."""
+
+    __slots__ = ("_error", "_on", "_view", "end", "position")
+
+    def __init__(self, view: memoryview, error: type[RaftlogError], on: str) -> None:
+        self._view = view
+        self._error = error
+        self._on = on
+        self.position = 0
+        self.end = len(view)
+
+    def fail(self, what: str) -> RaftlogError:
+        return self._error(what, on=f"{self._on}, byte {self.position} of the records")
+
+    def skip(self, size: int) -> None:
+        if size > self.end - self.position:
+            raise self.fail("record is cut short")
+        self.position += size
+
+    def varint(self) -> int:
+        """A zigzag varint of at most 64 bits."""
+        value = shift = 0
+        view, position, end = self._view, self.position, self.end
+        while True:
+            if position >= end:
+                raise self.fail("varint is cut short")
+            byte = view[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > _VARLONG_SHIFT_MAX:
+                raise self.fail("varint is longer than 64 bits")
+        self.position = position
+        return (value >> 1) ^ -(value & 1)
+
+    def nullable(self) -> bytes | None:
+        """Bytes with a varint length, -1 for null."""
+        size = self.varint()
+        if size == -1:
+            return None
+        if size < 0 or size > self.end - self.position:
+            raise self.fail(f"field of {size} bytes, {self.end - self.position} are left")
+        start = self.position
+        self.position = start + size
+        return bytes(self._view[start : self.position])

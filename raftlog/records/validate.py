@@ -1,0 +1,101 @@
+"""What a produced batch must look like before it is proposed: headers only, never the records.
+
+Kafka also walks the records; we do not (KAFKA.md section 4), so a batch whose inside lies is stored
+as it was sent and every reader of records must survive it (`raftlog.records.record`). The faults
+are ours; the Kafka front maps them to Kafka's error codes.
+"""
+
+import enum
+from typing import Final, final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.base.units import WallMillis
+from raftlog.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    LOG_APPEND_TIME,
+    MAGIC,
+    BatchHeader,
+    crc_matches,
+    read_header,
+)
+
+_CODEC_LAST: Final = 4
+_NONE: Final = -1
+
+
+@final
+class BatchFault(enum.Enum):
+    """Why a produced batch is refused, in the order in which the checks are made."""
+
+    NOT_ONE_BATCH = "the field is not exactly one record batch"
+    TOO_LARGE = "the batch is larger than the topic allows"
+    MAGIC = "the batch is not of format version 2"
+    CRC = "the batch fails its CRC-32C"
+    BASE_OFFSET = "the batch does not begin at offset 0"
+    COUNT = "the records count does not fit the last offset delta"
+    CODEC = "the batch names an unknown compression codec"
+    TIMESTAMP_TYPE = "the batch claims log append time"
+    CONTROL = "the batch claims to be a control batch"
+    PRODUCER = "the batch names a producer without epoch or sequence"
+    TIMESTAMP = "the batch's latest timestamp is out of bounds"
+
+
+def validate_produced(field: Buffer, bytes_max: int) -> BatchHeader | BatchFault:
+    """The header of a batch that may be proposed once it is patched, or why it must be refused.
+
+    `field` is the whole records field of one partition; `bytes_max` is the topic's
+    `max.message.bytes`. Never raises, whatever the bytes are.
+    """
+    if len(field) < BATCH_HEADER_BYTES:
+        return BatchFault.NOT_ONE_BATCH
+    header = read_header(field)
+    # The old formats (magic 0 and 1) have their size elsewhere: name the cause, not the symptom.
+    if header.magic != MAGIC:
+        return BatchFault.MAGIC
+    if header.size != len(field):
+        return BatchFault.NOT_ONE_BATCH
+    if len(field) > bytes_max:
+        return BatchFault.TOO_LARGE
+    if not crc_matches(field, header):
+        return BatchFault.CRC
+    return _fault_of(header) or header
+
+
+def _fault_of(header: BatchHeader) -> BatchFault | None:
+    if header.base_offset != 0:
+        return BatchFault.BASE_OFFSET
+    # This is what keeps a client from forging one of Raft's own entries, which are zero wide.
+    if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
+        return BatchFault.COUNT
+    attributes = header.attributes
+    if attributes & CODEC_MASK > _CODEC_LAST:
+        return BatchFault.CODEC
+    if attributes & LOG_APPEND_TIME:
+        return BatchFault.TIMESTAMP_TYPE
+    if attributes & CONTROL:
+        return BatchFault.CONTROL
+    if header.producer_id != _NONE and _producer_is_wrong(header):
+        return BatchFault.PRODUCER
+    return None
+
+
+def _producer_is_wrong(header: BatchHeader) -> bool:
+    return header.producer_id < 0 or header.producer_epoch < 0 or header.base_sequence < 0
+
+
+def timestamp_fault(
+    header: BatchHeader, wall_ms: WallMillis, before_max_ms: int, after_max_ms: int
+) -> BatchFault | None:
+    """TIMESTAMP when the header's latest timestamp is too long before or after `wall_ms`.
+
+    A latest timestamp of -1 means none and is allowed (`message.timestamp.before.max.ms` and
+    `message.timestamp.after.max.ms`, KIP-937).
+    """
+    latest = header.max_timestamp
+    if latest == _NONE:
+        return None
+    if latest < 0 or wall_ms - latest > before_max_ms or latest - wall_ms > after_max_ms:
+        return BatchFault.TIMESTAMP
+    return None
