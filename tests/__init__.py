@@ -1,0 +1,1 @@
+"""The tests: raftlog's folders, and what belongs to no folder (see README.md)."""

@@ -1,0 +1,99 @@
+"""What every test stands on: hypothesis profiles, needed programs, and the count of probes.
+
+* Hypothesis runs few, derandomised examples by default: CI repeats itself exactly. Exploring is
+  `--hypothesis-profile=soak`.
+* A test marked `needs_command("kcat")` fails with advice when the program is missing; under
+  `--no-system` it is skipped instead.
+* The probes passed by all tests together are counted across processes; `--require-probes` fails a
+  run that left one of the tree's probes unreached.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from raftlog.base import probes
+
+ROOT = Path(__file__).resolve().parent.parent
+REACHED = pytest.StashKey[set[str]]()
+
+settings.register_profile(
+    "ci",
+    max_examples=50,
+    stateful_step_count=30,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "soak",
+    max_examples=5_000,
+    stateful_step_count=100,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("raftlog")
+    group.addoption(
+        "--no-system", action="store_true", help="skip tests whose program is not installed"
+    )
+    group.addoption(
+        "--require-probes", action="store_true", help="fail when a probe was reached by no test"
+    )
+
+
+def pytest_configure(config):
+    config.stash[REACHED] = set()
+
+
+def pytest_runtest_setup(item):
+    for marker in item.iter_markers("needs_command"):
+        (name,) = marker.args
+        if shutil.which(name) is not None:
+            continue
+        if item.config.getoption("--no-system"):
+            pytest.skip(f"{name} is not installed")
+        pytest.fail(f"{name} is not installed: run scripts/system_packages", pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _count_probes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Add the probes that a test passed to those of the run; tests may reset them."""
+    yield
+    request.config.stash[REACHED].update(probes.fired())
+
+
+def pytest_sessionfinish(session):
+    """A worker hands its probes to the process that started it."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["probes"] = sorted(session.config.stash[REACHED])
+    elif session.config.getoption("--require-probes") and _unreached(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[REACHED].update(getattr(node, "workeroutput", {}).get("probes", []))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.getoption("--require-probes"):
+        for name in _unreached(config):
+            terminalreporter.write_line(f"probe reached by no test: {name}", red=True)
+
+
+def _unreached(config) -> list[str]:
+    from tests.tidy.probes import probe_names
+    from tests.tidy.tree import product_files
+
+    named = {name for file in product_files() for name, _ in probe_names(file)}
+    return sorted(named - config.stash[REACHED])
