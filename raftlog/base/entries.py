@@ -11,7 +11,16 @@ from typing import Final, NamedTuple, final
 import attrs
 
 from raftlog.base.binary import Buffer, Reader, Writer
-from raftlog.base.ids import DirectoryId, NodeId, Offset, RaftIndex, ReplicaEpoch, ReplicaId, Term
+from raftlog.base.ids import (
+    Chain,
+    DirectoryId,
+    NodeId,
+    Offset,
+    RaftIndex,
+    ReplicaEpoch,
+    ReplicaId,
+    Term,
+)
 from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
 
 
@@ -48,6 +57,31 @@ class HardState(NamedTuple):
 
     term: Term
     vote: ReplicaId | None
+
+
+class LogPosition(NamedTuple):
+    """A place in a group's log, and the fingerprint of everything up to it."""
+
+    raft_index: RaftIndex
+    term: Term
+    chain: Chain
+
+
+@final
+@attrs.frozen(kw_only=True)
+class InstallPosition:
+    """Where a log begins anew: everything up to `raft_index` is replaced by a snapshot.
+
+    `membership` is the one in force at `raft_index`, set by the entry at `membership_index`.
+    """
+
+    raft_index: RaftIndex
+    term: Term
+    chain: Chain
+    next_offset: Offset
+    log_start: Offset
+    membership: "Membership"
+    membership_index: RaftIndex
 
 
 REPLICA_ID_BYTES: Final = 20

@@ -47,6 +47,13 @@ RECENT_WINDOW_BYTES_MAX: Final = 4 * MIB
 """Log bytes kept in memory per group behind the durable and committed end."""
 READS_PENDING_MAX: Final = 1024
 """Read-index requests waiting in one group; beyond it the caller is refused at once."""
+INSTALL_CHUNK_BYTES: Final = 256 * KIB
+"""One piece of a snapshot being installed: a heartbeat must not wait behind more."""
+INSTALL_BYTES_MAX: Final = 256 * MIB
+"""A snapshot is assembled in memory: group 0's image of a very large cluster."""
+PROMOTE_LAG_MAX: Final = 64
+"""Entries by which a learner may lag, durably, when it becomes a voter: some rounds of a busy
+leader."""
 UNCOMMITTED_BYTES_MAX: Final = 16 * MIB
 """Proposed and not yet committed bytes per group; beyond it producers to this group are paused."""
 
@@ -115,6 +122,61 @@ CONTROLLER_TEXT_BYTES_MAX: Final = 4 * KIB
 PEER_MESSAGES_MAX: Final = 100_000
 """Messages in one peer frame: a turn touches at most this many groups."""
 REOPEN_BACKOFF_MS_MAX: Final = 10_000
-"""A replica whose disk failed is reopened after 100 ms, then half as often each time, up to this."""
+"""A replica whose disk failed is reopened after 100 ms, then half as often each time, up to
+this."""
 
 assert OUTPUT_BYTES_MAX <= PINNED_BYTES_MAX
+
+# --- the partition --------------------------------------------------------------------------------
+PRODUCERS_MAX: Final = 4_096
+"""Idempotent producers remembered per partition, about 600 bytes each: every restart of a producer
+makes a new one, and they expire after a day. Beyond it the quarter that was silent longest goes."""
+PRODUCER_SPANS_MAX: Final = 5
+"""Batches remembered per producer: Kafka's clients keep at most five in flight (KIP-98)."""
+PRODUCER_SNAPSHOT_BYTES_MAX: Final = 64 + PRODUCERS_MAX * (19 + PRODUCER_SPANS_MAX * 16)
+"""Header and digest, then per producer 19 bytes and 16 for each batch remembered."""
+PARKED_BYTES_MAX: Final = 16 * MIB
+"""Produced bytes that wait for a new leader's first commit, per group; one batch is always
+admitted."""
+PRODUCE_WAIT_MS_MAX: Final = 3_600_000
+"""No produce or fetch waits longer, whatever a client asks for."""
+
+assert PARKED_BYTES_MAX <= UNCOMMITTED_BYTES_MAX
+
+# --- metadata -------------------------------------------------------------------------------------
+BROKERS_MAX: Final = 64
+"""Every broker is a voter or learner of group 0."""
+TOPICS_MAX: Final = 20_000
+PARTITIONS_PER_TOPIC_MAX: Final = 10_000
+PARTITIONS_MAX: Final = 100_000
+"""Of the cluster: the image is held in memory by every broker, about 1 KiB a partition."""
+REPLICATION_FACTOR_MAX: Final = 5
+"""Below VOTERS_MAX, so that a joint change always has room for its newcomers."""
+REPLICAS_PER_PARTITION_MAX: Final = 64
+"""Replica ids known for one partition: wanted ones and those not yet known to be gone."""
+TOPIC_NAME_CHARS_MAX: Final = 249
+"""Kafka's bound: a name with a partition number must fit into a file name."""
+CONFIGS_PER_TOPIC_MAX: Final = 64
+CONFIG_NAME_BYTES_MAX: Final = 255
+CONFIG_VALUE_BYTES_MAX: Final = 4096
+LISTENERS_MAX: Final = 16
+HOST_BYTES_MAX: Final = 255
+RACK_BYTES_MAX: Final = 255
+FORMER_DIRECTORIES_MAX: Final = 64
+"""Directories of a node that may never take part again; a node is not wiped more often than
+that."""
+REMOVALS_MAX: Final = 10_000
+"""Removed replicas confirmed by one command."""
+COMMAND_BYTES_MAX: Final = 2 * MIB
+"""A topic of PARTITIONS_PER_TOPIC_MAX partitions at the highest replication factor fits."""
+IMAGE_BYTES_MAX: Final = 512 * MIB
+PRODUCER_ID_BLOCK: Final = 1000
+"""Producer ids are handed to a broker in blocks of this size, as Kafka does."""
+CONTROLLER_CALLS_MAX: Final = 4096
+"""Calls waiting for an answer, per controller and per caller; beyond it the answer is BUSY."""
+
+assert LISTENERS_MAX * (HOST_BYTES_MAX + 64) < COMMAND_BYTES_MAX
+assert PARTITIONS_PER_TOPIC_MAX * (4 + REPLICATION_FACTOR_MAX * 12) < COMMAND_BYTES_MAX
+assert COMMAND_BYTES_MAX < BATCH_BYTES_MAX
+assert REPLICATION_FACTOR_MAX < VOTERS_MAX
+assert BROKERS_MAX <= LEARNERS_MAX

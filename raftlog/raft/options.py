@@ -1,0 +1,36 @@
+"""The knobs of one RaftNode, with the defaults of DESIGN 6."""
+
+from typing import final
+
+import attrs
+
+from raftlog.base import limits
+from raftlog.base.units import Nanos, millis
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RaftOptions:
+    """Times are nanoseconds. An election timeout is drawn from `election_ns` to twice that.
+
+    `commit_notice_ns`: how long a commit that no append carries may wait for the next heartbeat
+    before followers are told; 0 tells them in the turn in which it moved (the metadata group, where
+    every broker waits for it).
+    """
+
+    heartbeat_ns: Nanos = millis(100)
+    election_ns: Nanos = millis(500)
+    pre_vote: bool = True
+    check_quorum: bool = True
+    eager_commit: bool = False
+    append_bytes_max: int = limits.APPEND_BYTES_MAX
+    appends_in_flight_max: int = limits.APPENDS_IN_FLIGHT_MAX
+    inflight_bytes_max: int = limits.INFLIGHT_BYTES_MAX
+    reads_pending_max: int = limits.READS_PENDING_MAX
+    install_chunk_bytes: int = limits.INSTALL_CHUNK_BYTES
+    promote_lag_max: int = limits.PROMOTE_LAG_MAX
+
+    def __attrs_post_init__(self) -> None:
+        assert 0 < self.heartbeat_ns < self.election_ns, (self.heartbeat_ns, self.election_ns)
+        assert self.appends_in_flight_max >= 1, self.appends_in_flight_max
+        assert self.install_chunk_bytes >= 1, self.install_chunk_bytes
