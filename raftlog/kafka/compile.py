@@ -78,7 +78,7 @@ def class_finder(table: MessageTable) -> Callable[[str], type]:
     return class_of
 
 
-def _execute(source: Source, label: str, function: str) -> Any:  # noqa: ANN401
+def _execute(source: Source, label: str, function: str) -> Any:
     """Run text of our own making; see the module's head."""
     space: dict[str, object] = {**_HELPERS, **source.constants}
     exec(compile(source.text(), f"<{label}>", "exec"), space)
