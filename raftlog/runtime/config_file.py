@@ -1,0 +1,327 @@
+"""A broker's configuration file: `key = value` with Kafka's names, judged before anything starts.
+
+Errors name file, line and key, and for a typo the nearest name. Nothing is guessed: a value that
+does not parse stops the start.
+"""
+
+import difflib
+import os
+import stat
+from collections.abc import Mapping
+from typing import Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.errors import ConfigError
+from raftlog.base.ids import NodeId
+from raftlog.base.units import millis
+from raftlog.broker.config import BrokerConfig, Listener
+from raftlog.broker.events import PeerAddress
+from raftlog.runtime.config_keys import IGNORED, SETTINGS, TOPIC_DEFAULTS, Setting, all_names
+
+LOOPBACK: Final = "127.0.0.1"
+SECRET_BYTES_MIN: Final = 16
+_OTHER_PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Line(NamedTuple):
+    """Where a value came from."""
+
+    value: str
+    where: str
+
+
+class Address(NamedTuple):
+    """A host and a port to bind or to tell."""
+
+    host: str
+    port: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ServerConfig:
+    """Everything `serve` needs. `broker` is what decides; the rest is the shell's."""
+
+    broker: BrokerConfig
+    data_dir: str
+    bind: tuple[Listener, ...]
+    peer_bind: Address
+    admin_bind: Address | None
+    secret: bytes
+    frame_bytes_max: int
+    connections_max: int
+    ignored: tuple[str, ...] = ()
+
+    def loopback_only(self) -> bool:
+        """Whether every listener is on the loopback interface (test disks demand it)."""
+        hosts = [each.host for each in self.bind] + [self.peer_bind.host]
+        if self.admin_bind is not None:
+            hosts.append(self.admin_bind.host)
+        return all(host in (LOOPBACK, "localhost", "::1") for host in hosts)
+
+
+def parse_properties(text: str, name: str) -> dict[str, Line]:
+    """Java properties as people write them for Kafka: `=` or `:`, `#` and `!` comments, a backslash
+    at the end of a line joins the next. A key given twice is an error, for one of them is lost."""
+    found: dict[str, Line] = {}
+    pending, pending_from = "", 0
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = raw.strip()
+        if not pending and (not line or line[0] in "#!"):
+            continue
+        if line.endswith("\\"):
+            pending, pending_from = pending + line[:-1], pending_from or number
+            continue
+        whole, first = pending + line, pending_from or number
+        pending, pending_from = "", 0
+        cut = min((at for at in (whole.find("="), whole.find(":")) if at >= 0), default=-1)
+        where = f"{name}, line {first}"
+        if cut < 0:
+            raise ConfigError(f"{whole!r} has no '='", on=where, do="write it as key = value")
+        key, value = whole[:cut].strip(), whole[cut + 1 :].strip()
+        if key in found:
+            raise ConfigError(f"{key} is set twice", on=where, do=f"first at {found[key].where}")
+        found[key] = Line(value, f"{where}, {key}")
+    return found
+
+
+def load(path: str, overrides: Mapping[str, str] | None = None) -> ServerConfig:
+    """Read and judge a file; `overrides` (from `--set k=v`) win over it."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", on=path, do="give --config FILE") from error
+    lines = parse_properties(text, path)
+    for key, value in (overrides or {}).items():
+        lines[key] = Line(value, f"--set {key}")
+    return judge(lines, path)
+
+
+def judge(lines: dict[str, Line], name: str) -> ServerConfig:
+    """The configuration that these settings make; `ConfigError` for the first one that is wrong."""
+    _refuse_unknown(lines)
+    settings = _Settings(lines, name)
+    node = NodeId(settings.node_id())
+    bind = _listeners(settings, "listeners")
+    names = settings.text("controller.listener.names").split(",")
+    clients = tuple(each for each in bind if each.name not in names)
+    if not clients:
+        raise ConfigError("no listener is left for clients", on=settings.where("listeners"))
+    peer_bind = _peer_listener(settings, bind, names)
+    controllers = _controllers(settings)
+    own = next((each for each in controllers if each.node == node), None)
+    peer = own or PeerAddress(node, peer_bind.host, peer_bind.port)
+    broker = _broker_config(settings, node, clients, peer, controllers)
+    return ServerConfig(
+        broker=broker,
+        data_dir=settings.required("log.dirs", "log.dir"),
+        bind=clients,
+        peer_bind=peer_bind,
+        admin_bind=settings.address("raftlog.admin.listener"),
+        secret=_read_secret(settings),
+        frame_bytes_max=settings.number("socket.request.max.bytes"),
+        connections_max=settings.number("max.connections"),
+        ignored=tuple(key for key in sorted(lines) if key in IGNORED),
+    )
+
+
+def _refuse_unknown(lines: dict[str, Line]) -> None:
+    known = all_names()
+    for key, line in lines.items():
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            advice = f"did you mean {near[0]}?" if near else "see docs/reference/config.md"
+            raise ConfigError(f"no setting is called {key}", on=line.where, do=advice)
+
+
+@final
+class _Settings:
+    """The lines with defaults and types."""
+
+    __slots__ = ("_name", "lines")
+
+    def __init__(self, lines: dict[str, Line], name: str) -> None:
+        self.lines = lines
+        self._name = name
+
+    def where(self, key: str) -> str:
+        line = self.lines.get(key)
+        return line.where if line else f"{self._name}, {key}"
+
+    def text(self, key: str) -> str:
+        line = self.lines.get(key)
+        value = line.value if line else SETTINGS[key].default
+        choices = SETTINGS[key].choices
+        if choices and value not in choices:
+            raise ConfigError(f"{value!r} is none of {', '.join(choices)}", on=self.where(key))
+        return value
+
+    def required(self, *keys: str) -> str:
+        for key in keys:
+            if self.text(key):
+                return self.text(key)
+        raise ConfigError(f"{keys[0]} is not set", on=self._name, do=SETTINGS[keys[0]].about)
+
+    def node_id(self) -> int:
+        for key in ("node.id", "broker.id"):
+            if key in self.lines:
+                return self.number(key)
+        raise ConfigError("node.id is not set", on=self._name, do="give each broker its own number")
+
+    def number(self, key: str) -> int:
+        setting: Setting = SETTINGS[key]
+        value = self.text(key)
+        try:
+            number = int(value)
+        except ValueError:
+            raise ConfigError(f"{value!r} is not a whole number", on=self.where(key)) from None
+        if not setting.low <= number <= setting.high:
+            bounds = f"{setting.low} to {setting.high}"
+            raise ConfigError(f"{number} is outside {bounds}", on=self.where(key))
+        return number
+
+    def flag(self, key: str) -> bool:
+        value = self.text(key).lower()
+        if value not in ("true", "false"):
+            raise ConfigError(f"{value!r} is neither true nor false", on=self.where(key))
+        return value == "true"
+
+    def address(self, key: str) -> Address | None:
+        value = self.text(key)
+        return _address(value, self.where(key)) if value else None
+
+
+def _address(text: str, where: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{text!r} is not host:port", on=where, do="as in 127.0.0.1:9092")
+    return Address(host.strip("[]") or LOOPBACK, int(port))
+
+
+def _listeners(settings: _Settings, key: str) -> tuple[Listener, ...]:
+    """`NAME://host:port`, comma-separated. TLS and SASL are refused until they are served."""
+    where = settings.where(key)
+    protocols = _protocol_map(settings)
+    found: list[Listener] = []
+    for item in settings.text(key).split(","):
+        name, slashes, rest = item.strip().partition("://")
+        if not slashes or not name:
+            raise ConfigError(f"{item!r} is not NAME://host:port", on=where)
+        protocol = protocols.get(name, name)
+        if protocol != "PLAINTEXT" and (name in protocols or name in _OTHER_PROTOCOLS):
+            raise ConfigError(
+                f"listener {name} wants {protocol}", on=where, do="this release serves PLAINTEXT"
+            )
+        address = _address(rest, where)
+        found.append(Listener(name=name, host=address.host, port=address.port))
+    if len({each.name for each in found}) < len(found):
+        raise ConfigError("a listener name is used twice", on=where)
+    return tuple(found)
+
+
+def _protocol_map(settings: _Settings) -> dict[str, str]:
+    key = "listener.security.protocol.map"
+    pairs: dict[str, str] = {}
+    for item in filter(None, (each.strip() for each in settings.text(key).split(","))):
+        name, colon, protocol = item.partition(":")
+        if not colon:
+            raise ConfigError(f"{item!r} is not NAME:PROTOCOL", on=settings.where(key))
+        pairs[name] = protocol
+    return pairs
+
+
+def _peer_listener(
+    settings: _Settings, bind: tuple[Listener, ...], controller_names: list[str]
+) -> Address:
+    given = settings.address("raftlog.peer.listener")
+    if given is not None:
+        return given
+    for each in bind:
+        if each.name in controller_names:
+            return Address(each.host, each.port)
+    raise ConfigError(
+        "there is no listener for the other brokers",
+        on=settings.where("raftlog.peer.listener"),
+        do="set raftlog.peer.listener = host:port",
+    )
+
+
+def _controllers(settings: _Settings) -> tuple[PeerAddress, ...]:
+    key = "controller.quorum.voters"
+    where = settings.where(key)
+    found: list[PeerAddress] = []
+    for item in settings.required(key).split(","):
+        node, at, rest = item.strip().partition("@")
+        if not at or not node.isascii() or not node.isdigit():
+            raise ConfigError(f"{item!r} is not id@host:port", on=where)
+        address = _address(rest, where)
+        found.append(PeerAddress(NodeId(int(node)), address.host, address.port))
+    if len({each.node for each in found}) < len(found):
+        raise ConfigError("a controller is named twice", on=where)
+    if len(found) not in (1, 3, 5):
+        raise ConfigError(f"{len(found)} controllers", on=where, do="use 1, 3 or 5")
+    return tuple(found)
+
+
+def _broker_config(
+    settings: _Settings,
+    node: NodeId,
+    clients: tuple[Listener, ...],
+    peer: PeerAddress,
+    controllers: tuple[PeerAddress, ...],
+) -> BrokerConfig:
+    advertised = clients
+    if settings.text("advertised.listeners"):
+        advertised = _listeners(settings, "advertised.listeners")
+    heartbeat_ms = settings.number("raftlog.raft.heartbeat.ms")
+    election_ms = settings.number("raftlog.raft.election.timeout.ms")
+    if heartbeat_ms * 2 > election_ms:
+        raise ConfigError(
+            f"an election timeout of {election_ms} ms is too near a heartbeat of {heartbeat_ms} ms",
+            on=settings.where("raftlog.raft.election.timeout.ms"),
+            do="make it at least twice the heartbeat, better five times",
+        )
+    consistency = settings.text("raftlog.read.consistency")
+    engine = settings.text("raftlog.metadata.engine")
+    return BrokerConfig(
+        node=node,
+        peer=peer,
+        controllers=controllers,
+        listeners=advertised,
+        rack=settings.text("broker.rack"),
+        heartbeat_ns=millis(heartbeat_ms),
+        election_ns=millis(election_ms),
+        session_ns=millis(settings.number("broker.session.timeout.ms")),
+        replica_lag_ns=millis(settings.number("replica.lag.time.max.ms")),
+        auto_create=settings.flag("auto.create.topics.enable"),
+        partitions_default=settings.number("num.partitions"),
+        replication_default=settings.number("default.replication.factor"),
+        topic_defaults=tuple(
+            (TOPIC_DEFAULTS[key], line.value)
+            for key, line in sorted(settings.lines.items())
+            if key in TOPIC_DEFAULTS
+        ),
+        read_consistency="linearizable" if consistency == "linearizable" else "committed",
+        strict_mark=settings.flag("raftlog.storage.strict.mark"),
+        engine="pysyncobj" if engine == "pysyncobj" else "native",
+    )
+
+
+def _read_secret(settings: _Settings) -> bytes:
+    key = "raftlog.cluster.secret.file"
+    path, where = settings.required(key), settings.where(key)
+    try:
+        with open(path, "rb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+            secret = file.read(4096).strip()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error}", on=where) from error
+    if mode & 0o077:
+        raise ConfigError(
+            f"{path} can be read by others (mode {mode:04o})", on=where, do=f"chmod 600 {path}"
+        )
+    if len(secret) < SECRET_BYTES_MIN:
+        raise ConfigError(f"{path} holds {len(secret)} bytes, at least 16 are needed", on=where)
+    return secret

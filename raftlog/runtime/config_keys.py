@@ -1,0 +1,143 @@
+"""Every broker setting by Kafka's name: what this release does with it.
+
+Three tables. SETTINGS are read. TOPIC_DEFAULTS are the broker-wide forms of topic settings and
+are passed on under the topic-level name. IGNORED are names of Kafka's that have no meaning here;
+they are accepted, so that a `server.properties` works as it is, and listed once at start.
+"""
+
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["int", "text", "flag", "choice"]
+
+
+class Setting(NamedTuple):
+    """One setting: its kind, its default as text, its bounds or choices, and what it is for."""
+
+    kind: Kind
+    default: str
+    low: int = 0
+    high: int = 2**63 - 1
+    choices: tuple[str, ...] = ()
+    about: str = ""
+
+
+SETTINGS: Final[dict[str, Setting]] = {
+    "node.id": Setting(
+        "int", "", 0, 2**31 - 1, about="This broker's number, unique in the cluster."
+    ),
+    "broker.id": Setting("int", "", 0, 2**31 - 1, about="The older name of node.id."),
+    "broker.rack": Setting("text", "", about="Failure domain; replicas are spread over racks."),
+    "log.dirs": Setting("text", "", about="The data directory (one)."),
+    "log.dir": Setting("text", "", about="The older name of log.dirs."),
+    "listeners": Setting(
+        "text", "PLAINTEXT://127.0.0.1:9092", about="Where clients connect; no host means loopback."
+    ),
+    "advertised.listeners": Setting(
+        "text", "", about="What clients are told to connect to; the listeners when not set."
+    ),
+    "listener.security.protocol.map": Setting(
+        "text", "", about="Listener name to protocol; PLAINTEXT is what this release serves."
+    ),
+    "controller.listener.names": Setting(
+        "text", "", about="Names the peer listener when raftlog.peer.listener is not set."
+    ),
+    "controller.quorum.voters": Setting(
+        "text", "", about="id@host:port of each controller's peer listener, comma-separated."
+    ),
+    "raftlog.peer.listener": Setting("text", "", about="host:port for the other brokers."),
+    "raftlog.admin.listener": Setting(
+        "text", "", about="host:port of /metrics, /livez and /readyz; none when empty."
+    ),
+    "raftlog.cluster.secret.file": Setting(
+        "text", "", about="File with the secret that brokers prove to each other; mode 0600."
+    ),
+    "raftlog.storage.strict.mark": Setting(
+        "flag", "false", about="Hold acknowledgements until the durable mark covers them."
+    ),
+    "raftlog.read.consistency": Setting(
+        "choice", "committed", choices=("committed", "linearizable"), about="How fetches read."
+    ),
+    "raftlog.raft.heartbeat.ms": Setting("int", "100", 1, 60_000, about="Heartbeat interval."),
+    "raftlog.raft.election.timeout.ms": Setting(
+        "int", "500", 2, 600_000, about="Election timeout, drawn from once to twice this."
+    ),
+    "raftlog.metadata.engine": Setting(
+        "choice", "native", choices=("native", "pysyncobj"), about="Engine of the metadata group."
+    ),
+    "broker.session.timeout.ms": Setting(
+        "int", "3000", 10, 600_000, about="A broker silent for so long is fenced."
+    ),
+    "replica.lag.time.max.ms": Setting(
+        "int", "30000", 10, 2**31, about="A replica silent or behind for so long is out of sync."
+    ),
+    "num.partitions": Setting(
+        "int", "1", 1, 10_000, about="Partitions of a topic made by default."
+    ),
+    "default.replication.factor": Setting("int", "1", 1, 5, about="Replicas made by default."),
+    "auto.create.topics.enable": Setting("flag", "true", about="Create topics on first use."),
+    "socket.request.max.bytes": Setting(
+        "int", "33554432", 65_536, 104_857_600, about="The largest request that is received."
+    ),
+    "max.connections": Setting("int", "2048", 1, 1_000_000, about="Client connections in all."),
+}
+
+TOPIC_DEFAULTS: Final[dict[str, str]] = {
+    "log.cleanup.policy": "cleanup.policy",
+    "log.retention.ms": "retention.ms",
+    "log.retention.bytes": "retention.bytes",
+    "log.segment.bytes": "segment.bytes",
+    "log.roll.ms": "segment.ms",
+    "log.index.interval.bytes": "index.interval.bytes",
+    "log.cleaner.delete.retention.ms": "delete.retention.ms",
+    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
+    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
+    "message.max.bytes": "max.message.bytes",
+    "min.insync.replicas": "min.insync.replicas",
+    "compression.type": "compression.type",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+
+IGNORED: Final[frozenset[str]] = frozenset(
+    {
+        "process.roles",
+        "inter.broker.listener.name",
+        "security.inter.broker.protocol",
+        "num.network.threads",
+        "num.io.threads",
+        "num.replica.fetchers",
+        "num.recovery.threads.per.data.dir",
+        "background.threads",
+        "queued.max.requests",
+        "socket.send.buffer.bytes",
+        "socket.receive.buffer.bytes",
+        "socket.listen.backlog.size",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        "log.retention.hours",
+        "log.retention.minutes",
+        "log.retention.check.interval.ms",
+        "log.roll.hours",
+        "log.cleaner.enable",
+        "offsets.topic.replication.factor",
+        "offsets.topic.num.partitions",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.num.partitions",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+        "group.initial.rebalance.delay.ms",
+        "metadata.log.dir",
+        "zookeeper.connect",
+        "zookeeper.connection.timeout.ms",
+    }
+)
+
+
+def all_names() -> list[str]:
+    """Every name that a configuration file may use, sorted."""
+    return sorted({*SETTINGS, *TOPIC_DEFAULTS, *IGNORED})

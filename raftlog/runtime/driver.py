@@ -1,0 +1,219 @@
+"""The driver: collects what is ready into a turn, calls `Broker.handle`, performs its effects in
+order.
+
+Order of performing (DESIGN: the contract of the broker): queue the writes, then send to peers,
+then answer clients. Nothing else is ordered. A turn is synchronous; whoever has an event posts it
+and, when the last turn was long enough ago, runs the turn itself, which saves a task switch for a
+lone request. When events come thick, they wait for the driver's task and share a turn.
+"""
+
+from collections import deque
+from typing import Final, Protocol, final
+
+import attrs
+import trio
+
+from raftlog.base.ids import ConnectionId, DirectoryId, NodeId
+from raftlog.base.limits import TURN_BYTES_MAX, TURN_EVENTS_MAX
+from raftlog.base.ports import Clock
+from raftlog.base.units import NANOS_PER_MICRO, NANOS_PER_SECOND, NEVER, Instant
+from raftlog.broker.events import (
+    AdminReply,
+    Effects,
+    Event,
+    Hangup,
+    Pause,
+    PeerAddress,
+    PeerMessages,
+    PeerSend,
+    Reply,
+    Request,
+    Resume,
+)
+from raftlog.runtime.log_writer import DirectoryThreads
+
+LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
+"""A post this long after the last turn runs its turn at once; a sooner one waits for company."""
+
+_BULKY: Final = (Request, PeerMessages)
+
+
+class DrivenBroker(Protocol):
+    """What the driver drives: `raftlog.broker.Broker`, or a fake in tests."""
+
+    def handle(self, events: list[Event], now_ns: Instant, wall_ms: int) -> Effects: ...
+
+
+class ClientConnections(Protocol):
+    """The open client connections, as the driver reaches them."""
+
+    def reply(self, reply: Reply) -> None: ...
+    def pause(self, connection: ConnectionId) -> None: ...
+    def resume(self, connection: ConnectionId) -> None: ...
+    def hang_up(self, connection: ConnectionId, why: str) -> None: ...
+    def flush(self) -> None: ...
+
+
+class Peers(Protocol):
+    """The links to peers, as the driver reaches them."""
+
+    def send(self, send: PeerSend) -> None: ...
+    def keep(self, addresses: tuple[PeerAddress, ...]) -> None: ...
+    def flush(self) -> None: ...
+
+
+class AdminAnswers(Protocol):
+    """Those who asked an `AdminCall`."""
+
+    def answer(self, reply: AdminReply) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class Driver:
+    """Drives one broker. `connections`, `peers` and `admin` are set before the first turn.
+
+    Invariant: `_in_turn` guards against a turn inside a turn; what is posted meanwhile is queued.
+    """
+
+    node: NodeId
+    broker: DrivenBroker
+    clock: Clock
+    directories: dict[DirectoryId, DirectoryThreads]
+    connections: ClientConnections = attrs.field(init=False)
+    peers: Peers = attrs.field(init=False)
+    admin: AdminAnswers = attrs.field(init=False)
+    stopped: trio.Event = attrs.field(factory=trio.Event, init=False)
+    turns: int = attrs.field(default=0, init=False)
+    _completions: deque[Event] = attrs.field(factory=deque, init=False)
+    _requests: deque[Event] = attrs.field(factory=deque, init=False)
+    _in_turn: bool = attrs.field(default=False, init=False)
+    _failed: BaseException | None = attrs.field(default=None, init=False)
+    _wake_at: Instant = attrs.field(default=NEVER, init=False)
+    _last_turn: Instant = attrs.field(default=Instant(0), init=False)
+    _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _requests_bytes: int = attrs.field(default=0, init=False)
+
+    def post(self, event: Event) -> None:
+        """Hand in an event, from the trio thread. It may run a turn before it returns."""
+        self._queue(event)
+        if self._in_turn or self._failed is not None:
+            return
+        if self.clock.now() - self._last_turn >= LONE_GAP_NANOS:
+            self._run_turn_guarded()
+        else:
+            self._wake.set()
+
+    def queue(self, event: Event, *, wake: bool = True) -> None:
+        """Hand in an event for the driver's task, or, without `wake`, for whatever turn is next."""
+        self._queue(event)
+        if wake:
+            self._wake.set()
+
+    def _queue(self, event: Event) -> None:
+        if isinstance(event, _BULKY):
+            self._requests.append(event)
+        else:
+            self._completions.append(event)
+
+    async def run(self) -> None:
+        """The driver's task: turns for queued events and for deadlines, until cancelled.
+
+        Raises what a turn raised, whoever ran it: a bug in a turn ends the process.
+        """
+        self._run_turn_guarded()
+        while self._failed is None:
+            if self._completions or self._requests:
+                self._run_turn_guarded()
+                await trio.lowlevel.checkpoint()
+                continue
+            await self._wait()
+            if self.clock.now() >= self._wake_at:
+                self._run_turn_guarded()
+        raise self._failed
+
+    async def _wait(self) -> None:
+        seconds = max(0, self._wake_at - self.clock.now()) / NANOS_PER_SECOND
+        with trio.move_on_after(min(seconds, 3600.0)):
+            await self._wake.wait()
+        self._wake = trio.Event()
+
+    def _run_turn_guarded(self) -> None:
+        """One turn. An exception is kept for `run`, because the caller may be a reader's task or a
+        callback of the loop, and a broken broker must end the process, not one connection."""
+        try:
+            self._run_turn()
+        except Exception as error:
+            self._failed = error
+            self._wake.set()
+
+    def _run_turn(self) -> None:
+        self._in_turn = True
+        try:
+            events = self._collect()
+            now = self.clock.now()
+            effects = self.broker.handle(events, now, self.clock.wall())
+            before = self._wake_at
+            self._wake_at = effects.wake_at
+            self._perform(effects)
+            if self._wake_at < before:
+                self._wake.set()
+            self._last_turn = self.clock.now()
+            self.turns += 1
+        finally:
+            self._in_turn = False
+        if self._completions or self._requests:
+            self._wake.set()
+
+    def _collect(self) -> list[Event]:
+        """Completions first; then requests, up to the bounds of a turn."""
+        completions, requests = self._completions, self._requests
+        events: list[Event] = []
+        while completions and len(events) < TURN_EVENTS_MAX:
+            events.append(completions.popleft())
+        size = 0
+        while requests and len(events) < TURN_EVENTS_MAX and size < TURN_BYTES_MAX:
+            event = requests.popleft()
+            events.append(event)
+            if type(event) is Request:
+                size += len(event.frame)
+        return events
+
+    def _perform(self, effects: Effects) -> None:
+        for write in effects.writes:
+            self.directories[write.directory].write(write)
+        if effects.peers is not None:
+            self.peers.keep(effects.peers)
+        for send in effects.sends:
+            self.peers.send(send)
+        if effects.sends:
+            self.peers.flush()
+        self._answer(effects)
+        for read in effects.reads:
+            self.directories[read.slice.directory].read(read)
+        for job in effects.jobs:
+            self.directories[job.directory].run_job(job)
+        for answer in effects.admin_replies:
+            self.admin.answer(answer)
+        for write in effects.writes:
+            self.directories[write.directory].sync_inline_if_lone()
+        if effects.stopped:
+            self.stopped.set()
+
+    def _answer(self, effects: Effects) -> None:
+        connections = self.connections
+        for change in effects.pauses:
+            if type(change) is Pause:
+                connections.pause(change.connection)
+            else:
+                assert type(change) is Resume, change
+                connections.resume(change.connection)
+        for reply in effects.replies:
+            connections.reply(reply)
+        if effects.replies:
+            connections.flush()
+        for hangup in effects.hangups:
+            self._hang_up(hangup)
+
+    def _hang_up(self, hangup: Hangup) -> None:
+        self.connections.hang_up(hangup.connection, hangup.why)

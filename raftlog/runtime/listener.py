@@ -1,0 +1,220 @@
+"""Client connections: one reader and one writer each, answers in request order.
+
+The reader frames and posts; the turn decides; `ClientConnection.reply` puts an answer in its
+place and `Sender` takes it from there. A connection that breaks costs itself and nobody else.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+import attrs
+import trio
+
+from raftlog.base.errors import ProtocolError, RaftlogError
+from raftlog.base.ids import ConnectionId
+from raftlog.base.limits import FRAME_BYTES_SMALL_MAX
+from raftlog.base.ports import Tracer
+from raftlog.base.trace import TraceEvent
+from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Part, Reply, Request
+from raftlog.records.slices import FileSlice
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.framing import FrameReceiver
+from raftlog.runtime.open_files import OpenFiles
+from raftlog.runtime.sender import Sender
+from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.streams import ByteStream
+
+_API_KEY: Final = struct.Struct(">h")
+_API_KEY_BYTES: Final = 2
+_PRODUCE: Final = 0
+JOIN_BYTES_MAX: Final = 4096
+"""Answers up to this size are joined into one buffer before they are sent."""
+ACCEPT_PAUSE_SECONDS: Final = 0.05
+"""After a failed accept (too many open files): a broker that spins helps nobody."""
+
+
+def frame_limit(frame_bytes_max: int) -> Callable[[memoryview, int], None]:
+    """The limit of a client port: `frame_bytes_max` for Produce, less for everything else, judged
+    by the api key as soon as it is there. A TLS hello or an HTTP verb reads as a length of
+    hundreds of megabytes and is refused here."""
+
+    def check(first_bytes: memoryview, size: int) -> None:
+        if size > frame_bytes_max:
+            raise ProtocolError(
+                f"frame says {size} bytes, {frame_bytes_max} are allowed",
+                do="speak the Kafka protocol here, or raise socket.request.max.bytes",
+            )
+        if size > FRAME_BYTES_SMALL_MAX and len(first_bytes) >= _API_KEY_BYTES:
+            api_key = int(_API_KEY.unpack_from(first_bytes)[0])
+            if api_key != _PRODUCE:
+                raise ProtocolError(f"request {api_key} of {size} bytes is too large")
+
+    return check
+
+
+@final
+@attrs.define(eq=False)
+class ClientConnection:
+    """One client. `_answers` holds replies that are decided before an earlier one; it is bounded by
+    the broker's ledger, which pauses a connection with too many unanswered requests."""
+
+    id: ConnectionId
+    stream: ByteStream
+    sender: Sender
+    files: OpenFiles
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    requests: int = attrs.field(default=0, init=False)
+    _next_reply: int = attrs.field(default=0, init=False)
+    _answers: dict[int, Reply] = attrs.field(factory=dict, init=False)
+    _drained: int = attrs.field(default=0, init=False)
+    _running: trio.Event = attrs.field(factory=trio.Event, init=False)
+    paused: bool = attrs.field(default=False, init=False)
+
+    def reply(self, reply: Reply) -> None:
+        """Put a reply in its place and queue what is next in order."""
+        assert reply.request_no >= self._next_reply, (reply.request_no, self._next_reply)
+        assert reply.request_no not in self._answers, reply.request_no
+        self._answers[reply.request_no] = reply
+        while (ready := self._answers.pop(self._next_reply, None)) is not None:
+            self._next_reply += 1
+            if ready.parts is not None:
+                self._put(ready.parts)
+
+    def _put(self, parts: Sequence[Part]) -> None:
+        size = sum(len(part) for part in parts)
+        if size <= JOIN_BYTES_MAX and not any(isinstance(part, FileSlice) for part in parts):
+            self.sender.put(b"".join(part for part in parts if not isinstance(part, FileSlice)))
+            return
+        for part in parts:
+            self.sender.put(self.files.pin(part) if isinstance(part, FileSlice) else part)
+
+    def take_drained(self) -> int:
+        """Answer bytes that left since the last call."""
+        left, self._drained = self.sender.sent_bytes - self._drained, self.sender.sent_bytes
+        return left
+
+    def pause(self) -> None:
+        if not self.paused:
+            self.paused = True
+            self._running = trio.Event()
+
+    def resume(self) -> None:
+        self.paused = False
+        self._running.set()
+
+    async def wait_running(self) -> None:
+        """Wait while the broker has paused this connection."""
+        while self.paused:
+            await self._running.wait()
+
+
+@final
+@attrs.define(eq=False)
+class Connections:
+    """All client connections of a broker; the driver's `ClientConnections`.
+
+    `connections_max` bounds them in all; one more is closed at once.
+    """
+
+    driver: Driver
+    pool: SlabPool
+    files: OpenFiles
+    tracer: Tracer
+    frame_bytes_max: int
+    connections_max: int
+    _open: dict[ConnectionId, ClientConnection] = attrs.field(factory=dict, init=False)
+    _to_flush: dict[ConnectionId, ClientConnection] = attrs.field(factory=dict, init=False)
+    _ids: int = attrs.field(default=0, init=False)
+
+    def reply(self, reply: Reply) -> None:
+        connection = self._open.get(reply.connection)
+        if connection is None:
+            return
+        try:
+            connection.reply(reply)
+        except RaftlogError as error:  # a segment file could not be opened: the frame is lost
+            self.hang_up(reply.connection, str(error))
+            return
+        self._to_flush[reply.connection] = connection
+
+    def flush(self) -> None:
+        """Send what this turn has answered."""
+        waiting, self._to_flush = self._to_flush, {}
+        for connection in waiting.values():
+            try:
+                connection.sender.flush()
+            except trio.BrokenResourceError:
+                connection.scope.cancel()
+            self._report_drained(connection)
+
+    def _report_drained(self, connection: ClientConnection) -> None:
+        """Tell the broker what left: at once when it waits for it, else with the next turn."""
+        left = connection.take_drained()
+        if left and connection.id in self._open:
+            self.driver.queue(Drained(connection.id, left), wake=connection.paused)
+
+    def pause(self, connection: ConnectionId) -> None:
+        if (found := self._open.get(connection)) is not None:
+            found.pause()
+
+    def resume(self, connection: ConnectionId) -> None:
+        if (found := self._open.get(connection)) is not None:
+            found.resume()
+
+    def hang_up(self, connection: ConnectionId, why: str) -> None:
+        """Close; what was already queued for it is sent as far as it goes without waiting."""
+        found = self._open.get(connection)
+        if found is None:
+            return
+        self.tracer.emit(TraceEvent("hang-up", f"connection {connection}", (("why", why),)))
+        try:
+            found.sender.flush()
+        except trio.BrokenResourceError:
+            self.tracer.emit(TraceEvent("connection-broken", f"connection {connection}"))
+        found.scope.cancel()
+
+    async def serve(self, stream: ByteStream, listener: str, address: str) -> None:
+        """Serve one connection until either end closes it."""
+        if len(self._open) >= self.connections_max:
+            self.tracer.emit(TraceEvent("connection-refused", address, (("why", "too many"),)))
+            stream.close()
+            return
+        self._ids += 1
+        identity = ConnectionId(self._ids)
+        connection = ClientConnection(identity, stream, Sender(stream), self.files)
+        self._open[identity] = connection
+        self.driver.post(ConnectionOpened(identity, listener, "User:ANONYMOUS", address))
+        try:
+            with connection.scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write, connection, name=f"writer {identity}")
+                    await self._read(connection)
+                    nursery.cancel_scope.cancel()
+        finally:
+            del self._open[identity]
+            self._to_flush.pop(identity, None)
+            connection.sender.close()
+            stream.close()
+            self.driver.post(ConnectionClosed(identity))
+
+    async def _write(self, connection: ClientConnection) -> None:
+        try:
+            await connection.sender.run(lambda: self._report_drained(connection))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            connection.scope.cancel()
+
+    async def _read(self, connection: ClientConnection) -> None:
+        receiver = FrameReceiver(connection.stream, self.pool, frame_limit(self.frame_bytes_max))
+        try:
+            while await receiver.receive():
+                for frame in receiver.frames():
+                    self.driver.post(Request(connection.id, connection.requests, frame))
+                    connection.requests += 1
+                await connection.wait_running()
+        except ProtocolError as error:
+            self.hang_up(connection.id, str(error))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            connection.scope.cancel()
+        finally:
+            receiver.close()

@@ -1,0 +1,223 @@
+"""The two threads of a data directory: one writes and syncs rounds, one runs jobs and cold reads.
+
+Rounds are performed in the order of submission. While one is being synced, later ones queue up
+and are then written together and synced once: group commit. Results come back as events, one
+wake-up of the loop per round.
+
+A lone small round may be written and synced on the loop itself when syncs are fast, for two
+thread hops cost more than such a sync. The writer belongs to whoever holds the round lock; the
+loop takes it only when the thread has nothing, and never waits for it.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, final
+
+import attrs
+import trio
+
+from raftlog.base.errors import DiskError, RaftlogError
+from raftlog.base.ids import DirectoryId, GroupId, IoId
+from raftlog.base.ports import Clock, Disk
+from raftlog.base.units import KIB, NANOS_PER_MICRO
+from raftlog.broker.events import (
+    Event,
+    Job,
+    JobDone,
+    Persisted,
+    Read,
+    ReadDone,
+    Write,
+    WriteFailed,
+    Written,
+)
+from raftlog.storage.ops import AppendBytes, StoreRecords, WriteOp
+
+ROUNDS_TOGETHER_MAX: Final = 64
+"""Rounds that share one sync: a sync should not wait for an endless stream of writes."""
+INLINE_SYNC_NANOS_MAX: Final = 100 * NANOS_PER_MICRO
+INLINE_BYTES_MAX: Final = 32 * KIB
+INLINE_RETRY_ROUNDS: Final = 64
+"""After a slow inline sync, this many rounds go through the thread before the next attempt."""
+
+Round = tuple[IoId, Sequence[WriteOp]]
+Failures = dict[GroupId, RaftlogError]
+
+
+class RoundWriter(Protocol):
+    """`raftlog.storage.write_round.DirectoryWriter`, as this file uses it."""
+
+    def perform(self, rounds: Sequence[Round], on_written: Callable[[], None]) -> Failures:
+        """Write all rounds in order, call `on_written`, sync. Returns the groups that failed.
+        Raises `DiskError` when a sync failed, now or ever before: the directory is poisoned."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class DirectoryThreads:
+    """The writer and job threads of one data directory. `start` before use, `stop` at the end."""
+
+    directory: DirectoryId
+    disk: Disk
+    writer: RoundWriter
+    clock: Clock
+    deliver: Callable[[Sequence[Event]], None]
+    token: trio.lowlevel.TrioToken
+    inline: bool = True
+    _rounds: queue.SimpleQueue[Write | None] = attrs.field(factory=queue.SimpleQueue, init=False)
+    _jobs: queue.SimpleQueue[Job | Read | None] = attrs.field(factory=queue.SimpleQueue, init=False)
+    _busy: int = attrs.field(default=0, init=False)
+    _lone: Write | None = attrs.field(default=None, init=False)
+    _inline_wait: int = attrs.field(default=0, init=False)
+    _threads: list[threading.Thread] = attrs.field(factory=list, init=False)
+
+    def start(self) -> None:
+        """Start both threads; they are daemons so that a wedged disk cannot hold up an exit."""
+        for name, work in (("log", self._write_rounds), ("job", self._run_jobs)):
+            thread = threading.Thread(
+                target=work, name=f"{name} {self.directory:016x}", daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    async def stop(self, timeout_seconds: float) -> None:
+        """Finish what is queued and end the threads, or give up after the timeout."""
+        self._rounds.put(None)
+        self._jobs.put(None)
+        with trio.move_on_after(timeout_seconds):
+            for thread in self._threads:
+                await trio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
+            self.writer.close()
+
+    # --- called on the loop -----------------------------------------------------------------------
+
+    def write(self, write: Write) -> None:
+        """Queue a round. One that may be lone is held back until `sync_inline_if_lone`, which the
+        driver calls at the end of the same turn, after sends and answers."""
+        assert write.directory == self.directory
+        if self._inline_wait > 0:
+            self._inline_wait -= 1
+        elif self.inline and self._busy == 0 and _is_small(write):
+            self._lone = write
+            return
+        self._submit(write)
+
+    def _submit(self, write: Write) -> None:
+        self._busy += 1
+        self._rounds.put(write)
+
+    def sync_inline_if_lone(self) -> None:
+        """Write and sync a held-back round here and now."""
+        write, self._lone = self._lone, None
+        if write is None:
+            return
+        started = self.clock.now()
+        events = self._perform([write], _nothing)
+        if self.clock.now() - started > INLINE_SYNC_NANOS_MAX:
+            self._inline_wait = INLINE_RETRY_ROUNDS
+        self.deliver(events)
+
+    def read(self, read: Read) -> None:
+        """Queue a cold read."""
+        assert read.slice.directory == self.directory
+        self._jobs.put(read)
+
+    def run_job(self, job: Job) -> None:
+        """Queue a job."""
+        assert job.directory == self.directory
+        self._jobs.put(job)
+
+    # --- the log thread
+    # -----------------------------------------------------------------------------
+
+    def _write_rounds(self) -> None:
+        while (first := self._rounds.get()) is not None:
+            together = [first]
+            ended = False
+            while len(together) < ROUNDS_TOGETHER_MAX and not ended:
+                try:
+                    following = self._rounds.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    ended = True
+                else:
+                    together.append(following)
+            written = [Written(write.io_id, self.directory) for write in together]
+            events = self._perform(together, lambda written=written: self._send(written, 0))  # type: ignore[misc]
+            self._send(events, len(together))
+            if ended:
+                return
+
+    def _perform(self, writes: list[Write], on_written: Callable[[], None]) -> list[Event]:
+        """Perform rounds with one sync. A failure of the disk becomes events; anything else is a
+        bug of ours and becomes a poisoned directory that names it, for the thread must not just
+        die."""
+        try:
+            failures = self.writer.perform([(each.io_id, each.ops) for each in writes], on_written)
+        except Exception as error:
+            blamed = error if isinstance(error, RaftlogError) else DiskError(repr(error))
+            return [WriteFailed(each.io_id, self.directory, None, blamed) for each in writes]
+        events: list[Event] = []
+        for write in writes:
+            for group, failure in failures.items():
+                events.append(WriteFailed(write.io_id, self.directory, (group,), failure))
+            events.append(Persisted(write.io_id, self.directory))
+        return events
+
+    def _send(self, events: Sequence[Event], rounds_done: int) -> None:
+        try:
+            self.token.run_sync_soon(self._arrived, events, rounds_done)
+        except trio.RunFinishedError:
+            return  # the loop has ended; nobody is left to be told
+
+    def _arrived(self, events: Sequence[Event], rounds_done: int) -> None:
+        self._busy -= rounds_done
+        self.deliver(events)
+
+    # --- the job thread ---------------------------------------------------------------------------
+
+    def _run_jobs(self) -> None:
+        while (work := self._jobs.get()) is not None:
+            event: Event = self._read(work) if isinstance(work, Read) else self._job(work)
+            self._send([event], 0)
+
+    def _read(self, read: Read) -> ReadDone:
+        wanted = read.slice
+        try:
+            file = self.disk.open(wanted.path, write=False)
+            try:
+                data = file.read_at(wanted.position, wanted.size)
+            finally:
+                file.close()
+        except RaftlogError as error:
+            return ReadDone(read.token, error)
+        if len(data) < wanted.size:
+            short = DiskError(f"{len(data)} of {wanted.size} bytes", on=wanted.path)
+            return ReadDone(read.token, short)
+        return ReadDone(read.token, data)
+
+    def _job(self, job: Job) -> JobDone:
+        """Whatever a job raises is its answer: the broker judges, and a bug surfaces there."""
+        try:
+            return JobDone(job.token, job.function(self.disk, *job.args))
+        except Exception as error:
+            return JobDone(job.token, error)
+
+
+def _nothing() -> None:
+    """Inline rounds report once, when they are synced."""
+
+
+def _is_small(write: Write) -> bool:
+    size = 0
+    for op in write.ops:
+        if isinstance(op, AppendBytes):
+            size += sum(len(part) for part in op.parts)
+        elif not isinstance(op, StoreRecords):
+            return False  # a new file: two more syncs
+    return size <= INLINE_BYTES_MAX

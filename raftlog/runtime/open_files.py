@@ -1,0 +1,117 @@
+"""Open segment files, shared by the slices that are on their way out.
+
+A slice opens its file when its effect is performed and holds it until the bytes have left; a file
+that retention or truncation removes meanwhile still yields the old bytes.
+"""
+
+import os
+from collections import OrderedDict
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.errors import DiskError
+from raftlog.base.ids import DirectoryId
+from raftlog.records.slices import FileSlice
+
+IDLE_FILES_MAX: Final = 256
+"""Unpinned descriptors kept for the next fetch of the same file."""
+
+
+@final
+@attrs.define(eq=False)
+class OpenFile:
+    """One descriptor and how many slices hold it. `stale` files close with their last pin."""
+
+    fd: int
+    pins: int = 0
+    stale: bool = False
+
+
+@final
+class PinnedSlice:
+    """A file range on its way out. `release` exactly once; `advance` as bytes leave."""
+
+    __slots__ = ("_file", "_files", "position", "size")
+
+    def __init__(self, files: "OpenFiles", file: OpenFile, position: int, size: int) -> None:
+        self._files = files
+        self._file = file
+        self.position = position
+        self.size = size
+        file.pins += 1
+
+    def __len__(self) -> int:
+        return self.size
+
+    @property
+    def fd(self) -> int:
+        return self._file.fd
+
+    def advance(self, sent: int) -> None:
+        self.position += sent
+        self.size -= sent
+
+    def release(self) -> None:
+        self._files.unpin(self._file)
+
+
+@final
+@attrs.define(eq=False)
+class OpenFiles:
+    """The descriptors of all data directories of a process, the least recently used closed
+    first."""
+
+    roots: dict[DirectoryId, str]
+    _files: OrderedDict[tuple[DirectoryId, str], OpenFile] = attrs.field(
+        factory=OrderedDict, init=False
+    )
+
+    def pin(self, wanted: FileSlice) -> PinnedSlice:
+        """Open the file of a slice and hold it. Raises `DiskError` when it cannot be opened."""
+        key = (wanted.directory, wanted.path)
+        file = self._files.get(key)
+        if file is None:
+            file = self._files[key] = OpenFile(self._open(wanted))
+        self._files.move_to_end(key)
+        pinned = PinnedSlice(self, file, wanted.position, wanted.size)
+        self._close_idle()
+        return pinned
+
+    def _open(self, wanted: FileSlice) -> int:
+        path = os.path.join(self.roots[wanted.directory], wanted.path)
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise DiskError(str(error.strerror), on=wanted.path) from error
+
+    def _close_idle(self) -> None:
+        if len(self._files) <= IDLE_FILES_MAX:
+            return
+        for key, file in list(self._files.items()):
+            if file.pins == 0:
+                os.close(file.fd)
+                del self._files[key]
+                return
+
+    def unpin(self, file: OpenFile) -> None:
+        """One slice fewer holds the file."""
+        assert file.pins > 0, file.pins
+        file.pins -= 1
+        if file.stale and file.pins == 0:
+            os.close(file.fd)
+
+    def forget(self, directory: DirectoryId, path: str) -> None:
+        """The file was removed: close it once its last slice has left."""
+        file = self._files.pop((directory, path), None)
+        if file is None:
+            return
+        file.stale = True
+        if file.pins == 0:
+            os.close(file.fd)
+
+    def close(self) -> None:
+        """Close all; slices must have been released."""
+        for file in self._files.values():
+            os.close(file.fd)
+        self._files.clear()

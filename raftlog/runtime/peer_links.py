@@ -1,0 +1,253 @@
+"""Links to the other brokers: one authenticated stream per pair, redialled for ever with backoff.
+
+A session is one such stream. It delivers in order or it ends, and what was queued on it is then
+lost; `LinkDown` says so. Either side may dial. Of two streams of one pair the one dialled by the
+lower node id stays, so both ends choose alike; a stream of a newer boot, or a newer one by the
+same dialler, replaces the old one, which then is a corpse that has not been noticed yet.
+
+A frame is u32 length, u32 CRC-32C of the body, body (raftlog.broker.peer_codec).
+"""
+
+import struct
+from typing import Final, final
+
+import attrs
+import trio
+
+from raftlog.base.checksum import crc32c
+from raftlog.base.errors import ProtocolError, RaftlogError
+from raftlog.base.ids import NodeId
+from raftlog.base.limits import PEER_FRAME_BYTES_MAX
+from raftlog.base.ports import Entropy, Tracer
+from raftlog.base.trace import TraceEvent
+from raftlog.broker import peer_codec
+from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
+from raftlog.runtime import handshake
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.framing import FrameReceiver
+from raftlog.runtime.handshake import Agreed, PeerIdentity
+from raftlog.runtime.sender import Sender
+from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.streams import ByteStream, connect_tcp
+
+_HEAD: Final = struct.Struct(">II")
+_CRC: Final = struct.Struct(">I")
+_CRC_BYTES: Final = 4
+LINK_QUEUE_BYTES_MAX: Final = 256 * 1024 * 1024
+"""Unsent bytes on one link before it is cut: Raft's windows keep it far below; a peer that reads
+nothing for so long is as good as gone."""
+REDIAL_SECONDS_MIN: Final = 0.05
+REDIAL_SECONDS_MAX: Final = 1.0
+HIGHER_DIALS_LATER_SECONDS: Final = 0.1
+"""The lower node id's stream stays, so the higher one gives it time to come first."""
+
+
+@final
+@attrs.define(eq=False)
+class Link:
+    """One live session."""
+
+    agreed: Agreed
+    stream: ByteStream
+    sender: Sender
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    gone: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+
+@final
+@attrs.define(eq=False)
+class PeerLinks:
+    """The driver's `Peers`. `identity` is what we say in handshakes."""
+
+    driver: Driver
+    secret: bytes
+    identity: PeerIdentity
+    entropy: Entropy
+    tracer: Tracer
+    pool: SlabPool
+    nursery: trio.Nursery
+    _links: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
+    _addresses: dict[NodeId, PeerAddress] = attrs.field(factory=dict, init=False)
+    _dialling: dict[NodeId, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    _to_flush: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
+    _last_trouble: dict[NodeId, str] = attrs.field(factory=dict, init=False)
+
+    # --- what the driver calls ------------------------------------------------------------------
+
+    def keep(self, addresses: tuple[PeerAddress, ...]) -> None:
+        """Keep links to exactly these peers, as far as we dial; others may still dial us."""
+        wanted = {each.node: each for each in addresses if each.node != self.identity.node}
+        for node, scope in list(self._dialling.items()):
+            if self._addresses.get(node) != wanted.get(node):
+                scope.cancel()
+                del self._dialling[node]
+        self._addresses = wanted
+        for node, address in wanted.items():
+            if node not in self._dialling:
+                scope = self._dialling[node] = trio.CancelScope()
+                self.nursery.start_soon(self._dial_for_ever, address, scope, name=f"dial {node}")
+
+    def send(self, send: PeerSend) -> None:
+        """Queue messages on the session that they were meant for; dropped when it is over."""
+        link = self._links.get(send.peer)
+        if link is None or link.agreed.session != send.session:
+            return
+        parts = peer_codec.encode(send.messages)
+        size = 0
+        crc = 0
+        for part in parts:
+            size += len(part)
+            crc = crc32c(part, crc)
+        assert size <= PEER_FRAME_BYTES_MAX, size
+        link.sender.put(_HEAD.pack(size + _CRC_BYTES, crc))
+        for part in parts:
+            link.sender.put(part)
+        self._to_flush[send.peer] = link
+
+    def flush(self) -> None:
+        """Send what this turn has queued."""
+        waiting, self._to_flush = self._to_flush, {}
+        for link in waiting.values():
+            try:
+                link.sender.flush()
+            except trio.BrokenResourceError:
+                link.scope.cancel()
+            if link.sender.queued_bytes > LINK_QUEUE_BYTES_MAX:
+                self._trouble(link.agreed.peer.node, "it reads nothing; the link is cut")
+                link.scope.cancel()
+
+    # --- dialling and accepting -----------------------------------------------------------------
+
+    async def _dial_for_ever(self, address: PeerAddress, scope: trio.CancelScope) -> None:
+        with scope:
+            pause = REDIAL_SECONDS_MIN
+            if address.node < self.identity.node:
+                await trio.sleep(HIGHER_DIALS_LATER_SECONDS)
+            while True:
+                if (link := self._links.get(address.node)) is not None:
+                    await link.gone.wait()
+                    pause = REDIAL_SECONDS_MIN
+                if await self._dial_once(address):
+                    pause = REDIAL_SECONDS_MIN
+                jitter = self.entropy.below(1000) / 1000
+                await trio.sleep(pause * (0.5 + jitter / 2))
+                pause = min(2 * pause, REDIAL_SECONDS_MAX)
+
+    async def _dial_once(self, address: PeerAddress) -> bool:
+        """Dial and serve the link until it ends; whether there was one."""
+        try:
+            with trio.fail_after(handshake.HANDSHAKE_SECONDS):
+                stream = await connect_tcp(address.host, address.port)
+        except (OSError, trio.TooSlowError) as error:
+            self._trouble(address.node, f"cannot be reached: {error}")
+            return False
+        try:
+            with trio.fail_after(handshake.HANDSHAKE_SECONDS):
+                agreed = await handshake.dial(
+                    stream, self.secret, self.identity, self.entropy, address.node
+                )
+        except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
+            self._trouble(address.node, f"handshake failed: {error}")
+            stream.close()
+            return False
+        return await self._serve_link(agreed, stream)
+
+    async def accept(self, stream: ByteStream, address: str) -> None:
+        """Serve a stream that somebody dialled to our peer listener."""
+        try:
+            with trio.fail_after(handshake.HANDSHAKE_SECONDS):
+                agreed = await handshake.accept(stream, self.secret, self.identity, self.entropy)
+        except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
+            fields = (("why", str(error)),)
+            self.tracer.emit(TraceEvent("peer-refused", address, fields))
+            stream.close()
+            return
+        await self._serve_link(agreed, stream)
+
+    def _trouble(self, node: NodeId, what: str) -> None:
+        """Trace trouble with a peer once, not at every redial."""
+        if self._last_trouble.get(node) != what:
+            self._last_trouble[node] = what
+            self.tracer.emit(TraceEvent("peer-trouble", f"node {node}", (("why", what),)))
+
+    # --- a session --------------------------------------------------------------------------------
+
+    async def _serve_link(self, agreed: Agreed, stream: ByteStream) -> bool:
+        node = agreed.peer.node
+        old = self._links.get(node)
+        if old is not None:
+            if not _replaces(agreed, old.agreed):
+                stream.close()
+                return False
+            old.scope.cancel()
+            await old.gone.wait()
+            if node in self._links:  # somebody else was faster
+                stream.close()
+                return False
+        link = Link(agreed, stream, Sender(stream))
+        self._links[node] = link
+        self._last_trouble.pop(node, None)
+        self.driver.post(LinkUp(node, agreed.session, agreed.peer.directory, agreed.peer.boot))
+        try:
+            with link.scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write, link, name=f"peer writer {node}")
+                    await self._read(link)
+                    nursery.cancel_scope.cancel()
+        finally:
+            del self._links[node]
+            self._to_flush.pop(node, None)
+            link.sender.close()
+            stream.close()
+            link.gone.set()
+            self.driver.post(LinkDown(node, agreed.session))
+        return True
+
+    async def _write(self, link: Link) -> None:
+        try:
+            await link.sender.run(_nothing)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            link.scope.cancel()
+
+    async def _read(self, link: Link) -> None:
+        receiver = FrameReceiver(link.stream, self.pool, _peer_frame_limit)
+        node, session = link.agreed.peer.node, link.agreed.session
+        try:
+            while await receiver.receive():
+                for frame in receiver.frames():
+                    messages = _decode(frame)
+                    self.driver.post(PeerMessages(node, session, messages))
+        except ProtocolError as error:
+            self._trouble(node, f"sent a bad frame: {error}")
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            link.scope.cancel()
+        finally:
+            receiver.close()
+
+
+def _nothing() -> None:
+    """Peer links report no drained bytes: Raft's windows bound them."""
+
+
+def _peer_frame_limit(first_bytes: memoryview, size: int) -> None:
+    del first_bytes
+    if not _CRC_BYTES <= size <= PEER_FRAME_BYTES_MAX + _CRC_BYTES:
+        raise ProtocolError(f"peer frame says {size} bytes")
+
+
+def _decode(frame: memoryview) -> list[object]:
+    body = frame[_CRC_BYTES:]
+    said = int(_CRC.unpack_from(frame)[0])
+    found = crc32c(body)
+    if said != found:
+        raise ProtocolError(f"peer frame has CRC {found:#010x}, says {said:#010x}")
+    return peer_codec.decode(body)
+
+
+def _replaces(new: Agreed, old: Agreed) -> bool:
+    """Whether a new stream of a pair replaces the old one; both ends come to the same answer."""
+    if new.peer.boot != old.peer.boot or new.peer.directory != old.peer.directory:
+        return True
+    if new.dialled_by == old.dialled_by:
+        return True
+    return new.dialled_by < old.dialled_by

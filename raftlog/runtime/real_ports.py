@@ -1,0 +1,245 @@
+"""The real world behind the ports: clock, randomness and disk of the operating system.
+
+This is the only file that touches `time`, `os.urandom` and file descriptors of the log. Everything
+that decides is given these objects, or the simulator's, and cannot tell which.
+"""
+
+import ctypes
+import errno
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import DiskError, DiskFull, LocalMisuse
+from raftlog.base.units import NANOS_PER_MILLI, Instant, WallMillis
+
+IOV_PARTS_MAX: Final = 512
+"""Below IOV_MAX (1024 on Linux): one `pwritev` takes at most this many parts."""
+
+# Python has no os.syncfs; the C library of Linux does (glibc 2.14, musl).
+_syncfs: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+@final
+class SystemClock:
+    """Monotonic time that runs on during suspend where the platform can say so; never goes back."""
+
+    __slots__ = ("_last",)
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def now(self) -> Instant:
+        """Nanoseconds since an arbitrary point, the same for all processes of this boot."""
+        reading = time.clock_gettime_ns(_CLOCK)
+        self._last = max(self._last, reading)
+        return Instant(self._last)
+
+    def wall(self) -> WallMillis:
+        """Unix time in milliseconds."""
+        return WallMillis(time.time_ns() // NANOS_PER_MILLI)
+
+
+@final
+class OsEntropy:
+    """A stream of randomness keyed by 32 bytes, which come from the operating system by default.
+
+    Counter mode over BLAKE2b: the same key and label give the same stream, so a run can be traced
+    by writing down its key.
+    """
+
+    __slots__ = ("_counter", "_key", "_pool")
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = os.urandom(32) if key is None else key
+        self._counter = 0
+        self._pool = b""
+
+    def below(self, bound: int) -> int:
+        """An integer from 0 up to and without `bound`; its bias is below 2**-64."""
+        if bound < 1:
+            raise LocalMisuse(f"below({bound}) has no answer")
+        size = (bound.bit_length() + 7) // 8 + 8
+        return int.from_bytes(self.bytes(size), "big") % bound
+
+    def bytes(self, count: int) -> bytes:
+        """The next `count` bytes of the stream."""
+        while len(self._pool) < count:
+            block = self._counter.to_bytes(8, "big")
+            self._pool += hashlib.blake2b(block, key=self._key).digest()
+            self._counter += 1
+        taken, self._pool = self._pool[:count], self._pool[count:]
+        return taken
+
+    def fork(self, label: str) -> "OsEntropy":
+        """An independent stream under a label."""
+        return OsEntropy(hashlib.blake2b(label.encode(), key=self._key, digest_size=32).digest())
+
+
+@contextmanager
+def _blamed_on(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(what, on=path, do="free some space; replicas reopen then") from error
+        raise DiskError(what, on=path, do="check the disk and its permissions") from error
+
+
+@final
+class PosixFile:
+    """An open file of a `PosixDisk`, by positional reads and writes."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        with _blamed_on(self._path):
+            first = os.pread(self._fd, size, position)
+            if len(first) == size or not first:
+                return first
+            pieces = [first]
+            got = len(first)
+            while got < size:
+                piece = os.pread(self._fd, size - got, position + got)
+                if not piece:
+                    break
+                pieces.append(piece)
+                got += len(piece)
+            return b"".join(pieces)
+
+    def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
+        """Write all parts one after another; a short write is continued, an error raises."""
+        with _blamed_on(self._path):
+            for start in range(0, len(parts), IOV_PARTS_MAX):
+                position += self._write_some(position, list(parts[start : start + IOV_PARTS_MAX]))
+
+    def _write_some(self, position: int, parts: list[Buffer]) -> int:
+        total = sum(len(part) for part in parts)
+        done = os.pwritev(self._fd, parts, position)
+        if done < total:
+            rest = memoryview(b"".join(parts))
+            while done < total:
+                done += os.pwrite(self._fd, rest[done:], position + done)
+        return total
+
+    def truncate(self, size: int) -> None:
+        with _blamed_on(self._path):
+            os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        """fdatasync, or the platform's full sync."""
+        with _blamed_on(self._path):
+            _sync_data(self._fd)
+
+    def size(self) -> int:
+        with _blamed_on(self._path):
+            return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _sync_data(fd: int) -> None:
+    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
+    if full_sync is not None:  # macOS: fsync leaves the bytes in the drive's cache
+        fcntl.fcntl(fd, full_sync)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+@final
+class PosixDisk:
+    """A data directory on a real file system."""
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def _at(self, path: str) -> str:
+        names = path.split("/") if path else []
+        if any(name in ("", ".", "..") for name in names):
+            raise LocalMisuse(f"path {path!r} leaves the data directory")
+        return os.path.join(self.root, *names)
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> PosixFile:
+        """`create` makes an empty file and fails when the name exists."""
+        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        with _blamed_on(path):
+            return PosixFile(os.open(self._at(path), flags, 0o644), path)
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty when it does not exist."""
+        with _blamed_on(path):
+            try:
+                return sorted(os.listdir(self._at(path)))
+            except FileNotFoundError:
+                return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._at(path))
+
+    def make_dir(self, path: str) -> None:
+        with _blamed_on(path):
+            os.makedirs(self._at(path), exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        with _blamed_on(old):
+            os.rename(self._at(old), self._at(new))
+
+    def remove(self, path: str) -> None:
+        """Remove a file or an empty directory."""
+        with _blamed_on(path):
+            target = self._at(path)
+            if os.path.isdir(target):
+                os.rmdir(target)
+            else:
+                os.unlink(target)
+
+    def sync_dir(self, path: str) -> None:
+        with _blamed_on(path):
+            fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def sync_all(self) -> None:
+        """Make everything written to this file system durable: `syncfs`, else `sync`."""
+        with _blamed_on(self.root):
+            if _syncfs is None:
+                os.sync()
+                return
+            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                if _syncfs(fd) != 0:
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number))
+            finally:
+                os.close(fd)
+
+    def free_bytes(self) -> int:
+        with _blamed_on(self.root):
+            usage = os.statvfs(self.root)
+            return usage.f_bavail * usage.f_frsize

@@ -1,0 +1,132 @@
+"""Byte streams: what a connection needs of a socket, without blocking and without copying.
+
+The sending half is non-blocking, so that a turn's answers can leave before the turn's task yields;
+only when the socket is full does a writer task wait. `trio_world` puts a simulated stream here.
+"""
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Final, Protocol, final
+
+import trio
+
+from raftlog.base.binary import Buffer
+
+SEND_PARTS_MAX: Final = 512
+
+
+class ByteStream(Protocol):
+    """A connected stream. A closed or broken one raises `trio.BrokenResourceError` or
+    `trio.ClosedResourceError`; `receive_into` returns 0 when the other end has finished."""
+
+    async def receive_into(self, view: memoryview) -> int: ...
+
+    def send_nowait(self, parts: Sequence[Buffer]) -> int:
+        """Bytes taken by the transport; 0 when it is full."""
+        ...
+
+    def send_file_nowait(self, fd: int, position: int, size: int) -> int:
+        """Bytes of the file taken; 0 when the transport is full. A file that ends before `position`
+        is a broken stream, for the frame around it was already announced."""
+        ...
+
+    async def wait_writable(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@final
+class TcpStream:
+    """A `ByteStream` over a non-blocking TCP socket."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+
+    async def receive_into(self, view: memoryview) -> int:
+        """Bytes received, at least 1, or 0 at the end of the stream."""
+        waited = False
+        while True:
+            try:
+                received = self._socket.recv_into(view)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+                waited = True
+                continue
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+            if not waited:
+                # A client that pipelines always has bytes ready; completions must get their turn.
+                await trio.lowlevel.checkpoint()
+            return received
+
+    def send_nowait(self, parts: Sequence[Buffer]) -> int:
+        try:
+            return self._socket.sendmsg(parts[:SEND_PARTS_MAX])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+
+    def send_file_nowait(self, fd: int, position: int, size: int) -> int:
+        try:
+            sent = os.sendfile(self._socket.fileno(), fd, position, size)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise trio.BrokenResourceError(str(error)) from error
+        if sent == 0:
+            raise trio.BrokenResourceError(f"file ends before byte {position}")
+        return sent
+
+    async def wait_writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._socket)
+
+    def peer_address(self) -> str:
+        """Host and port of the other end, for people."""
+        try:
+            host, port = self._socket.getpeername()[:2]
+        except OSError:
+            return "?"
+        return f"{host}:{port}"
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+
+async def connect_tcp(host: str, port: int) -> TcpStream:
+    """Connect; OSError when nobody listens there."""
+    stream = await trio.open_tcp_stream(host, port)
+    # trio's stream holds a trio socket; its duplicate is ours, so that both may be closed.
+    descriptor = os.dup(stream.socket.fileno())
+    connected = socket.socket(fileno=descriptor)
+    await stream.aclose()
+    return TcpStream(connected)
+
+
+async def listen_tcp(host: str, port: int) -> list[socket.socket]:
+    """Bound, listening, non-blocking sockets for `host`; one for each of its addresses."""
+    listeners = await trio.open_tcp_listeners(port, host=host, backlog=512)
+    sockets: list[socket.socket] = []
+    for listener in listeners:
+        sockets.append(socket.socket(fileno=os.dup(listener.socket.fileno())))
+        sockets[-1].setblocking(False)
+        await listener.aclose()
+    return sockets
+
+
+async def accept_tcp(listening: socket.socket) -> TcpStream:
+    """The next connection. OSError (such as too many open files) is for the caller to wait out."""
+    while True:
+        try:
+            connected, _ = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+            await trio.lowlevel.wait_readable(listening)
+            continue
+        return TcpStream(connected)
