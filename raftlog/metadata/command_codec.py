@@ -1,0 +1,152 @@
+"""Commands as bytes: the value of one record of the metadata log.
+
+    0 format u8 = 1   1 kind u8   2 command version u8   3 reserved u8 = 0
+    4 term u32   8 serial u64   16 body (fields in the order of the table below)
+
+Term and serial name the proposal: the controller that made it knows by them that its own proposal
+was committed. An unknown kind or version is never skipped: FutureFormat stops the replica, and the
+feature level has kept anyone from writing it before all brokers could read it (LESSONS review-22).
+"""
+
+from typing import Any, Final, NamedTuple
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.errors import FutureFormat, RaftlogError
+from raftlog.base.ids import Term
+from raftlog.base.limits import (
+    COMMAND_BYTES_MAX,
+    CONFIG_NAME_BYTES_MAX,
+    CONFIGS_PER_TOPIC_MAX,
+    HOST_BYTES_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    RACK_BYTES_MAX,
+    REMOVALS_MAX,
+    REPLICATION_FACTOR_MAX,
+    TOPIC_NAME_CHARS_MAX,
+)
+from raftlog.metadata import commands as c
+from raftlog.metadata import fields as f
+from raftlog.metadata.broker_image import LISTENERS
+from raftlog.metadata.image import DIGEST_BYTES
+from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS
+
+_FORMAT: Final = 1
+_VERSION: Final = 1
+PLACE: Final = f.pair(f.NODE, f.DIRECTORY)
+ASSIGNMENT: Final = f.many(PLACE, REPLICATION_FACTOR_MAX)
+ASSIGNMENTS: Final = f.many(ASSIGNMENT, PARTITIONS_PER_TOPIC_MAX)
+
+REGISTER_FIELDS: Final[f.Fields] = (
+    ("node", f.NODE),
+    ("directory", f.DIRECTORY),
+    ("boot", f.U64),
+    ("incarnation", f.U64),
+    ("listeners", LISTENERS),
+    ("peer_host", f.text(HOST_BYTES_MAX)),
+    ("peer_port", f.U16),
+    ("rack", f.text(RACK_BYTES_MAX)),
+    ("level_min", f.U16),
+    ("level_max", f.U16),
+)
+
+# kind -> command, fields. Kinds are never given twice.
+_TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
+    1: (
+        c.FoundCluster,
+        (("cluster_id", f.CLUSTER), ("controllers", f.REPLICAS), ("feature_level", f.U16)),
+    ),
+    2: (c.RegisterBroker, REGISTER_FIELDS),
+    3: (c.CondemnDirectory, (("node", f.NODE), ("directory", f.DIRECTORY))),
+    4: (c.FenceBroker, (("node", f.NODE), ("epoch", f.U64))),
+    5: (c.UnfenceBroker, (("node", f.NODE), ("epoch", f.U64))),
+    6: (c.UnregisterBroker, (("node", f.NODE),)),
+    7: (
+        c.CreateTopic,
+        (
+            ("topic_id", f.TOPIC),
+            ("name", f.text(TOPIC_NAME_CHARS_MAX)),
+            ("internal", f.FLAG),
+            ("configs", CONFIGS),
+            ("assignments", ASSIGNMENTS),
+        ),
+    ),
+    8: (c.DeleteTopic, (("topic_id", f.TOPIC),)),
+    9: (
+        c.CreatePartitions,
+        (("topic_id", f.TOPIC), ("count_before", f.U32), ("assignments", ASSIGNMENTS)),
+    ),
+    10: (
+        c.SetTarget,
+        (
+            ("topic_id", f.TOPIC),
+            ("partition", f.U32),
+            ("assignment", ASSIGNMENT),
+            ("if_target_version", f.U64),
+        ),
+    ),
+    11: (c.ReplaceReplica, (("group", f.U64), ("lost", f.REPLICA))),
+    12: (c.ReportMembership, (("group", f.U64), *REPORTED_FIELDS)),
+    13: (
+        c.ConfirmRemoved,
+        (
+            ("node", f.NODE),
+            ("directory", f.DIRECTORY),
+            ("removed", f.many(f.pair(f.U64, f.U64), REMOVALS_MAX)),
+        ),
+    ),
+    14: (c.AllocateProducerIds, (("node", f.NODE), ("count", f.U32))),
+    15: (
+        c.AlterTopicConfigs,
+        (
+            ("topic_id", f.TOPIC),
+            ("changed", CONFIGS),
+            ("removed", f.many(f.text(CONFIG_NAME_BYTES_MAX), CONFIGS_PER_TOPIC_MAX)),
+        ),
+    ),
+    16: (c.RaiseFeatureLevel, (("level", f.U16),)),
+    17: (c.CompareDigest, (("version", f.U64), ("digest", f.blob(DIGEST_BYTES)))),
+}
+_KINDS: Final = {command: kind for kind, (command, _) in _TABLE.items()}
+
+
+class Proposal(NamedTuple):
+    """A command with the name of its proposal."""
+
+    term: Term
+    serial: int
+    command: c.Command
+
+
+def encode_proposal(proposal: Proposal) -> bytes:
+    """The record value."""
+    kind = _KINDS[type(proposal.command)]
+    writer = Writer().u8(_FORMAT).u8(kind).u8(_VERSION).u8(0)
+    writer.u32(proposal.term).u64(proposal.serial)
+    f.write_fields(writer, proposal.command, _TABLE[kind][1])
+    assert len(writer) <= COMMAND_BYTES_MAX, len(writer)
+    return writer.bytes()
+
+
+def decode_proposal(data: Buffer, error: type[RaftlogError], on: str) -> Proposal:
+    """The reverse. Raises `error` for bytes that no release writes, FutureFormat for those that a
+    later one may have written."""
+    reader = Reader(data, error, on)
+    if len(data) > COMMAND_BYTES_MAX:
+        raise reader.fail(f"command of {len(data)} bytes")
+    shape, kind, version, reserved = reader.u8(), reader.u8(), reader.u8(), reader.u8()
+    if shape == 0 or kind == 0 or version == 0:
+        raise reader.fail(f"command of format {shape}, kind {kind}, version {version}")
+    if shape > _FORMAT or kind not in _TABLE or version > _VERSION:
+        raise FutureFormat(
+            f"metadata command of format {shape}, kind {kind}, version {version}; this release"
+            f" reads format {_FORMAT}, kinds up to {max(_TABLE)}, version {_VERSION}",
+            on=on,
+            do="start the newer release on this broker",
+        )
+    if reserved != 0:
+        raise reader.fail(f"reserved byte is {reserved}")
+    term, serial = f.TERM.read(reader), reader.u64()
+    made_by, fields = _TABLE[kind]
+    command: c.Command = made_by(**f.read_fields(reader, fields))
+    reader.end()
+    return Proposal(term, serial, command)
