@@ -1,0 +1,170 @@
+"""The generated pages of docs/reference: each is a function from the code's own tables to text."""
+
+import ast
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+NOTE = "Written by `scripts/docs` from the code; change it there."
+
+
+def limits():
+    """Every bound of raftlog.base.limits with its reason, section by section."""
+    source = (ROOT / "raftlog" / "base" / "limits.py").read_text()
+    values = vars(import_module("raftlog.base.limits"))
+    lines = ["Every bound of the system, by the section of `raftlog/base/limits.py`."]
+    body = ast.parse(source).body
+    sections = _sections(source)
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
+            continue
+        while sections and sections[0][0] < node.lineno:
+            lines += [
+                "",
+                f"## {sections.pop(0)[1]}",
+                "",
+                "| bound | value | reason |",
+                "|---|---|---|",
+            ]
+        name = node.target.id
+        lines.append(f"| `{name}` | {_number(values[name])} | {_text_after(after)} |")
+    return _page("Limits", lines)
+
+
+def kafka_apis():
+    """The APIs and versions that are served."""
+    versions = import_module("raftlog.kafka.versions")
+    return _page(
+        "Kafka APIs",
+        [
+            "What ApiVersions advertises, and from which version on a request is accepted.",
+            "",
+            versions.docs_table().rstrip(),
+        ],
+    )
+
+
+def error_codes():
+    """Kafka's error codes in our words."""
+    codes = import_module("raftlog.kafka.error_codes").ErrorCode
+    lines = ["| code | name | retriable | meaning |", "|---|---|---|---|"]
+    for code in sorted(codes):
+        again = "yes" if code.retriable else "no"
+        lines.append(f"| {int(code)} | `{code.name}` | {again} | {code.message} |")
+    return _page("Error codes", lines)
+
+
+def anomalies():
+    """Every class of anomaly that the judge knows."""
+    classes = import_module("raftlog.verify.classes").CLASSES
+    lines = ["| anomaly | group | meaning | needs |", "|---|---|---|---|"]
+    lines += [f"| `{c.name}` | {c.group} | {c.definition} | {c.needs} |" for c in classes]
+    return _page("Anomalies", lines)
+
+
+def command_line():
+    """The help of every command, as the terminal shows it."""
+    click = import_module("click")
+    root = import_module("raftlog.cli.main").main
+    if not isinstance(root, click.Command):
+        root = import_module("raftlog.cli.main").cli
+    lines = []
+    _command_help(click, root, "raftlog", lines)
+    return _page("Command line", lines)
+
+
+# File name -> (the module it needs, its writer). A page appears with its module.
+PAGES = {
+    "limits.md": ("raftlog.base.limits", limits),
+    "kafka_apis.md": ("raftlog.kafka.versions", kafka_apis),
+    "error_codes.md": ("raftlog.kafka.error_codes", error_codes),
+    "anomalies.md": ("raftlog.verify.classes", anomalies),
+    "command_line.md": ("raftlog.cli.main", command_line),
+}
+
+
+def main(arguments):
+    """Write what is stale, or with --check only name it."""
+    stale = []
+    for name, text in {**_pages(), "index.md": _index()}.items():
+        path = REFERENCE / name
+        if path.exists() and path.read_text() == text:
+            continue
+        stale.append(name)
+        if "--check" not in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    for name in stale:
+        print(f"{'stale' if '--check' in arguments else 'written'}: docs/reference/{name}")
+    if stale and "--check" in arguments:
+        print("run scripts/docs")
+        return 1
+    return 0
+
+
+def _pages():
+    return {name: write() for name, (module, write) in PAGES.items() if _exists(module)}
+
+
+def _exists(module):
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _index():
+    lines = [f"* [{_title(text)}]({name})" for name, text in _pages().items()]
+    return _page("Reference", lines)
+
+
+def _page(title, lines):
+    return "\n".join([f"# {title}", "", NOTE, "", *lines]) + "\n"
+
+
+def _title(text):
+    return text.partition("\n")[0].removeprefix("# ")
+
+
+def _sections(source):
+    """(line, title) of each `# --- title ---` comment."""
+    found = []
+    for number, line in enumerate(source.splitlines(), start=1):
+        if line.startswith("# --- "):
+            title = line.strip("# -")
+            found.append((number, title[0].upper() + title[1:]))
+    return found
+
+
+def _text_after(node):
+    """The sentence under a constant, on one line."""
+    if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
+        return ""
+    return " ".join(str(node.value.value).split()).replace("|", "\\|")
+
+
+def _number(value):
+    """A bound as people say it."""
+    if isinstance(value, int) and value >= 1024 and value % 1024 == 0:
+        for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+            if value % size == 0:
+                return f"{value // size:,} {unit}"
+    return f"{value:,}" if isinstance(value, int) else f"`{value!r}`"
+
+
+def _command_help(click, command, path, lines):
+    context = click.Context(command, info_name=path)
+    context.max_content_width = 96
+    lines += [f"## {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            if found is not None and not found.hidden:
+                _command_help(click, found, f"{path} {name}", lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
