@@ -16,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from raftlog.base import probes
+from tests.tidy.probes import probe_names
+from tests.tidy.tree import product_files
 
 ROOT = Path(__file__).resolve().parent.parent
 REACHED = pytest.StashKey[set[str]]()
@@ -91,9 +93,10 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.write_line(f"probe reached by no test: {name}", red=True)
 
 
-def _unreached(config) -> list[str]:
-    from tests.tidy.probes import probe_names
-    from tests.tidy.tree import product_files
+def named_probes() -> set[str]:
+    """Every probe of the product."""
+    return {name for file in product_files() for name, _ in probe_names(file)}
 
-    named = {name for file in product_files() for name, _ in probe_names(file)}
-    return sorted(named - config.stash[REACHED])
+
+def _unreached(config) -> list[str]:
+    return sorted(named_probes() - config.stash[REACHED])

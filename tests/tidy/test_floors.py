@@ -13,6 +13,8 @@ import pytest
 
 from tests.tidy.tree import text_of
 
+pytestmark = pytest.mark.slow
+
 FLOORS = ["base", "records", "raft", "kafka", "storage", "verify", "metadata", "partition"]
 FLOORS += ["broker", "runtime", "client", "client/core", "embed", "spark", "cli"]
 
