@@ -1,0 +1,50 @@
+"""What a partition is told about itself: topic settings with the broker's defaults already applied.
+
+Names follow Kafka's settings; the values are parsed and judged before they come here.
+"""
+
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.limits import BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX
+from raftlog.base.units import Nanos, millis
+
+UNBOUNDED_MS: Final = 2**63 - 1
+UNLIMITED: Final = -1
+_DAY_MS: Final = 86_400_000
+
+
+@final
+@attrs.frozen(kw_only=True)
+class PartitionConfig:
+    """Settings of one partition; a changed topic setting is a new value
+    (`PartitionReplica.configure`).
+
+    * `max_message_bytes`, `min_insync_replicas`: as Kafka's.
+    * `log_append_time`: `message.timestamp.type=LogAppendTime`.
+    * `timestamp_before_max_ms`, `timestamp_after_max_ms`: `message.timestamp.*.max.ms`.
+    * `linearizable`: `raftlog.read.consistency=linearizable`.
+    * `retention_bytes`: -1 for no bound. `retention_check_ns`: how often a leader looks.
+    * `replica_lag_ns`: `replica.lag.time.max.ms`.
+    * `producer_expiration_ms`: `producer.id.expiration.ms`.
+    """
+
+    max_message_bytes: int = BATCH_BYTES_DEFAULT
+    min_insync_replicas: int = 1
+    log_append_time: bool = False
+    timestamp_before_max_ms: int = UNBOUNDED_MS
+    timestamp_after_max_ms: int = 3_600_000
+    linearizable: bool = False
+    retention_bytes: int = UNLIMITED
+    retention_check_ns: Nanos = millis(300_000)
+    replica_lag_ns: Nanos = millis(30_000)
+    producer_expiration_ms: int = _DAY_MS
+
+    def __attrs_post_init__(self) -> None:
+        assert 0 <= self.max_message_bytes <= BATCH_BYTES_MAX, self.max_message_bytes
+        assert self.min_insync_replicas >= 1, self.min_insync_replicas
+        assert self.retention_bytes >= UNLIMITED, self.retention_bytes
+        assert self.retention_check_ns > 0, self.retention_check_ns
+        assert self.replica_lag_ns > 0, self.replica_lag_ns
+        assert self.producer_expiration_ms > 0, self.producer_expiration_ms

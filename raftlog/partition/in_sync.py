@@ -1,0 +1,216 @@
+"""The in-sync set of a partition, as its leader reckons it from durable match (DESIGN: clients
+may see).
+
+A voter is in sync until one of these holds, and then it is out:
+
+* it has been silent, or behind the leader's log, for longer than `replica.lag.time.max.ms`;
+* its link session ended, or its broker was fenced.
+
+It returns when it can be heard again and what it has synced reaches the committed end. A new
+leader counts all its voters as in sync until they prove otherwise: no spurious
+NOT_ENOUGH_REPLICAS. In a joint configuration the incoming voters count, so that acks=all speaks
+of the set that will stay.
+
+Behind is measured as Kafka does (KIP-16): a follower that reaches the end which the leader's log
+had at some instant was caught up at that instant, however fast the log grows meanwhile.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol, final
+
+import attrs
+
+from raftlog.base.ids import NodeId, RaftIndex, ReplicaId
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant, Nanos
+
+NOTHING_HELD: Final = RaftIndex(-1)
+"""Below every index."""
+
+
+class FollowerView(Protocol):
+    """What a leader knows of one follower (`raft.progress.Progress` by shape)."""
+
+    @property
+    def match(self) -> RaftIndex: ...
+
+    @property
+    def last_contact(self) -> Instant: ...
+
+    @property
+    def covered(self) -> bool: ...
+
+
+@final
+@attrs.define(eq=False)
+class _Voter:
+    """One voter but the leader. `target` is the end of the leader's log at `target_at`; when the
+    voter's match reaches it, it was caught up then."""
+
+    target: RaftIndex
+    target_at: Instant
+    caught_up_at: Instant
+    member: bool = True
+
+
+@final
+class InSyncSet:
+    """Kept by a leader only: `lead` begins it, `clear` ends it.
+
+    Every method that can change the set takes what the node knows at that moment; `deadline` is
+    when `refresh` must be called at the latest, because time alone may put a voter out.
+    """
+
+    __slots__ = ("_cut", "_fenced", "_me", "_members", "_voters", "deadline", "lag_ns")
+
+    def __init__(self, lag_ns: Nanos) -> None:
+        self.lag_ns = lag_ns
+        self.deadline = NEVER
+        self._me: ReplicaId | None = None
+        self._voters: dict[ReplicaId, _Voter] = {}
+        self._cut: dict[NodeId, None] = {}
+        self._fenced: frozenset[NodeId] = frozenset()
+        self._members: tuple[ReplicaId, ...] = ()
+
+    @property
+    def members(self) -> tuple[ReplicaId, ...]:
+        """The set, sorted; empty when this replica does not lead."""
+        return self._members
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def someone_is_out(self) -> bool:
+        return any(not voter.member for voter in self._voters.values())
+
+    def lead(
+        self, me: ReplicaId, voters: Sequence[ReplicaId], last: RaftIndex, now: Instant
+    ) -> None:
+        """This replica leads from now on; `last` is the end of its log."""
+        self._voters = {}
+        self._cut = {}
+        self._me = me
+        self.follow_membership(me, voters, last, now)
+        self.deadline = Instant(now + self.lag_ns)
+
+    def clear(self) -> None:
+        """This replica leads no more."""
+        self._voters = {}
+        self._members = ()
+        self._me = None
+        self.deadline = NEVER
+
+    def follow_membership(
+        self, me: ReplicaId, voters: Sequence[ReplicaId], last: RaftIndex, now: Instant
+    ) -> None:
+        """The incoming voters are these now. One that is new to us has its time to prove itself."""
+        known = self._voters
+        self._voters = {
+            voter: known.get(voter) or _Voter(last, now, now) for voter in voters if voter != me
+        }
+        self._me = me if me in voters else None
+        self._count()
+        self.deadline = min(self.deadline, Instant(now + self.lag_ns))
+
+    def link_down(self, node: NodeId) -> None:
+        """The link session with that node ended: its voters are out until the next session."""
+        self._cut[node] = None
+        self._put_out([node])
+
+    def link_up(self, node: NodeId) -> None:
+        """A new session began; its voters return once they are heard and hold enough."""
+        self._cut.pop(node, None)
+
+    def fence(self, nodes: Sequence[NodeId]) -> None:
+        """The whole set of nodes that group 0 has fenced."""
+        self._fenced = frozenset(nodes)
+        self._put_out(nodes)
+
+    def refresh(
+        self,
+        progress: Mapping[ReplicaId, FollowerView],
+        *,
+        last: RaftIndex,
+        commit: RaftIndex,
+        now: Instant,
+    ) -> bool:
+        """Judge every voter by what is known now; whether the set changed."""
+        before = self._members
+        deadline: int = NEVER
+        for replica, voter in self._voters.items():
+            follower = progress.get(replica)
+            if follower is None:
+                voter.member = False
+                continue
+            deadline = min(deadline, self._judge(replica, voter, follower, last, commit, now))
+        self.deadline = Instant(deadline)
+        self._count()
+        return self._members != before
+
+    def held_by(
+        self,
+        count: int,
+        progress: Mapping[ReplicaId, FollowerView],
+        durable: RaftIndex,
+    ) -> RaftIndex:
+        """The highest index that at least `count` members hold durably; `durable` is the leader's
+        own. NOTHING_HELD when there are fewer members."""
+        matches = [
+            durable if replica == self._me else progress[replica].match
+            for replica in self._members
+            if replica == self._me or replica in progress
+        ]
+        if len(matches) < count:
+            return NOTHING_HELD
+        matches.sort(reverse=True)
+        return matches[count - 1]
+
+    def _judge(
+        self,
+        replica: ReplicaId,
+        voter: _Voter,
+        follower: FollowerView,
+        last: RaftIndex,
+        commit: RaftIndex,
+        now: Instant,
+    ) -> int:
+        """Update one voter; when it must be judged again."""
+        heard_at = now if follower.covered else follower.last_contact
+        _note_progress(voter, follower.match, last, now)
+        unreachable = replica.node in self._cut or replica.node in self._fenced
+        silent = now - heard_at > self.lag_ns
+        if voter.member:
+            voter.member = not (unreachable or silent or now - voter.caught_up_at > self.lag_ns)
+            if not voter.member:
+                probe("in-sync-voter-out")
+        elif not unreachable and not silent and follower.match >= commit:
+            probe("in-sync-voter-back")
+            voter.member = True
+            voter.caught_up_at = now
+        if not voter.member:
+            return NEVER  # it comes back by its own messages, not by time
+        idle = follower.covered and follower.match >= last
+        return NEVER if idle else min(heard_at, voter.caught_up_at) + self.lag_ns + 1
+
+    def _put_out(self, nodes: Sequence[NodeId]) -> None:
+        for replica, voter in self._voters.items():
+            if replica.node in nodes and voter.member:
+                probe("in-sync-voter-out")
+                voter.member = False
+        self._count()
+
+    def _count(self) -> None:
+        members = [replica for replica, voter in self._voters.items() if voter.member]
+        if self._me is not None:
+            members.append(self._me)
+        self._members = tuple(sorted(members))
+
+
+def _note_progress(voter: _Voter, match: RaftIndex, last: RaftIndex, now: Instant) -> None:
+    if match >= last:
+        voter.caught_up_at = now
+        voter.target, voter.target_at = last, now
+    elif match >= voter.target:
+        voter.caught_up_at = max(voter.caught_up_at, voter.target_at)
+        voter.target, voter.target_at = last, now
