@@ -1,0 +1,253 @@
+"""What brokers ask of the controller and what it answers: the bodies of controller messages.
+
+    request body: tag u8, then the fields of that request (tables below)
+    answer body:  refusal u16 (0: none), message, version u64, value u64, optional grant
+
+An asker gives random ids itself (topic ids), so that a request which had to be repeated, because
+its answer was lost, is known again and performed once. `version` in an answer is that of an image
+that shows what was done: the asker waits until its own has reached it.
+"""
+
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.errors import ProtocolError
+from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, ReplicaId, Term, TopicId
+from raftlog.base.limits import (
+    CONTROLLER_TEXT_BYTES_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    REMOVALS_MAX,
+    REPLICATION_FACTOR_MAX,
+    TOPIC_NAME_CHARS_MAX,
+)
+from raftlog.metadata import commands as c
+from raftlog.metadata import fields as f
+from raftlog.metadata.command_codec import (
+    REGISTER_FIELDS,
+    Proposal,
+    decode_proposal,
+    encode_proposal,
+)
+from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS, Configs
+
+_ON: Final = "controller request"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SubmitCommand:
+    """Propose this command as it is; only those that a broker may decide by itself are taken."""
+
+    command: c.Command
+
+
+@final
+@attrs.frozen(kw_only=True)
+class CreateTopicWish:
+    """A topic, placed by the controller: `count` partitions of `factor` replicas, or the nodes of
+    each partition in `nodes` (then `count` and `factor` are 0)."""
+
+    topic_id: TopicId
+    name: str
+    internal: bool
+    count: int
+    factor: int
+    nodes: tuple[tuple[NodeId, ...], ...]
+    configs: Configs
+    validate_only: bool
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GrowTopicWish:
+    """`count` partitions in all; `nodes` of each new one, or empty to have them placed."""
+
+    topic_id: TopicId
+    count: int
+    nodes: tuple[tuple[NodeId, ...], ...]
+    validate_only: bool
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ReassignWish:
+    """Move one partition to these nodes, the preferred leader first; no nodes: cancel, which makes
+    the last reported membership the target."""
+
+    topic_id: TopicId
+    partition: int
+    nodes: tuple[NodeId, ...]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Heartbeat:
+    """A registered boot is alive; `version` is that of its image."""
+
+    node: NodeId
+    directory: DirectoryId
+    boot: BootNumber
+    incarnation: int
+    version: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Reports:
+    """What the partitions led by the sender have reached."""
+
+    reports: tuple[c.ReportMembership, ...]
+
+
+Wish = (
+    SubmitCommand
+    | CreateTopicWish
+    | GrowTopicWish
+    | ReassignWish
+    | c.RegisterBroker
+    | Heartbeat
+    | Reports
+)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Grant:
+    """What a registration gave: enough for a joiner to begin its replica of the metadata group."""
+
+    cluster_id: ClusterId
+    epoch: int
+    metadata_replica: ReplicaId
+    founders: tuple[ReplicaId, ...]
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Answer:
+    """`refusal` None: done, and an image of `version` shows it. `value` is what was allocated."""
+
+    refusal: Refusal | None
+    message: str
+    version: int
+    value: int = 0
+    grant: Grant | None = None
+
+
+def _read_command(reader: Reader) -> c.Command:
+    return decode_proposal(reader.take(reader.remaining()), ProtocolError, _ON).command
+
+
+_COMMAND: Final = f.Field(
+    lambda writer, command: writer.raw(encode_proposal(Proposal(Term(0), 0, command))),
+    _read_command,
+    1,
+)
+_NODES: Final = f.many(f.NODE, REPLICATION_FACTOR_MAX)
+_NODES_OF_EACH: Final = f.many(_NODES, PARTITIONS_PER_TOPIC_MAX)
+_REPORT: Final = f.record(c.ReportMembership, (("group", f.U64), *REPORTED_FIELDS))
+
+_TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
+    1: (SubmitCommand, (("command", _COMMAND),)),
+    2: (
+        CreateTopicWish,
+        (
+            ("topic_id", f.TOPIC),
+            ("name", f.text(4 * TOPIC_NAME_CHARS_MAX)),
+            ("internal", f.FLAG),
+            ("count", f.U32),
+            ("factor", f.U16),
+            ("nodes", _NODES_OF_EACH),
+            ("configs", CONFIGS),
+            ("validate_only", f.FLAG),
+        ),
+    ),
+    3: (
+        GrowTopicWish,
+        (
+            ("topic_id", f.TOPIC),
+            ("count", f.U32),
+            ("nodes", _NODES_OF_EACH),
+            ("validate_only", f.FLAG),
+        ),
+    ),
+    4: (ReassignWish, (("topic_id", f.TOPIC), ("partition", f.U32), ("nodes", _NODES))),
+    5: (c.RegisterBroker, REGISTER_FIELDS),
+    6: (
+        Heartbeat,
+        (
+            ("node", f.NODE),
+            ("directory", f.DIRECTORY),
+            ("boot", f.U64),
+            ("incarnation", f.U64),
+            ("version", f.U64),
+        ),
+    ),
+    7: (Reports, (("reports", f.many(_REPORT, REMOVALS_MAX)),)),
+}
+_TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
+
+_GRANT: Final = f.record(
+    Grant,
+    (
+        ("cluster_id", f.CLUSTER),
+        ("epoch", f.U64),
+        ("metadata_replica", f.REPLICA),
+        ("founders", f.REPLICAS),
+    ),
+)
+
+
+def encode_wish(wish: Wish) -> bytes:
+    """The body of a request."""
+    tag = _TAGS[type(wish)]
+    writer = Writer().u8(tag)
+    f.write_fields(writer, wish, _TABLE[tag][1])
+    return writer.bytes()
+
+
+def decode_wish(body: Buffer) -> Wish:
+    """The reverse; ProtocolError for anything else (FutureFormat for a command of a later
+    release)."""
+    reader = Reader(body, ProtocolError, _ON)
+    tag = reader.u8()
+    if tag not in _TABLE:
+        raise reader.fail(f"request of unknown tag {tag}")
+    made_by, fields = _TABLE[tag]
+    wish: Wish = made_by(**f.read_fields(reader, fields))
+    reader.end()
+    return wish
+
+
+def encode_answer(answer: Answer) -> bytes:
+    """The body of an answer; a long message is cut."""
+    message = answer.message.encode()[:CONTROLLER_TEXT_BYTES_MAX].decode(errors="ignore")
+    writer = Writer().u16(answer.refusal or 0).text(message).u64(answer.version).u64(answer.value)
+    f.optional(_GRANT).write(writer, answer.grant)
+    return writer.bytes()
+
+
+def decode_answer(body: Buffer) -> Answer:
+    """The reverse; ProtocolError for anything else."""
+    reader = Reader(body, ProtocolError, "controller answer")
+    answer = Answer(
+        refusal=_read_refusal(reader),
+        message=reader.text(CONTROLLER_TEXT_BYTES_MAX),
+        version=reader.u64(),
+        value=reader.u64(),
+        grant=f.optional(_GRANT).read(reader),
+    )
+    reader.end()
+    return answer
+
+
+def _read_refusal(reader: Reader) -> Refusal | None:
+    number = reader.u16()
+    if number == 0:
+        return None
+    try:
+        return Refusal(number)
+    except ValueError:
+        raise reader.fail(f"unknown refusal {number}") from None
