@@ -1,0 +1,122 @@
+"""A configuration is judged before anything starts, and errors name line, key and what to do."""
+
+import os
+
+import pytest
+
+from raftlog.base.errors import ConfigError
+from raftlog.base.units import millis
+from raftlog.runtime import config_file
+from raftlog.runtime.config_file import parse_properties
+
+GOOD = """
+# a broker
+node.id = 2
+log.dirs=/somewhere/data
+listeners: PLAINTEXT://127.0.0.1:9093
+raftlog.peer.listener = 127.0.0.1:9193
+controller.quorum.voters = 1@127.0.0.1:9192,\\
+    2@127.0.0.1:9193,3@127.0.0.1:9194
+num.network.threads = 3
+log.segment.bytes = 1048576
+default.replication.factor = 3
+"""
+
+
+@pytest.fixture
+def secret(tmp_path):
+    path = tmp_path / "secret"
+    path.write_bytes(b"0123456789abcdef\n")
+    path.chmod(0o600)
+    return path
+
+
+def judged(text: str, secret):
+    text += f"raftlog.cluster.secret.file = {secret}\n"
+    return config_file.judge(parse_properties(text, "server.properties"), "server.properties")
+
+
+def test_a_whole_file(secret):
+    config = judged(GOOD, secret)
+    assert config.broker.node == 2
+    assert config.data_dir == "/somewhere/data"
+    assert [(each.name, each.host, each.port) for each in config.bind] == [
+        ("PLAINTEXT", "127.0.0.1", 9093)
+    ]
+    assert config.peer_bind == ("127.0.0.1", 9193)
+    assert [each.node for each in config.broker.controllers] == [1, 2, 3]
+    assert config.broker.heartbeat_ns == millis(100)
+    assert config.broker.topic_defaults == (("segment.bytes", "1048576"),)
+    assert config.ignored == ("num.network.threads",)
+    assert config.secret == b"0123456789abcdef"
+    assert config.admin_bind is None
+    assert config.loopback_only()
+
+
+def test_the_peer_listener_may_be_the_controller_listener(secret):
+    text = GOOD.replace("raftlog.peer.listener = 127.0.0.1:9193", "").replace(
+        "PLAINTEXT://127.0.0.1:9093", "PLAINTEXT://:9093,CONTROLLER://:9193"
+    )
+    config = judged(text + "controller.listener.names = CONTROLLER\n", secret)
+    assert config.peer_bind == ("127.0.0.1", 9193)
+    assert [each.name for each in config.bind] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("node.id = 2", "node.idd = 2", ["line 3", "node.idd", "did you mean node.id?"]),
+        ("node.id = 2", "", ["node.id is not set"]),
+        ("node.id = 2", "node.id = two", ["line 3", "'two' is not a whole number"]),
+        ("node.id = 2", "node.id = -1", ["outside 0 to"]),
+        ("node.id = 2", "node.id 2", ["line 3", "has no '='"]),
+        ("node.id = 2", "node.id = 2\nnode.id = 3", ["line 4", "set twice", "line 3"]),
+        ("1@127.0.0.1:9192", "1@127.0.0.1", ["line 7", "not host:port"]),
+        ("1@127.0.0.1:9192,", "", ["2 controllers", "1, 3 or 5"]),
+        ("1@127", "3@127", ["a controller is named twice"]),
+        ("PLAINTEXT://127", "SSL://127", ["line 5", "wants SSL"]),
+        ("PLAINTEXT://127.0.0.1:9093", "127.0.0.1:9093", ["NAME://host:port"]),
+        ("raftlog.peer.listener = 127.0.0.1:9193", "", ["raftlog.peer.listener"]),
+        ("num.network.threads = 3", "auto.create.topics.enable = yes", ["neither true nor false"]),
+        (
+            "num.network.threads = 3",
+            "raftlog.raft.election.timeout.ms = 150",
+            ["too near a heartbeat"],
+        ),
+        ("num.network.threads = 3", "raftlog.read.consistency = strong", ["is none of committed"]),
+    ],
+)
+def test_errors_say_where_and_what(secret, old, new, words):
+    text = GOOD.replace(old, new)
+    assert text != GOOD
+    with pytest.raises(ConfigError) as caught:
+        judged(text, secret)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_secret_that_others_can_read_is_refused(secret):
+    os.chmod(secret, 0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        judged(GOOD, secret)
+
+
+def test_a_short_secret_is_refused(secret):
+    secret.write_bytes(b"short")
+    with pytest.raises(ConfigError, match="at least 16"):
+        judged(GOOD, secret)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"nowhere\.properties"):
+        config_file.load(str(tmp_path / "nowhere.properties"))
+
+
+def test_settings_of_the_command_line_win(tmp_path, secret):
+    path = tmp_path / "server.properties"
+    path.write_text(GOOD + f"raftlog.cluster.secret.file = {secret}\n")
+    config = config_file.load(str(path), {"node.id": "3", "num.partitions": "7"})
+    assert config.broker.node == 3
+    assert config.broker.partitions_default == 7
+    with pytest.raises(ConfigError, match="--set nmu.partitions"):
+        config_file.load(str(path), {"nmu.partitions": "7"})

@@ -1,0 +1,171 @@
+"""The real disk keeps the port's promises; the write-back disk forgets what was not synced."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.base.errors import ConfigError, DiskError, DiskFull, LocalMisuse
+from raftlog.runtime import faulty_disk
+from raftlog.runtime.faulty_disk import FaultyDisk, TestDiskOptions, WriteBackDisk
+from raftlog.runtime.real_ports import PosixDisk
+
+
+@pytest.fixture(params=["posix", "writeback"])
+def disk(request, tmp_path):
+    base = PosixDisk(str(tmp_path))
+    return base if request.param == "posix" else WriteBackDisk(base, "")
+
+
+def put(disk, path: str, data: bytes) -> None:
+    file = disk.open(path, create=True)
+    file.write_at(0, [data])
+    file.sync()
+    file.close()
+
+
+def whole(disk, path: str) -> bytes:
+    file = disk.open(path, write=False)
+    try:
+        return file.read_at(0, file.size() + 10)
+    finally:
+        file.close()
+
+
+def test_reads_see_writes(disk):
+    file = disk.open("a", create=True)
+    file.write_at(0, [b"hello ", bytearray(b"w"), memoryview(b"orld")])
+    file.write_at(3, [b"LL"])
+    assert file.read_at(2, 6) == b"lLL wo"
+    assert file.read_at(9, 100) == b"ld"
+    assert file.size() == 11
+    file.truncate(4)
+    assert file.read_at(0, 100) == b"helL"
+    file.close()
+
+
+def test_many_parts_are_one_write(disk):
+    file = disk.open("a", create=True)
+    file.write_at(5, [bytes([each % 256]) * 3 for each in range(1500)])
+    assert file.size() == 5 + 4500
+    assert file.read_at(5 + 3 * 1499, 3) == bytes([1499 % 256]) * 3
+
+
+def test_names(disk):
+    disk.make_dir("x/y")
+    put(disk, "x/y/1", b"one")
+    put(disk, "x/y/2", b"two")
+    disk.sync_dir("x/y")
+    assert disk.list("x/y") == ["1", "2"]
+    disk.rename("x/y/1", "x/y/2")
+    assert disk.list("x/y") == ["2"]
+    assert whole(disk, "x/y/2") == b"one"
+    disk.remove("x/y/2")
+    assert disk.list("x/y") == []
+    assert not disk.exists("x/y/2")
+    assert disk.list("nowhere") == []
+    with pytest.raises(DiskError, match="No such file"):
+        disk.open("x/y/2")
+
+
+def test_creating_what_exists_fails(disk):
+    put(disk, "a", b"1")
+    with pytest.raises(DiskError, match="exists"):
+        disk.open("a", create=True)
+
+
+@pytest.mark.parametrize("path", ["../x", "a/../../x", "a//b", "./a"])
+def test_paths_stay_in_the_directory(tmp_path, path):
+    with pytest.raises(LocalMisuse):
+        PosixDisk(str(tmp_path)).open(path, create=True)
+
+
+def test_what_was_not_synced_is_lost(tmp_path):
+    disk = WriteBackDisk(PosixDisk(str(tmp_path)), "")
+    file = disk.open("log", create=True)
+    file.write_at(0, [b"synced"])
+    file.sync()
+    assert not (tmp_path / "log").exists(), "the name waits for its directory"
+    disk.sync_dir("")
+    assert (tmp_path / "log").read_bytes() == b"synced"
+    file.write_at(6, [b" and not"])
+    assert file.read_at(0, 100) == b"synced and not"
+    assert (tmp_path / "log").read_bytes() == b"synced"
+    file.sync()
+    assert (tmp_path / "log").read_bytes() == b"synced and not"
+
+
+def test_an_unsynced_rename_and_removal_are_lost(tmp_path):
+    base = PosixDisk(str(tmp_path))
+    put(base, "a", b"a")
+    put(base, "b", b"b")
+    disk = WriteBackDisk(base, "")
+    disk.rename("a", "c")
+    disk.remove("b")
+    assert disk.list("") == ["c"]
+    assert base.list("") == ["a", "b"]
+    disk.sync_dir("")
+    assert base.list("") == ["c"]
+
+
+def test_a_created_then_renamed_file_arrives_whole(tmp_path):
+    """The usual way to replace a file: write aside, sync, rename, sync the directory."""
+    base = PosixDisk(str(tmp_path))
+    disk = WriteBackDisk(base, "")
+    put(disk, "new", b"content")
+    disk.rename("new", "final")
+    disk.sync_dir("")
+    assert base.list("") == ["final"]
+    assert whole(base, "final") == b"content"
+
+
+def test_the_control_build_pretends_to_sync(tmp_path):
+    disk = WriteBackDisk(PosixDisk(str(tmp_path)), ".log")
+    for name in ("a.log", "a.store"):
+        put(disk, name, b"x")
+    disk.sync_dir("")
+    assert (tmp_path / "a.log").read_bytes() == b""
+    assert (tmp_path / "a.store").read_bytes() == b"x"
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("wts"), st.integers(0, 50), st.binary(max_size=20)), max_size=20
+    )
+)
+def test_an_open_file_equals_a_plain_one(tmp_path_factory, steps):
+    base = PosixDisk(str(tmp_path_factory.mktemp("disk")))
+    file = WriteBackDisk(base, "").open("a", create=True)
+    plain = base.open("plain", create=True)
+    for kind, position, data in steps:
+        if kind == "w" and data:
+            file.write_at(position, [data])
+            plain.write_at(position, [data])
+        elif kind == "t":
+            file.truncate(position)
+            plain.truncate(position)
+        elif kind == "s":
+            file.sync()
+        assert file.size() == plain.size()
+        assert file.read_at(0, 200) == plain.read_at(0, 200)
+
+
+def test_faults(tmp_path):
+    options = TestDiskOptions(fail_sync_after=2, full_after=10)
+    disk = FaultyDisk(PosixDisk(str(tmp_path)), options)
+    file = disk.open("a", create=True)
+    file.write_at(0, [b"12345"])
+    file.sync()
+    with pytest.raises(DiskError, match="sync failed"):
+        file.sync()
+    with pytest.raises(DiskFull, match="No space left"):
+        file.write_at(5, [b"123456"])
+    assert disk.free_bytes() == 0
+
+
+def test_options_parse():
+    options = faulty_disk.parse_options("writeback,skip-sync=.log,slow-sync=5")
+    assert options == TestDiskOptions(writeback=True, skip_sync=".log", slow_sync_ms=5)
+    with pytest.raises(ConfigError, match="'writeback=1'"):
+        faulty_disk.parse_options("writeback=1")
+    with pytest.raises(ConfigError, match="'lose-everything'"):
+        faulty_disk.parse_options("lose-everything")

@@ -1,0 +1,139 @@
+"""Only who knows the secret gets past the handshake, and nothing of a stranger is parsed."""
+
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.base.errors import FutureFormat, ProtocolError, RaftlogError, RemoteError
+from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId
+from raftlog.runtime import handshake
+from raftlog.runtime.handshake import PeerIdentity
+from raftlog.runtime.real_ports import OsEntropy
+from tests.runtime.memory_stream import memory_pair
+
+CLUSTER = ClusterId(b"c" * 16)
+SECRET = b"a secret of the cluster"
+
+
+def identity(node: int, cluster: bytes = CLUSTER, low: int = 1, high: int = 1) -> PeerIdentity:
+    address = f"127.0.0.1:{9000 + node}"
+    return PeerIdentity(
+        ClusterId(cluster), NodeId(node), DirectoryId(99), BootNumber(3), low, high, address
+    )
+
+
+async def shake(dialler, acceptor, *, secrets=(SECRET, SECRET), expected=2):
+    """Both sides of one handshake; returns what each agreed on, or raises the first error."""
+    left, right = memory_pair()
+    results: dict[str, object] = {}
+
+    async def accept() -> None:
+        try:
+            results["acceptor"] = await handshake.accept(
+                right, secrets[1], acceptor, OsEntropy(b"2" * 32)
+            )
+        except RaftlogError as error:
+            results["acceptor"] = error
+            right.close()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(accept)
+        try:
+            results["dialler"] = await handshake.dial(
+                left, secrets[0], dialler, OsEntropy(b"1" * 32), NodeId(expected)
+            )
+        except RaftlogError as error:
+            results["dialler"] = error
+            left.close()
+    return results["dialler"], results["acceptor"]
+
+
+async def test_both_agree_on_one_session():
+    dialled, accepted = await shake(identity(1), identity(2))
+    assert dialled.session == accepted.session
+    assert dialled.dialled_by == accepted.dialled_by == 1
+    assert dialled.peer == identity(2)
+    assert accepted.peer == identity(1)
+
+
+async def test_a_joiner_belongs_to_no_cluster_yet():
+    dialled, accepted = await shake(identity(1, bytes(16)), identity(2))
+    assert dialled.peer.cluster == CLUSTER
+    assert accepted.peer.cluster == bytes(16)
+
+
+@pytest.mark.parametrize("secrets", [(b"x" * 16, SECRET), (SECRET, b"x" * 16)])
+async def test_a_wrong_secret_is_refused(secrets):
+    dialled, accepted = await shake(identity(1), identity(2), secrets=secrets)
+    assert isinstance(dialled, RemoteError)
+    assert isinstance(accepted, RaftlogError)
+    assert "secret" in str(dialled) + str(accepted)
+
+
+async def test_another_cluster_is_refused_by_both():
+    dialled, accepted = await shake(identity(1), identity(2, b"d" * 16))
+    assert "belongs to cluster" in str(dialled)
+    assert "belongs to cluster" in str(accepted)
+
+
+async def test_two_brokers_with_one_id_are_told():
+    dialled, accepted = await shake(identity(2), identity(2))
+    assert "another broker says that it is node 2" in str(dialled)
+    assert "another broker says that it is node 2" in str(accepted)
+
+
+async def test_another_node_than_the_one_dialled_is_refused():
+    dialled, _ = await shake(identity(1), identity(3), expected=2)
+    assert "node 2 was dialled, node 3 answered" in str(dialled)
+
+
+async def test_a_peer_from_the_future_is_refused_by_name():
+    dialled, accepted = await shake(identity(1), identity(2, low=2, high=3))
+    assert isinstance(dialled, FutureFormat)
+    assert "protocol 2 to 3" in str(dialled)
+    assert "protocol 1 to 1" in str(accepted)
+
+
+async def test_what_a_dialler_proved_cannot_be_reflected():
+    """A stranger that echoes the acceptor's own messages back proves nothing."""
+    left, right = memory_pair()
+
+    async def echo() -> None:
+        buffer = bytearray(4096)
+        left.send_nowait([handshake.MAGIC + b"n" * 32])
+        got = 0
+        while got < 72:
+            got += await left.receive_into(memoryview(buffer)[got:])
+        left.send_nowait([bytes(buffer[40:72]) + b"\0\0\0\0" + bytes(32)])
+
+    with pytest.raises(RemoteError, match="secret"):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(echo)
+            try:
+                await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32))
+            except RemoteError as error:
+                refused = error
+        raise refused
+
+
+@given(st.binary(max_size=300))
+def test_random_bytes_never_get_in(data):
+    async def main() -> None:
+        left, right = memory_pair()
+        if data:
+            left.send_nowait([data])
+        left.close()
+        with pytest.raises((RaftlogError, trio.BrokenResourceError)):
+            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32))
+
+    trio.run(main)
+
+
+@given(st.binary(max_size=200))
+def test_identities_parse_or_are_refused(data):
+    try:
+        found = handshake.read_identity(data)
+    except ProtocolError:
+        return
+    assert handshake.write_identity(found) == data

@@ -1,0 +1,178 @@
+"""Rounds are performed in order, share syncs under load, and every one is answered."""
+
+import threading
+
+import trio
+
+from raftlog.base.errors import DiskError
+from raftlog.base.ids import DirectoryId, GroupId, IoId
+from raftlog.broker.events import Job, JobDone, Persisted, Read, ReadDone, Write, WriteFailed, Written
+from raftlog.records.slices import FileSlice
+from raftlog.runtime.log_writer import INLINE_RETRY_ROUNDS, DirectoryThreads
+from raftlog.runtime.real_ports import PosixDisk, SystemClock
+from raftlog.storage.ops import AppendBytes, CreateFile, StoreRecords
+
+HOME = DirectoryId(5)
+
+
+class FakeWriter:
+    """Performs rounds into a list. `gate` holds back each round until it is set."""
+
+    def __init__(self) -> None:
+        self.calls: list[list[int]] = []
+        self.threads: list[str] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.failures: dict = {}
+        self.error: Exception | None = None
+        self.closed = False
+
+    def perform(self, rounds, on_written):
+        self.calls.append([io_id for io_id, _ in rounds])
+        self.threads.append(threading.current_thread().name)
+        self.gate.wait(5)
+        on_written()
+        if self.error is not None:
+            raise self.error
+        return self.failures
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Rig:
+    def __init__(self, tmp_path, *, inline=False) -> None:
+        self.events: list = []
+        self.changed = trio.Event()
+        self.writer = FakeWriter()
+        self.threads = DirectoryThreads(
+            HOME,
+            PosixDisk(str(tmp_path)),
+            self.writer,
+            SystemClock(),
+            self.deliver,
+            trio.lowlevel.current_trio_token(),
+            inline,
+        )
+        self.threads.start()
+
+    def deliver(self, events) -> None:
+        self.events += events
+        self.changed.set()
+
+    async def until(self, count: int) -> None:
+        with trio.fail_after(10):
+            while len(self.events) < count:
+                await self.changed.wait()
+                self.changed = trio.Event()
+
+
+def a_round(number: int) -> Write:
+    return Write(HOME, IoId(number), [AppendBytes(GroupId(1), "a", 0, [b"x"])])
+
+
+async def test_each_round_is_written_then_persisted(tmp_path):
+    rig = Rig(tmp_path)
+    rig.threads.write(a_round(1))
+    await rig.until(2)
+    assert rig.events == [Written(IoId(1), HOME), Persisted(IoId(1), HOME)]
+    await rig.threads.stop(5)
+    assert rig.writer.closed
+
+
+async def test_rounds_that_wait_share_a_sync(tmp_path):
+    rig = Rig(tmp_path)
+    rig.writer.gate.clear()
+    for number in range(1, 6):
+        rig.threads.write(a_round(number))
+    rig.writer.gate.set()
+    await rig.until(10)
+    assert [number for call in rig.writer.calls for number in call] == [1, 2, 3, 4, 5]
+    assert len(rig.writer.calls) < 5
+    persisted = [event.io_id for event in rig.events if isinstance(event, Persisted)]
+    assert persisted == [1, 2, 3, 4, 5]
+    await rig.threads.stop(5)
+
+
+async def test_a_failed_group_is_named_and_the_others_persist(tmp_path):
+    rig = Rig(tmp_path)
+    error = DiskError("short write", on="a")
+    rig.writer.failures = {GroupId(1): error}
+    rig.threads.write(a_round(1))
+    await rig.until(3)
+    assert rig.events[1:] == [
+        WriteFailed(IoId(1), HOME, (GroupId(1),), error),
+        Persisted(IoId(1), HOME),
+    ]
+    await rig.threads.stop(5)
+
+
+async def test_a_poisoned_directory_fails_every_round(tmp_path):
+    rig = Rig(tmp_path)
+    rig.writer.error = DiskError("sync failed", on="a")
+    for number in (1, 2):
+        rig.threads.write(a_round(number))
+        await rig.until(2 * number)
+    failed = [event for event in rig.events if isinstance(event, WriteFailed)]
+    assert [(event.io_id, event.groups) for event in failed] == [(1, None), (2, None)]
+    assert not any(isinstance(event, Persisted) for event in rig.events)
+    await rig.threads.stop(5)
+
+
+async def test_a_lone_small_round_is_synced_on_the_loop(tmp_path):
+    rig = Rig(tmp_path, inline=True)
+    rig.threads.write(a_round(1))
+    assert rig.events == []
+    rig.threads.sync_inline_if_lone()
+    assert rig.events == [Persisted(IoId(1), HOME)]
+    assert rig.writer.threads == [threading.current_thread().name]
+    await rig.threads.stop(5)
+
+
+async def test_a_slow_inline_sync_sends_the_next_rounds_to_the_thread(tmp_path):
+    rig = Rig(tmp_path, inline=True)
+    rig.writer.perform = _slowly(rig.writer.perform)
+    rig.threads.write(a_round(1))
+    rig.threads.sync_inline_if_lone()
+    for number in range(2, 2 + INLINE_RETRY_ROUNDS):
+        rig.threads.write(a_round(number))
+        rig.threads.sync_inline_if_lone()
+    await rig.until(1 + 2 * INLINE_RETRY_ROUNDS)
+    assert set(rig.writer.threads[1:]) == {f"log {HOME:016x}"}
+    await rig.threads.stop(5)
+
+
+def _slowly(perform):
+    def slow(rounds, on_written):
+        threading.Event().wait(0.001)
+        return perform(rounds, on_written)
+
+    return slow
+
+
+async def test_large_rounds_and_new_files_never_block_the_loop(tmp_path):
+    rig = Rig(tmp_path, inline=True)
+    large = AppendBytes(GroupId(1), "a", 0, [bytes(64 * 1024)])
+    for number, op in enumerate([large, CreateFile(GroupId(1), "b", b"h")], start=1):
+        rig.threads.write(Write(HOME, IoId(number), [StoreRecords([b"r"]), op]))
+        rig.threads.sync_inline_if_lone()
+        await rig.until(2 * number)
+    assert set(rig.writer.threads) == {f"log {HOME:016x}"}
+    await rig.threads.stop(5)
+
+
+async def test_jobs_and_reads_are_answered_in_order(tmp_path):
+    (tmp_path / "a").write_bytes(b"0123456789")
+    rig = Rig(tmp_path)
+    rig.threads.run_job(Job(1, HOME, lambda disk, name: disk.list(name), ("",)))
+    rig.threads.read(Read(2, FileSlice(HOME, "a", 3, 4)))
+    rig.threads.read(Read(3, FileSlice(HOME, "a", 8, 4)))
+    rig.threads.run_job(Job(4, HOME, lambda disk: 1 // 0, ()))
+    rig.threads.read(Read(5, FileSlice(HOME, "missing", 0, 1)))
+    await rig.until(5)
+    assert rig.events[0] == JobDone(1, ["a"])
+    assert rig.events[1] == ReadDone(2, b"3456")
+    assert "2 of 4 bytes" in str(rig.events[2].value)
+    assert isinstance(rig.events[3].value, ZeroDivisionError)
+    assert isinstance(rig.events[4].value, DiskError)
+    await rig.threads.stop(5)

@@ -1,0 +1,149 @@
+"""One link per pair, whoever dials, and the same one at both ends."""
+
+import trio
+
+from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, SessionId
+from raftlog.base.trace import ListTracer
+from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
+from raftlog.broker.peer_messages import NodeHeartbeatReply
+from raftlog.runtime.handshake import Agreed, PeerIdentity
+from raftlog.runtime.peer_links import PeerLinks, _replaces
+from raftlog.runtime.real_ports import OsEntropy
+from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.streams import accept_tcp, listen_tcp
+
+CLUSTER = ClusterId(b"c" * 16)
+
+
+class FakeDriver:
+    def __init__(self) -> None:
+        self.events: list = []
+        self.changed = trio.Event()
+
+    def post(self, event) -> None:
+        self.events.append(event)
+        self.changed.set()
+
+    async def until(self, condition) -> None:
+        with trio.fail_after(20):
+            while not condition(self.events):
+                await self.changed.wait()
+                self.changed = trio.Event()
+
+    def links(self) -> list:
+        return [each for each in self.events if isinstance(each, LinkUp | LinkDown)]
+
+
+class End:
+    """One broker's links over real loopback sockets."""
+
+    def __init__(self, node: int, nursery, secret=b"0123456789abcdef", boot: int = 1) -> None:
+        self.node = NodeId(node)
+        self.nursery = nursery
+        self.driver = FakeDriver()
+        self.tracer = ListTracer()
+        identity = PeerIdentity(
+            CLUSTER, self.node, DirectoryId(node), BootNumber(boot), 1, 1, f"127.0.0.1:{node}"
+        )
+        self.links = PeerLinks(
+            self.driver, secret, identity, OsEntropy(), self.tracer, SlabPool(), nursery
+        )
+
+    async def listen(self) -> PeerAddress:
+        (listening,) = await listen_tcp("127.0.0.1", 0)
+        self.nursery.start_soon(self._accept, listening)
+        return PeerAddress(self.node, "127.0.0.1", listening.getsockname()[1])
+
+    async def _accept(self, listening) -> None:
+        try:
+            while True:
+                stream = await accept_tcp(listening)
+                self.nursery.start_soon(self.links.accept, stream, stream.peer_address())
+        finally:
+            listening.close()
+
+    async def linked(self, times: int = 1) -> LinkUp:
+        await self.driver.until(
+            lambda events: sum(isinstance(each, LinkUp) for each in events) >= times
+        )
+        return [each for each in self.driver.events if isinstance(each, LinkUp)][-1]
+
+
+async def test_both_dial_and_one_link_stays():
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery), End(2, nursery)
+        addresses = (await one.listen(), await two.listen())
+        one.links.keep(addresses)
+        two.links.keep(addresses)
+        up_at_one, up_at_two = await one.linked(), await two.linked()
+        assert up_at_one.peer == 2
+        assert up_at_two.peer == 1
+        await trio.sleep(0.3)
+        assert one.driver.links()[-1].session == two.driver.links()[-1].session
+        assert isinstance(one.driver.links()[-1], LinkUp)
+        nursery.cancel_scope.cancel()
+
+
+async def test_messages_go_over_the_session_they_were_meant_for():
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery), End(2, nursery)
+        one.links.keep((await two.listen(),))
+        session = (await one.linked()).session
+        message = NodeHeartbeatReply(round=7, disagreed=())
+        one.links.send(PeerSend(NodeId(2), SessionId(session + 1), [message]))
+        one.links.send(PeerSend(NodeId(2), session, [message, message]))
+        one.links.flush()
+        await two.driver.until(lambda events: any(type(each) is PeerMessages for each in events))
+        got = [each for each in two.driver.events if type(each) is PeerMessages]
+        assert got == [PeerMessages(NodeId(1), session, [message, message])]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_link_that_breaks_is_reported_and_redialled():
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery), End(2, nursery)
+        one.links.keep((await two.listen(),))
+        first = await one.linked()
+        two.links._links[NodeId(1)].stream.close()
+        second = await one.linked(times=2)
+        assert one.driver.links()[1] == LinkDown(NodeId(2), first.session)
+        assert second.session != first.session
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_stranger_is_refused_and_traced_once():
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery, secret=b"another secret of 16"), End(2, nursery)
+        one.links.keep((await two.listen(),))
+        with trio.fail_after(20):
+            while len(two.tracer.events) < 3:
+                await trio.sleep(0.01)
+        assert two.driver.events == []
+        assert {event.name for event in two.tracer.events} == {"peer-refused"}
+        assert [event.name for event in one.tracer.events] == ["peer-trouble"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_corrupt_frame_ends_the_session():
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery), End(2, nursery)
+        one.links.keep((await two.listen(),))
+        await one.linked()
+        one.links._links[NodeId(2)].sender.put(b"\0\0\0\x0c\xde\xad\xbe\xef" + bytes(8))
+        one.links._links[NodeId(2)].sender.flush()
+        await two.driver.until(lambda events: any(type(each) is LinkDown for each in events))
+        assert any("CRC" in str(event.fields) for event in two.tracer.events)
+        assert not any(type(event) is PeerMessages for event in two.driver.events)
+        nursery.cancel_scope.cancel()
+
+
+def agreed(dialled_by: int, boot: int = 1) -> Agreed:
+    peer = PeerIdentity(CLUSTER, NodeId(2), DirectoryId(2), BootNumber(boot), 1, 1, "")
+    return Agreed(peer, SessionId(dialled_by * 10 + boot), NodeId(dialled_by))
+
+
+def test_which_of_two_streams_stays():
+    assert _replaces(agreed(1), agreed(2)), "the lower node's stream wins"
+    assert not _replaces(agreed(2), agreed(1))
+    assert _replaces(agreed(2), agreed(2)), "the same dialler knows that its old one is dead"
+    assert _replaces(agreed(2, boot=2), agreed(1, boot=1)), "a new boot replaces the old one"
