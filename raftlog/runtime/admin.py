@@ -1,0 +1,156 @@
+"""The admin listener: /livez, /readyz, /metrics and /status over HTTP/1.1, for operators and tools.
+
+`/livez` says "restart me" (a stuck disk, a dead loop) and is never tied to a quorum; `/readyz`
+says "can serve"; both take `?verbose`. Metrics are in Prometheus' text format. Only GET is
+served, bodies are refused, and every answer closes its connection: this port has a handful of
+polite clients.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final, final
+
+import attrs
+import h11
+import trio
+
+from raftlog.base.ports import Tracer
+from raftlog.base.trace import TraceEvent
+from raftlog.broker.events import AdminCall, AdminReply
+from raftlog.runtime.driver import Driver
+from raftlog.runtime.streams import TcpStream
+
+ANSWER_SECONDS: Final = 5.0
+REQUEST_BYTES_MAX: Final = 8192
+CONNECTIONS_MAX: Final = 32
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain; charset=utf-8"
+_PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Answer = tuple[int, str, str]
+"""Status code, content type, body."""
+
+
+@final
+@attrs.define(eq=False)
+class AdminServer:
+    """Asks the broker by `AdminCall` and answers over HTTP; the driver's `AdminAnswers`."""
+
+    driver: Driver
+    tracer: Tracer
+    _waiting: dict[int, trio.Event] = attrs.field(factory=dict, init=False)
+    _answers: dict[int, Any] = attrs.field(factory=dict, init=False)
+    _tokens: int = attrs.field(default=0, init=False)
+    _open: int = attrs.field(default=0, init=False)
+
+    def answer(self, reply: AdminReply) -> None:
+        """Give an answer to who waits for it; one that came too late is dropped."""
+        waiting = self._waiting.get(reply.token)
+        if waiting is not None:
+            self._answers[reply.token] = reply.value
+            waiting.set()
+
+    async def ask(self, command: str) -> Any:
+        """The broker's answer to a command. Raises `trio.TooSlowError` when the loop is stuck."""
+        self._tokens += 1
+        token = self._tokens
+        arrived = self._waiting[token] = trio.Event()
+        try:
+            self.driver.post(AdminCall(token, command, ()))
+            with trio.fail_after(ANSWER_SECONDS):
+                await arrived.wait()
+            return self._answers.pop(token)
+        finally:
+            del self._waiting[token]
+            self._answers.pop(token, None)
+
+    async def serve(self, stream: TcpStream, address: str) -> None:
+        """Serve one request and close."""
+        if self._open >= CONNECTIONS_MAX:
+            stream.close()
+            return
+        self._open += 1
+        try:
+            with trio.move_on_after(2 * ANSWER_SECONDS):
+                await self._serve(stream)
+        except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
+            self.tracer.emit(TraceEvent("admin-refused", address, (("why", str(error)),)))
+        finally:
+            self._open -= 1
+            stream.close()
+
+    async def _serve(self, stream: TcpStream) -> None:
+        parser = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+        buffer = bytearray(REQUEST_BYTES_MAX)
+        while (event := parser.next_event()) is h11.NEED_DATA:
+            with memoryview(buffer) as view:
+                received = await stream.receive_into(view)
+            parser.receive_data(bytes(buffer[:received]))
+        if not isinstance(event, h11.Request):
+            return
+        status, content_type, body = await self._route(event)
+        payload = body.encode()
+        headers = [
+            ("Content-Type", content_type),
+            ("Content-Length", str(len(payload))),
+            ("Connection", "close"),
+        ]
+        pieces = [
+            parser.send(h11.Response(status_code=status, headers=headers)),
+            parser.send(h11.Data(data=payload)),
+            parser.send(h11.EndOfMessage()),
+        ]
+        await _send_all(stream, b"".join(piece for piece in pieces if piece))
+
+    async def _route(self, request: h11.Request) -> Answer:
+        path, _, query = request.target.decode("ascii", "replace").partition("?")
+        if request.method != b"GET":
+            return 405, _TEXT, "only GET is served here\n"
+        try:
+            if path in ("/livez", "/readyz"):
+                return health_answer(await self.ask(path[1:]), verbose="verbose" in query)
+            if path == "/metrics":
+                return 200, _PROMETHEUS, prometheus_text(await self.ask("metrics"))
+            if path == "/status":
+                return 200, _JSON, json.dumps(await self.ask("status"), indent=1) + "\n"
+        except trio.TooSlowError:
+            return 503, _TEXT, "the broker's loop does not answer\n"
+        return 404, _TEXT, "known here: /livez /readyz /metrics /status\n"
+
+
+def health_answer(value: dict[str, Any], *, verbose: bool) -> Answer:
+    """200 when all checks are ok, else 503; each check on a line when verbose or failed."""
+    status = 200 if value["ok"] else 503
+    if value["ok"] and not verbose:
+        return status, _TEXT, "ok\n"
+    lines = [
+        f"[{'+' if said == 'ok' else '-'}]{name} {said}" for name, said in value["checks"].items()
+    ]
+    return status, _TEXT, "\n".join([*lines, "ok" if value["ok"] else "failed"]) + "\n"
+
+
+def prometheus_text(samples: Iterable[tuple[str, str, dict[str, str], float]]) -> str:
+    """Samples (name, type, labels, value) in Prometheus' text format, a type line per name."""
+    lines: list[str] = []
+    typed: dict[str, None] = {}
+    for name, kind, labels, value in sorted(
+        samples, key=lambda each: (each[0], sorted(each[2].items()))
+    ):
+        if name not in typed:
+            typed[name] = None
+            lines.append(f"# TYPE {name} {kind}")
+        inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in sorted(labels.items()))
+        lines.append(f"{name}{{{inside}}} {value}" if inside else f"{name} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+async def _send_all(stream: TcpStream, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[stream.send_nowait([view]) :]
+        if view:
+            await stream.wait_writable()
