@@ -90,6 +90,7 @@ def _make_venv(python):
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
         _say("this Python cannot make virtual environments: installing python3-venv")
+        subprocess.call(["apt-get", "update", "-q"])
         subprocess.call(["apt-get", "install", "-y", "-q", "python3-venv"])
         if _venv_command(python, []):
             return

@@ -65,6 +65,36 @@ def anomalies():
     return _page("Anomalies", lines)
 
 
+def broker_settings():
+    """The settings of a broker's properties file."""
+    keys = import_module("raftlog.runtime.config_keys")
+    lines = [
+        "The file is `key = value`, with Kafka's names: a `server.properties` works as it is.",
+        "",
+        "| setting | default | allowed | meaning |",
+        "|---|---|---|---|",
+    ]
+    for name, setting in keys.SETTINGS.items():
+        default = f"`{setting.default}`" if setting.default else ""
+        lines.append(f"| `{name}` | {default} | {_allowed(setting)} | {setting.about} |")
+    lines += ["", "## Accepted and without effect", ""]
+    lines += [f"* `{name}`" for name in sorted(keys.IGNORED)]
+    return _page("Broker settings", lines)
+
+
+def topic_settings():
+    """The settings of a topic."""
+    configs = import_module("raftlog.metadata.topic_configs").TOPIC_CONFIGS
+    head = "| setting | type | default | set for a broker by | meaning |"
+    lines = [head, "|---|---|---|---|---|"]
+    for config in configs.values():
+        default = f"`{config.default}`" if config.default else ""
+        kind = config.kind.name.lower()
+        broker = ", ".join(f"`{name}`" for name, _ in config.broker_names)
+        lines.append(f"| `{config.name}` | {kind} | {default} | {broker} | {config.about} |")
+    return _page("Topic settings", lines)
+
+
 def command_line():
     """The help of every command, as the terminal shows it."""
     click = import_module("click")
@@ -82,6 +112,8 @@ PAGES = {
     "kafka_apis.md": ("raftlog.kafka.versions", kafka_apis),
     "error_codes.md": ("raftlog.kafka.error_codes", error_codes),
     "anomalies.md": ("raftlog.verify.classes", anomalies),
+    "broker_settings.md": ("raftlog.runtime.config_keys", broker_settings),
+    "topic_settings.md": ("raftlog.metadata.topic_configs", topic_settings),
     "command_line.md": ("raftlog.cli.main", command_line),
 }
 
@@ -153,6 +185,16 @@ def _number(value):
             if value % size == 0:
                 return f"{value // size:,} {unit}"
     return f"{value:,}" if isinstance(value, int) else f"`{value!r}`"
+
+
+def _allowed(setting):
+    """The values of a setting as people say them."""
+    if setting.kind == "int":
+        high = "" if setting.high >= 2**31 - 1 else f" to {setting.high:,}"
+        return f"{setting.low:,}{high}" if high else f"from {setting.low:,}"
+    if setting.kind == "flag":
+        return "`true`, `false`"
+    return ", ".join(f"`{choice}`" for choice in setting.choices) or "text"
 
 
 def _command_help(click, command, path, lines):

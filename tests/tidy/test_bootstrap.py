@@ -106,6 +106,41 @@ def test_a_program_that_does_not_exist_does_not_work(bootstrap, monkeypatch):
     assert bootstrap._works(sys.executable)
 
 
+def made_when(bootstrap, monkeypatch, *, succeed, user: int = 1000) -> list[str]:
+    """Make .venv with a Python whose commands succeed as told; returns what was run, shortened."""
+    ran: list[str] = []
+
+    def call(command, **_ignored):
+        words = " ".join(word for word in command[1:] if not word.startswith("/"))
+        ran.append(words)
+        return 0 if succeed(words, len(ran)) else 1
+
+    monkeypatch.setattr(bootstrap.subprocess, "call", call)
+    monkeypatch.setattr(bootstrap.os, "geteuid", lambda: user)
+    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: f"/bin/{name}")
+    bootstrap._make_venv("/usr/bin/python3")
+    return ran
+
+
+def test_venv_with_pip_is_the_usual_way(bootstrap, monkeypatch):
+    assert made_when(bootstrap, monkeypatch, succeed=lambda *_: True) == ["-m venv"]
+
+
+def test_the_systems_pip_helps_where_venv_brings_none(bootstrap, monkeypatch):
+    ran = made_when(bootstrap, monkeypatch, succeed=lambda words, _: words != "-m venv")
+    assert ran == ["-m venv", "-m venv --without-pip", "-m pip --version"]
+
+
+def test_root_on_debian_installs_venv(bootstrap, monkeypatch):
+    ran = made_when(bootstrap, monkeypatch, succeed=lambda _, count: count > 3, user=0)
+    assert ran[-3:] == ["update -q", "install -y -q python3-venv", "-m venv"]
+
+
+def test_without_root_it_says_what_to_install(bootstrap, monkeypatch):
+    with pytest.raises(SystemExit, match="apt-get install python3-venv"):
+        made_when(bootstrap, monkeypatch, succeed=lambda *_: False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["nonsense"], 64), (["--help"], 0), (["--faster"], 64)]
 )
