@@ -1,8 +1,35 @@
-"""The judge: histories in, verdicts out (floor 3).
+"""The judge: it reads histories and nothing else, and knows nothing of what it judges.
 
-One history format for the simulator, black-box tests, the demo, embedding and imports. A verdict
-is valid, invalid or unknown, and comes with the smallest witness found.
+    from raftlog.verify import check_history
+    verdict = check_history(open("history.jsonl"))
+    print(verdict.verdict, [result.name for result in verdict.failures()])
 
-Laws: no I/O, streams are handed in; the judge imports nothing of the judged: raftlog.base only.
-May be imported by: everything above it, raftlog_sim and jepsen_style_tests.
+Imports `raftlog.base` only and opens no files. docs/guides/verify.md is the guide,
+docs/reference/anomalies.md has every definition.
 """
+
+from raftlog.verify.check import Judgement, check_history, judge, judge_operations
+from raftlog.verify.history import BadHistory, Header, HistoryReader, HistoryWriter, Op
+from raftlog.verify.models import MODELS, Call, Model
+from raftlog.verify.pairing import Interval, intervals
+from raftlog.verify.verdict import ClassResult, Verdict, Witness
+
+__all__ = [
+    "MODELS",
+    "BadHistory",
+    "Call",
+    "ClassResult",
+    "Header",
+    "HistoryReader",
+    "HistoryWriter",
+    "Interval",
+    "Judgement",
+    "Model",
+    "Op",
+    "Verdict",
+    "Witness",
+    "check_history",
+    "intervals",
+    "judge",
+    "judge_operations",
+]

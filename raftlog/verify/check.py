@@ -1,0 +1,240 @@
+"""The judge: one history in, one verdict out.
+
+`check_history` is the whole public face:
+
+    from raftlog.verify import check_history
+    verdict = check_history(open("history.jsonl"))
+    print(verdict.verdict, [result.name for result in verdict.failures()])
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, final
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse
+from raftlog.base.limits import HOLE_STEPS_DEFAULT, SEARCH_STEPS_DEFAULT
+from raftlog.verify import anomalies, cycles, evidence, linearizability, metrics, search
+from raftlog.verify.classes import CLASSES, allowed_by_default
+from raftlog.verify.facts import Facts, KeyFacts
+from raftlog.verify.history import BadHistory, Header, HistoryReader, Op
+from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE, Row
+from raftlog.verify.models import MODELS, Model
+from raftlog.verify.pairing import Interval, intervals
+from raftlog.verify.process_order import ProcessOrder
+from raftlog.verify.verdict import Findings, Verdict, Witness
+
+LOG: str = "log"
+MODES = (LINEARIZABLE, COMMITTED_PREFIX)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Judgement:
+    """A verdict with what it was made from, for the report."""
+
+    verdict: Verdict
+    header: Header
+    operations: Sequence[Interval]
+    nemesis: Sequence[Op]
+    facts: Facts
+    chains: Mapping[str, Sequence[Row]]
+
+
+def check_history(
+    source: Iterable[str] | HistoryReader,
+    *,
+    model: str | Model | None = None,
+    allowed: Collection[str] | None = None,
+    search_steps: int = SEARCH_STEPS_DEFAULT,
+    hole_steps: int = HOLE_STEPS_DEFAULT,
+    with_metrics: bool = True,
+) -> Verdict:
+    """Judge a history given as lines (an open `history.jsonl`) or as a reader.
+
+    `model` overrides the header's: "log", a name of `raftlog.verify.models.MODELS`, or a `Model`.
+    `allowed` replaces the classes that are counted but make nothing invalid. Raises `BadHistory` or
+    `FutureFormat` for what is no history at all.
+    """
+    return judge(
+        source,
+        model=model,
+        allowed=allowed,
+        search_steps=search_steps,
+        hole_steps=hole_steps,
+        with_metrics=with_metrics,
+    ).verdict
+
+
+def judge(
+    source: Iterable[str] | HistoryReader,
+    *,
+    model: str | Model | None = None,
+    allowed: Collection[str] | None = None,
+    search_steps: int = SEARCH_STEPS_DEFAULT,
+    hole_steps: int = HOLE_STEPS_DEFAULT,
+    with_metrics: bool = True,
+) -> Judgement:
+    """`check_history`, keeping the facts for the report."""
+    reader = source if isinstance(source, HistoryReader) else HistoryReader(source)
+    operations, nemesis = intervals(reader)
+    judgement = judge_operations(
+        reader.header,
+        operations,
+        nemesis,
+        model=model,
+        allowed=allowed,
+        search_steps=search_steps,
+        hole_steps=hole_steps,
+        with_metrics=with_metrics,
+    )
+    if reader.torn:
+        note = "the last line was torn, as a killed writer leaves it, and was left out"
+        verdict = attrs.evolve(judgement.verdict, notes=[*judgement.verdict.notes, note])
+        judgement = attrs.evolve(judgement, verdict=verdict)
+    return judgement
+
+
+def judge_operations(
+    header: Header,
+    operations: Sequence[Interval],
+    nemesis: Sequence[Op] = (),
+    *,
+    model: str | Model | None = None,
+    allowed: Collection[str] | None = None,
+    search_steps: int = SEARCH_STEPS_DEFAULT,
+    hole_steps: int = HOLE_STEPS_DEFAULT,
+    with_metrics: bool = True,
+) -> Judgement:
+    """Judge what is already paired."""
+    chosen = model if model is not None else header.model
+    options = header.options
+    permitted = frozenset(
+        allowed_by_default(header.source, options) if allowed is None else allowed
+    )
+    unknown = permitted.difference(entry.name for entry in CLASSES)
+    if unknown:
+        raise LocalMisuse(f"no class is called {sorted(unknown)}", do="see raftlog.verify.classes")
+    findings = Findings()
+    facts = Facts(_first_ends(options))
+    chains: dict[str, Sequence[Row]] = {}
+    measured: dict[str, Any] = {}
+    if chosen == LOG:
+        budget: dict[str, Any] = {"hole_steps_max": hole_steps}
+        facts.add_all(operations)
+        chains, measured = _check_log(
+            facts, operations, findings, options, permitted, hole_steps, with_metrics
+        )
+    else:
+        budget = search.check(_model(chosen), operations, findings, steps_max=search_steps)
+    if findings.exhausted:
+        budget["exhausted"] = dict(findings.exhausted)
+    verdict = Verdict(
+        classes={
+            entry.name: findings.result(entry.name, allowed=entry.name in permitted)
+            for entry in CLASSES
+        },
+        operations=len(operations),
+        mode=mode_of(options) if chosen == LOG else LINEARIZABLE,
+        model=chosen.name if isinstance(chosen, Model) else chosen,
+        metrics=measured,
+        budget=budget,
+    )
+    return Judgement(
+        verdict=verdict,
+        header=header,
+        operations=operations,
+        nemesis=nemesis,
+        facts=facts,
+        chains=chains,
+    )
+
+
+def mode_of(options: Mapping[str, Any]) -> str:
+    """The consistency of reads that the history claims."""
+    mode = options.get("read_consistency", COMMITTED_PREFIX)
+    if mode == "committed":  # the broker's own word for it
+        return COMMITTED_PREFIX
+    if mode not in MODES:
+        raise BadHistory(
+            f"unknown read_consistency {mode!r}", on="header", do=f"use one of {', '.join(MODES)}"
+        )
+    return str(mode)
+
+
+def _first_ends(options: Mapping[str, Any]) -> dict[str, int]:
+    ends = options.get("first_end") or {}
+    if not isinstance(ends, dict) or not all(
+        type(end) is int and end >= 0 for end in ends.values()
+    ):
+        raise BadHistory("first_end maps keys to offsets", on="header")
+    return dict(ends)
+
+
+def _model(chosen: str | Model) -> Model:
+    if isinstance(chosen, Model):
+        return chosen
+    model = MODELS.get(chosen)
+    if model is None:
+        raise BadHistory(
+            f"unknown model {chosen!r}",
+            do=f"use one of {', '.join([LOG, *MODELS])}, or pass a Model",
+        )
+    return model
+
+
+def _check_log(
+    facts: Facts,
+    operations: Sequence[Interval],
+    findings: Findings,
+    options: Mapping[str, Any],
+    allowed: Collection[str],
+    hole_steps: int,
+    with_metrics: bool,
+) -> tuple[dict[str, Sequence[Row]], dict[str, Any]]:
+    mode = mode_of(options)
+    dense = options.get("dense", True) is not False
+    final_read = options.get("final_read", True) is not False
+    chains: dict[str, Sequence[Row]] = {}
+    for key, key_facts in facts.keys.items():
+        before = dict(findings.counts)
+        anomalies.check_key(key_facts, operations, findings, final_read=final_read)
+        _conflicts(key_facts, before, findings, allowed)
+        chains[key] = linearizability.check_key(
+            key_facts, findings, mode=mode, dense=dense, hole_steps=hole_steps
+        )
+    if options.get("compaction"):
+        for name in ("lost-write", "poll-skip", "int-poll-skip", "unseen"):
+            findings.forget(name)
+    order = ProcessOrder(facts, findings, options, mode)
+    order.run(operations)
+    if any(op.node is not None and op.reads() for op in operations):
+        findings.check("fork")
+    evidence.check(operations, facts, findings, options=options, mode=mode)
+    cycles.check(facts, operations, findings)
+    measured = metrics.measure(operations, facts) if with_metrics else {}
+    if options.get("consumer") == "subscribe":
+        measured["consumed_twice"] = order.consumed_twice
+    return chains, measured
+
+
+def _conflicts(
+    facts: KeyFacts, before: Mapping[str, int], findings: Findings, allowed: Collection[str]
+) -> None:
+    """A value conflict rules out any linearization; unless it is allowed, the class says so as
+    well.
+    """
+    for name in anomalies.CONFLICTS:
+        more = findings.counts.get(name, 0) - before.get(name, 0)
+        if more and name not in allowed:
+            findings.add(
+                linearizability.CLASS, partial(_conflict_witness, findings, name, facts.key), more
+            )
+
+
+def _conflict_witness(findings: Findings, name: str, key: str) -> Witness:
+    found = findings.witnesses[name]
+    return attrs.evolve(
+        found, text=f"{name}: {found.text}", detail={**found.detail, "kind": "conflict"}
+    )

@@ -1,0 +1,250 @@
+"""What a history says about each key: who wrote what, where it lies, who read it, how long the log
+was.
+
+This is section 3 of the specification ("derived facts") and the normalisation of section 4.1, in
+two passes: first all sends (so that a writer is known whatever the order of the lines), then all
+reads. A poll of many keys becomes one read per key with the same interval: linearizability is
+local.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.verify.history import BadHistory
+from raftlog.verify.pairing import Interval, Value
+
+Bound = tuple[int, Interval]
+"""An instant, and the operation that it comes from."""
+
+_LENGTHS: Final = ("empty", "end", "start")
+
+
+@final
+@attrs.define(eq=False)
+class Sent:
+    """One record batch of one send. `base` is set by the acknowledgement or by the first read of
+    it.
+    """
+
+    op: Interval
+    key: str
+    values: tuple[Value, ...]
+    base: int | None
+
+    def offset_of(self, value: Value) -> int | None:
+        """Where `value` lies if the batch lies at `base`."""
+        if self.base is None:
+            return None
+        return self.base if len(self.values) == 1 else self.base + self.values.index(value)
+
+
+@final
+@attrs.define(eq=False)
+class KeyFacts:
+    """One key. Offsets map to the first value seen there; everything that contradicts it
+    is aside.
+    """
+
+    key: str
+    first_end: int = 0
+    writers: dict[Value, Sent] = attrs.field(factory=dict)
+    """Value -> the batch that carries it, whatever became of the send."""
+    batches: list[Sent] = attrs.field(factory=list)
+    at: dict[int, Value] = attrs.field(factory=dict)
+    """Offset -> the first value known there, from reads of any type and from acknowledged sends."""
+    also_at: dict[int, dict[Value, Interval]] = attrs.field(factory=dict)
+    """Offset -> the other values claimed there, each with the operation that claims it."""
+    elsewhere: dict[Value, dict[int, Interval]] = attrs.field(factory=dict)
+    """Value -> offsets beside its batch's own place, each with the reader."""
+    strays: dict[Value, dict[int, Interval]] = attrs.field(factory=dict)
+    """Values that nobody sent -> offsets, each with the reader."""
+    cut_short: dict[Value, tuple[int, Interval, Sent]] = attrs.field(factory=dict)
+    """Values read so low that their batch would begin below offset 0."""
+    seen: set[Value] = attrs.field(factory=set)
+    """Values that an ok read returned. For membership only: never iterated."""
+    polled: bool = False
+    at_least: dict[int, Bound] = attrs.field(factory=dict)
+    """Gap e -> earliest return of an ok read that proves tail >= e (`lb`)."""
+    exact_in: dict[int, Bound] = attrs.field(factory=dict)
+    """Gap e -> latest invocation of an exact read of e (`gi`)."""
+    exact_out: dict[int, Bound] = attrs.field(factory=dict)
+    """Gap e -> earliest return of an exact read of e (`gr`)."""
+    at_most: dict[int, Bound] = attrs.field(factory=dict)
+    """Gap a -> latest invocation of a read that found nothing at a (`ub`)."""
+    log_start: int = 0
+    log_start_op: Interval | None = None
+    _order: list[int] | None = None
+
+    # --- sends ------------------------------------------------------------------------------------
+
+    def send(self, op: Interval, values: tuple[Value, ...], base: int | None) -> None:
+        """One batch of one send of any type."""
+        batch = Sent(op, self.key, values, base)
+        self.batches.append(batch)
+        for value in values:
+            if self.writers.setdefault(value, batch) is not batch:
+                raise BadHistory(
+                    f"value {value!r} is sent twice to {self.key}",
+                    on=f"indexes {self.writers[value].op.index} and {op.index}",
+                    do="values are unique in a history",
+                )
+        if base is not None:
+            self._claim(batch, op)
+
+    def _claim(self, batch: Sent, op: Interval) -> None:
+        assert batch.base is not None
+        for offset, value in enumerate(batch.values, batch.base):
+            if self.at.setdefault(offset, value) != value:
+                self.also_at.setdefault(offset, {}).setdefault(value, op)
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def read(self, op: Interval, pairs: list[list[Any]]) -> None:
+        """One poll of this key, of any type."""
+        if not pairs:
+            return
+        at, writers = self.at, self.writers
+        end = 0
+        for offset, value in pairs:
+            if offset >= end:
+                end = offset + 1
+            if at.setdefault(offset, value) != value:
+                self.also_at.setdefault(offset, {}).setdefault(value, op)
+            batch = writers.get(value)
+            if batch is None or batch.base != offset or len(batch.values) > 1:
+                self._place(op, offset, value, batch)
+        if op.type == "ok":
+            self.polled = True
+            self.seen.update([value for _, value in pairs])
+            known = self.at_least.get(end)
+            if known is None or op.end_ns < known[0]:
+                self.at_least[end] = (op.end_ns, op)
+
+    def _place(self, op: Interval, offset: int, value: Value, batch: Sent | None) -> None:
+        """A read that is not simply the acknowledged place of a single record."""
+        if batch is None:
+            self.strays.setdefault(value, {}).setdefault(offset, op)
+            return
+        base = offset - (batch.values.index(value) if len(batch.values) > 1 else 0)
+        if base < 0:
+            self.cut_short.setdefault(value, (offset, op, batch))
+            self.elsewhere.setdefault(value, {}).setdefault(offset, op)
+        elif batch.base is None:
+            batch.base = base
+            self._claim(batch, op)
+        elif batch.base != base:
+            self.elsewhere.setdefault(value, {}).setdefault(offset, op)
+
+    def length(self, op: Interval) -> None:
+        """An ok `empty`, `end` or `start`."""
+        position: int = op.value
+        if op.f == "empty":
+            _latest(self.at_most, position, op)
+        elif op.f == "end":
+            _latest(self.exact_in, position, op)
+            _earliest(self.exact_out, position, op)
+        else:
+            _earliest(self.at_least, position, op)
+            self.raise_log_start(position, op)
+
+    def raise_log_start(self, start: int, op: Interval) -> None:
+        """Some answer named this log start."""
+        if start > self.log_start:
+            self.log_start, self.log_start_op = start, op
+
+    # --- derived ----------------------------------------------------------------------------------
+
+    def order(self) -> list[int]:
+        """The non-empty offsets, ascending: the version order. Final once all facts are in."""
+        if self._order is None:
+            self._order = sorted(self.at)
+        return self._order
+
+    def gapless(self) -> bool:
+        """Whether the non-empty offsets are consecutive, so that index = offset - first."""
+        order = self.order()
+        return not order or order[-1] - order[0] + 1 == len(order)
+
+    def rank(self, offset: int) -> int:
+        """The index of a non-empty offset: its place among the non-empty ones."""
+        order = self.order()
+        if order[-1] - order[0] + 1 == len(order):
+            return offset - order[0]
+        return bisect_left(order, offset)
+
+    def committed(self, batch: Sent) -> bool:
+        """Whether the send of `batch` happened: acknowledged, or one value seen by an ok read."""
+        if batch.op.type == "ok":
+            return True
+        return batch.op.type == "info" and any(value in self.seen for value in batch.values)
+
+    def offsets_of(self, value: Value) -> list[int]:
+        """Every offset at which `value` is known to lie, ascending."""
+        batch = self.writers.get(value)
+        found = dict.fromkeys(self.elsewhere.get(value, ()))
+        found.update(dict.fromkeys(self.strays.get(value, ())))
+        place = batch.offset_of(value) if batch is not None else None
+        if place is not None:
+            found[place] = None
+        return sorted(found)
+
+
+@final
+@attrs.define(eq=False)
+class Facts:
+    """All keys of one history, by name, in the order of their first appearance."""
+
+    first_ends: dict[str, int] = attrs.field(factory=dict)
+    keys: dict[str, KeyFacts] = attrs.field(factory=dict)
+
+    def of(self, key: str) -> KeyFacts:
+        """The facts of `key`, begun if need be."""
+        facts = self.keys.get(key)
+        if facts is None:
+            facts = self.keys[key] = KeyFacts(key, self.first_ends.get(key, 0))
+        return facts
+
+    def add_all(self, operations: Iterable[Interval]) -> None:
+        """Both passes. `operations` is iterated twice."""
+        of = self.of
+        for op in operations:
+            if op.f == "send":
+                asked = op.asked
+                values = tuple(asked) if type(asked) is list else (asked,)
+                of(op.key).send(op, values, op.value)  # type: ignore[arg-type]
+            elif op.f == "txn":
+                for key, values, base in op.sends():
+                    of(key).send(op, values, base)
+        for op in operations:
+            if op.f in ("poll", "txn"):
+                for key, pairs in op.reads().items():
+                    of(key).read(op, pairs)
+            elif op.f in _LENGTHS and op.type == "ok":
+                of(op.key).length(op)  # type: ignore[arg-type]
+            if op.evidence and "log_start" in op.evidence:
+                for key, start in per_key(op, op.evidence["log_start"]):
+                    of(key).raise_log_start(start, op)
+
+
+def per_key(op: Interval, value: Any) -> Iterable[tuple[str, int]]:
+    """Evidence by key: an int belongs to the operation's own key, an object names its keys."""
+    if type(value) is int:
+        return [(op.key, value)] if op.key is not None else []
+    if isinstance(value, dict):
+        return [(key, item) for key, item in value.items() if type(item) is int]
+    return []
+
+
+def _earliest(bounds: dict[int, Bound], gap: int, op: Interval) -> None:
+    known = bounds.get(gap)
+    if known is None or op.end_ns < known[0]:
+        bounds[gap] = (op.end_ns, op)
+
+
+def _latest(bounds: dict[int, Bound], gap: int, op: Interval) -> None:
+    known = bounds.get(gap)
+    if known is None or op.start_ns > known[0]:
+        bounds[gap] = (op.start_ns, op)

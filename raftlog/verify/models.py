@@ -1,0 +1,239 @@
+"""Models for the general search: sequential objects as pure step functions.
+
+A model is a value. `step(state, asked, value)` says whether an operation asked with `asked` may
+answer `value` in `state`, and the state after; `value` is None where the answer is not known (an
+operation that may or may not have happened answers nothing). States are compared and hashed, so
+they are tuples, numbers, strings: whatever Python hashes by value. A state that grows long should
+carry a chained hash instead of its whole past (`AppendOnly` does).
+
+`partition` splits a history into independent objects (linearizability is local); the default is the
+operation's key. `describe` is for pictures only.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.verify.pairing import OPEN, Interval
+
+State = Hashable
+Step = Callable[[Any, Any], tuple[bool, Any]]
+
+
+@final
+@attrs.frozen
+class Call:
+    """One operation as the search sees it. `end_ns` is `OPEN` where it may never have returned."""
+
+    start_ns: int
+    end_ns: int
+    asked: Any
+    answer: Any
+    source: Any = None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Model:
+    """A sequential object: its name, first state, step, and how a history becomes calls."""
+
+    name: str
+    init: Callable[[], Any]
+    step: Callable[[Any, Any, Any], tuple[bool, Any]]
+    call_of: Callable[[Interval], Call | None]
+    """The call of an operation, or None where it asserts nothing (it failed, or read nothing)."""
+    partition: Callable[[Interval], Hashable] = lambda op: op.key
+    functions: tuple[str, ...] = ()
+    """The `f` this model understands; others in a history are a mistake."""
+    describe: Callable[[Any, Any], str] = lambda asked, answer: f"{asked} -> {answer}"
+
+
+def _register_call(op: Interval) -> Call | None:
+    """Failed operations did not happen; a read without an answer asserts nothing."""
+    if op.type == "fail":
+        return None
+    if op.f == "read":
+        if op.type != "ok":
+            return None
+        return Call(op.start_ns, op.end_ns, ("read",), _frozen(op.value), op)
+    if op.f == "write":
+        return Call(op.start_ns, op.end_ns, ("write", _frozen(op.asked)), None, op)
+    old, new = op.asked
+    return Call(op.start_ns, op.end_ns, ("cas", _frozen(old), _frozen(new)), True, op)
+
+
+def _frozen(value: Any) -> Any:
+    """JSON as something hashable; equal values stay equal."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    if isinstance(value, dict):
+        return tuple(sorted((name, _frozen(item)) for name, item in value.items()))
+    return value
+
+
+def _register_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
+    kind = asked[0]
+    if kind == "read":
+        return state == answer, state
+    if kind == "write":
+        return True, asked[1]
+    if answer is False:  # a compare that is known to have failed
+        return state != asked[1], state
+    return state == asked[1], asked[2]
+
+
+REGISTER: Final = Model(
+    name="register",
+    init=lambda: None,
+    step=_register_step,
+    call_of=_register_call,
+    functions=("read", "write"),
+)
+"""Read and write; first value nil."""
+
+CAS_REGISTER: Final = Model(
+    name="cas-register",
+    init=lambda: None,
+    step=_register_step,
+    call_of=_register_call,
+    functions=("read", "write", "cas"),
+)
+"""Read, write, compare-and-set. An info compare-and-set happened (and matched), or it did
+nothing.
+"""
+
+
+def _fencing_call(op: Interval) -> Call | None:
+    """`acquire` answers a token; `check` of a token is ok (accepted) or fail (refused, a fact)."""
+    if op.f == "acquire":
+        if op.type == "fail":
+            return None
+        return Call(op.start_ns, op.end_ns, ("acquire",), op.value if op.type == "ok" else None, op)
+    if op.type == "info":
+        return None
+    return Call(op.start_ns, op.end_ns, ("check", op.asked), op.type == "ok", op)
+
+
+def _fencing_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
+    if asked[0] == "acquire":
+        if answer is None:
+            return True, state + 1
+        return answer > state, answer
+    return (asked[1] >= state) == answer, state
+
+
+FENCING: Final = Model(
+    name="fencing",
+    init=lambda: 0,
+    step=_fencing_step,
+    call_of=_fencing_call,
+    functions=("acquire", "check"),
+)
+"""Fencing tokens only rise, and only the newest is accepted."""
+
+
+def _offsets_call(op: Interval) -> Call | None:
+    if op.type == "fail":
+        return None
+    if op.f == "offset_commit":
+        return Call(op.start_ns, op.end_ns, ("commit", _frozen(op.asked[1])), None, op)
+    if op.type != "ok":
+        return None
+    return Call(op.start_ns, op.end_ns, ("fetch",), _frozen(op.value), op)
+
+
+def _offsets_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
+    known = dict(state)
+    if asked[0] == "commit":
+        known.update(asked[1])
+        return True, tuple(sorted(known.items()))
+    for key, offset in answer:
+        held = known.get(key, -1)
+        if (-1 if held is None else held) != (-1 if offset is None else offset):
+            return False, state
+    return True, state
+
+
+CONSUMER_OFFSETS: Final = Model(
+    name="consumer-offsets",
+    init=lambda: (),
+    step=_offsets_step,
+    call_of=_offsets_call,
+    partition=lambda op: op.asked[0],
+    functions=("offset_commit", "offset_fetch"),
+)
+"""The committed offsets of one group, as one object."""
+
+
+# --- the log, as an oracle for the near-linear check ----------------------------------------------
+
+
+def _log_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
+    """State: (length, chained hash, ((offset, value), ...)). The hash keeps comparison cheap."""
+    length, digest, held = state
+    kind = asked[0]
+    if kind == "append":
+        _, values, dense = asked
+        base = length if answer is None else answer
+        if base < length or (dense and base != length):
+            return False, state
+        added = tuple(enumerate(values, base))
+        return True, (base + len(values), hash_chain(digest, added), held + added)
+    if kind == "poll":
+        places = dict(held)
+        return all(places.get(offset) == value for offset, value in answer), state
+    if kind == "length":
+        _, dense = asked
+        if length == answer:
+            return True, state
+        if dense or answer < length:
+            return False, state
+        return True, (answer, hash_chain(digest, ("to", answer)), held)
+    if kind == "at least":
+        if length >= answer:
+            return True, state
+        _, dense = asked
+        return not dense, (answer, hash_chain(digest, ("to", answer)), held)
+    assert kind == "at most", kind
+    return length <= answer, state
+
+
+def hash_chain(digest: int, added: object) -> int:
+    """The next link: one number for a whole past, so that states compare in constant time."""
+    value = digest
+    for byte in repr(added).encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value
+
+
+def append_only(*, first_end: int = 0) -> Model:
+    """An append-only log that begins with `first_end` records. Calls are built by the caller:
+
+    ("append", values, dense) -> base or None, ("poll",) -> pairs, ("length", dense) -> end,
+    ("at least", dense) -> end, ("at most",) -> end. Exponential: for small histories, and as the
+    oracle of `raftlog.verify.linearizability`. In a log that is not `dense`, control records may
+    take offsets at any time.
+    """
+    return Model(
+        name="append-only-log",
+        init=lambda: (first_end, 0, ()),
+        step=_log_step,
+        call_of=lambda op: None,
+    )
+
+
+MODELS: Final[Mapping[str, Model]] = {
+    model.name: model for model in (REGISTER, CAS_REGISTER, FENCING, CONSUMER_OFFSETS)
+}
+
+
+def calls_of(model: Model, operations: Sequence[Interval]) -> dict[Hashable, list[Call]]:
+    """The calls of a history, by independent object, in order of invocation."""
+    found: dict[Hashable, list[Call]] = {}
+    for op in sorted(operations, key=lambda op: (op.start_ns, op.index)):
+        call = model.call_of(op)
+        if call is not None:
+            assert call.end_ns <= OPEN, call
+            found.setdefault(model.partition(op), []).append(call)
+    return found

@@ -1,0 +1,364 @@
+"""Invocations and completions become intervals; what nobody completed stays open for ever.
+
+An interval is closed: at equal times a call sorts before a return, so the two are concurrent. The
+end of an operation that may still happen (`info`, or no completion) is `OPEN`, later than every
+instant.
+
+Values are checked here, once: everything behind this module may rely on the shapes that the table
+in docs/reference/history_format.md gives for each `f`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.verify.history import NEMESIS, BadHistory, Op
+
+OPEN: Final = 1 << 62
+"""The end of an operation without an end; more nanoseconds than a century has."""
+
+Value = str | int
+Pairs = list[list[Any]]
+
+_EVIDENCE: Final = ("term", "hw", "log_start", "producer", "rebalance", "error")
+
+
+@final
+@attrs.define(eq=False)
+class Interval:
+    """One operation of one process, from its call to its return.
+
+    `asked` is the value of the invocation. `value` is what came back and depends on `f`: the base
+    offset or None for `send`, {key: pairs} for `poll` and `txn`'s reads, an offset for `empty`,
+    `end` and `start`. It is None where nothing came back.
+    """
+
+    index: int
+    process: int
+    f: str
+    key: str | None
+    type: str
+    start_ns: int
+    end_ns: int
+    asked: Any
+    value: Any
+    node: str | None = None
+    evidence: dict[str, Any] | None = None
+
+    def sends(self) -> Iterator[tuple[str, tuple[Value, ...], int | None]]:
+        """(key, values of one batch, base offset or None) of every send inside, in order."""
+        if self.f == "send":
+            assert self.key is not None
+            yield self.key, values_of(self.asked), self.value
+        elif self.f == "txn":
+            done = self.value[0] if self.value is not None else [None] * len(self.asked)
+            for (kind, key, sent), base in zip(self.asked, done, strict=True):
+                if kind == "send":
+                    yield key, values_of(sent), base
+
+    def reads(self) -> dict[str, Pairs]:
+        """What it read, by key; empty where nothing came back."""
+        if self.value is None:
+            return {}
+        if self.f == "poll":
+            return self.value  # type: ignore[no-any-return]
+        if self.f == "txn":
+            return self.value[1]  # type: ignore[no-any-return]
+        return {}
+
+    def summary(self) -> dict[str, Any]:
+        """What a witness says of it: JSON, long values shortened."""
+        found: dict[str, Any] = {
+            "index": self.index,
+            "process": self.process,
+            "f": self.f,
+            "key": self.key,
+            "type": self.type,
+            "invoked_ns": self.start_ns,
+            "returned_ns": None if self.end_ns >= OPEN else self.end_ns,
+            "asked": shortened(self.asked),
+            "value": shortened(self.value),
+        }
+        if self.node is not None:
+            found["node"] = self.node
+        if self.evidence:
+            found["evidence"] = {name: shortened(value) for name, value in self.evidence.items()}
+        return found
+
+
+def values_of(asked: Any) -> tuple[Value, ...]:
+    """The values of one send: one, or those of one batch."""
+    return tuple(asked) if type(asked) is list else (asked,)
+
+
+def shortened(value: Any, most: int = 8) -> Any:
+    """`value` with long lists and texts cut, for people; JSON stays JSON."""
+    if isinstance(value, (list, tuple)):
+        cut = [shortened(item, most) for item in value[:most]]
+        return [*cut, f"... {len(value) - most} more"] if len(value) > most else cut
+    if isinstance(value, dict):
+        few = {str(name): shortened(value[name], most) for name in list(value)[:most]}
+        if len(value) > most:
+            few["..."] = f"{len(value) - most} more"
+        return few
+    if isinstance(value, str) and len(value) > 200:
+        return value[:200] + "..."
+    return value
+
+
+@final
+@attrs.define(eq=False)
+class Pairing:
+    """Feed it operations in file order; it gives intervals in the order of their completion.
+
+    `rest()` gives what never completed. Nemesis lines are collected aside, in `nemesis`.
+    """
+
+    nemesis: list[Op] = attrs.field(factory=list)
+    _open: dict[int | str, Op] = attrs.field(factory=dict)
+    _retired: set[int | str] = attrs.field(factory=set)
+    _last_index: int = -1
+
+    def feed(self, ops: Iterable[Op]) -> Iterator[Interval]:
+        """Intervals as they complete; `BadHistory` where the lines contradict each other."""
+        open_ops = self._open
+        last = self._last_index
+        for op in ops:
+            if op.index <= last:
+                raise BadHistory(f"index {op.index} follows {last}", do="indexes only rise")
+            last = op.index
+            process = op.process
+            if process == NEMESIS:
+                self.nemesis.append(op)
+            elif op.type == "invoke":
+                if process in open_ops or process in self._retired:
+                    self._refuse(op)
+                open_ops[process] = op
+            else:
+                call = open_ops.pop(process, None)
+                if call is None:
+                    raise BadHistory("a completion without an invocation", on=f"index {op.index}")
+                if op.type == "info":
+                    self._retired.add(process)
+                yield interval_of(call, op)
+        self._last_index = last
+
+    def rest(self) -> Iterator[Interval]:
+        """What is still open: it may have happened, or may yet."""
+        for call in self._open.values():
+            yield interval_of(call, None)
+
+    def _refuse(self, op: Op) -> None:
+        if op.process in self._retired:
+            raise BadHistory(
+                f"process {op.process} comes back after info",
+                on=f"index {op.index}",
+                do="give its client a new process number",
+            )
+        raise BadHistory(
+            f"process {op.process} has two operations open",
+            on=f"indexes {self._open[op.process].index} and {op.index}",
+            do="use one process per slot in flight",
+        )
+
+
+def intervals(ops: Iterable[Op]) -> tuple[list[Interval], list[Op]]:
+    """All intervals of a history, and its nemesis lines."""
+    pairing = Pairing()
+    found = list(pairing.feed(ops))
+    found.extend(pairing.rest())
+    return found, pairing.nemesis
+
+
+def interval_of(call: Op, end: Op | None) -> Interval:
+    """One operation from its two lines (`end` None: nobody completed it)."""
+    if end is None:
+        kind, end_ns, value, node = "info", OPEN, None, call.node
+    else:
+        kind, value, node = end.type, end.value, end.node
+        if end.f != call.f or end.key != call.key:
+            raise BadHistory("f or key differ between call and completion", on=_at(call, end))
+        if end.time_ns < call.time_ns:
+            raise BadHistory("an operation ends before it begins", on=_at(call, end))
+        if end.time_ns >= OPEN:
+            raise BadHistory("a time is out of range", on=_at(call, end))
+        end_ns = OPEN if kind == "info" else end.time_ns
+    shape = _SHAPES.get(call.f)
+    asked = call.value
+    try:
+        if shape is not None:
+            asked, value = shape(call, kind, value)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as why:
+        raise BadHistory(
+            f"the value of {call.f} has the wrong shape ({why})", on=_at(call, end)
+        ) from None
+    assert type(call.process) is int, call.process
+    interval = Interval(
+        call.index, call.process, call.f, call.key, kind, call.time_ns, end_ns, asked, value, node
+    )
+    if end is not None:
+        _add_evidence(interval, call, end)
+    return interval
+
+
+def _at(call: Op, end: Op | None) -> str:
+    return f"index {call.index}" if end is None else f"indexes {call.index} and {end.index}"
+
+
+def _add_evidence(interval: Interval, call: Op, end: Op) -> None:
+    found: dict[str, Any] = {}
+    if end.hw is not None:
+        found["hw"] = end.hw
+    if end.term is not None:
+        found["term"] = end.term
+    if end.log_start is not None:
+        found["log_start"] = end.log_start
+    if end.error is not None:
+        found["error"] = end.error
+    if end.rebalance is not None:
+        found["rebalance"] = end.rebalance
+    producer = end.producer if end.producer is not None else call.producer
+    if producer is not None:
+        if not (
+            type(producer) is list and len(producer) == 3 and all(type(x) is int for x in producer)
+        ):
+            raise BadHistory("producer is [pid, epoch, first sequence]", on=_at(call, end))
+        found["producer"] = producer
+    if found:
+        interval.evidence = found
+
+
+# --- shapes, one function per f: (asked, value) as Interval wants them ----------------------------
+
+
+def _send(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    asked = call.value
+    if call.key is None:
+        raise ValueError("a send has a key, its topic partition")
+    _check_values(asked)
+    if kind != "ok":
+        return asked, None
+    base, echoed = value
+    if echoed != asked:
+        raise ValueError("the completion names another value than the call")
+    return asked, _offset_or_none(base)
+
+
+def _poll(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    # An info or a fail that repeats the positions it asked for has read nothing.
+    if value is None or (kind != "ok" and value == call.value):
+        return call.value, None
+    for key, pairs in value.items():
+        if type(key) is not str:
+            raise TypeError("a key is a string")
+        for offset, read in pairs:
+            if type(offset) is not int or offset < 0:
+                raise ValueError(f"offset {offset!r}")
+            if type(read) is not str and type(read) is not int:
+                raise TypeError(f"value {read!r}")
+    return call.value, value
+
+
+def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    asked: list[tuple[str, str, Any]] = []
+    for micro in call.value:
+        if micro[0] == "send":
+            _check_values(micro[2])
+            asked.append(("send", micro[1], micro[2]))
+        elif micro[0] == "poll":
+            asked.append(("poll", "", None))
+        else:
+            raise ValueError(f"{micro[0]!r} is neither send nor poll")
+    if value is None or (kind != "ok" and value == call.value):
+        return asked, None
+    bases: list[int | None] = []
+    reads: dict[str, Pairs] = {}
+    for micro, (what, _, sent) in zip(value, asked, strict=True):
+        if micro[0] != what:
+            raise ValueError("the completion has other steps than the call")
+        if what == "send":
+            completed = micro[2]
+            known = type(completed) is list and len(completed) == 2 and completed[1] == sent
+            bases.append(_offset_or_none(completed[0]) if known else None)
+        else:
+            bases.append(None)
+            for key, pairs in micro[1].items():
+                reads.setdefault(key, []).extend(pairs)
+    _poll(call, "ok", reads)
+    return asked, (bases, reads)
+
+
+def _position(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    if call.key is None:
+        raise ValueError(f"{call.f} has a key, its topic partition")
+    if kind != "ok":
+        return call.value, None
+    if type(value) is not int or value < 0:
+        raise ValueError(f"offset {value!r}")
+    return call.value, value
+
+
+def _assigned(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    keys = value if value is not None else call.value
+    if not all(type(key) is str for key in [*call.value, *keys]):
+        raise TypeError("a key is a string")
+    return call.value, keys
+
+
+def _offset_commit(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    group, offsets = call.value
+    _check_offsets(offsets)
+    if type(group) is not str:
+        raise TypeError("a group is a string")
+    return call.value, offsets if kind == "ok" and value is None else _partial(value, kind)
+
+
+def _offset_fetch(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    group, keys = call.value
+    if type(group) is not str or not all(type(key) is str for key in keys):
+        raise TypeError("a group and its keys are strings")
+    return call.value, _partial(value, kind)
+
+
+def _partial(value: Any, kind: str) -> Any:
+    if kind != "ok":
+        return None
+    _check_offsets(value)
+    return value
+
+
+def _check_offsets(offsets: Any) -> None:
+    for offset in offsets.values():
+        if offset is not None and type(offset) is not int:
+            raise ValueError(f"offset {offset!r}")
+
+
+def _check_values(asked: Any) -> None:
+    for value in values_of(asked):
+        if type(value) is not str and type(value) is not int:
+            raise TypeError(f"value {value!r}")
+    if type(asked) is list and not asked:
+        raise ValueError("an empty batch")
+
+
+def _offset_or_none(base: Any) -> int | None:
+    if base is None:
+        return None
+    if type(base) is not int or base < 0:
+        raise ValueError(f"offset {base!r}")
+    return base
+
+
+_SHAPES: Final = {
+    "send": _send,
+    "poll": _poll,
+    "txn": _txn,
+    "empty": _position,
+    "end": _position,
+    "start": _position,
+    "assign": _assigned,
+    "subscribe": _assigned,
+    "offset_commit": _offset_commit,
+    "offset_fetch": _offset_fetch,
+}

@@ -1,0 +1,267 @@
+"""What one process sees in a row: skips, repeats and reversals; and its session guarantees.
+
+Offsets of one key are compared by *index*, their rank among the non-empty offsets, so that control
+records which take offsets skip nothing. An `ok` or `info` assign or subscribe keeps only the keys
+still in the new set; a crash replaces the client, so everything restarts.
+
+With committed-prefix reads a process may lag, but not go back: `monotonic-reads` and
+`read-your-writes`, per key, on what it was told about the end of the log.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, final
+
+import attrs
+
+from raftlog.verify.explain import describe
+from raftlog.verify.facts import Facts, KeyFacts
+from raftlog.verify.linearizability import COMMITTED_PREFIX
+from raftlog.verify.pairing import Interval, Pairs
+from raftlog.verify.verdict import Findings, Witness
+
+_POLL_CLASSES = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll")
+
+
+@final
+@attrs.define(eq=False)
+class _Process:
+    """One process on its way through the history."""
+
+    read_to: dict[str, tuple[int, Interval]] = attrs.field(factory=dict)
+    """Key -> the last offset of the last ok operation that read it."""
+    sent_to: dict[str, tuple[int, Interval]] = attrs.field(factory=dict)
+    saw_end: dict[str, tuple[int, Interval]] = attrs.field(factory=dict)
+    acked: dict[str, tuple[int, Interval]] = attrs.field(factory=dict)
+    subscribed: bool = False
+    consumed: dict[tuple[str, int], int] = attrs.field(factory=dict)
+
+
+@final
+@attrs.define(eq=False)
+class ProcessOrder:
+    """One pass over all operations, in the order of each process."""
+
+    facts: Facts
+    findings: Findings
+    options: Mapping[str, Any]
+    mode: str
+    consumed_twice: int = 0
+    _processes: dict[int, _Process] = attrs.field(factory=dict)
+    _sessions: bool = attrs.field(init=False)
+    _pipelined: bool = attrs.field(init=False)
+    _compacted: bool = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._pipelined = bool(self.options.get("pipelined"))
+        self._compacted = bool(self.options.get("compaction"))
+        self._sessions = self.mode == COMMITTED_PREFIX and not self._pipelined
+
+    def run(self, operations: Iterable[Interval]) -> None:
+        """Judge every operation."""
+        processes = self._processes
+        for op in operations:
+            state = processes.get(op.process)
+            if state is None:
+                state = processes[op.process] = _Process()
+            f = op.f
+            if f == "send":
+                self._send(state, op)
+            elif f == "poll":
+                if op.value:
+                    self._poll(state, op, op.value)
+            elif f == "txn":
+                self._txn(state, op)
+            elif f in ("assign", "subscribe"):
+                self._assign(state, op)
+            elif f in ("end", "empty"):
+                self._length(state, op)
+            elif f == "crash":
+                state.read_to, state.saw_end, state.acked = {}, {}, {}
+
+    # --- reads ------------------------------------------------------------------------------------
+
+    def _poll(self, state: _Process, op: Interval, reads: Mapping[str, Pairs]) -> None:
+        self.findings.check("int-nonmonotonic-poll")
+        rebalanced = op.evidence.get("rebalance", ()) if op.evidence else ()
+        for key, pairs in reads.items():
+            if not pairs:
+                continue
+            facts = self.facts.keys[key]
+            first, last = pairs[0][0], pairs[-1][0]
+            in_order = [pair[0] for pair in pairs] == list(range(first, first + len(pairs)))
+            if not in_order and key not in rebalanced:
+                self._inside(facts, op, pairs)
+            if op.type != "ok":
+                continue
+            before = state.read_to.get(key)
+            if before is not None and before[0] + 1 != first:
+                self._between(facts, before, first, op)
+            state.read_to[key] = (last, op)
+            if self._sessions:
+                known = state.saw_end.get(key)
+                if known is None or last >= known[0]:
+                    state.saw_end[key] = (last + 1, op)
+            if state.subscribed:
+                self._count(state, key, pairs)
+        if op.type == "ok":
+            self.findings.check("nonmonotonic-poll")
+            if not self._compacted:
+                self.findings.check("poll-skip", "int-poll-skip")
+
+    def _between(
+        self, facts: KeyFacts, before: tuple[int, Interval], first: int, op: Interval
+    ) -> None:
+        step = facts.rank(first) - facts.rank(before[0])
+        if step < 1:
+            self._found("nonmonotonic-poll", facts, before[0], first, (before[1], op))
+        elif step > 1 and self._readable(facts, first):
+            self._found("poll-skip", facts, before[0], first, (before[1], op))
+
+    def _inside(self, facts: KeyFacts, op: Interval, pairs: Pairs) -> None:
+        for (one, _), (other, _) in pairwise(pairs):
+            step = facts.rank(other) - facts.rank(one)
+            if step < 1:
+                self._found("int-nonmonotonic-poll", facts, one, other, (op,))
+            elif step > 1 and self._readable(facts, other):
+                self._found("int-poll-skip", facts, one, other, (op,))
+
+    def _readable(self, facts: KeyFacts, reached: int) -> bool:
+        """Whether the record skipped last was there to be read: above log start, not compacted."""
+        if self._compacted:
+            return False
+        return facts.order()[facts.rank(reached) - 1] >= facts.log_start
+
+    def _found(
+        self, name: str, facts: KeyFacts, one: int, other: int, ops: tuple[Interval, ...]
+    ) -> None:
+        self.findings.add(name, partial(_step_witness, name, facts.key, one, other, ops))
+
+    def _count(self, state: _Process, key: str, pairs: Pairs) -> None:
+        for offset, _ in pairs:
+            times = state.consumed.get((key, offset), 0) + 1
+            state.consumed[key, offset] = times
+            self.consumed_twice += times == 2
+
+    # --- sends ------------------------------------------------------------------------------------
+
+    def _send(self, state: _Process, op: Interval) -> None:
+        if op.type == "fail" or self._pipelined:
+            return
+        key = op.key
+        assert key is not None
+        base, size = op.value, 1
+        if base is None or type(op.asked) is list:
+            values = op.asked if type(op.asked) is list else (op.asked,)
+            base, size = self.facts.keys[key].writers[values[0]].base, len(values)
+            if base is None:
+                return
+        self.findings.check("nonmonotonic-send")
+        before = state.sent_to.get(key)
+        if before is not None and base <= before[0]:
+            self._found("nonmonotonic-send", self.facts.keys[key], before[0], base, (before[1], op))
+        state.sent_to[key] = (base + size - 1, op)
+        if op.type == "ok" and self._sessions:
+            known = state.acked.get(key)
+            if known is None or known[0] < base + size - 1:
+                state.acked[key] = (base + size - 1, op)
+
+    def _txn(self, state: _Process, op: Interval) -> None:
+        if op.type == "fail":
+            return
+        last: dict[str, int] = {}
+        own: dict[tuple[str, Any], None] = {}
+        for key, values, _ in op.sends():
+            facts = self.facts.keys[key]
+            own.update(dict.fromkeys((key, value) for value in values))
+            base = facts.writers[values[0]].base
+            if base is None:
+                continue
+            if key in last:
+                self._inside_sends(facts, last[key], base, op)
+            elif not self._pipelined:
+                self.findings.check("nonmonotonic-send")
+                before = state.sent_to.get(key)
+                if before is not None and base <= before[0]:
+                    self._found("nonmonotonic-send", facts, before[0], base, (before[1], op))
+            last[key] = base + len(values) - 1
+        for key, offset in last.items():
+            state.sent_to[key] = (offset, op)
+        reads = op.reads()
+        self._poll(state, op, reads)
+        self.findings.check("precommitted-read")
+        for key, pairs in reads.items():
+            for offset, value in pairs:
+                if (key, value) in own:
+                    self.findings.add(
+                        "precommitted-read", partial(_own_witness, key, offset, value, op)
+                    )
+
+    def _inside_sends(self, facts: KeyFacts, one: int, other: int, op: Interval) -> None:
+        self.findings.check("int-send-skip", "int-nonmonotonic-send")
+        step = facts.rank(other) - facts.rank(one)
+        if step < 1:
+            self._found("int-nonmonotonic-send", facts, one, other, (op,))
+        elif step > 1:
+            self._found("int-send-skip", facts, one, other, (op,))
+
+    # --- the rest ---------------------------------------------------------------------------------
+
+    def _assign(self, state: _Process, op: Interval) -> None:
+        if op.type == "fail":
+            return
+        keys = dict.fromkeys(op.value)
+        state.subscribed = op.f == "subscribe"
+        state.read_to = {key: at for key, at in state.read_to.items() if key in keys}
+
+    def _length(self, state: _Process, op: Interval) -> None:
+        if op.type != "ok" or not self._sessions:
+            return
+        key, position = op.key, op.value
+        assert key is not None
+        self.findings.check("monotonic-reads", "read-your-writes")
+        acked = state.acked.get(key)
+        if acked is not None and position <= acked[0]:
+            self.findings.add(
+                "read-your-writes", partial(_session_witness, key, position, acked[1], op)
+            )
+        saw = state.saw_end.get(key)
+        if saw is not None and position < saw[0]:
+            self.findings.add(
+                "monotonic-reads", partial(_session_witness, key, position, saw[1], op)
+            )
+        elif op.f == "end":
+            state.saw_end[key] = (position, op)
+
+
+def _step_witness(name: str, key: str, one: int, other: int, ops: Sequence[Interval]) -> Witness:
+    went = "back" if other <= one else "on"
+    return Witness(
+        text=f"{name}: from offset {one} of {key}, process {ops[0].process} went {went} to "
+        f"{other}: " + "; ".join(describe(op) for op in ops) + ".",
+        key=key,
+        offset=other,
+        operations=tuple(ops),
+        detail={"from": one, "to": other},
+    )
+
+
+def _own_witness(key: str, offset: int, value: Any, op: Interval) -> Witness:
+    return Witness(
+        text=f"Operation {op.index} read {value!r} at offset {offset} of {key}, which it sent "
+        "itself.",
+        key=key,
+        offset=offset,
+        operations=(op,),
+        detail={"value": value},
+    )
+
+
+def _session_witness(key: str, position: int, before: Interval, op: Interval) -> Witness:
+    return Witness(
+        text=f"After the {describe(before)}, the same process got {describe(op)}.",
+        key=key,
+        offset=position,
+        operations=(before, op),
+    )
