@@ -74,6 +74,27 @@ SEGMENT_HEADER_BYTES: Final = 4 * KIB
 SEGMENT_BYTES_MIN: Final = 64 * KIB
 """A segment must hold its header and some batches; tests may go below through their own options."""
 SEGMENT_BYTES_DEFAULT: Final = 1024 * MIB
+SEGMENT_BYTES_MAX: Final = 2048 * MIB
+"""Kafka's own bound; positions then fit everywhere."""
+INDEX_ROWS_MAX: Final = 1 << 22
+"""Rows of one table of an index file: Raft's own entries of a segment that holds little else."""
+SNAPSHOT_BYTES_MAX: Final = 512 * MIB
+"""A metadata image or a producer table; both are held in memory whole."""
+RECOVERED_WINDOW_BYTES: Final = 16 * KIB
+"""Log bytes that a boot keeps in memory per replica: a thousand idle ones must stay small."""
+SCANNED_RANGES_MAX: Final = 8
+"""Exact places of cold ranges remembered per log, one for each slow consumer or so."""
+WALK_CHUNK_BYTES: Final = MIB
+"""Read size of a walk; one larger batch is read whole."""
+STORE_BYTES_INITIAL: Final = MIB
+"""Each of the two store files is written full of zeros at format, so that votes need no new
+space on a full disk."""
+STORE_RECORD_BYTES_MAX: Final = 4 * KIB
+STORE_FRAME_BYTES_MAX: Final = 256 * MIB
+"""A full image: a registration, vote and mark of every group in one frame."""
+REPLICA_PATH_BYTES_MAX: Final = 255
+OPEN_FILES_MAX: Final = 512
+"""Files that one log thread keeps open for writing; the least recently used clean one is closed."""
 
 # --- verification ---------------------------------------------------------------------------------
 HISTORY_LINE_CHARS_MAX: Final = 64 * MIB
