@@ -17,7 +17,12 @@ from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.events import PeerAddress
-from raftlog.runtime.config_keys import IGNORED, SETTINGS, TOPIC_DEFAULTS, Setting, all_names
+from raftlog.metadata.topic_configs import (
+    BROKER_DEFAULT_NAMES,
+    broker_default_problem,
+    broker_defaults,
+)
+from raftlog.runtime.config_keys import IGNORED, SETTINGS, Setting, all_names
 
 LOOPBACK: Final = "127.0.0.1"
 SECRET_BYTES_MIN: Final = 16
@@ -298,15 +303,20 @@ def _broker_config(
         auto_create=settings.flag("auto.create.topics.enable"),
         partitions_default=settings.number("num.partitions"),
         replication_default=settings.number("default.replication.factor"),
-        topic_defaults=tuple(
-            (TOPIC_DEFAULTS[key], line.value)
-            for key, line in sorted(settings.lines.items())
-            if key in TOPIC_DEFAULTS
-        ),
+        topic_defaults=_topic_defaults(settings),
         read_consistency="linearizable" if consistency == "linearizable" else "committed",
         strict_mark=settings.flag("raftlog.storage.strict.mark"),
         engine="pysyncobj" if engine == "pysyncobj" else "native",
     )
+
+
+def _topic_defaults(settings: _Settings) -> tuple[tuple[str, str], ...]:
+    given = {key: line.value for key, line in settings.lines.items() if key in BROKER_DEFAULT_NAMES}
+    for key, value in given.items():
+        problem = broker_default_problem(key, value)
+        if problem is not None:
+            raise ConfigError(problem, on=settings.where(key))
+    return broker_defaults(given)
 
 
 def _read_secret(settings: _Settings) -> bytes:

@@ -7,6 +7,8 @@ they are accepted, so that a `server.properties` works as it is, and listed once
 
 from typing import Final, Literal, NamedTuple
 
+from raftlog.metadata.topic_configs import BROKER_DEFAULT_NAMES
+
 Kind = Literal["int", "text", "flag", "choice"]
 
 
@@ -81,26 +83,6 @@ SETTINGS: Final[dict[str, Setting]] = {
     "max.connections": Setting("int", "2048", 1, 1_000_000, about="Client connections in all."),
 }
 
-TOPIC_DEFAULTS: Final[dict[str, str]] = {
-    "log.cleanup.policy": "cleanup.policy",
-    "log.retention.ms": "retention.ms",
-    "log.retention.bytes": "retention.bytes",
-    "log.segment.bytes": "segment.bytes",
-    "log.roll.ms": "segment.ms",
-    "log.index.interval.bytes": "index.interval.bytes",
-    "log.cleaner.delete.retention.ms": "delete.retention.ms",
-    "log.cleaner.min.compaction.lag.ms": "min.compaction.lag.ms",
-    "log.cleaner.max.compaction.lag.ms": "max.compaction.lag.ms",
-    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio",
-    "log.message.timestamp.type": "message.timestamp.type",
-    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
-    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
-    "message.max.bytes": "max.message.bytes",
-    "min.insync.replicas": "min.insync.replicas",
-    "compression.type": "compression.type",
-    "unclean.leader.election.enable": "unclean.leader.election.enable",
-}
-
 IGNORED: Final[frozenset[str]] = frozenset(
     {
         "process.roles",
@@ -118,10 +100,7 @@ IGNORED: Final[frozenset[str]] = frozenset(
         "log.flush.interval.messages",
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
-        "log.retention.hours",
-        "log.retention.minutes",
         "log.retention.check.interval.ms",
-        "log.roll.hours",
         "log.cleaner.enable",
         "offsets.topic.replication.factor",
         "offsets.topic.num.partitions",
@@ -140,4 +119,4 @@ IGNORED: Final[frozenset[str]] = frozenset(
 
 def all_names() -> list[str]:
     """Every name that a configuration file may use, sorted."""
-    return sorted({*SETTINGS, *TOPIC_DEFAULTS, *IGNORED})
+    return sorted({*SETTINGS, *BROKER_DEFAULT_NAMES, *IGNORED})

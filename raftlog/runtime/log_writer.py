@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from raftlog.base.errors import DiskError, RaftlogError
-from raftlog.base.ids import DirectoryId, GroupId, IoId
+from raftlog.base.ids import DirectoryId, IoId
 from raftlog.base.ports import Clock, Disk
 from raftlog.base.units import KIB, NANOS_PER_MICRO
 from raftlog.broker.events import (
@@ -33,6 +33,7 @@ from raftlog.broker.events import (
     Written,
 )
 from raftlog.storage.ops import AppendBytes, StoreRecords, WriteOp
+from raftlog.storage.write_round import RoundResult
 
 ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
@@ -41,17 +42,13 @@ INLINE_BYTES_MAX: Final = 32 * KIB
 INLINE_RETRY_ROUNDS: Final = 64
 """After a slow inline sync, this many rounds go through the thread before the next attempt."""
 
-Round = tuple[IoId, Sequence[WriteOp]]
-Failures = dict[GroupId, RaftlogError]
-
 
 class RoundWriter(Protocol):
     """`raftlog.storage.write_round.DirectoryWriter`, as this file uses it."""
 
-    def perform(self, rounds: Sequence[Round], on_written: Callable[[], None]) -> Failures:
-        """Write all rounds in order, call `on_written`, sync. Returns the groups that failed.
-        Raises `DiskError` when a sync failed, now or ever before: the directory is poisoned."""
-        ...
+    def perform(
+        self, io_id: IoId, ops: Sequence[WriteOp], on_written: Callable[[], None] | None = None
+    ) -> RoundResult: ...
 
     def close(self) -> None: ...
 
@@ -116,7 +113,7 @@ class DirectoryThreads:
         if write is None:
             return
         started = self.clock.now()
-        events = self._perform([write], _nothing)
+        events = self._perform([write], None)
         if self.clock.now() - started > INLINE_SYNC_NANOS_MAX:
             self._inline_wait = INLINE_RETRY_ROUNDS
         self.deliver(events)
@@ -153,18 +150,21 @@ class DirectoryThreads:
             if ended:
                 return
 
-    def _perform(self, writes: list[Write], on_written: Callable[[], None]) -> list[Event]:
-        """Perform rounds with one sync. A failure of the disk becomes events; anything else is a
-        bug of ours and becomes a poisoned directory that names it, for the thread must not just
-        die."""
+    def _perform(self, writes: list[Write], on_written: Callable[[], None] | None) -> list[Event]:
+        """Perform rounds as one, with one sync. A failure of the disk is in the result; anything
+        that is raised is a bug of ours and becomes a poisoned directory that names it, for the
+        thread must not just die and leave everybody waiting."""
+        ops = [op for write in writes for op in write.ops]
         try:
-            failures = self.writer.perform([(each.io_id, each.ops) for each in writes], on_written)
+            result = self.writer.perform(writes[-1].io_id, ops, on_written)
         except Exception as error:
-            blamed = error if isinstance(error, RaftlogError) else DiskError(repr(error))
-            return [WriteFailed(each.io_id, self.directory, None, blamed) for each in writes]
+            result = RoundResult(writes[-1].io_id, DiskError(repr(error)), {})
+        if result.poisoned is not None:
+            poisoned = result.poisoned
+            return [WriteFailed(each.io_id, self.directory, None, poisoned) for each in writes]
         events: list[Event] = []
         for write in writes:
-            for group, failure in failures.items():
+            for group, failure in result.failed.items():
                 events.append(WriteFailed(write.io_id, self.directory, (group,), failure))
             events.append(Persisted(write.io_id, self.directory))
         return events
@@ -207,10 +207,6 @@ class DirectoryThreads:
             return JobDone(job.token, job.function(self.disk, *job.args))
         except Exception as error:
             return JobDone(job.token, error)
-
-
-def _nothing() -> None:
-    """Inline rounds report once, when they are synced."""
 
 
 def _is_small(write: Write) -> bool:

@@ -12,6 +12,7 @@ import attrs
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId
+from raftlog.base.ports import Disk
 from raftlog.records.slices import FileSlice
 
 IDLE_FILES_MAX: Final = 256
@@ -63,12 +64,16 @@ class OpenFiles:
     first."""
 
     roots: dict[DirectoryId, str]
+    test_disks: dict[DirectoryId, Disk] | None = None
+    """With a test disk the bytes may be in its memory only, so slices are read through it."""
     _files: OrderedDict[tuple[DirectoryId, str], OpenFile] = attrs.field(
         factory=OrderedDict, init=False
     )
 
-    def pin(self, wanted: FileSlice) -> PinnedSlice:
+    def pin(self, wanted: FileSlice) -> PinnedSlice | bytes:
         """Open the file of a slice and hold it. Raises `DiskError` when it cannot be opened."""
+        if self.test_disks is not None:
+            return _read_whole(self.test_disks[wanted.directory], wanted)
         key = (wanted.directory, wanted.path)
         file = self._files.get(key)
         if file is None:
@@ -115,3 +120,14 @@ class OpenFiles:
         for file in self._files.values():
             os.close(file.fd)
         self._files.clear()
+
+
+def _read_whole(disk: Disk, wanted: FileSlice) -> bytes:
+    file = disk.open(wanted.path, write=False)
+    try:
+        data = file.read_at(wanted.position, wanted.size)
+    finally:
+        file.close()
+    if len(data) < wanted.size:
+        raise DiskError(f"{len(data)} of {wanted.size} bytes are there", on=wanted.path)
+    return data

@@ -16,7 +16,7 @@ import trio
 
 from raftlog.base.checksum import crc32c
 from raftlog.base.errors import ProtocolError, RaftlogError
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import ClusterId, NodeId
 from raftlog.base.limits import PEER_FRAME_BYTES_MAX
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.trace import TraceEvent
@@ -38,6 +38,8 @@ LINK_QUEUE_BYTES_MAX: Final = 256 * 1024 * 1024
 nothing for so long is as good as gone."""
 REDIAL_SECONDS_MIN: Final = 0.05
 REDIAL_SECONDS_MAX: Final = 1.0
+JOINER: Final = ClusterId(bytes(16))
+"""The cluster id of who has not been told yet."""
 HIGHER_DIALS_LATER_SECONDS: Final = 0.1
 """The lower node id's stream stays, so the higher one gives it time to come first."""
 
@@ -160,6 +162,9 @@ class PeerLinks:
         except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
             fields = (("why", str(error)),)
             self.tracer.emit(TraceEvent("peer-refused", address, fields))
+            stream.close()
+            return
+        if agreed.peer.cluster == JOINER:  # it only asked which cluster this is
             stream.close()
             return
         await self._serve_link(agreed, stream)

@@ -1,7 +1,5 @@
 """A configuration is judged before anything starts, and errors name line, key and what to do."""
 
-import os
-
 import pytest
 
 from raftlog.base.errors import ConfigError
@@ -83,6 +81,7 @@ def test_the_peer_listener_may_be_the_controller_listener(secret):
             "raftlog.raft.election.timeout.ms = 150",
             ["too near a heartbeat"],
         ),
+        ("log.segment.bytes = 1048576", "log.segment.bytes = big", ["line 9", "whole number"]),
         ("num.network.threads = 3", "raftlog.read.consistency = strong", ["is none of committed"]),
     ],
 )
@@ -96,7 +95,7 @@ def test_errors_say_where_and_what(secret, old, new, words):
 
 
 def test_a_secret_that_others_can_read_is_refused(secret):
-    os.chmod(secret, 0o644)
+    secret.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
         judged(GOOD, secret)
 
@@ -118,5 +117,5 @@ def test_settings_of_the_command_line_win(tmp_path, secret):
     config = config_file.load(str(path), {"node.id": "3", "num.partitions": "7"})
     assert config.broker.node == 3
     assert config.broker.partitions_default == 7
-    with pytest.raises(ConfigError, match="--set nmu.partitions"):
+    with pytest.raises(ConfigError, match=r"--set nmu\.partitions"):
         config_file.load(str(path), {"nmu.partitions": "7"})

@@ -107,14 +107,14 @@ async def test_what_a_dialler_proved_cannot_be_reflected():
             got += await left.receive_into(memoryview(buffer)[got:])
         left.send_nowait([bytes(buffer[40:72]) + b"\0\0\0\0" + bytes(32)])
 
-    with pytest.raises(RemoteError, match="secret"):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(echo)
-            try:
-                await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32))
-            except RemoteError as error:
-                refused = error
-        raise refused
+    refused: list[RemoteError] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(echo)
+        try:
+            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32))
+        except RemoteError as error:
+            refused.append(error)
+    assert "secret" in str(refused[0])
 
 
 @given(st.binary(max_size=300))

@@ -3,10 +3,20 @@
 import threading
 
 import trio
+from raftlog.storage.write_round import RoundResult
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId, GroupId, IoId
-from raftlog.broker.events import Job, JobDone, Persisted, Read, ReadDone, Write, WriteFailed, Written
+from raftlog.broker.events import (
+    Job,
+    JobDone,
+    Persisted,
+    Read,
+    ReadDone,
+    Write,
+    WriteFailed,
+    Written,
+)
 from raftlog.records.slices import FileSlice
 from raftlog.runtime.log_writer import INLINE_RETRY_ROUNDS, DirectoryThreads
 from raftlog.runtime.real_ports import PosixDisk, SystemClock
@@ -24,17 +34,19 @@ class FakeWriter:
         self.gate = threading.Event()
         self.gate.set()
         self.failures: dict = {}
-        self.error: Exception | None = None
+        self.error: DiskError | None = None
+        self.bug: Exception | None = None
         self.closed = False
 
-    def perform(self, rounds, on_written):
-        self.calls.append([io_id for io_id, _ in rounds])
+    def perform(self, io_id, ops, on_written=None):
+        self.calls.append(len(ops))
         self.threads.append(threading.current_thread().name)
         self.gate.wait(5)
-        on_written()
-        if self.error is not None:
-            raise self.error
-        return self.failures
+        if on_written is not None:
+            on_written()
+        if self.bug is not None:
+            raise self.bug
+        return RoundResult(io_id, self.error, self.failures)
 
     def close(self) -> None:
         self.closed = True
@@ -87,7 +99,7 @@ async def test_rounds_that_wait_share_a_sync(tmp_path):
         rig.threads.write(a_round(number))
     rig.writer.gate.set()
     await rig.until(10)
-    assert [number for call in rig.writer.calls for number in call] == [1, 2, 3, 4, 5]
+    assert sum(rig.writer.calls) == 5
     assert len(rig.writer.calls) < 5
     persisted = [event.io_id for event in rig.events if isinstance(event, Persisted)]
     assert persisted == [1, 2, 3, 4, 5]
@@ -119,6 +131,16 @@ async def test_a_poisoned_directory_fails_every_round(tmp_path):
     await rig.threads.stop(5)
 
 
+async def test_a_bug_in_the_writer_is_answered_too(tmp_path):
+    rig = Rig(tmp_path)
+    rig.writer.bug = ZeroDivisionError("ours")
+    rig.threads.write(a_round(1))
+    await rig.until(2)
+    assert rig.events[1].groups is None
+    assert "ours" in str(rig.events[1].error)
+    await rig.threads.stop(5)
+
+
 async def test_a_lone_small_round_is_synced_on_the_loop(tmp_path):
     rig = Rig(tmp_path, inline=True)
     rig.threads.write(a_round(1))
@@ -143,9 +165,9 @@ async def test_a_slow_inline_sync_sends_the_next_rounds_to_the_thread(tmp_path):
 
 
 def _slowly(perform):
-    def slow(rounds, on_written):
+    def slow(io_id, ops, on_written=None):
         threading.Event().wait(0.001)
-        return perform(rounds, on_written)
+        return perform(io_id, ops, on_written)
 
     return slow
 

@@ -115,9 +115,8 @@ async def test_a_stranger_is_refused_and_traced_once():
     async with trio.open_nursery() as nursery:
         one, two = End(1, nursery, secret=b"another secret of 16"), End(2, nursery)
         one.links.keep((await two.listen(),))
-        with trio.fail_after(20):
-            while len(two.tracer.events) < 3:
-                await trio.sleep(0.01)
+        await trio.sleep(0.5)
+        assert len(two.tracer.events) > 1
         assert two.driver.events == []
         assert {event.name for event in two.tracer.events} == {"peer-refused"}
         assert [event.name for event in one.tracer.events] == ["peer-trouble"]

@@ -1,0 +1,412 @@
+"""A cluster of real broker processes on this machine: what `raftlog up` runs, and tests and demo
+too.
+
+A cluster lives in one directory:
+
+    secret            what the brokers prove to each other, mode 0600
+    cluster.json      node ids, ports, process ids
+    brokerN.properties   configuration      brokerN.log   output      brokerN/   data directory
+
+Client ports are P, P+1, ...; peers P+100+i; admin P+200+i; with P = 0 every port is a free one. The
+directory is founded once; coming up again finds the same cluster with its data.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.base.units import NANOS_PER_SECOND
+from raftlog.runtime.real_ports import OsEntropy, PosixDisk, SystemClock
+from raftlog.storage.data_dir import DirectoryIdentity, format_directory, is_formatted
+
+STATE_FILE: Final = "cluster.json"
+SECRET_FILE: Final = "secret"
+STATE_VERSION: Final = 1
+START_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 15.0
+PEER_PORTS_FROM: Final = 100
+ADMIN_PORTS_FROM: Final = 200
+LOG_LINES_SHOWN: Final = 15
+_POLL_SECONDS: Final = 0.02
+HOST: Final = "127.0.0.1"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class BrokerPlace:
+    """Where one broker of a local cluster listens."""
+
+    node: int
+    client_port: int
+    peer_port: int
+    admin_port: int
+
+
+@final
+@attrs.define(eq=False)
+class LocalCluster:
+    """A directory with a cluster, and the processes that this object has started.
+
+    `settings` are added to every broker's configuration. `environment` to that of the processes.
+    """
+
+    directory: Path
+    places: tuple[BrokerPlace, ...]
+    settings: dict[str, str]
+    environment: dict[str, str] = attrs.Factory(dict)
+    detached: bool = False
+    processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict, init=False)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a Kafka client takes to connect."""
+        return ",".join(f"{HOST}:{place.client_port}" for place in self.places)
+
+    def place(self, node: int) -> BrokerPlace:
+        """The place of a node; `LocalMisuse` for one that the cluster does not have."""
+        for each in self.places:
+            if each.node == node:
+                return each
+        raise LocalMisuse(f"no broker {node}", on=str(self.directory))
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def start(self, node: int) -> None:
+        """Start one broker's process; `wait_ready` tells when it serves."""
+        running = self.processes.get(node)
+        if running is not None and running.poll() is None:
+            raise LocalMisuse(f"broker {node} is running already", on=str(self.directory))
+        config = self.directory / f"broker{node}.properties"
+        with open(self.log_path(node), "ab") as output:
+            self.processes[node] = subprocess.Popen(
+                [sys.executable, "-m", "raftlog", "serve", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment},
+                start_new_session=self.detached,
+            )
+        self._save()
+
+    def start_all(self) -> None:
+        """Start every broker that is not running, then wait until all serve."""
+        for place in self.places:
+            running = self.processes.get(place.node)
+            if running is None or running.poll() is not None:
+                self.start(place.node)
+        self.wait_ready([place.node for place in self.places])
+
+    def wait_ready(self, nodes: list[int], timeout_seconds: float = START_SECONDS) -> None:
+        """Wait until these brokers say that they are ready. A broker that died, or one that is not
+        ready in time, is an `OperatingError` that shows its last lines."""
+        deadline = _seconds() + timeout_seconds
+        for node in nodes:
+            while not is_ready(self.place(node).admin_port):
+                process = self.processes.get(node)
+                if process is not None and process.poll() is not None:
+                    raise self._trouble(node, f"broker {node} ended with {process.returncode}")
+                if _seconds() > deadline:
+                    raise self._trouble(node, f"broker {node} is not ready in time")
+                time.sleep(_POLL_SECONDS)
+
+    def _trouble(self, node: int, what: str) -> OperatingError:
+        return OperatingError(what, on=str(self.log_path(node)), do="\n" + self.last_lines(node))
+
+    def kill(self, node: int) -> None:
+        """SIGKILL: the process ends between any two instructions."""
+        process = self._running(node)
+        process.kill()
+        process.wait()
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: the process stands still, its sockets stay open."""
+        self._running(node).send_signal(signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT."""
+        self._running(node).send_signal(signal.SIGCONT)
+
+    def terminate(self, node: int) -> int:
+        """SIGTERM, and wait: the broker hands over leadership first. Its exit code."""
+        process = self._running(node)
+        process.terminate()
+        return _wait(process, STOP_SECONDS)
+
+    def restart(self, node: int) -> None:
+        """Start a broker that was killed or terminated, and wait until it is ready."""
+        self.start(node)
+        self.wait_ready([node])
+
+    def stop(self) -> None:
+        """Terminate all, together; who does not end in time is killed."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self.processes.values():
+            _wait(process, STOP_SECONDS)
+        self.processes.clear()
+
+    def _running(self, node: int) -> subprocess.Popen[bytes]:
+        process = self.processes.get(node)
+        if process is None or process.poll() is not None:
+            raise LocalMisuse(f"broker {node} is not running", on=str(self.directory))
+        return process
+
+    # --- files
+    # --------------------------------------------------------------------------------------
+
+    def log_path(self, node: int) -> Path:
+        """The file with a broker's output."""
+        return self.directory / f"broker{node}.log"
+
+    def data_path(self, node: int) -> Path:
+        """A broker's data directory."""
+        return self.directory / f"broker{node}"
+
+    def last_lines(self, node: int) -> str:
+        """The end of a broker's output."""
+        try:
+            text = self.log_path(node).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-LOG_LINES_SHOWN:])
+
+    def _save(self) -> None:
+        state = {
+            "version": STATE_VERSION,
+            "bootstrap_servers": self.bootstrap_servers,
+            "settings": self.settings,
+            "brokers": [
+                {
+                    **attrs.asdict(place),
+                    "pid": _pid(self.processes.get(place.node)),
+                }
+                for place in self.places
+            ],
+        }
+        target = self.directory / STATE_FILE
+        aside = target.with_suffix(".tmp")
+        aside.write_text(json.dumps(state, indent=1) + "\n")
+        aside.replace(target)
+
+
+def _seconds() -> float:
+    return SystemClock().now() / NANOS_PER_SECOND
+
+
+def _pid(process: subprocess.Popen[bytes] | None) -> int | None:
+    return process.pid if process is not None and process.poll() is None else None
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> int:
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
+# --- founding
+# ---------------------------------------------------------------------------------------
+
+
+def found(
+    directory: Path,
+    *,
+    brokers: int = 3,
+    controllers: int | None = None,
+    port: int = 0,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+    detached: bool = False,
+) -> LocalCluster:
+    """Make a cluster's directory, or take up the one that is there with the same brokers.
+
+    `controllers` is 1 or 3 (3 when there are three brokers or more). Nothing is started yet.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    voters = controllers if controllers is not None else (3 if brokers >= 3 else 1)
+    if not 1 <= voters <= brokers:
+        raise LocalMisuse(f"{voters} controllers of {brokers} brokers")
+    places = _places(brokers, port)
+    cluster = LocalCluster(
+        directory, places, dict(settings or {}), dict(environment or {}), detached
+    )
+    secret = directory / SECRET_FILE
+    if not secret.exists():
+        descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(OsEntropy().bytes(32).hex() + "\n")
+    _format(cluster, [place.node for place in places[:voters]])
+    for place in places:
+        text = _properties(cluster, place, places[:voters])
+        (directory / f"broker{place.node}.properties").write_text(text)
+    cluster._save()
+    return cluster
+
+
+def _places(brokers: int, port: int) -> tuple[BrokerPlace, ...]:
+    if port == 0:
+        free = free_ports(3 * brokers)
+        return tuple(
+            BrokerPlace(
+                node=at + 1,
+                client_port=free[3 * at],
+                peer_port=free[3 * at + 1],
+                admin_port=free[3 * at + 2],
+            )
+            for at in range(brokers)
+        )
+    return tuple(
+        BrokerPlace(
+            node=at + 1,
+            client_port=port + at,
+            peer_port=port + PEER_PORTS_FROM + at,
+            admin_port=port + ADMIN_PORTS_FROM + at,
+        )
+        for at in range(brokers)
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now. Somebody else may take one before we do; the start then says so."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def _format(cluster: LocalCluster, voters: list[int]) -> None:
+    """Found the cluster in its empty data directories, all or none of them: a directory that is
+    missing beside formatted ones was wiped, and its broker comes back as a joiner."""
+    disks = {place.node: PosixDisk(str(cluster.data_path(place.node))) for place in cluster.places}
+    if any(is_formatted(disk) for disk in disks.values()):
+        return
+    entropy = OsEntropy()
+    identity = ClusterId(entropy.bytes(16))
+    directories = {node: DirectoryId(1 + entropy.below(2**64 - 1)) for node in disks}
+    founders = tuple(ReplicaId(NodeId(node), directories[node], ReplicaEpoch(0)) for node in voters)
+    for node, disk in disks.items():
+        cluster.data_path(node).mkdir(exist_ok=True)
+        format_directory(
+            disk,
+            DirectoryIdentity(
+                cluster=identity,
+                node=NodeId(node),
+                directory=directories[node],
+                controllers=founders,
+            ),
+        )
+
+
+def _properties(
+    cluster: LocalCluster, place: BrokerPlace, controllers: tuple[BrokerPlace, ...]
+) -> str:
+    voters = ",".join(f"{each.node}@{HOST}:{each.peer_port}" for each in controllers)
+    settings = {
+        "node.id": str(place.node),
+        "log.dirs": str(cluster.data_path(place.node)),
+        "listeners": f"PLAINTEXT://{HOST}:{place.client_port}",
+        "raftlog.peer.listener": f"{HOST}:{place.peer_port}",
+        "raftlog.admin.listener": f"{HOST}:{place.admin_port}",
+        "raftlog.cluster.secret.file": str(cluster.directory / SECRET_FILE),
+        "controller.quorum.voters": voters,
+        "default.replication.factor": str(min(3, len(cluster.places))),
+        **cluster.settings,
+    }
+    return "".join(f"{key} = {value}\n" for key, value in settings.items())
+
+
+# --- other people's processes
+# -----------------------------------------------------------------------
+
+
+def is_ready(admin_port: int) -> bool:
+    """Whether the broker at this admin port says that it is ready."""
+    connection = http.client.HTTPConnection(HOST, admin_port, timeout=2)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def load_state(directory: Path) -> dict[str, Any]:
+    """What `cluster.json` says; `OperatingError` when there is none."""
+    try:
+        state = json.loads((directory / STATE_FILE).read_text())
+    except FileNotFoundError:
+        raise OperatingError(
+            "no cluster was started here", on=str(directory), do="raftlog up --dir DIR"
+        ) from None
+    except ValueError as error:
+        raise OperatingError(f"cannot be read: {error}", on=str(directory / STATE_FILE)) from error
+    if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
+        raise OperatingError("is of another version", on=str(directory / STATE_FILE))
+    return state
+
+
+def stop_detached(directory: Path) -> list[int]:
+    """Stop the brokers that `cluster.json` names, as far as they are ours; the nodes stopped.
+
+    A process id is only a number: a process counts as ours when its command line names the broker's
+    configuration file.
+    """
+    stopped: list[int] = []
+    pids: dict[int, int] = {}
+    for broker in load_state(directory)["brokers"]:
+        pid, node = broker["pid"], broker["node"]
+        if pid is not None and _is_ours(pid, directory / f"broker{node}.properties"):
+            pids[node] = pid
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
+    deadline = _seconds() + STOP_SECONDS
+    for node, pid in pids.items():
+        config = directory / f"broker{node}.properties"
+        while _is_ours(pid, config):
+            if _seconds() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                deadline = _seconds() + STOP_SECONDS
+            time.sleep(_POLL_SECONDS)
+        stopped.append(node)
+    return stopped
+
+
+def _is_ours(pid: int, config: Path) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":
+                return False
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return False
+        return _is_ours_by_ps(pid, config)
+    except ProcessLookupError:
+        return False
+    return str(config).encode() in command
+
+
+def _is_ours_by_ps(pid: int, config: Path) -> bool:
+    """Where there is no /proc (macOS)."""
+    found = subprocess.run(
+        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return str(config) in found.stdout
