@@ -10,7 +10,7 @@ NOT_LITERAL = ""
 
 def probe_names(file: SourceFile) -> Iterator[tuple[str, ast.Call]]:
     """Each call of probe() with its name, or with NOT_LITERAL when the name is computed."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "probe":
             continue
         name = node.args[0] if node.args else None

@@ -8,7 +8,7 @@ from tests.tidy.tree import SourceFile, planted, python_files
 
 def double_asserts(file: SourceFile) -> Iterator[str]:
     """Asserts of a conjunction."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if not isinstance(node, ast.Assert) or not isinstance(node.test, ast.BoolOp):
             continue
         if isinstance(node.test.op, ast.And):

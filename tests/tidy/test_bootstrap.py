@@ -47,7 +47,7 @@ def test_only_the_standard_library_is_needed_to_start():
     imported = {
         alias.name
         for file in files_below("scripts/_bootstrap.py", "scripts/check", "scripts/test")
-        for node in ast.walk(file.tree)
+        for node in file.nodes
         if isinstance(node, ast.Import)
         for alias in node.names
     }

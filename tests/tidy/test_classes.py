@@ -31,7 +31,7 @@ SILENT_METHOD_LINES_MAX = 8
 
 def classes(file: SourceFile) -> Iterator[ast.ClassDef]:
     """Every class of a file."""
-    return (node for node in ast.walk(file.tree) if isinstance(node, ast.ClassDef))
+    return (node for node in file.nodes if isinstance(node, ast.ClassDef))
 
 
 def bases(node: ast.ClassDef) -> list[str]:
@@ -90,7 +90,7 @@ def silent_methods(files: list[SourceFile]) -> Iterator[str]:
         for file in files
         for node in classes(file)
         if "Protocol" in bases(node)
-        for method in functions(node)
+        for method in functions(node.body)
         if ast.get_docstring(method)
     }
     for file in files:

@@ -21,7 +21,7 @@ WAITING: set[str] = set()
 
 def used_names(file: SourceFile) -> Iterator[str]:
     """Every dotted name that a file imports, whole or in part, or names in a string."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

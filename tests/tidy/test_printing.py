@@ -13,7 +13,7 @@ def problems(file: SourceFile) -> Iterator[str]:
     """Calls that write to the terminal."""
     if file.path.startswith(MAY_PRINT):
         return
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call) and dotted(node.func) in STREAMS:
             yield file.at(node, f"{dotted(node.func)}() outside the command line")
 

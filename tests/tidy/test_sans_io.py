@@ -30,7 +30,7 @@ KEEPS_ORDER = {"list", "tuple", "iter", "enumerate", "map", "filter", "zip", "ne
 
 def problems(file: SourceFile) -> Iterator[str]:
     """Calls of banned names, and iteration over what is visibly a set."""
-    for node in ast.walk(file.tree):
+    for node in file.nodes:
         if isinstance(node, ast.Call):
             name = dotted(node.func)
             if name in BANNED_CALLS:

@@ -16,7 +16,7 @@ def sizes(file: SourceFile) -> dict[str, int]:
     found = {}
     if (lines := len(file.text.splitlines())) > FILE_LINES_MAX:
         found[file.path] = lines
-    for function in functions(file.tree):
+    for function in functions(file.nodes):
         assert function.end_lineno is not None
         if (lines := function.end_lineno - function.lineno + 1) > FUNCTION_LINES_MAX:
             found[f"{file.path}:{function.name}"] = lines

@@ -7,7 +7,7 @@ place. Each rule is tested twice: on a planted violation it must speak, on the t
 import ast
 import functools
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,10 +34,20 @@ class SourceFile(NamedTuple):
         return f"{self.path}:{getattr(node, 'lineno', 1)}: {problem}"
 
     @property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Every node of the tree, walked once for all rules."""
+        return _nodes(self.tree)
+
+    @property
     def module(self) -> str:
         """The dotted name under which the file is imported."""
         path = self.path.removeprefix("sim/").removesuffix(".py").removesuffix("/__init__")
         return path.replace("/", ".")
+
+
+@functools.cache
+def _nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(tree))
 
 
 def planted(text: str, path: str = "raftlog/base/planted.py") -> SourceFile:
@@ -80,9 +90,11 @@ def files_below(*folders: str) -> list[SourceFile]:
     return [file for file in python_files() if file.path.startswith(folders)]
 
 
-def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Every function and method, nested ones too."""
-    for node in ast.walk(tree):
+def functions(
+    nodes: Iterable[ast.AST],
+) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions and methods among these nodes."""
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
