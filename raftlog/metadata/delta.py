@@ -13,6 +13,7 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaId, TopicId
 from raftlog.metadata.broker_image import BrokerImage, Removal
+from raftlog.metadata.commands import Place
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 
@@ -56,6 +57,8 @@ class ClusterDelta:
     * `moved`: groups, anywhere, whose leader, membership or target changed (for waiting requests).
     * `created`, `deleted`: topics, anywhere.
     * `brokers`: nodes whose registration, addresses or fencing changed, or that went.
+    * `evicted`: the node goes on with another directory, or this one was condemned: nothing here
+      may take part in anything any more. The lists for the partition manager are then empty.
     """
 
     version: int
@@ -68,6 +71,7 @@ class ClusterDelta:
     deleted: tuple[TopicId, ...]
     brokers: tuple[NodeId, ...]
     feature_level: int
+    evicted: bool
 
 
 @final
@@ -86,17 +90,19 @@ def delta_between(
 ) -> ClusterDelta:
     """What `node`, running on `directory`, must do to go from one image to a later one."""
     parts = _Parts()
+    evicted = is_evicted(after, node, directory)
+    here = None if evicted else (node, directory)
     for topic_id in sorted(after.topics):
         old, new = before.topics.get(topic_id), after.topics[topic_id]
         if old is not new:
-            _topic_delta(parts, old, new, node, directory)
+            _topic_delta(parts, old, new, here)
     parts.deleted.extend(
         topic_id for topic_id in sorted(before.topics) if topic_id not in after.topics
     )
     return ClusterDelta(
         version=after.version,
         start=tuple(parts.start),
-        delete=_removals(before, after, node, directory),
+        delete=() if here is None else _removals(before, after, here),
         retarget=tuple(parts.retarget),
         configured=tuple(parts.configured),
         moved=tuple(parts.moved),
@@ -104,7 +110,13 @@ def delta_between(
         deleted=tuple(parts.deleted),
         brokers=_changed_brokers(before, after),
         feature_level=after.feature_level,
+        evicted=evicted,
     )
+
+
+def is_evicted(image: ClusterImage, node: NodeId, directory: DirectoryId) -> bool:
+    """Whether the node is registered, and not with this directory or with it condemned."""
+    return node in image.brokers and image.directory_of(node) != directory
 
 
 def local_replica(
@@ -117,21 +129,21 @@ def local_replica(
 
 
 def _topic_delta(
-    parts: _Parts, old: TopicImage | None, new: TopicImage, node: NodeId, directory: DirectoryId
+    parts: _Parts, old: TopicImage | None, new: TopicImage, here: Place | None
 ) -> None:
     if old is None:
         parts.created.append(new.topic_id)
-    here = False
+    hosted = False
     for number, partition in enumerate(new.partitions):
         known = old.partitions[number] if old is not None and number < len(old.partitions) else None
-        replica = local_replica(partition, node, directory)
-        here = here or replica is not None
+        replica = None if here is None else local_replica(partition, *here)
+        hosted = hosted or replica is not None
         if known is partition:
             continue
         parts.moved.append(partition.group)
-        if replica is None:
+        if here is None or replica is None:
             continue
-        if known is None or local_replica(known, node, directory) != replica:
+        if known is None or local_replica(known, *here) != replica:
             parts.start.append(_start(new.topic_id, number, partition, replica))
         if known is None or known.target_version != partition.target_version:
             parts.retarget.append(
@@ -141,7 +153,7 @@ def _topic_delta(
                     target_version=partition.target_version,
                 )
             )
-    if here and (old is None or old.configs != new.configs):
+    if hosted and (old is None or old.configs != new.configs):
         parts.configured.append(new.topic_id)
 
 
@@ -158,9 +170,8 @@ def _start(
     )
 
 
-def _removals(
-    before: ClusterImage, after: ClusterImage, node: NodeId, directory: DirectoryId
-) -> tuple[Removal, ...]:
+def _removals(before: ClusterImage, after: ClusterImage, here: Place) -> tuple[Removal, ...]:
+    node, directory = here
     known = dict.fromkeys(before.removals.get(node, ()))
     return tuple(
         removal
