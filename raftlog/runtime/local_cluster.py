@@ -363,6 +363,16 @@ def load_state(directory: Path) -> dict[str, Any]:
     return state
 
 
+def running_nodes(directory: Path) -> list[int]:
+    """The nodes of a cluster directory whose processes run."""
+    return [
+        int(broker["node"])
+        for broker in load_state(directory)["brokers"]
+        if broker["pid"] is not None
+        and _is_ours(broker["pid"], directory / f"broker{broker['node']}.properties")
+    ]
+
+
 def stop_detached(directory: Path) -> list[int]:
     """Stop the brokers that `cluster.json` names, as far as they are ours; the nodes stopped.
 

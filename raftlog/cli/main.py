@@ -1,0 +1,127 @@
+"""The entry point: commands are loaded when they are used, mistakes get one clear line and a code.
+
+Exit codes: 0 done or valid, 1 failed or invalid, 2 unknown, 64 wrong usage, 130 interrupted. With
+`--format json` an error is one JSON document on standard error: {"error": {"what", "on", "do"}}.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final, NoReturn, final
+
+import click
+
+from raftlog.base.errors import RaftlogError
+from raftlog.cli.render import UNKNOWN_CODE, USAGE_CODE
+
+_INTERRUPTED_CODE: Final = 130
+
+# Command -> (module, attribute, short help). The help stands here so that `raftlog --help` loads
+# none.
+COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
+    "cluster": ("raftlog.cli.cluster", "cluster", "Show the state of a running cluster."),
+    "consume": ("raftlog.cli.consume", "consume", "Read records from a topic."),
+    "demo": (
+        "raftlog.cli.demo",
+        "demo",
+        "Run the main job: real data, real faults, and the proof.",
+    ),
+    "down": ("raftlog.cli.up", "down", "Stop the cluster that `raftlog up --detach` started."),
+    "format": ("raftlog.cli.format", "format_command", "Found a cluster: format data directories."),
+    "inspect": ("raftlog.cli.inspect", "inspect", "Walk a data directory and say what is in it."),
+    "kafka-topics": (
+        "raftlog.cli.kafka_topics",
+        "kafka_topics",
+        "Kafka's own topic tool, flag for flag.",
+    ),
+    "produce": ("raftlog.cli.produce", "produce", "Write records to a topic."),
+    "serve": ("raftlog.cli.serve", "serve", "Run one broker."),
+    "sim": ("raftlog.cli.sim", "sim", "Run whole clusters from a seed."),
+    "topics": ("raftlog.cli.topics", "topics", "Create, list, describe, alter and delete topics."),
+    "up": ("raftlog.cli.up", "up", "Start a local cluster of real broker processes."),
+    "verify": ("raftlog.cli.verify", "verify", "Judge a history of operations."),
+}
+
+
+@final
+class _LazyGroup(click.Group):
+    """Finds commands by name in the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        home = COMMANDS.get(cmd_name)
+        if home is None:
+            return None
+        command = getattr(import_module(home[0]), home[1])
+        assert isinstance(command, click.Command), home
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][2]) for name in self.list_commands(ctx)])
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: raftlog up --brokers 3 --detach && raftlog topics list && raftlog down",
+)
+@click.version_option(package_name="raftlog", message="raftlog %(version)s\n" + "%(package)s")
+def cli() -> None:
+    """A Raft-replicated log that speaks the Kafka protocol."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line; its exit code. Nothing a user does wrong ends in a traceback."""
+    as_json = _wants_json(arguments)
+    try:
+        result = cli.main(args=list(arguments), prog_name="raftlog", standalone_mode=False)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.UsageError as error:
+        on = error.ctx.command_path if error.ctx else "raftlog"
+        _print_error(error.format_message(), on, f"see {on} --help", as_json=as_json)
+        return USAGE_CODE
+    except click.ClickException as error:
+        _print_error(error.format_message(), "", "", as_json=as_json)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return _INTERRUPTED_CODE
+    except RaftlogError as error:
+        _print_error(error.what, error.on, error.do, as_json=as_json)
+        return 1
+    except BrokenPipeError:
+        # Who reads our output has seen enough (`| head`); nothing more can be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return result if isinstance(result, int) else 0
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    following = [*arguments[1:], ""]
+    return any(
+        each == "--format=json" or (each == "--format" and after == "json")
+        for each, after in zip(arguments, following, strict=True)
+    )
+
+
+def _print_error(what: str, on: str, do: str, *, as_json: bool) -> None:
+    if as_json:
+        document = {"version": 1, "error": {"what": what, "on": on, "do": do}}
+        print(json.dumps(document), file=sys.stderr)
+        return
+    place = f" ({on})" if on else ""
+    advice = f"\n  {do.strip()}" if do else ""
+    print(f"raftlog: {what}{place}{advice}", file=sys.stderr)
+
+
+def main() -> NoReturn:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+assert UNKNOWN_CODE == 2

@@ -1,0 +1,87 @@
+"""`raftlog serve`: one broker in the foreground."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+import trio
+
+from raftlog.cli.render import print_json_line
+from raftlog.runtime import config_file, server
+from raftlog.runtime.real_ports import SystemClock
+from raftlog.runtime.server import Started
+from raftlog.runtime.tracing import JsonTracer
+
+
+@click.command(
+    epilog="Example: raftlog serve --config broker1.properties --set num.partitions=6",
+    context_settings={"max_content_width": 100},
+)
+@click.option(
+    "--config",
+    "config_path",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A file of key = value with Kafka's names.",
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Overrides the file.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
+    """Run one broker until SIGTERM or Ctrl-C.
+
+    Events go to standard error as JSON lines. SIGTERM hands over leadership first; a second
+    signal stops at once.
+    """
+    config = config_file.load(str(config_path), parse_settings(settings))
+    clock = SystemClock()
+    tracer = JsonTracer(sys.stderr, clock, config.broker.node)
+    if config.ignored:
+        names = ", ".join(config.ignored)
+        print(f"raftlog: settings without a meaning here: {names}", file=sys.stderr)
+    report = partial(_report, form)
+    try:
+        trio.run(partial(server.serve, config, tracer=tracer, started=report, clock=clock))
+    except BaseExceptionGroup as group:
+        raise _only_error(group) from group
+
+
+def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
+    """`key=value` arguments as a mapping."""
+    pairs: dict[str, str] = {}
+    for each in settings:
+        key, equals, value = each.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{each!r} is not KEY=VALUE", param_hint="--set")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _report(form: str, started: Started) -> None:
+    if form == "json":
+        print_json_line(
+            {
+                "started": {
+                    "node": started.node,
+                    "cluster": started.cluster.hex(),
+                    "client_ports": list(started.client_ports),
+                    "peer_port": started.peer_port,
+                    "admin_port": started.admin_port,
+                }
+            }
+        )
+        return
+    ports = ", ".join(str(port) for port in started.client_ports)
+    print(
+        f"raftlog broker {started.node} of cluster {started.cluster.hex()}: "
+        f"clients on {ports}, peers on {started.peer_port}",
+        flush=True,
+    )
+
+
+def _only_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error inside nested groups: a broker that cannot start says one thing."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,144 @@
+"""`raftlog up` and `raftlog down`: a local cluster of real broker processes."""
+
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from raftlog.base.errors import OperatingError
+from raftlog.cli.render import format_option, print_json, progress
+from raftlog.cli.serve import parse_settings
+from raftlog.runtime import local_cluster
+from raftlog.runtime.local_cluster import LocalCluster
+
+_WATCH_SECONDS = 0.2
+
+
+def _dir_option() -> click.Option:
+    return click.Option(
+        ["--dir", "directory"],
+        type=click.Path(path_type=Path),
+        default=Path("raftlog-data"),
+        show_default=True,
+        help="Where data, configuration and output live.",
+    )
+
+
+@click.command(
+    epilog="Example: raftlog up --brokers 3 --port 9092 --set num.partitions=6 --detach",
+    context_settings={"max_content_width": 100},
+)
+@click.option("--brokers", type=click.IntRange(1, 9), default=3, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65000),
+    default=9092,
+    show_default=True,
+    help="First client port; peers from +100, admin from +200; 0 takes any free ones.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A broker setting, for all brokers.",
+)
+@click.option("--detach", is_flag=True, help="Return when the cluster serves; stop it by `down`.")
+@format_option()
+def up(
+    brokers: int, port: int, directory: Path, settings: tuple[str, ...], detach: bool, form: str
+) -> int:
+    """Start a local cluster and print its bootstrap servers.
+
+    The directory is founded once; coming up again finds the same data. Without --detach the
+    cluster runs until Ctrl-C.
+    """
+    directory = directory.resolve()
+    _refuse_running(directory)
+    cluster = local_cluster.found(
+        directory, brokers=brokers, port=port, settings=parse_settings(settings), detached=True
+    )
+    try:
+        with progress("starting brokers", None):
+            cluster.start_all()
+    except OperatingError:
+        cluster.stop()
+        raise
+    _report(cluster, form)
+    if detach:
+        return 0
+    return _watch(cluster)
+
+
+up.params.append(_dir_option())
+
+
+@click.command(
+    epilog="Example: raftlog down --dir raftlog-data", context_settings={"max_content_width": 100}
+)
+@format_option()
+def down(directory: Path, form: str) -> None:
+    """Stop the cluster that `raftlog up --detach` started here. Leadership is handed over first."""
+    stopped = local_cluster.stop_detached(directory.resolve())
+    if form == "json":
+        print_json({"stopped": stopped})
+    elif stopped:
+        print("stopped brokers " + ", ".join(str(node) for node in stopped))
+    else:
+        print("no broker was running")
+
+
+down.params.append(_dir_option())
+
+
+def _refuse_running(directory: Path) -> None:
+    if not (directory / local_cluster.STATE_FILE).exists():
+        return
+    running = local_cluster.running_nodes(directory)
+    if running:
+        raise OperatingError(
+            f"brokers {', '.join(str(node) for node in running)} are running already",
+            on=str(directory),
+            do="raftlog down, or another --dir and --port",
+        )
+
+
+def _report(cluster: LocalCluster, form: str) -> None:
+    if form == "json":
+        brokers = [
+            {"node": each.node, "client_port": each.client_port, "admin_port": each.admin_port}
+            for each in cluster.places
+        ]
+        print_json(
+            {
+                "bootstrap_servers": cluster.bootstrap_servers,
+                "brokers": brokers,
+                "directory": str(cluster.directory),
+            }
+        )
+    else:
+        print(f"bootstrap servers: {cluster.bootstrap_servers}", flush=True)
+        print(f"data and output:   {cluster.directory}", flush=True)
+
+
+def _watch(cluster: LocalCluster) -> int:
+    """Wait for Ctrl-C or SIGTERM, or for a broker that dies; then stop all."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        asked.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, ask)
+    died: list[int] = []
+    while not asked and not died:
+        time.sleep(_WATCH_SECONDS)
+        died = [node for node, each in cluster.processes.items() if each.poll() is not None]
+    lines = "\n".join(cluster.last_lines(node) for node in died)
+    cluster.stop()
+    if died:
+        raise OperatingError(f"broker {died[0]} ended", on=str(cluster.directory), do="\n" + lines)
+    return 0
