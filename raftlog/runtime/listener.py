@@ -4,8 +4,7 @@ The reader frames and posts; the turn decides; `ClientConnection.reply` puts an 
 place and `Sender` takes it from there. A connection that breaks costs itself and nobody else.
 """
 
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, final
 
 import attrs
@@ -13,10 +12,10 @@ import trio
 
 from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import ConnectionId
-from raftlog.base.limits import FRAME_BYTES_SMALL_MAX
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Part, Reply, Request
+from raftlog.kafka.frames import FrameCutter
 from raftlog.records.slices import FileSlice
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.framing import FrameReceiver
@@ -25,32 +24,10 @@ from raftlog.runtime.sender import Sender
 from raftlog.runtime.slabs import SlabPool
 from raftlog.runtime.streams import ByteStream
 
-_API_KEY: Final = struct.Struct(">h")
-_API_KEY_BYTES: Final = 2
-_PRODUCE: Final = 0
 JOIN_BYTES_MAX: Final = 4096
 """Answers up to this size are joined into one buffer before they are sent."""
 ACCEPT_PAUSE_SECONDS: Final = 0.05
 """After a failed accept (too many open files): a broker that spins helps nobody."""
-
-
-def frame_limit(frame_bytes_max: int) -> Callable[[memoryview, int], None]:
-    """The limit of a client port: `frame_bytes_max` for Produce, less for everything else, judged
-    by the api key as soon as it is there. A TLS hello or an HTTP verb reads as a length of
-    hundreds of megabytes and is refused here."""
-
-    def check(first_bytes: memoryview, size: int) -> None:
-        if size > frame_bytes_max:
-            raise ProtocolError(
-                f"frame says {size} bytes, {frame_bytes_max} are allowed",
-                do="speak the Kafka protocol here, or raise socket.request.max.bytes",
-            )
-        if size > FRAME_BYTES_SMALL_MAX and len(first_bytes) >= _API_KEY_BYTES:
-            api_key = int(_API_KEY.unpack_from(first_bytes)[0])
-            if api_key != _PRODUCE:
-                raise ProtocolError(f"request {api_key} of {size} bytes is too large")
-
-    return check
 
 
 @final
@@ -205,7 +182,8 @@ class Connections:
             connection.scope.cancel()
 
     async def _read(self, connection: ClientConnection) -> None:
-        receiver = FrameReceiver(connection.stream, self.pool, frame_limit(self.frame_bytes_max))
+        cutter = FrameCutter.for_requests(frame_bytes_max=self.frame_bytes_max)
+        receiver = FrameReceiver(connection.stream, self.pool, cutter)
         try:
             while await receiver.receive():
                 for frame in receiver.frames():

@@ -22,6 +22,7 @@ from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.broker import peer_codec
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
+from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime import handshake
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.framing import FrameReceiver
@@ -215,7 +216,7 @@ class PeerLinks:
             link.scope.cancel()
 
     async def _read(self, link: Link) -> None:
-        receiver = FrameReceiver(link.stream, self.pool, _peer_frame_limit)
+        receiver = FrameReceiver(link.stream, self.pool, _peer_frames())
         node, session = link.agreed.peer.node, link.agreed.session
         try:
             while await receiver.receive():
@@ -234,10 +235,12 @@ def _nothing() -> None:
     """Peer links report no drained bytes: Raft's windows bound them."""
 
 
-def _peer_frame_limit(first_bytes: memoryview, size: int) -> None:
-    del first_bytes
-    if not _CRC_BYTES <= size <= PEER_FRAME_BYTES_MAX + _CRC_BYTES:
-        raise ProtocolError(f"peer frame says {size} bytes")
+def _peer_frames() -> FrameCutter:
+    return FrameCutter(
+        frame_bytes_min=_CRC_BYTES,
+        frame_bytes_max=PEER_FRAME_BYTES_MAX + _CRC_BYTES,
+        small_frame_bytes_max=PEER_FRAME_BYTES_MAX + _CRC_BYTES,
+    )
 
 
 def _decode(frame: memoryview) -> list[object]:
