@@ -9,11 +9,14 @@ Messages are hot: NamedTuples, immutable after hand-over. Their bytes are in `me
 
 import enum
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, InstallPosition
 from raftlog.base.ids import Chain, GroupId, RaftIndex, ReplicaId, Term
+
+NO_CHAIN: Final = Chain(0)
+"""Stands for a chain that is not in memory: nothing is compared with it."""
 
 
 class PreVoteRequest(NamedTuple):
@@ -153,7 +156,7 @@ class InstallReply(NamedTuple):
     sender: ReplicaId
     to: ReplicaId
     term: Term
-    index: RaftIndex
+    raft_index: RaftIndex
     received: int
 
 

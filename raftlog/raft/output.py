@@ -17,11 +17,11 @@ from raftlog.raft.messages import RaftMessage
 
 
 class ReadState(NamedTuple):
-    """Answer to `read_index`: serve once everything up to `index` is applied. None: refused, this
-    replica does not lead (any more) or too many wait."""
+    """Answer to `read_index`: serve once everything up to `raft_index` is applied. None: refused,
+    this replica does not lead (any more) or too many wait."""
 
     token: int
-    index: RaftIndex | None
+    raft_index: RaftIndex | None
 
 
 class LogRead(NamedTuple):

@@ -1,7 +1,7 @@
 """A RaftLog in memory, with a model of its disk: what a round wrote survives, the rest is lost.
 
-It is also the dumb twin of storage's PartitionLog: lists, no windows, no files. `window` can be set to
-make older entries "not in memory", so that the node has to ask for log reads.
+It is also the dumb twin of storage's PartitionLog: lists, no windows, no files. `window` can be
+set to make older entries "not in memory", so that the node has to ask for log reads.
 """
 
 import copy

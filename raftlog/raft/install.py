@@ -1,0 +1,153 @@
+"""Bringing a follower past what the leader no longer holds (Raft 7), in pieces, as one switch.
+
+The leader asks its driver for the state before its first entry, sends it piece by piece, each
+after the answer to the one before. The follower assembles it in memory and replaces its log in
+one step; only an `AppendReply`, sent when that step is durable, tells the leader that it is done.
+An install that comes late, when the follower holds that entry or has it committed, changes
+nothing.
+"""
+
+from raftlog.base.binary import Buffer
+from raftlog.base.entries import InstallPosition
+from raftlog.base.ids import RaftIndex
+from raftlog.base.limits import INSTALL_BYTES_MAX
+from raftlog.base.probes import probe
+from raftlog.raft import membership
+from raftlog.raft.messages import Install, InstallReply
+from raftlog.raft.output import Installed, SnapshotRead
+from raftlog.raft.progress import Progress
+from raftlog.raft.state import InstallReceiver, RaftState, Role
+
+# --- the leader's side ----------------------------------------------------------------------------
+
+
+def begin(state: RaftState, follower: Progress) -> None:
+    """The follower needs an entry below our first one."""
+    probe("install-begun")
+    token = state.token()
+    follower.become_install(token)
+    state.out.snapshot_reads.append(SnapshotRead(token, follower.replica))
+    state.trace("install", ("to", str(follower.replica)), ("first", state.log.first_index))
+
+
+def on_snapshot_read(
+    state: RaftState, token: int, position: InstallPosition | None, snapshot: Buffer
+) -> None:
+    """The snapshot for the install that this token still names. Without a position the read failed,
+    and is tried again after the next answer of the follower."""
+    for follower in state.progress.values():
+        sender = follower.install
+        if sender is None or sender.token != token:
+            continue
+        if position is None:
+            probe("snapshot-read-failed")
+            follower.become_probe(RaftIndex(follower.match + 1))
+            follower.waiting = True
+            return
+        assert len(snapshot) <= INSTALL_BYTES_MAX, len(snapshot)
+        sender.position, sender.snapshot = position, snapshot
+        _send_piece(state, follower)
+        return
+    probe("snapshot-read-of-an-ended-sender")
+
+
+def _send_piece(state: RaftState, follower: Progress) -> None:
+    sender = follower.install
+    assert sender is not None
+    assert sender.position is not None
+    start = sender.next_byte
+    piece = memoryview(sender.snapshot)[start : start + state.options.install_chunk_bytes]
+    total = len(sender.snapshot)
+    sender.sent_at = state.now
+    follower.spoken_to = True
+    me, to = state.me, follower.replica
+    state.out.send.append(
+        Install(state.group, me, to, state.term, sender.position, total, start, piece)
+    )
+
+
+def resend(state: RaftState, follower: Progress) -> None:
+    """At a heartbeat: a piece without an answer for an election timeout is sent again."""
+    sender = follower.install
+    if sender is None or sender.position is None:
+        return
+    if state.now - sender.sent_at >= state.options.election_ns:
+        probe("install-piece-again")
+        _send_piece(state, follower)
+
+
+def on_reply(state: RaftState, follower: Progress, message: InstallReply) -> None:
+    """Go on where the follower says that it is."""
+    sender = follower.install
+    if (
+        sender is None
+        or sender.position is None
+        or sender.position.raft_index != message.raft_index
+    ):
+        probe("install-reply-of-an-ended-sender")
+        return
+    if message.received != sender.next_byte and message.received <= len(sender.snapshot):
+        sender.next_byte = message.received
+        _send_piece(state, follower)
+
+
+# --- the follower's side --------------------------------------------------------------------------
+
+
+def on_piece(state: RaftState, message: Install) -> None:
+    """A piece from the leader of our term; the caller has checked who speaks."""
+    assert state.role is Role.FOLLOWER, state.role
+    position = message.position
+    index = position.raft_index
+    if index <= state.commit or state.log.term_at(index) == position.term:
+        probe("late-install-ignored")
+        _already_there(state, index)
+        return
+    received = _assemble(state, message)
+    if received < message.total:
+        reply = InstallReply(state.group, state.me, message.sender, state.term, index, received)
+        state.promise(reply)
+        return
+    assert state.receiving is not None
+    snapshot = bytes(state.receiving.buffer)
+    state.receiving = None
+    _switch(state, position, snapshot)
+
+
+def _already_there(state: RaftState, index: RaftIndex) -> None:
+    """Up to `index` we are equal to the leader, which has it committed."""
+    state.receiving = None
+    state.verified = max(state.verified, index)
+    state.commit = max(state.commit, index)
+    state.ack_wanted = True
+
+
+def _assemble(state: RaftState, message: Install) -> int:
+    """Add the piece if it is the next one. How many bytes are there."""
+    receiver = state.receiving
+    index = message.position.raft_index
+    if receiver is None or (receiver.index, receiver.total) != (index, message.total):
+        if message.total > INSTALL_BYTES_MAX:
+            probe("install-too-large")
+            return 0
+        receiver = state.receiving = InstallReceiver(index, message.total)
+    fits = len(receiver.buffer) + len(message.chunk) <= message.total
+    if message.start == len(receiver.buffer) and fits:
+        receiver.buffer += message.chunk
+    else:
+        probe("install-piece-out-of-order")
+    return len(receiver.buffer)
+
+
+def _switch(state: RaftState, position: InstallPosition, snapshot: bytes) -> None:
+    """Replace the log. What was in flight for the old one makes nothing of the new one durable."""
+    probe("installed")
+    index = position.raft_index
+    state.rounds.cut(state.commit)
+    state.log.install(position, snapshot)
+    state.log_changed = True
+    state.commit = index
+    state.verified = index
+    membership.on_installed(state, position)
+    state.out.installed = Installed(position, snapshot)
+    state.trace("installed", ("index", index), ("entry_term", position.term))

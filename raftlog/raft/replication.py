@@ -1,0 +1,343 @@
+"""The append path, the leader's side: what is sent to whom, and when something is committed.
+
+The leader cuts appends in `take`, once per turn, so that everything proposed in one turn shares
+one message and one sync; they leave while its own disk syncs. Its commit index moves by counting
+durable matches, its own among them, and only to an entry of its own term (Raft 5.4.2).
+"""
+
+from collections.abc import Sequence
+
+from raftlog.base.entries import Entry
+from raftlog.base.ids import Chain, NodeId, RaftIndex, ReplicaId
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant
+from raftlog.raft import install, membership, reads, transfer
+from raftlog.raft.messages import (
+    NO_CHAIN,
+    Append,
+    AppendRefused,
+    AppendReply,
+    InstallReply,
+    ReadEcho,
+    RefusalReason,
+)
+from raftlog.raft.output import LogRead
+from raftlog.raft.progress import Progress, ProgressState
+from raftlog.raft.quorum import joint_committed
+from raftlog.raft.roles import become_follower
+from raftlog.raft.state import RaftState, ReadyAppend, Role
+
+
+def send_all(state: RaftState) -> None:
+    """Everything that the leader owes its followers at the end of a turn."""
+    voters_only = state.membership if reads.seal(state) else None
+    commit_due = state.commit_urgent or state.options.eager_commit
+    for follower in state.progress.values():
+        sent = _send_entries(state, follower)
+        if sent:
+            continue
+        if (voters_only is not None and voters_only.is_voter(follower.replica)) or (
+            commit_due and follower.commit_sent < min(state.commit, follower.match)
+        ):
+            send_heartbeat(state, follower)
+    state.commit_urgent = False
+    state.ready_append = None
+    if state.heartbeat_deadline == NEVER and not is_quiet(state):
+        state.heartbeat_deadline = Instant(state.now + state.options.heartbeat_ns)
+
+
+def is_quiet(state: RaftState) -> bool:
+    """Nothing is owed to anybody, and heartbeats of node pairs stand for all of ours."""
+    if state.transferring is not None or state.reads.pending:
+        return False
+    last, commit = state.log.last_index, state.commit
+    for follower in state.progress.values():
+        if not follower.covered or follower.match != last or follower.commit_sent < commit:
+            return False
+    return True
+
+
+def _send_entries(state: RaftState, follower: Progress) -> bool:
+    last = state.log.last_index
+    sent = False
+    while follower.next <= last and follower.has_room(state.options):
+        if follower.read_token is not None or not _send_next(state, follower):
+            break
+        sent = True
+    return sent
+
+
+def _send_next(state: RaftState, follower: Progress) -> bool:
+    """Cut one append from the log's memory, or ask for what is not there. Whether one was sent."""
+    first = follower.next
+    ready = state.ready_append
+    if ready is None or ready.first != first:
+        if first < state.log.first_index:
+            install.begin(state, follower)
+            return False
+        ready = _cut(state, first)
+        if ready is None:
+            _ask_for_entries(state, follower, first)
+            return False
+        state.ready_append = ready
+    _send_append(state, follower, ready)
+    return True
+
+
+def _cut(state: RaftState, first: RaftIndex) -> ReadyAppend | None:
+    log = state.log
+    entries = log.entries(first, state.options.append_bytes_max)
+    if entries is None:
+        return None
+    prev = RaftIndex(first - 1)
+    chain, term = log.chain_at(prev), log.term_at(prev)
+    assert chain is not None, first
+    assert term is not None, first
+    assert entries, first
+    assert entries[0].raft_index == first, (entries[0].raft_index, first)
+    return ReadyAppend(first, term, chain, entries, sum([len(entry.batch) for entry in entries]))
+
+
+def _ask_for_entries(state: RaftState, follower: Progress, first: RaftIndex) -> None:
+    follower.read_token = state.token()
+    state.out.log_reads.append(LogRead(follower.read_token, first, state.options.append_bytes_max))
+
+
+def on_log_read(
+    state: RaftState,
+    token: int,
+    first: RaftIndex,
+    prev_chain: Chain,
+    entries: Sequence[Entry] | None,
+) -> None:
+    """Entries from the disk, for the follower whose read this token still names."""
+    follower = next((p for p in state.progress.values() if p.read_token == token), None)
+    if follower is None:
+        probe("log-read-of-an-ended-sender")
+        return
+    follower.read_token = None
+    term = state.log.term_at(RaftIndex(first - 1))
+    if first != follower.next or term is None:
+        return
+    if not entries:
+        probe("log-read-failed")
+        follower.become_probe(RaftIndex(follower.match + 1))
+        follower.waiting = True  # asked again after the answer to a heartbeat, not in a circle
+        return
+    assert entries[0].raft_index == first, (entries[0].raft_index, first)
+    size = sum([len(entry.batch) for entry in entries])
+    _send_append(state, follower, ReadyAppend(first, term, prev_chain, entries, size))
+
+
+def _send_append(state: RaftState, follower: Progress, ready: ReadyAppend) -> None:
+    entries = ready.entries
+    state.out.send.append(
+        Append(
+            state.group,
+            state.me,
+            follower.replica,
+            state.term,
+            RaftIndex(ready.first - 1),
+            ready.prev_term,
+            ready.prev_chain,
+            state.commit,
+            reads.context_of(state),
+            entries,
+        )
+    )
+    follower.commit_sent = state.commit
+    follower.spoken_to = True
+    follower.sent(entries[-1].raft_index, ready.byte_count)
+
+
+def send_heartbeat(state: RaftState, follower: Progress) -> None:
+    """An append without entries, at the seam where the follower's log should end. Also a probe:
+    when something that was in flight is lost, it is refused, and the sender looks for the seam
+    again."""
+    log = state.log
+    prev = RaftIndex(follower.next - 1)
+    if prev < log.first_index - 1:
+        prev = RaftIndex(log.first_index - 1)
+    term = log.term_at(prev)
+    assert term is not None, prev
+    state.out.send.append(
+        Append(
+            state.group,
+            state.me,
+            follower.replica,
+            state.term,
+            prev,
+            term,
+            log.chain_at(prev) or NO_CHAIN,
+            state.commit,
+            reads.context_of(state),
+            (),
+        )
+    )
+    follower.commit_sent = state.commit
+    follower.spoken_to = True
+
+
+def heartbeats(state: RaftState) -> None:
+    """One interval has passed: speak to everybody who heard nothing in it and is not covered."""
+    quiet = is_quiet(state)
+    last = state.log.last_index
+    for follower in state.progress.values():
+        idle = follower.match == last and follower.commit_sent >= state.commit
+        covered = follower.covered and idle and not state.reads.pending
+        if not covered and (not follower.spoken_to or state.reads.pending):
+            install.resend(state, follower)
+            send_heartbeat(state, follower)
+        follower.spoken_to = False
+    state.heartbeat_deadline = NEVER if quiet else Instant(state.now + state.options.heartbeat_ns)
+
+
+def on_append_reply(state: RaftState, message: AppendReply) -> None:
+    """A follower holds our log up to `match`, durably."""
+    follower = _follower_of(state, message)
+    if follower is None:
+        return
+    if message.match > state.log.last_index:
+        probe("match-beyond-our-log")
+        state.trace("nonsense", ("from", str(message.sender)), ("match", message.match))
+        return
+    follower.damaged = message.damaged
+    if not follower.agreed:
+        follower.agreed = True
+        state.out.agreed.append(follower.replica)
+    moved = follower.acknowledged(message.match)
+    if follower.state is ProgressState.PROBE:
+        follower.become_replicate()
+    elif follower.state is ProgressState.INSTALL and message.match >= state.log.first_index - 1:
+        probe("install-done")
+        follower.become_replicate()
+    if moved:
+        if message.match > state.commit:
+            maybe_commit(state)
+        membership.after_progress(state)
+        transfer.after_progress(state, follower)
+
+
+def on_append_refused(state: RaftState, message: AppendRefused) -> None:
+    """Look for the seam: by the terms of both logs, never one entry at a time (Raft 5.3)."""
+    follower = _follower_of(state, message)
+    if follower is None:
+        return
+    if message.reason is RefusalReason.CONTENT:
+        _content_refused(state, follower, message.prev_index)
+        return
+    if follower.state is ProgressState.INSTALL:
+        return
+    if follower.state is ProgressState.REPLICATE and message.prev_index <= follower.match:
+        probe("stale-refusal")
+        return
+    if follower.state is ProgressState.PROBE and message.prev_index != follower.next - 1:
+        probe("stale-refusal")
+        return
+    back = state.log.last_index_at_or_below(message.hint_term)
+    seam = min(message.hint_index, back, RaftIndex(message.prev_index - 1))
+    if follower.state is ProgressState.REPLICATE:
+        seam = max(seam, follower.match)
+    elif seam < follower.match:
+        # It proves that it lost what it had acknowledged (a damaged disk): its match no longer
+        # counts.
+        probe("match-regressed")
+        follower.match = RaftIndex(max(seam, 0))
+    follower.become_probe(RaftIndex(max(seam, 0) + 1))
+
+
+def _content_refused(state: RaftState, follower: Progress, prev: RaftIndex) -> None:
+    """Our copy may be the bad one: have that range read and checked, and do not send it in a
+    circle."""
+    probe("content-refused")
+    last = max(RaftIndex(follower.next - 1), RaftIndex(prev + 1))
+    state.out.verify.append((RaftIndex(prev + 1), min(last, state.log.last_index)))
+    follower.become_probe(RaftIndex(follower.match + 1))
+    follower.waiting = True
+
+
+def on_install_reply(state: RaftState, message: InstallReply) -> None:
+    """A piece of a snapshot has arrived."""
+    follower = _follower_of(state, message)
+    if follower is not None:
+        install.on_reply(state, follower, message)
+
+
+def _follower_of(
+    state: RaftState, message: AppendReply | AppendRefused | ReadEcho | InstallReply
+) -> Progress | None:
+    """The follower that answered our present leadership; a newer term ends it."""
+    if message.term > state.term:
+        become_follower(state, message.term, None)
+        return None
+    if message.term < state.term or state.role is not Role.LEADER:
+        probe("answer-to-an-ended-term")
+        return None
+    follower = state.progress.get(message.sender)
+    if follower is not None:
+        follower.last_contact = state.now
+    return follower
+
+
+def on_read_echo(state: RaftState, message: ReadEcho) -> None:
+    """A follower was still ours after it got this read round."""
+    follower = _follower_of(state, message)
+    if follower is not None and message.context > follower.echoed:
+        follower.echoed = message.context
+        reads.confirm(state)
+
+
+def maybe_commit(state: RaftState) -> None:
+    """Commit what a majority (of both halves, if joint) holds durably, if it is of this term."""
+    match = {replica: follower.match for replica, follower in state.progress.items()}
+    match[state.me] = state.rounds.durable
+    index = joint_committed(state.membership, match)
+    if index <= state.commit:
+        return
+    if index < state.term_start:
+        probe("commit-held-back-by-an-earlier-term")
+        return
+    assert index <= state.log.last_index, (index, state.log.last_index)
+    state.commit = index
+    if not state.ready:
+        state.ready = True
+        reads.unpark(state)
+        state.trace("ready", ("commit", index))
+    membership.after_commit(state)
+
+
+def on_link_up(state: RaftState, node: NodeId) -> None:
+    """A new session with a node: what was in flight is lost, look for the seam again at once."""
+    for follower in state.progress.values():
+        if follower.replica.node == node:
+            follower.become_probe(RaftIndex(follower.match + 1))
+            follower.agreed = False
+            follower.covered = False
+            send_heartbeat(state, follower)
+
+
+def on_link_down(state: RaftState, node: NodeId) -> None:
+    """The session is over, and with it what was agreed on it."""
+    for follower in state.progress.values():
+        if follower.replica.node == node:
+            follower.become_probe(RaftIndex(follower.match + 1))
+            follower.waiting = True
+            uncover(follower, state.now if follower.covered else follower.last_contact)
+            follower.agreed = False
+
+
+def cover(state: RaftState, peer: ReplicaId) -> bool:
+    """Heartbeats of the pair of nodes stand for ours from now on. False when it is not (any more) a
+    follower that agreed on this leadership on the present session."""
+    follower = state.progress.get(peer)
+    if follower is None or not follower.agreed:
+        return False
+    follower.covered = True
+    return True
+
+
+def uncover(follower: Progress, last_contact: Instant) -> None:
+    """The pair of nodes does not beat for it any more; it was known alive until `last_contact`."""
+    if follower.covered:
+        follower.covered = False
+        follower.last_contact = max(follower.last_contact, last_contact)

@@ -1,0 +1,76 @@
+"""Which of our own writes are durable: io_ids in flight, and what each of them makes durable.
+
+A completion names an io_id, never an index. A round remembers the last index that it wrote; when
+the log is truncated, the rounds in flight are cut too, so that the completion of a write of an
+earlier term can never stabilise entries of a later one that took the same places (etcd-io/raft's
+append ABA race).
+"""
+
+from collections import deque
+from typing import final
+
+import attrs
+
+from raftlog.base.ids import IoId, RaftIndex
+from raftlog.base.units import Instant
+
+
+@final
+@attrs.define(eq=False)
+class Round:
+    """One io_id that this node used. `last_index` is what the log ended with, cut by truncations;
+    `hard_state` says that a (term, vote) went with it."""
+
+    io_id: IoId
+    last_index: RaftIndex
+    hard_state: bool
+    since: Instant
+    done: bool = False
+
+
+@final
+@attrs.define(eq=False)
+class Rounds:
+    """The rounds in flight, oldest first.
+
+    * `durable`: everything up to here survives a crash, in the present log.
+    * `hard_states`: rounds in flight that carry a (term, vote).
+    """
+
+    durable: RaftIndex
+    open: deque[Round] = attrs.Factory(deque)
+    hard_states: int = 0
+
+    def begin(self, io_id: IoId, last_index: RaftIndex, *, hard_state: bool, now: Instant) -> None:
+        """A take hands out a write. `io_id` is above all earlier ones."""
+        if self.open:
+            assert io_id > self.open[-1].io_id, (io_id, self.open[-1].io_id)
+        self.open.append(Round(io_id, last_index, hard_state, now))
+        self.hard_states += hard_state
+
+    def complete(self, io_id: IoId) -> bool:
+        """The io_id is synced: whether the durable end or the hard state moved. Unknown io_ids
+        are those that this node did not use. An earlier round that is still open holds back later
+        ones."""
+        for round_ in self.open:
+            if round_.io_id == io_id:
+                round_.done = True
+                break
+        moved = False
+        while self.open and self.open[0].done:
+            finished = self.open.popleft()
+            self.hard_states -= finished.hard_state
+            self.durable = max(self.durable, finished.last_index)
+            moved = True
+        return moved
+
+    def cut(self, last_index: RaftIndex) -> None:
+        """The log now ends at `last_index` or was replaced there: nothing beyond is or gets
+        durable by the writes that are in flight."""
+        self.durable = min(self.durable, last_index)
+        for round_ in self.open:
+            round_.last_index = min(round_.last_index, last_index)
+
+    def stalled(self, now: Instant, limit: int) -> bool:
+        """Whether the oldest write has been under way for `limit` nanoseconds."""
+        return bool(self.open) and now - self.open[0].since >= limit

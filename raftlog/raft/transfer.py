@@ -1,0 +1,81 @@
+"""Leadership transfer (thesis 3.10), and handing over when this replica must stop leading.
+
+The leader takes no more proposals, brings the target up to its last entry, then tells it to
+campaign at once. TimeoutNow skips the pre-vote and the stickiness of the others, for the leader
+itself asked for it. A transfer that has not succeeded after one election timeout is given up, and
+the leader leads on.
+"""
+
+from raftlog.base.errors import LocalMisuse
+from raftlog.base.ids import ReplicaId
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant
+from raftlog.raft.messages import TimeoutNow
+from raftlog.raft.output import TransferDone
+from raftlog.raft.progress import Progress
+from raftlog.raft.roles import become_follower
+from raftlog.raft.state import RaftState, Role
+
+
+def transfer(state: RaftState, to: ReplicaId) -> None:
+    """Begin. Raises LocalMisuse when we do not lead or `to` is no other voter in force."""
+    if state.role is not Role.LEADER:
+        raise LocalMisuse(f"replica {state.me} does not lead", on=state.where)
+    if to == state.me or to not in state.membership.voters:
+        raise LocalMisuse(f"replica {to} is no other voter", on=state.where)
+    if state.transferring is not None and state.transferring != to:
+        _give_up(state)
+    state.transferring = to
+    state.transfer_deadline = Instant(state.now + state.options.election_ns)
+    state.heartbeat_deadline = min(
+        state.heartbeat_deadline, Instant(state.now + state.options.heartbeat_ns)
+    )
+    state.trace("transfer", ("to", str(to)))
+    after_progress(state, state.progress[to])
+
+
+def after_progress(state: RaftState, follower: Progress) -> None:
+    """Its match may have moved: when it holds everything, it is told to campaign."""
+    if state.transferring == follower.replica and follower.match == state.log.last_index:
+        _tell(state, follower.replica)
+
+
+def tick(state: RaftState) -> None:
+    """Once per heartbeat: tell again, for the first word may be lost; or give up."""
+    if state.transferring is None:
+        return
+    target = state.progress.get(state.transferring)
+    if target is None or state.now >= state.transfer_deadline:
+        _give_up(state)
+    else:
+        after_progress(state, target)
+
+
+def _give_up(state: RaftState) -> None:
+    assert state.transferring is not None
+    probe("transfer-aborted")
+    state.out.transfer_done = TransferDone(state.transferring, ok=False)
+    state.transferring = None
+    state.transfer_deadline = NEVER
+
+
+def _tell(state: RaftState, to: ReplicaId) -> None:
+    state.out.send.append(TimeoutNow(state.group, state.me, to, state.term))
+
+
+def hand_over_and_follow(state: RaftState, why: str) -> None:
+    """Stop leading now. The voter that is furthest is asked to campaign, so that nobody has to wait
+    for an election timeout; if it is not far enough, the others' votes decide against it."""
+    assert state.role is Role.LEADER, state.role
+    candidates = [p for p in state.progress.values() if _can_succeed(state, p)]
+    if candidates:
+        best = max(candidates, key=lambda p: p.match)  # the first of equals
+        _tell(state, best.replica)
+    state.trace("step-down", ("why", why))
+    become_follower(state, state.term, None)
+
+
+def _can_succeed(state: RaftState, follower: Progress) -> bool:
+    recent = state.now - follower.last_contact <= state.options.election_ns
+    is_voter = follower.replica in state.membership.voters
+    return is_voter and not follower.damaged and (recent or follower.covered)

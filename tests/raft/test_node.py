@@ -1,0 +1,92 @@
+"""RaftNode from outside: a group elects, replicates, commits, and goes on after losses."""
+
+import pytest
+
+from raftlog.base.entries import EntryKind
+from raftlog.base.errors import LocalMisuse
+from raftlog.raft.node import Role
+from tests.raft.cluster import ELECTION, WALL, Cluster, make_batch, rid
+
+
+def test_a_group_elects_and_commits():
+    c = Cluster(3)
+    c.elect(1)
+    assert c.node(1).ready
+    c.write(1, b"a", b"b")
+    assert [p.payloads for p in c.peers.values()] == [[b"a", b"b"]] * 3
+    assert [p.node.commit for p in c.peers.values()] == [3, 3, 3]
+
+
+def test_one_voter_commits_on_its_own_persist():
+    c = Cluster(1)
+    c.flush(1)
+    c.tick(1, c.now)
+    c.settle()
+    assert c.node(1).ready
+    c.propose(1, b"a")
+    c.flush(1)
+    assert c.node(1).commit == 1
+    c[1].persist(c.now)
+    assert c.node(1).commit == 2
+
+
+def test_time_alone_elects_a_leader_and_keeps_it():
+    c = Cluster(3)
+    c.settle()
+    c.advance(4 * ELECTION)
+    leader = c.leader()
+    assert leader is not None
+    term = c.node(leader).term
+    c.advance(10 * ELECTION)
+    assert (c.leader(), c.node(leader).term) == (leader, term)
+
+
+def test_a_dead_leader_is_replaced_and_follows_when_it_is_back():
+    c = Cluster(3)
+    c.elect(1)
+    c.write(1, b"a")
+    c.isolate(1)
+    c.propose(1, b"lost")
+    c.advance(5 * ELECTION)
+    leader = c.leader()
+    assert leader in (2, 3)
+    c.write(leader, b"b")
+    c.heal()
+    c.advance(2 * ELECTION)
+    assert c[1].role is Role.FOLLOWER
+    assert [p.payloads for p in c.peers.values()] == [[b"a", b"b"]] * 3
+
+
+def test_proposals_are_refused_by_who_does_not_lead():
+    c = Cluster(3)
+    c.elect(1)
+    with pytest.raises(LocalMisuse):
+        c.propose(2, b"a")
+    with pytest.raises(LocalMisuse):
+        c.node(2).propose_control(EntryKind.MARKER, b"", c.now, WALL)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [make_batch(5, 1), make_batch(0, 2), b"short", make_batch(0, 1)[:-1]],
+    ids=["offset", "term", "short", "cut"],
+)
+def test_a_batch_that_does_not_fit_changes_nothing(batch):
+    c = Cluster(3)
+    c.elect(1)
+    with pytest.raises(LocalMisuse):
+        c.node(1).propose([make_batch(0, 1), batch], c.now, WALL)
+    assert c[1].log.last_index == 1
+    c.write(1, b"a")
+    assert c.node(3).commit == 2
+
+
+def test_what_is_not_addressed_to_exactly_me_changes_nothing():
+    c = Cluster(3)
+    c.elect(1)
+    c.propose(1, b"a")
+    c.flush(1)
+    (message,) = c.appends_to(2)
+    for wrong in (message._replace(to=rid(2, epoch=1)), message._replace(group=9)):
+        c.node(2).receive([wrong], c.now)
+    assert c[2].log.last_index == 1
