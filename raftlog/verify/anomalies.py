@@ -6,7 +6,7 @@ same facts. Each check is one pass over one key's facts. A witness is built for 
 a class only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -92,10 +92,7 @@ def _forks(facts: KeyFacts, operations: Sequence[Interval], findings: Findings) 
     for op in operations:
         if op.node is None:
             continue
-        pairs = op.reads().get(facts.key, [])
-        if op.f == "send" and op.key == facts.key and op.value is not None:
-            pairs = [[at, value] for at, value in enumerate(values_of(op.asked), op.value)]
-        for offset, value in pairs:
+        for offset, value in claims_of(op, facts.key):
             if offset in claims:
                 claims[offset].setdefault(value, op)
     for offset, known in claims.items():
@@ -103,6 +100,13 @@ def _forks(facts: KeyFacts, operations: Sequence[Interval], findings: Findings) 
         others = [op for op in sources if op.node != sources[0].node]
         if others:
             findings.add("fork", partial(_fork_witness, facts.key, offset, sources[0], others[0]))
+
+
+def claims_of(op: Interval, key: str) -> Iterable[tuple[int, Value]]:
+    """(offset, value) of all that `op` says about the log of `key`: what it read, or was told."""
+    if op.f == "send" and op.key == key and op.value is not None:
+        return enumerate(values_of(op.asked), op.value)
+    return op.reads().get(key, ())
 
 
 def _fork_witness(key: str, offset: int, first: Interval, second: Interval) -> Witness:
@@ -186,10 +190,12 @@ def _aborted_witness(
 def _read_bound(facts: KeyFacts) -> tuple[int, Value] | None:
     """The highest *first* offset of all values that an ok read returned, and that value."""
     for offset in reversed(facts.order()):
-        value = facts.at[offset]
-        candidates = [value, *facts.also_at.get(offset, ())]
-        for candidate in candidates:
-            if candidate in facts.seen and facts.offsets_of(candidate)[0] == offset:
+        for candidate in (facts.at[offset], *facts.also_at.get(offset, ())):
+            if candidate not in facts.seen:
+                continue
+            if candidate not in facts.elsewhere and candidate not in facts.strays:
+                return offset, candidate
+            if facts.offsets_of(candidate)[0] == offset:
                 return offset, candidate
     return None
 
@@ -205,7 +211,8 @@ def _lost_writes(facts: KeyFacts, operations: Sequence[Interval], findings: Find
         for value in batch.values:
             if value in facts.seen:
                 continue
-            last = facts.offsets_of(value)[-1]
+            last = facts.last_offset(batch, value)
+            assert last is not None, (value, batch.base)
             if facts.log_start <= last <= highest and facts.committed(batch):
                 findings.add(
                     "lost-write",
@@ -239,8 +246,8 @@ def _unseen(facts: KeyFacts, findings: Findings) -> None:
             continue
         for value in batch.values:
             if value not in facts.seen:
-                place = facts.offsets_of(value)
-                if not place or place[-1] >= facts.log_start:
+                place = facts.last_offset(batch, value)
+                if place is None or place >= facts.log_start:
                     findings.add("unseen", partial(_unseen_witness, facts.key, batch, value))
 
 

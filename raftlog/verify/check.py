@@ -7,7 +7,9 @@
     print(verdict.verdict, [result.name for result in verdict.failures()])
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, final
 
@@ -78,16 +80,36 @@ def judge(
 ) -> Judgement:
     """`check_history`, keeping the facts for the report."""
     reader = source if isinstance(source, HistoryReader) else HistoryReader(source)
+    with _collector_paused():
+        return _judge(
+            reader,
+            model=model,
+            allowed=allowed,
+            search_steps=search_steps,
+            hole_steps=hole_steps,
+            with_metrics=with_metrics,
+        )
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Millions of small objects, none in a cycle: looking for cycles would double the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _judge(reader: HistoryReader, **settings: Any) -> Judgement:
     operations, nemesis = intervals(reader)
     judgement = judge_operations(
         reader.header,
         operations,
         nemesis,
-        model=model,
-        allowed=allowed,
-        search_steps=search_steps,
-        hole_steps=hole_steps,
-        with_metrics=with_metrics,
+        **settings,
     )
     if reader.torn:
         note = "the last line was torn, as a killed writer leaves it, and was left out"

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.verify.anomalies import claims_of
 from raftlog.verify.explain import describe
 from raftlog.verify.facts import Facts, KeyFacts, per_key
 from raftlog.verify.linearizability import LINEARIZABLE
@@ -213,11 +214,7 @@ def _changed_below(
         return
     first: dict[int, tuple[Any, Interval]] = {}
     for op in sorted(operations, key=lambda op: (op.end_ns, op.index)):
-        pairs = op.reads().get(facts.key, [])
-        if op.f == "send" and op.key == facts.key and op.value is not None:
-            asked = op.asked if type(op.asked) is list else [op.asked]
-            pairs = [[at, value] for at, value in enumerate(asked, op.value)]
-        for offset, value in pairs:
+        for offset, value in claims_of(op, facts.key):
             if offset not in facts.also_at:
                 continue
             known = first.setdefault(offset, (value, op))

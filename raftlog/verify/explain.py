@@ -29,7 +29,7 @@ def describe(op: Interval) -> str:
             "empty": f"read that found nothing at {op.value}",
         }[op.f]
     elif op.f == "poll":
-        last = {key: pairs[-1][0] for key, pairs in list(op.reads().items())[:3] if pairs}
+        last = {key: pairs.end - 1 for key, pairs in list(op.reads().items())[:3] if len(pairs)}
         what = "poll that ended " + (
             ", ".join(f"at offset {offset} of {key}" for key, offset in last.items()) or "empty"
         )

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.verify.history import BadHistory
-from raftlog.verify.pairing import Interval, Value
+from raftlog.verify.pairing import Interval, Pairs, Value
 
 Bound = tuple[int, Interval]
 """An instant, and the operation that it comes from."""
@@ -84,11 +84,12 @@ class KeyFacts:
         """One batch of one send of any type."""
         batch = Sent(op, self.key, values, base)
         self.batches.append(batch)
+        writers = self.writers
         for value in values:
-            if self.writers.setdefault(value, batch) is not batch:
+            if writers.setdefault(value, batch) is not batch:
                 raise BadHistory(
                     f"value {value!r} is sent twice to {self.key}",
-                    on=f"indexes {self.writers[value].op.index} and {op.index}",
+                    on=f"indexes {writers[value].op.index} and {op.index}",
                     do="values are unique in a history",
                 )
         if base is not None:
@@ -102,26 +103,30 @@ class KeyFacts:
 
     # --- reads ------------------------------------------------------------------------------------
 
-    def read(self, op: Interval, pairs: list[list[Any]]) -> None:
+    def read(self, op: Interval, pairs: Pairs) -> None:
         """One poll of this key, of any type."""
-        if not pairs:
+        values = pairs.values
+        if not values:
             return
+        # Known pairs, the usual case, bring nothing new: they were acknowledged or read before.
+        if list(map(self.at.get, pairs.offsets)) != values:
+            self._read_anew(op, pairs)
+        if op.type == "ok":
+            self.polled = True
+            self.seen.update(values)
+            end = pairs.end
+            known = self.at_least.get(end)
+            if known is None or op.end_ns < known[0]:
+                self.at_least[end] = (op.end_ns, op)
+
+    def _read_anew(self, op: Interval, pairs: Pairs) -> None:
         at, writers = self.at, self.writers
-        end = 0
         for offset, value in pairs:
-            if offset >= end:
-                end = offset + 1
             if at.setdefault(offset, value) != value:
                 self.also_at.setdefault(offset, {}).setdefault(value, op)
             batch = writers.get(value)
             if batch is None or batch.base != offset or len(batch.values) > 1:
                 self._place(op, offset, value, batch)
-        if op.type == "ok":
-            self.polled = True
-            self.seen.update([value for _, value in pairs])
-            known = self.at_least.get(end)
-            if known is None or op.end_ns < known[0]:
-                self.at_least[end] = (op.end_ns, op)
 
     def _place(self, op: Interval, offset: int, value: Value, batch: Sent | None) -> None:
         """A read that is not simply the acknowledged place of a single record."""
@@ -181,6 +186,12 @@ class KeyFacts:
             return True
         return batch.op.type == "info" and any(value in self.seen for value in batch.values)
 
+    def last_offset(self, batch: Sent, value: Value) -> int | None:
+        """The highest offset at which `value` of `batch` is known to lie."""
+        if value in self.elsewhere:
+            return self.offsets_of(value)[-1]
+        return batch.offset_of(value)
+
     def offsets_of(self, value: Value) -> list[int]:
         """Every offset at which `value` is known to lie, ascending."""
         batch = self.writers.get(value)
@@ -209,19 +220,20 @@ class Facts:
 
     def add_all(self, operations: Iterable[Interval]) -> None:
         """Both passes. `operations` is iterated twice."""
-        of = self.of
+        of, keys = self.of, self.keys
         for op in operations:
             if op.f == "send":
-                asked = op.asked
+                asked, key = op.asked, op.key
+                assert key is not None
                 values = tuple(asked) if type(asked) is list else (asked,)
-                of(op.key).send(op, values, op.value)  # type: ignore[arg-type]
+                (keys.get(key) or of(key)).send(op, values, op.value)
             elif op.f == "txn":
                 for key, values, base in op.sends():
                     of(key).send(op, values, base)
         for op in operations:
             if op.f in ("poll", "txn"):
                 for key, pairs in op.reads().items():
-                    of(key).read(op, pairs)
+                    (keys.get(key) or of(key)).read(op, pairs)
             elif op.f in _LENGTHS and op.type == "ok":
                 of(op.key).length(op)  # type: ignore[arg-type]
             if op.evidence and "log_start" in op.evidence:

@@ -67,8 +67,8 @@ def segments_of(rows: Sequence[Any], first: int) -> list[Segment]:
                 deadline, holder = bound
         start = first
         if at > 0:
-            before = rows[at - 1]
-            start = max(first, before.offset + (before.append is not None))
+            before, *_, filled = rows[at - 1]
+            start = max(first, before + (filled is not None))
         if start < offset:
             cut = append is not None or exact_out is not None
             found.append(Segment(start, offset, deadline, holder, cut))

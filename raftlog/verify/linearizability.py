@@ -33,19 +33,14 @@ COMMITTED_PREFIX: Final = "committed-prefix"
 BEFORE_ALL: Final = -OPEN
 
 
-class Row(NamedTuple):
-    """What happens at one offset: the reads of the gap just before it, and the append.
+Row = tuple[int, Any, Any, Any, Any, Any]
+"""What happens at one offset: the reads of the gap just before it, and the append.
 
-    Each bound is (instant, operation); the append is (invocation, return, operation or None). What
-    stands for an operation is the caller's business: an `Interval` here, a plain id on a cluster.
-    """
-
-    offset: int
-    exact_in: Any
-    exact_out: Any
-    at_least: Any
-    at_most: Any
-    append: Any
+(offset, exact_in, exact_out, at_least, at_most, append): each bound is (instant, operation) or
+None, the append is (invocation, return, operation or None) or None. What stands for an operation is
+the caller's business: an `Interval` here, a plain id on a cluster. Plain tuples: there is one per
+offset.
+"""
 
 
 class Carry(NamedTuple):
@@ -171,41 +166,38 @@ def rows_of(facts: KeyFacts, bounds: Bounds) -> list[Row]:
     if order and order[-1] >= end:
         end = order[-1] + 1
     end = max(end, facts.first_end)
-    binding = [gap for gap in bounds.at_most if gap < end]
+    binding = {gap: bound for gap, bound in bounds.at_most.items() if gap < end}
     points = sorted(gaps.union(order, binding, [facts.first_end - 1] if facts.first_end else ()))
-    exact_in, exact_out = bounds.exact_in.get, bounds.exact_out.get
-    at_least, at_most = bounds.at_least.get, bounds.at_most.get
-    at, writers, first_end = facts.at, facts.writers, facts.first_end
-    rows = []
-    for offset in points:
-        append: tuple[int, int, Interval | None] | None = None
-        value = at.get(offset)
-        if value is not None:
-            batch = writers.get(value)
-            if batch is None:
-                append = (BEFORE_ALL, OPEN, None)
-            elif batch.base == offset and batch.op.type != "fail":
-                append = (batch.op.start_ns, batch.op.end_ns, batch.op)
-            else:
-                append = _append(batch, value, offset)
-        if offset == first_end - 1:
-            append = (BEFORE_ALL, BEFORE_ALL, None)
-        rows.append(
-            Row(
-                offset,
-                exact_in(offset),
-                exact_out(offset),
-                at_least(offset),
-                at_most(offset) if offset < end else None,
-                append,
-            )
+    values = list(map(facts.at.get, points))
+    batches = map(facts.writers.get, values)  # type: ignore[arg-type]
+    appends = [
+        (batch.op.start_ns, batch.op.end_ns, batch.op)
+        if batch is not None and batch.base == offset and batch.op.type != "fail"
+        else _append(batch, value, offset)
+        for offset, value, batch in zip(points, values, batches, strict=True)
+    ]
+    if facts.first_end:
+        appends[points.index(facts.first_end - 1)] = (BEFORE_ALL, BEFORE_ALL, None)
+    return list(
+        zip(
+            points,
+            map(bounds.exact_in.get, points),
+            map(bounds.exact_out.get, points),
+            map(bounds.at_least.get, points),
+            map(binding.get, points),
+            appends,
+            strict=True,
         )
-    return rows
+    )
 
 
-def _append(batch: Sent, value: Any, offset: int) -> tuple[int, int, Interval | None]:
+def _append(
+    batch: Sent | None, value: Value | None, offset: int
+) -> tuple[int, int, Interval | None] | None:
     """The append at `offset`: nobody's where the value belongs elsewhere or certainly failed."""
-    if batch.op.type == "fail" or batch.offset_of(value) != offset:
+    if value is None:
+        return None
+    if batch is None or batch.op.type == "fail" or batch.offset_of(value) != offset:
         return (BEFORE_ALL, OPEN, None)
     return (batch.op.start_ns, batch.op.end_ns, batch.op)
 
@@ -233,7 +225,11 @@ def check_key(
 
 
 def _check_holes(facts: KeyFacts, rows: Sequence[Row], findings: Findings, hole_steps: int) -> None:
-    segments = holes.segments_of(rows, facts.first_end)
+    order = facts.order()
+    first, last = facts.first_end, rows[-1][0] if rows else 0
+    if order and facts.gapless() and order[0] <= first and order[-1] + 1 >= last:
+        return
+    segments = holes.segments_of(rows, first)
     if not segments:
         return
     spare = [

@@ -58,8 +58,8 @@ def _growth(operations: Sequence[Interval]) -> dict[str, tuple[list[int], list[i
             proofs.setdefault(op.key, []).append((op.end_ns, op.value))
         else:
             for key, pairs in op.reads().items():
-                if pairs:
-                    proofs.setdefault(key, []).append((op.end_ns, pairs[-1][0] + 1))
+                if len(pairs):
+                    proofs.setdefault(key, []).append((op.end_ns, pairs.end))
     found: dict[str, tuple[list[int], list[int]]] = {}
     for key, points in proofs.items():
         ends: list[int] = []
@@ -93,8 +93,7 @@ def realtime_lag(operations: Sequence[Interval], facts: Facts) -> list[tuple[int
             ends = seen.setdefault(op.process, {})
             reads = op.reads()
             for key, pairs in reads.items():
-                if pairs:
-                    ends[key] = max(ends.get(key, 0), max(pair[0] for pair in pairs) + 1)
+                ends[key] = max(ends.get(key, 0), pairs.end)
             worst = 0
             for key in assigned.get(op.process) or reads:
                 if key in growth:

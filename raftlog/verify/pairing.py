@@ -8,7 +8,9 @@ Values are checked here, once: everything behind this module may rely on the sha
 in docs/reference/history_format.md gives for each `f`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from sys import intern
 from typing import Any, Final, final
 
 import attrs
@@ -19,7 +21,53 @@ OPEN: Final = 1 << 62
 """The end of an operation without an end; more nanoseconds than a century has."""
 
 Value = str | int
-Pairs = list[list[Any]]
+
+
+@final
+class Pairs:
+    """What a poll returned of one key: offsets and values, in the order of their return.
+
+    Consecutive offsets, the usual case, are a `range`: little memory, and whole polls can be
+    compared with the log at once.
+    """
+
+    __slots__ = ("offsets", "values")
+
+    def __init__(self, offsets: range | list[int], values: list[Any]) -> None:
+        self.offsets = offsets
+        self.values = values
+
+    @classmethod
+    def of(cls, pairs: Sequence[Sequence[Any]], known: dict[Any, Any] | None = None) -> "Pairs":
+        """From JSON. `known` maps values to themselves, so that equal texts share memory."""
+        offsets = [offset for offset, _ in pairs]
+        values = [value for _, value in pairs]
+        for offset in offsets:
+            if type(offset) is not int or offset < 0:
+                raise ValueError(f"offset {offset!r}")
+        for value in values:
+            if type(value) is not str and type(value) is not int:
+                raise TypeError(f"value {value!r}")
+        if known is not None:
+            values = list(map(known.get, values, values))
+        if offsets:
+            run = range(offsets[0], offsets[0] + len(offsets))
+            if offsets[-1] == run[-1] and offsets == list(run):
+                return cls(run, values)
+        return cls(offsets, values)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return zip(self.offsets, self.values, strict=True)
+
+    @property
+    def end(self) -> int:
+        """One more than the highest offset; 0 if there is none."""
+        offsets = self.offsets
+        return offsets.stop if type(offsets) is range else max(offsets, default=-1) + 1
+
 
 _EVIDENCE: Final = ("term", "hw", "log_start", "producer", "rebalance", "error")
 
@@ -94,6 +142,8 @@ def values_of(asked: Any) -> tuple[Value, ...]:
 
 def shortened(value: Any, most: int = 8) -> Any:
     """`value` with long lists and texts cut, for people; JSON stays JSON."""
+    if isinstance(value, Pairs):
+        value = [list(pair) for pair in islice(value, most)] + [None] * (len(value) - most)
     if isinstance(value, (list, tuple)):
         cut = [shortened(item, most) for item in value[:most]]
         return [*cut, f"... {len(value) - most} more"] if len(value) > most else cut
@@ -118,11 +168,12 @@ class Pairing:
     nemesis: list[Op] = attrs.field(factory=list)
     _open: dict[int | str, Op] = attrs.field(factory=dict)
     _retired: set[int | str] = attrs.field(factory=set)
+    _known: dict[Any, Any] = attrs.field(factory=dict)
     _last_index: int = -1
 
     def feed(self, ops: Iterable[Op]) -> Iterator[Interval]:
         """Intervals as they complete; `BadHistory` where the lines contradict each other."""
-        open_ops = self._open
+        open_ops, known = self._open, self._known
         last = self._last_index
         for op in ops:
             if op.index <= last:
@@ -135,13 +186,15 @@ class Pairing:
                 if process in open_ops or process in self._retired:
                     self._refuse(op)
                 open_ops[process] = op
+                if op.f == "send" and type(op.value) is str:
+                    known[op.value] = op.value
             else:
                 call = open_ops.pop(process, None)
                 if call is None:
                     raise BadHistory("a completion without an invocation", on=f"index {op.index}")
                 if op.type == "info":
                     self._retired.add(process)
-                yield interval_of(call, op)
+                yield interval_of(call, op, known)
         self._last_index = last
 
     def rest(self) -> Iterator[Interval]:
@@ -171,8 +224,11 @@ def intervals(ops: Iterable[Op]) -> tuple[list[Interval], list[Op]]:
     return found, pairing.nemesis
 
 
-def interval_of(call: Op, end: Op | None) -> Interval:
-    """One operation from its two lines (`end` None: nobody completed it)."""
+def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -> Interval:
+    """One operation from its two lines (`end` None: nobody completed it).
+
+    `known` maps values to themselves, so that what is read shares the memory of what was sent.
+    """
     if end is None:
         kind, end_ns, value, node = "info", OPEN, None, call.node
     else:
@@ -188,7 +244,10 @@ def interval_of(call: Op, end: Op | None) -> Interval:
     asked = call.value
     try:
         if shape is not None:
-            asked, value = shape(call, kind, value)
+            if shape is _poll:
+                asked, value = _poll(call, kind, value, known)
+            else:
+                asked, value = shape(call, kind, value)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as why:
         raise BadHistory(
             f"the value of {call.f} has the wrong shape ({why})", on=_at(call, end)
@@ -245,19 +304,14 @@ def _send(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     return asked, _offset_or_none(base)
 
 
-def _poll(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+def _poll(call: Op, kind: str, value: Any, known: dict[Any, Any] | None = None) -> tuple[Any, Any]:
     # An info or a fail that repeats the positions it asked for has read nothing.
     if value is None or (kind != "ok" and value == call.value):
         return call.value, None
-    for key, pairs in value.items():
+    for key in value:
         if type(key) is not str:
             raise TypeError("a key is a string")
-        for offset, read in pairs:
-            if type(offset) is not int or offset < 0:
-                raise ValueError(f"offset {offset!r}")
-            if type(read) is not str and type(read) is not int:
-                raise TypeError(f"value {read!r}")
-    return call.value, value
+    return call.value, {intern(key): Pairs.of(pairs, known) for key, pairs in value.items()}
 
 
 def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
@@ -273,7 +327,7 @@ def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     if value is None or (kind != "ok" and value == call.value):
         return asked, None
     bases: list[int | None] = []
-    reads: dict[str, Pairs] = {}
+    reads: dict[str, list[Any]] = {}
     for micro, (what, _, sent) in zip(value, asked, strict=True):
         if micro[0] != what:
             raise ValueError("the completion has other steps than the call")
@@ -285,8 +339,7 @@ def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
             bases.append(None)
             for key, pairs in micro[1].items():
                 reads.setdefault(key, []).extend(pairs)
-    _poll(call, "ok", reads)
-    return asked, (bases, reads)
+    return asked, (bases, _poll(call, "ok", reads)[1])
 
 
 def _position(call: Op, kind: str, value: Any) -> tuple[Any, Any]:

@@ -48,6 +48,7 @@ class ProcessOrder:
     options: Mapping[str, Any]
     mode: str
     consumed_twice: int = 0
+    _polled: bool = False
     _processes: dict[int, _Process] = attrs.field(factory=dict)
     _sessions: bool = attrs.field(init=False)
     _pipelined: bool = attrs.field(init=False)
@@ -83,32 +84,29 @@ class ProcessOrder:
     # --- reads ------------------------------------------------------------------------------------
 
     def _poll(self, state: _Process, op: Interval, reads: Mapping[str, Pairs]) -> None:
-        self.findings.check("int-nonmonotonic-poll")
+        if not self._polled:
+            self._polled = True
+            self.findings.check(*_POLL_CLASSES)
         rebalanced = op.evidence.get("rebalance", ()) if op.evidence else ()
         for key, pairs in reads.items():
-            if not pairs:
+            offsets = pairs.offsets
+            if not offsets:
                 continue
-            facts = self.facts.keys[key]
-            first, last = pairs[0][0], pairs[-1][0]
-            in_order = [pair[0] for pair in pairs] == list(range(first, first + len(pairs)))
-            if not in_order and key not in rebalanced:
-                self._inside(facts, op, pairs)
+            first, last = offsets[0], offsets[-1]
+            if type(offsets) is list and key not in rebalanced:
+                self._inside(self.facts.keys[key], op, offsets)
             if op.type != "ok":
                 continue
             before = state.read_to.get(key)
             if before is not None and before[0] + 1 != first:
-                self._between(facts, before, first, op)
+                self._between(self.facts.keys[key], before, first, op)
             state.read_to[key] = (last, op)
             if self._sessions:
                 known = state.saw_end.get(key)
                 if known is None or last >= known[0]:
                     state.saw_end[key] = (last + 1, op)
             if state.subscribed:
-                self._count(state, key, pairs)
-        if op.type == "ok":
-            self.findings.check("nonmonotonic-poll")
-            if not self._compacted:
-                self.findings.check("poll-skip", "int-poll-skip")
+                self._count(state, key, offsets)
 
     def _between(
         self, facts: KeyFacts, before: tuple[int, Interval], first: int, op: Interval
@@ -119,8 +117,8 @@ class ProcessOrder:
         elif step > 1 and self._readable(facts, first):
             self._found("poll-skip", facts, before[0], first, (before[1], op))
 
-    def _inside(self, facts: KeyFacts, op: Interval, pairs: Pairs) -> None:
-        for (one, _), (other, _) in pairwise(pairs):
+    def _inside(self, facts: KeyFacts, op: Interval, offsets: Sequence[int]) -> None:
+        for one, other in pairwise(offsets):
             step = facts.rank(other) - facts.rank(one)
             if step < 1:
                 self._found("int-nonmonotonic-poll", facts, one, other, (op,))
@@ -138,8 +136,8 @@ class ProcessOrder:
     ) -> None:
         self.findings.add(name, partial(_step_witness, name, facts.key, one, other, ops))
 
-    def _count(self, state: _Process, key: str, pairs: Pairs) -> None:
-        for offset, _ in pairs:
+    def _count(self, state: _Process, key: str, offsets: Sequence[int]) -> None:
+        for offset in offsets:
             times = state.consumed.get((key, offset), 0) + 1
             state.consumed[key, offset] = times
             self.consumed_twice += times == 2
@@ -157,9 +155,10 @@ class ProcessOrder:
             base, size = self.facts.keys[key].writers[values[0]].base, len(values)
             if base is None:
                 return
-        self.findings.check("nonmonotonic-send")
         before = state.sent_to.get(key)
-        if before is not None and base <= before[0]:
+        if before is None:
+            self.findings.check("nonmonotonic-send")
+        elif base <= before[0]:
             self._found("nonmonotonic-send", self.facts.keys[key], before[0], base, (before[1], op))
         state.sent_to[key] = (base + size - 1, op)
         if op.type == "ok" and self._sessions:

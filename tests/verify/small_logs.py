@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 from raftlog.verify.models import Call, append_only
-from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.pairing import OPEN, Interval, Pairs
 from raftlog.verify.search import search
 from raftlog.verify.verdict import UNKNOWN
 
@@ -71,6 +71,9 @@ def generate(rng: random.Random, shape: Shape) -> tuple[dict[str, Any], list[Int
         operations.append(_operation(rng, shape, log, number, start, end))
     for _ in range(rng.randint(0, shape.mutations)):
         _mutate(rng, operations)
+    for op in operations:
+        if op.f == "poll":
+            op.value = {KEY: Pairs.of(op.value[KEY])}
     options: dict[str, Any] = {"read_consistency": shape.mode, "dense": not shape.sparse}
     if first_end:
         options["first_end"] = {KEY: first_end}
@@ -162,7 +165,7 @@ def by_search(options: dict[str, Any], operations: list[Interval]) -> bool:
             )
             answered = op.end_ns if op.type == "ok" else OPEN - 1
             call = Call(op.start_ns, answered, ("poll",), pairs) if pairs else None
-            if op.type == "ok" and op.value[KEY]:
+            if op.type == "ok" and len(op.value[KEY]):
                 end = max(offset for offset, _ in op.value[KEY]) + 1
                 calls.append(Call(op.start_ns, op.end_ns, ("at least", dense), end))
         elif op.f == "start" or (op.f == "end" and not exact):
