@@ -21,6 +21,7 @@ from raftlog.raft.messages import (
     Install,
     ReadEcho,
     RefusalReason,
+    Unreadable,
 )
 from raftlog.raft.roles import become_follower, learn_leader, stop
 from raftlog.raft.state import RaftState, Role
@@ -209,6 +210,13 @@ def on_install(state: RaftState, message: Install) -> None:
         become_follower(state, message.term, message.sender)
     if learn_leader(state, message.sender):
         install.on_piece(state, message)
+
+
+def on_unreadable(state: RaftState, message: Unreadable) -> None:
+    """Our leader writes entries that this release cannot understand, hence cannot obey."""
+    if message.term >= state.term:
+        probe("unknown-entry-kind")
+        stop(state, message.why)
 
 
 def durable_moved(state: RaftState) -> None:

@@ -169,6 +169,17 @@ class TimeoutNow(NamedTuple):
     term: Term
 
 
+class Unreadable(NamedTuple):
+    """An append with an entry that this release does not know: the replica stops, it never skips.
+    Made by the codec only, and never sent."""
+
+    group: GroupId
+    sender: ReplicaId
+    to: ReplicaId
+    term: Term
+    why: str
+
+
 RaftMessage = (
     PreVoteRequest
     | PreVoteReply
@@ -181,4 +192,5 @@ RaftMessage = (
     | Install
     | InstallReply
     | TimeoutNow
+    | Unreadable
 )

@@ -53,6 +53,7 @@ from raftlog.raft.messages import (
     RaftMessage,
     ReadEcho,
     TimeoutNow,
+    Unreadable,
     VoteReply,
     VoteRequest,
 )
@@ -80,6 +81,7 @@ _HANDLERS: Final[dict[type[RaftMessage], _Handler]] = {
     VoteRequest: election.on_vote_request,
     VoteReply: election.on_vote_reply,
     TimeoutNow: election.on_timeout_now,
+    Unreadable: following.on_unreadable,
 }
 
 _PROPOSABLE: Final = (EntryKind.LOG_START, EntryKind.MARKER)
