@@ -1,0 +1,126 @@
+"""What the client believes about the cluster: brokers, topics, leaders. Old news never replaces
+newer.
+
+A leader is believed only with an epoch at least as high as the one known for the same topic id: two
+brokers may answer in the wrong order (KAFKA.md 3.3). A new topic id starts afresh.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+import attrs
+
+from raftlog.base.ids import NodeId
+from raftlog.client.core.values import TopicPartition
+from raftlog.kafka.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from raftlog.kafka.shape import ZERO_ID
+
+NO_LEADER = NodeId(-1)
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, since which epoch."""
+
+    node: NodeId
+    epoch: int
+
+
+@final
+@attrs.define(eq=False)
+class TopicView:
+    """A topic as last told. `error` is Kafka's code; with one, the rest may be old."""
+
+    name: str
+    topic_id: bytes
+    error: int
+    leaders: dict[int, Leader]
+    partitions: tuple[MetadataResponsePartition, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.partitions)
+
+
+@final
+@attrs.define(eq=False)
+class MetadataCache:
+    """The last answers, merged. `addresses` are those of live brokers."""
+
+    cluster_id: str | None = None
+    controller: NodeId = NO_LEADER
+    addresses: dict[NodeId, tuple[str, int]] = attrs.Factory(dict)
+    topics: dict[str, TopicView] = attrs.Factory(dict)
+    names: dict[bytes, str] = attrs.Factory(dict)
+
+    def learn(self, answer: MetadataResponse) -> None:
+        """Merge an answer."""
+        if answer.brokers:
+            self.addresses = {
+                NodeId(each.node_id): (each.host, each.port) for each in answer.brokers
+            }
+        self.cluster_id = answer.cluster_id or self.cluster_id
+        self.controller = NodeId(answer.controller_id)
+        for topic in answer.topics or ():
+            self._learn_topic(topic)
+
+    def _learn_topic(self, topic: MetadataResponseTopic) -> None:
+        name = topic.name or ""
+        known = self.topics.get(name)
+        if topic.error_code != 0 and not topic.partitions:
+            if known is not None:
+                known.error = topic.error_code
+            else:
+                self.topics[name] = TopicView(name, ZERO_ID, topic.error_code, {}, ())
+            return
+        same = known is not None and known.topic_id == topic.topic_id
+        leaders = dict(known.leaders) if known is not None and same else {}
+        for each in topic.partitions:
+            told = Leader(NodeId(each.leader_id), each.leader_epoch)
+            before = leaders.get(each.partition_index)
+            if before is None or told.epoch >= before.epoch:
+                leaders[each.partition_index] = told
+        partitions = tuple(sorted(topic.partitions, key=_partition_index))
+        self.topics[name] = TopicView(name, topic.topic_id, topic.error_code, leaders, partitions)
+        self.names[topic.topic_id] = name
+
+    def told_leader(self, place: TopicPartition, node: int, epoch: int) -> None:
+        """A NOT_LEADER answer named the new leader (KIP-951)."""
+        view = self.topics.get(place.topic)
+        if view is None or node < 0:
+            return
+        before = view.leaders.get(place.partition)
+        if before is None or epoch > before.epoch:
+            view.leaders[place.partition] = Leader(NodeId(node), epoch)
+
+    def told_endpoints(self, endpoints: Sequence[tuple[int, str, int]]) -> None:
+        """Addresses that came with such an answer."""
+        for node, host, port in endpoints:
+            self.addresses.setdefault(NodeId(node), (host, port))
+
+    def forget_leader(self, place: TopicPartition) -> None:
+        """Who was believed to lead does not; the epoch stays, so that old news stays old."""
+        view = self.topics.get(place.topic)
+        if view is not None and place.partition in view.leaders:
+            before = view.leaders[place.partition]
+            view.leaders[place.partition] = Leader(NO_LEADER, before.epoch)
+
+    def leader_of(self, place: TopicPartition) -> NodeId | None:
+        """A leader whose address is known, or None."""
+        view = self.topics.get(place.topic)
+        leader = view.leaders.get(place.partition) if view is not None else None
+        if leader is None or leader.node not in self.addresses:
+            return None
+        return leader.node
+
+    def topic(self, name: str) -> TopicView | None:
+        """The topic when it is known to exist."""
+        view = self.topics.get(name)
+        return view if view is not None and view.partitions else None
+
+
+def _partition_index(partition: MetadataResponsePartition) -> int:
+    return partition.partition_index

@@ -1,0 +1,193 @@
+"""What goes into the client's core and what comes out: events, effects, options, results.
+
+Events and effects are plain tuples. A driver performs effects in order and reports events; it
+decides nothing. Time is given in integer nanoseconds with every call.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.ids import NodeId, Offset
+from raftlog.base.units import KIB, MIB, NEVER, Instant, Nanos, WallMillis, millis
+from raftlog.kafka.shape import Part
+from raftlog.records.record import Record, RecordHeader
+
+CallId = int
+DialId = int
+
+
+class TopicPartition(NamedTuple):
+    """One partition, by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+# --- events
+# -----------------------------------------------------------------------------------------
+
+
+class Connected(NamedTuple):
+    """The connection that a `Dial` asked for is there."""
+
+    dial: DialId
+
+
+class Disconnected(NamedTuple):
+    """The connection is gone, or never came about."""
+
+    dial: DialId
+    why: str
+
+
+class Frame(NamedTuple):
+    """One whole answer frame, without its length; its memory is the core's to keep."""
+
+    dial: DialId
+    frame: Buffer
+
+
+Event = Connected | Disconnected | Frame
+
+# --- effects
+# ----------------------------------------------------------------------------------------
+
+
+class Dial(NamedTuple):
+    """Open a connection and report `Connected` or `Disconnected` for it."""
+
+    dial: DialId
+    host: str
+    port: int
+
+
+class Send(NamedTuple):
+    """Send these parts, in order, on a connection."""
+
+    dial: DialId
+    parts: Sequence[Part]
+
+
+class Hangup(NamedTuple):
+    """Close a connection; nothing more is reported for it."""
+
+    dial: DialId
+
+
+class Complete(NamedTuple):
+    """A call is done: its result, or a `RaftlogError`."""
+
+    call: CallId
+    value: Any
+
+
+Effect = Dial | Send | Hangup | Complete
+
+
+@final
+@attrs.define(eq=False)
+class Effects:
+    """What one turn of the core wants done, in order. `wake_at`: call `handle` again by then."""
+
+    actions: list[Effect] = attrs.Factory(list)
+    wake_at: Instant = NEVER
+
+
+# --- results
+# ----------------------------------------------------------------------------------------
+
+
+class RecordPosition(NamedTuple):
+    """Where an acknowledged record is. The offset is -1 with acks=0, which acknowledges nothing."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    timestamp_ms: WallMillis
+
+
+class ConsumedRecord(NamedTuple):
+    """A record as consumers get it; kafka-python's field names where there are any."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    timestamp_ms: WallMillis
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...]
+
+    @classmethod
+    def of(cls, place: TopicPartition, record: Record) -> "ConsumedRecord":
+        return cls(
+            place.topic,
+            place.partition,
+            record.offset,
+            record.timestamp_ms,
+            record.key,
+            record.value,
+            record.headers,
+        )
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of one partition, checked, from the fetch offset on. `next_offset` is where the
+    next fetch begins; records below the asked offset have to be dropped (`first_offset`)."""
+
+    place: TopicPartition
+    first_offset: Offset
+    next_offset: Offset
+    high_watermark: Offset
+    log_start: Offset
+    batches: tuple[memoryview, ...]
+
+
+# --- options
+# ----------------------------------------------------------------------------------------
+
+ANY_NODE: Final = NodeId(-1)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class ClientOptions:
+    """How a client behaves. Names follow Kafka's client settings; times are nanoseconds."""
+
+    bootstrap: tuple[tuple[str, int], ...]
+    client_id: str = "raftlog"
+    acks: int = -1
+    idempotent: bool = True
+    """Each record lies in the log at most once, whatever is retried; needs acks=-1."""
+    linger_ns: Nanos = millis(0)
+    """How long a record may wait for company; a partition that is busy gathers without waiting."""
+    batch_bytes: int = 256 * KIB
+    request_bytes: int = MIB
+    buffer_bytes: int = 64 * MIB
+    """Records not yet acknowledged, in all; beyond it `send` is refused until some are."""
+    in_flight_per_partition: int = 5
+    """Brokers remember five batches of an idempotent producer; more could not be told apart."""
+    compression: int = 0
+    delivery_timeout_ns: Nanos = millis(120_000)
+    request_timeout_ns: Nanos = millis(30_000)
+    connect_timeout_ns: Nanos = millis(10_000)
+    retry_backoff_ns: Nanos = millis(20)
+    retry_backoff_max_ns: Nanos = millis(1_000)
+    metadata_max_age_ns: Nanos = millis(300_000)
+    fetch_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    fetch_bytes: int = 8 * MIB
+    fetch_partition_bytes: int = MIB
+    buffered_bytes: int = 32 * MIB
+    """Fetched and not yet polled, in all."""
+
+    def __attrs_post_init__(self) -> None:
+        assert self.bootstrap, "a client needs somebody to ask"
+        assert self.acks in (-1, 0, 1), self.acks
+        assert not self.idempotent or self.acks == -1, "idempotence needs acks=-1"
+        assert 1 <= self.in_flight_per_partition <= 5, self.in_flight_per_partition
