@@ -81,7 +81,7 @@ def test_the_peer_listener_may_be_the_controller_listener(secret):
             "raftlog.raft.election.timeout.ms = 150",
             ["too near a heartbeat"],
         ),
-        ("log.segment.bytes = 1048576", "log.segment.bytes = big", ["line 9", "whole number"]),
+        ("log.segment.bytes = 1048576", "log.segment.bytes = big", ["line 10", "whole number"]),
         ("num.network.threads = 3", "raftlog.read.consistency = strong", ["is none of committed"]),
     ],
 )
