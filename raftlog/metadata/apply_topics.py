@@ -348,6 +348,6 @@ def _unknown_topic(image: ClusterImage, topic_id: TopicId) -> Applied:
 def _too_many_ids(image: ClusterImage, partition: PartitionImage) -> Applied:
     return Applied(
         image,
-        Refusal.STALE,
+        Refusal.BUSY,
         f"group {partition.group} still has {len(partition.replicas)} replica ids to get rid of",
     )

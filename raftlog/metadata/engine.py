@@ -42,7 +42,8 @@ class MetadataEngine(Protocol):
 
     @property
     def caught_up(self) -> bool:
-        """Whether every committed record known here was handed over by `committed`."""
+        """Whether every record known here is committed and was handed over by `committed`: nothing
+        that this node once proposed is still undecided."""
         ...
 
     def propose(self, values: Sequence[bytes], now: Instant, wall_ms: WallMillis) -> bool:

@@ -16,7 +16,7 @@ class Refusal(enum.IntEnum):
     """Ask the controller; the answer names it when it is known. Nothing was proposed, or its
     outcome is unknown: ask again with the same ids."""
     BUSY = 2
-    """Too many calls are waiting; ask again later."""
+    """Too much is waiting to be done; ask again later."""
     TIMED_OUT = 3
     """No controller answered in time; the outcome is unknown."""
     NOT_FOUNDED = 10

@@ -194,7 +194,7 @@ class TestTarget:
             lost = replica(part(image), 2)
             image = do(image, c.ReplaceReplica(group=GroupId(1), lost=lost))
         lost = c.ReplaceReplica(group=GroupId(1), lost=replica(part(image), 2))
-        assert refused(image, lost).refusal is Refusal.STALE
+        assert refused(image, lost).refusal is Refusal.BUSY
 
 
 class TestReplaceReplica:

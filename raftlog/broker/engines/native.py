@@ -1,0 +1,153 @@
+"""The native engine: group 0 is a replica like any other, one command per record.
+
+Committed entries are read from the log's memory, or by a cold read off the loop when they are older
+than what memory holds (at boot, or after a long absence). A record's position is its offset.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, final
+
+import attrs
+
+from raftlog.base.entries import Entry, EntryKind
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import METADATA_GROUP, DirectoryId, GroupId, NodeId, RaftIndex, Term
+from raftlog.base.limits import APPEND_BYTES_MAX
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant, WallMillis
+from raftlog.metadata.engine import Committed
+from raftlog.partition.replica import PartitionReplica
+from raftlog.records.builder import RecordBatchBuilder
+from raftlog.records.record import records_of
+from raftlog.storage.cold import EntriesRead
+
+_ON: Final = "metadata log"
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    replicas: dict[GroupId, PartitionReplica]
+
+    def touch(self, group: GroupId) -> None: ...
+
+    def soon(self, call: Callable[..., None], *args: object) -> None: ...
+
+    def job(
+        self,
+        directory: DirectoryId,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        then: Callable[[Any], None],
+    ) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class NativeEngine:
+    """`next_index` is the first entry not handed over; `wake` is called when a cold read brought
+    more."""
+
+    services: Services
+    wake: Callable[[], None] | None = None
+    next_index: RaftIndex = RaftIndex(1)
+    next_position: int = 0
+    _reading: bool = False
+    _read: list[Entry] = attrs.Factory(list)
+
+    @property
+    def name(self) -> str:
+        return "native"
+
+    @property
+    def leader(self) -> NodeId | None:
+        """The node believed to lead group 0."""
+        replica = self._replica()
+        return None if replica is None or replica.leader is None else replica.leader.node
+
+    @property
+    def leading_term(self) -> Term | None:
+        """The term in which this node leads, has committed, and is not handing over."""
+        replica = self._replica()
+        if replica is None or not (replica.is_leader and replica.ready):
+            return None
+        return replica.term
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether everything in the log is committed and was handed over."""
+        replica = self._replica()
+        return replica is not None and self.next_index > replica.log.last_index
+
+    def propose(self, values: Sequence[bytes], now: Instant, wall_ms: WallMillis) -> bool:
+        """Append records, as batches of at most about a megabyte."""
+        replica = self._replica()
+        if replica is None or self.leading_term is None:
+            return False
+        for batch in _batches(values, wall_ms):
+            replica.propose_batch(batch, now, wall_ms)
+        self.services.touch(METADATA_GROUP)
+        return True
+
+    def committed(self) -> Sequence[Committed]:
+        """Everything committed that was not handed over and is at hand."""
+        replica = self._replica()
+        if replica is None or self._reading:
+            return ()
+        found: list[Committed] = []
+        self._take(self._read, replica.commit, found)
+        self._read = []
+        while self.next_index <= replica.commit:
+            entries = replica.log.entries(self.next_index, APPEND_BYTES_MAX)
+            if entries is None:
+                self._read_cold(replica)
+                break
+            self._take(entries, replica.commit, found)
+        return found
+
+    def _replica(self) -> PartitionReplica | None:
+        return self.services.replicas.get(METADATA_GROUP)
+
+    def _take(self, entries: Sequence[Entry], commit: RaftIndex, found: list[Committed]) -> None:
+        for entry in entries:
+            if entry.raft_index != self.next_index or entry.raft_index > commit:
+                continue
+            if entry.kind is EntryKind.RECORDS:
+                self._take_records(entry, found)
+            self.next_index = RaftIndex(entry.raft_index + 1)
+
+    def _take_records(self, entry: Entry, found: list[Committed]) -> None:
+        for record in records_of(entry.batch, CorruptData, _ON):
+            assert record.offset == self.next_position, (record.offset, self.next_position)
+            found.append(Committed(self.next_position, record.value or b""))
+            self.next_position += 1
+
+    def _read_cold(self, replica: PartitionReplica) -> None:
+        probe("metadata-read-cold")
+        self._reading = True
+        plan = replica.log.plan_entries(self.next_index, APPEND_BYTES_MAX)
+        self.services.job(replica.directory, plan.function, plan.args, self._cold_done)
+
+    def _cold_done(self, value: object) -> None:
+        """What is not there (the replica was closed meanwhile, or damage was found, which the
+        replica's own reads find too) is asked for again when the group moves."""
+        self._reading = False
+        if isinstance(value, EntriesRead):
+            replica = self._replica()
+            if replica is not None:
+                replica.log.cold_done(value)
+            self._read = list(value.entries)
+            if self.wake is not None:
+                self.services.soon(self.wake)
+
+
+def _batches(values: Sequence[bytes], wall_ms: WallMillis) -> list[bytes]:
+    batches: list[bytes] = []
+    builder = RecordBatchBuilder()
+    for value in values:
+        if builder.count and builder.size + len(value) > APPEND_BYTES_MAX:
+            batches.append(builder.build())
+            builder = RecordBatchBuilder()
+        builder.append(value, timestamp_ms=wall_ms)
+    batches.append(builder.build())
+    return batches

@@ -1,0 +1,234 @@
+"""Two truths, one protocol: the leader of a partition moves its group toward the target and
+reports.
+
+Group 0 holds what is wanted, the group's own log decides what is (DESIGN 7). For each partition
+that is led here, and whenever something about it changed:
+
+1. The raft node is told the target of the image; it takes the steps that are safe (learners first,
+   promoted when near the end, joint consensus). A cancel is just another target.
+2. When the membership in force is committed and differs from what the image says was reported (or
+   the leader, the in-sync set or the target that was seen differ), a report goes to the
+   controller. One report per group is open at a time; what changed meanwhile goes with the next.
+3. A partition that never had a leader is handed to the first choice of its placement, once: leaders
+   are then spread as they were placed.
+
+`target_version` in a report says which target this leader had been told *before* it looked at its
+membership: replicas that the image wants to forget are forgotten only by such a report.
+"""
+
+from collections.abc import Callable
+from typing import Final, Protocol, final
+
+import attrs
+
+from raftlog.base.entries import Membership
+from raftlog.base.errors import LocalMisuse
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId, Term
+from raftlog.base.limits import REMOVALS_MAX
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant, WallMillis
+from raftlog.broker.config import BrokerConfig
+from raftlog.broker.deadlines import Timer
+from raftlog.broker.events import LinkUp
+from raftlog.broker.peer_messages import ControllerKind, ControllerReply
+from raftlog.metadata.commands import ReportMembership
+from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.requests import Reports, encode_wish
+from raftlog.metadata.topic_image import PartitionImage, Reported
+from raftlog.partition.replica import PartitionReplica
+
+
+_LOOKS_PER_SESSION: Final = 6
+"""How soon after an answer it is looked whether the image shows what was reported."""
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    now: Instant
+    wall: WallMillis
+    config: BrokerConfig
+    image: ClusterImage
+    replicas: dict[GroupId, PartitionReplica]
+    sessions: dict[NodeId, LinkUp]
+
+    def ask_controller(
+        self, kind: int, body: bytes, deadline: Instant, then: Callable[[ControllerReply], None]
+    ) -> None: ...
+
+    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
+
+    def soon(self, call: Callable[..., None], *args: object) -> None: ...
+
+    def touch(self, group: GroupId) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class Led:
+    """What was done about one partition in one term of leadership.
+
+    `told` is the target version that the raft node was given last. `serial` is that of the last
+    report made here. `open` is whether a report awaits its answer.
+    """
+
+    term: Term
+    told: int = -1
+    serial: int = 0
+    open: bool = False
+    handed_over: bool = False
+
+
+@final
+@attrs.define(eq=False)
+class Reassignment:
+    """All partitions led by this broker."""
+
+    services: Services
+    _led: dict[GroupId, Led] = attrs.Factory(dict)
+    _due: dict[GroupId, None] = attrs.Factory(dict)
+    _looking: bool = False
+
+    def look(self, group: GroupId) -> None:
+        """Something about this group changed, here or in the image. Group 0 is the controller's."""
+        if group == METADATA_GROUP:
+            return
+        self._due[group] = None
+        if not self._looking:
+            self._looking = True
+            self.services.soon(self._look_at_due)
+
+    def _look_at_due(self) -> None:
+        self._looking = False
+        due, self._due = self._due, {}
+        reports: list[ReportMembership] = []
+        for group in due:
+            report = self._work(group)
+            if report is not None and len(reports) < REMOVALS_MAX:
+                reports.append(report)
+        if reports:
+            self._send(tuple(reports))
+
+    def _work(self, group: GroupId) -> ReportMembership | None:
+        replica = self.services.replicas.get(group)
+        partition = self.services.image.partition_of_group(group)
+        if replica is None or partition is None or not replica.is_leader:
+            self._led.pop(group, None)
+            return None
+        if not replica.ready:
+            return None
+        led = self._led.get(group)
+        if led is None or led.term != replica.term:
+            led = self._led[group] = Led(replica.term)
+        if self._hand_to_preferred(replica, partition, led):
+            return None
+        self._tell_target(replica, partition, led)
+        return self._report(replica, partition, led)
+
+    def _tell_target(self, replica: PartitionReplica, partition: PartitionImage, led: Led) -> None:
+        if led.told == partition.target_version:
+            return
+        target = Membership(tuple(sorted(partition.target)))
+        try:
+            replica.change_membership(target, self.services.now, self.services.wall)
+        except LocalMisuse:
+            probe("target-refused-by-replica")
+            return
+        led.told = partition.target_version
+        self.services.touch(replica.group)
+
+    # --- reports ---
+
+    def _report(
+        self, replica: PartitionReplica, partition: PartitionImage, led: Led
+    ) -> ReportMembership | None:
+        """The report that is due, or None. What is not committed is not reported."""
+        if led.open or replica.membership_index > replica.commit:
+            return None
+        before = partition.reported
+        membership = replica.membership
+        in_sync = tuple(r for r in sorted(replica.in_sync) if membership.is_voter(r))
+        present = (replica.term, replica.membership_index)
+        said = (before.term, before.membership_index)
+        if said == present and _same(before, replica.me, membership, in_sync, led.told):
+            return None
+        led.serial = max(led.serial, before.serial if said == present else 0) + 1
+        led.open = True
+        return ReportMembership(
+            group=replica.group,
+            term=replica.term,
+            membership_index=replica.membership_index,
+            serial=led.serial,
+            membership=membership,
+            leader=replica.me,
+            in_sync=in_sync,
+            target_version=max(led.told, 0),
+        )
+
+    def _send(self, reports: tuple[ReportMembership, ...]) -> None:
+        services = self.services
+        deadline = Instant(services.now + services.config.session_ns)
+        body = encode_wish(Reports(reports=reports))
+        then = _Sent(self, tuple((report.group, report.term) for report in reports)).answered
+        services.ask_controller(ControllerKind.REPORT, body, deadline, then)
+
+    def answered(self, groups: tuple[tuple[GroupId, Term], ...], reply: ControllerReply) -> None:
+        """The controller committed the reports, or refused some, or was not reached. What the image
+        does not show in a while is reported again."""
+        services = self.services
+        for group, term in groups:
+            led = self._led.get(group)
+            if led is not None and led.term == term:
+                led.open = False
+        pause = services.config.session_ns // _LOOKS_PER_SESSION
+        services.at(Instant(services.now + pause), self._look_again, groups)
+
+    def _look_again(self, groups: tuple[tuple[GroupId, Term], ...]) -> None:
+        for group, _ in groups:
+            if group in self._led:
+                self.look(group)
+
+    # --- the first choice ---
+
+    def _hand_to_preferred(
+        self, replica: PartitionReplica, partition: PartitionImage, led: Led
+    ) -> bool:
+        """A partition that no leader has reported yet goes to the first of its target, once."""
+        first = partition.target[0]
+        if led.handed_over or partition.leader is not None or first == replica.me:
+            return False
+        led.handed_over = True
+        if first.node not in self.services.sessions or first not in replica.membership.voters:
+            return False
+        probe("new-partition-handed-to-preferred-leader")
+        replica.transfer(first, self.services.now)
+        self.services.touch(replica.group)
+        return True
+
+
+@final
+@attrs.frozen
+class _Sent:
+    """Which groups an answer speaks of."""
+
+    reassignment: Reassignment
+    groups: tuple[tuple[GroupId, Term], ...]
+
+    def answered(self, reply: ControllerReply) -> None:
+        self.reassignment.answered(self.groups, reply)
+
+
+def _same(
+    before: Reported,
+    leader: ReplicaId,
+    membership: Membership,
+    in_sync: tuple[ReplicaId, ...],
+    told: int,
+) -> bool:
+    """Whether the image says already what a report of this place would say."""
+    return (
+        before.leader == leader
+        and before.membership == membership
+        and before.in_sync == in_sync
+        and before.target_version >= told
+    )

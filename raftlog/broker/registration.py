@@ -1,0 +1,295 @@
+"""How a boot of this broker presents itself, stays known, and tells what it lost or deleted.
+
+Rules:
+
+1. Each boot registers its directory id, its boot number and an incarnation drawn for this boot.
+   Until that is granted, no replica of a topic takes part here: the controller alone can tell a
+   directory that was rolled back from one that merely restarted (DESIGN 4).
+2. A refusal for the directory (rolled back, condemned, replaced) is final for this boot. Everything
+   else is asked again, with a pause.
+3. After the grant a heartbeat goes out six times per session. When the controller does not know
+   this registration any more, the broker registers again.
+4. What was lost or deleted is told until the image shows that it was heard; telling it twice is
+   harmless.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, final
+
+import attrs
+
+from raftlog.base.errors import ProtocolError
+from raftlog.base.ids import (
+    METADATA_GROUP,
+    BootNumber,
+    DirectoryId,
+    GroupId,
+    NodeId,
+    ReplicaEpoch,
+    ReplicaId,
+)
+from raftlog.base.limits import REMOVALS_MAX
+from raftlog.base.probes import probe
+from raftlog.base.trace import TraceValue
+from raftlog.base.units import Instant
+from raftlog.broker.config import BrokerConfig
+from raftlog.broker.deadlines import Timer
+from raftlog.broker.peer_messages import ControllerKind, ControllerReply
+from raftlog.metadata import commands as c
+from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
+from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.requests import (
+    Answer,
+    Grant,
+    Heartbeat,
+    SubmitCommand,
+    decode_answer,
+    encode_wish,
+)
+
+HEARTBEATS_PER_SESSION: Final = 6
+"""Several may be lost before a session ends."""
+_FINAL: Final = (Refusal.ROLLED_BACK, Refusal.CONDEMNED_DIRECTORY, Refusal.FEATURE_UNSUPPORTED)
+_AGAIN: Final = (Refusal.NOT_CONTROLLER, Refusal.NOT_FOUNDED, Refusal.BUSY, Refusal.TIMED_OUT)
+_UNKNOWN: Final = (Refusal.UNKNOWN_BROKER, Refusal.STALE)
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    now: Instant
+    config: BrokerConfig
+    image: ClusterImage
+    directory: DirectoryId
+    boot: BootNumber
+
+    def ask_controller(
+        self, kind: int, body: bytes, deadline: Instant, then: Callable[[ControllerReply], None]
+    ) -> None: ...
+
+    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
+
+    def soon(self, call: Callable[..., None], *args: object) -> None: ...
+
+    def trace(self, name: str, where: str, **fields: TraceValue) -> None: ...
+
+    def count(self, name: str, add: int = 1) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class Registration:
+    """`granted()` is called after every registration that was granted; `grant` is then set.
+    `refused` is why this directory may take part in nothing."""
+
+    services: Services
+    incarnation: int
+    granted: Callable[[], None]
+    grant: Grant | None = None
+    refused: Refusal | None = None
+    message: str = ""
+    _asking: bool = False
+    _beating: bool = False
+    _lost: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
+    _removed: dict[tuple[GroupId, ReplicaEpoch], None] = attrs.Factory(dict)
+    _telling: bool = False
+
+    @property
+    def registered(self) -> bool:
+        """Whether this boot may run replicas of topics."""
+        return self.grant is not None and self.refused is None
+
+    # --- registering ---
+
+    def start(self) -> None:
+        """Register this boot, however long it takes."""
+        self._register()
+
+    def _register(self) -> None:
+        if self._asking or self.refused is not None:
+            return
+        self._asking = True
+        services = self.services
+        deadline = Instant(services.now + services.config.request_ns)
+        body = encode_wish(self._command())
+        services.ask_controller(ControllerKind.REGISTER, body, deadline, self._registered)
+
+    def _command(self) -> c.RegisterBroker:
+        services = self.services
+        config = services.config
+        return c.RegisterBroker(
+            node=config.node,
+            directory=services.directory,
+            boot=services.boot,
+            incarnation=self.incarnation,
+            listeners=tuple(
+                Listener(name=each.name, host=each.host, port=each.port, protocol="PLAINTEXT")
+                for each in config.listeners
+            ),
+            peer_host=config.peer.host,
+            peer_port=config.peer.port,
+            rack=config.rack,
+            level_min=FEATURE_LEVEL_MIN,
+            level_max=FEATURE_LEVEL_MAX,
+        )
+
+    def _registered(self, reply: ControllerReply) -> None:
+        self._asking = False
+        answer = _answer(reply)
+        if answer is not None and answer.refusal is None and answer.grant is not None:
+            self._take_grant(answer.grant)
+            return
+        if answer is not None and answer.refusal in _FINAL:
+            self._refuse(answer.refusal, answer.message)
+            return
+        why = reply.text if answer is None else answer.message
+        self.services.trace("registration-refused", self._where(), why=why)
+        self._later(self._register)
+
+    def _take_grant(self, grant: Grant) -> None:
+        if self.grant is None:
+            self.services.trace("registered", self._where(), epoch=grant.epoch)
+        self.grant = grant
+        self.granted()
+        if not self._beating:
+            self._beating = True
+            self._beat()
+
+    def _refuse(self, refusal: Refusal, message: str) -> None:
+        if self.refused is not None:
+            return
+        probe("registration-refused-for-good")
+        self.refused, self.message = refusal, message
+        self.services.trace("directory-refused", self._where(), why=message)
+        self.services.count("directory_refused")
+
+    def evicted(self) -> None:
+        """The image says that this directory was condemned or replaced."""
+        self._refuse(Refusal.CONDEMNED_DIRECTORY, "the cluster goes on without this data directory")
+
+    # --- heartbeats ---
+
+    def _beat(self) -> None:
+        if self.refused is not None:
+            return
+        services = self.services
+        beat = Heartbeat(
+            node=services.config.node,
+            directory=services.directory,
+            boot=services.boot,
+            incarnation=self.incarnation,
+            version=services.image.version,
+        )
+        deadline = Instant(services.now + services.config.session_ns)
+        body = encode_wish(beat)
+        services.ask_controller(ControllerKind.HEARTBEAT, body, deadline, self._beaten)
+        pause = services.config.session_ns // HEARTBEATS_PER_SESSION
+        services.at(Instant(services.now + pause), self._beat)
+
+    def _beaten(self, reply: ControllerReply) -> None:
+        answer = _answer(reply)
+        if answer is None or answer.refusal is None:
+            return
+        if answer.refusal in _UNKNOWN:
+            probe("registration-forgotten")
+            self._register()
+        elif answer.refusal in _FINAL:
+            self._refuse(answer.refusal, answer.message)
+
+    # --- what was lost, what is gone ---
+
+    def report_lost(self, group: GroupId, replica: ReplicaId) -> None:
+        """The files of a registered replica are not there: it needs a new id."""
+        self._lost[group, replica] = None
+        self._tell_soon()
+
+    def confirm_removed(self, removed: Iterable[tuple[GroupId, ReplicaEpoch]]) -> None:
+        """These replicas' files are gone, as the image asked."""
+        self._removed.update(dict.fromkeys(removed))
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if not self._telling:
+            self._telling = True
+            self.services.soon(self._tell)
+
+    def _tell(self) -> None:
+        """Tell the first lost replica, or else all removals at once; one question at a time."""
+        self._telling = False
+        command = self._next_news()
+        if command is None or self.refused is not None:
+            return
+        self._telling = True
+        services = self.services
+        deadline = Instant(services.now + services.config.request_ns)
+        body = encode_wish(SubmitCommand(command=command))
+        services.ask_controller(ControllerKind.PROPOSE, body, deadline, _Told(self, command).told)
+
+    def _next_news(self) -> c.Command | None:
+        for group, replica in self._lost:
+            return c.ReplaceReplica(group=group, lost=replica)
+        if not self._removed:
+            return None
+        return c.ConfirmRemoved(
+            node=self.services.config.node,
+            directory=self.services.directory,
+            removed=tuple(self._removed)[:REMOVALS_MAX],
+        )
+
+    def told(self, command: c.Command, reply: ControllerReply) -> None:
+        """The controller heard it, or it must be told again."""
+        answer = _answer(reply)
+        if answer is None or answer.refusal in _AGAIN:
+            self._later(self._tell)
+            return
+        if isinstance(command, c.ReplaceReplica):
+            self._lost.pop((command.group, command.lost), None)
+            if command.group == METADATA_GROUP and answer.refusal is None:
+                self._register()
+        elif isinstance(command, c.ConfirmRemoved):
+            for key in command.removed:
+                self._removed.pop(key, None)
+        self._tell()
+
+    # --- peers ---
+
+    def peer_allowed(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool:
+        """Whether a link of that peer may be used: not when its directory was replaced, condemned,
+        or booted with a higher number before."""
+        broker = self.services.image.brokers.get(peer)
+        if broker is None:
+            return True
+        if directory != broker.directory:
+            return directory not in broker.former
+        return not broker.condemned and boot >= broker.boot
+
+    def _later(self, call: Callable[[], None]) -> None:
+        pause = self.services.config.session_ns // HEARTBEATS_PER_SESSION
+        self.services.at(Instant(self.services.now + pause), call)
+
+    def _where(self) -> str:
+        return f"node {self.services.config.node}"
+
+
+@final
+@attrs.frozen
+class _Told:
+    """Which news an answer speaks of."""
+
+    registration: Registration
+    command: c.Command
+
+    def told(self, reply: ControllerReply) -> None:
+        self.registration.told(self.command, reply)
+
+
+def _answer(reply: ControllerReply) -> Answer | None:
+    """What the controller said; None when nothing was heard in time, or nonsense."""
+    if not reply.body:
+        return None
+    try:
+        return decode_answer(reply.body)
+    except ProtocolError:
+        return None

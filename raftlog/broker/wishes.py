@@ -1,0 +1,223 @@
+"""What the controller makes of a wish: one command, or the reason why not. Pure.
+
+A wish is judged against the image that will be when everything proposed so far is committed. What
+was wished before and is so already is no refusal: an asker whose answer was lost asks again.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from raftlog.base.entries import Membership
+from raftlog.base.ids import DirectoryId, NodeId, TopicId
+from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
+from raftlog.metadata import commands as c
+from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.placement import place_partitions
+from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.requests import CreateTopicWish, GrowTopicWish, ReassignWish
+from raftlog.metadata.topic_configs import configs_problem
+from raftlog.metadata.topic_image import PartitionImage, TopicImage
+from raftlog.metadata.topic_names import METADATA_TOPIC, collision_key, topic_name_problem
+
+
+class Refused(NamedTuple):
+    """Why a wish is not fulfilled."""
+
+    refusal: Refusal
+    message: str
+
+
+SUBMITTED: Final = (
+    c.DeleteTopic,
+    c.AlterTopicConfigs,
+    c.AllocateProducerIds,
+    c.ReplaceReplica,
+    c.ConfirmRemoved,
+    c.RaiseFeatureLevel,
+    c.UnregisterBroker,
+)
+"""What a broker may ask for as it is."""
+
+
+def submitted_problem(command: c.Command, sender: NodeId) -> Refused | None:
+    """Why a broker may not ask for this command. Who speaks is known from the link, never from what
+    is said: a broker speaks of its own replicas and files only."""
+    if not isinstance(command, SUBMITTED):
+        return Refused(Refusal.MALFORMED, f"{type(command).__name__} is not for brokers to ask")
+    speaker = sender
+    if isinstance(command, c.ReplaceReplica):
+        speaker = command.lost.node
+    elif isinstance(command, c.ConfirmRemoved | c.AllocateProducerIds):
+        speaker = command.node
+    if speaker != sender:
+        return Refused(Refusal.MALFORMED, f"broker {sender} speaks for broker {speaker}")
+    if isinstance(command, c.AlterTopicConfigs):
+        problem = configs_problem(command.changed)
+        if problem is not None:
+            return Refused(Refusal.INVALID_CONFIG, problem)
+    return None
+
+
+def create_topic(image: ClusterImage, wish: CreateTopicWish) -> c.CreateTopic | Refused:
+    """The command that creates the topic."""
+    problem = _name_problem(image, wish)
+    if problem is not None:
+        return problem
+    wrong = configs_problem(wish.configs)
+    if wrong is not None:
+        return Refused(Refusal.INVALID_CONFIG, wrong)
+    if wish.topic_id in image.topics:
+        assignments: tuple[c.Assignment, ...] | Refused = ()
+    elif wish.nodes:
+        assignments = _given(image, wish.nodes)
+    else:
+        assignments = _placed(image, wish.count, wish.factor, None)
+    if isinstance(assignments, Refused):
+        return assignments
+    return c.CreateTopic(
+        topic_id=wish.topic_id,
+        name=wish.name,
+        internal=wish.internal,
+        configs=tuple(sorted(wish.configs)),
+        assignments=assignments,
+    )
+
+
+def _name_problem(image: ClusterImage, wish: CreateTopicWish) -> Refused | None:
+    wrong = topic_name_problem(wish.name)
+    if wrong is not None:
+        return Refused(Refusal.INVALID_TOPIC_NAME, wrong)
+    if wish.name == METADATA_TOPIC:
+        return Refused(Refusal.RESERVED_TOPIC, f"{METADATA_TOPIC} belongs to the cluster")
+    known = image.names.get(wish.name)
+    if known is not None:
+        if known == wish.topic_id:
+            return None
+        return Refused(Refusal.TOPIC_EXISTS, f"Topic '{wish.name}' already exists.")
+    key = collision_key(wish.name)
+    if key != wish.name or "_" in wish.name:
+        for name in sorted(image.names):
+            if collision_key(name) == key:
+                return Refused(
+                    Refusal.INVALID_TOPIC_NAME,
+                    f"Topic '{wish.name}' collides with existing topic: {name}",
+                )
+    return None
+
+
+def grow_topic(image: ClusterImage, wish: GrowTopicWish) -> c.CreatePartitions | Refused:
+    """The command that adds partitions."""
+    topic = image.topics.get(wish.topic_id)
+    if topic is None:
+        return _unknown(wish.topic_id)
+    present = len(topic.partitions)
+    added = wish.count - present
+    if added <= 0:
+        return Refused(
+            Refusal.INVALID_PARTITIONS,
+            f"Topic '{topic.name}' has {present} partitions; they can only grow,"
+            f" and {wish.count} is not more.",
+        )
+    if wish.nodes and len(wish.nodes) != added:
+        return Refused(
+            Refusal.INVALID_ASSIGNMENT,
+            f"{added} partitions are new, assignments for {len(wish.nodes)} are given",
+        )
+    factor = len(topic.partitions[0].target)
+    assignments = _given(image, wish.nodes) if wish.nodes else _placed(image, added, factor, topic)
+    if isinstance(assignments, Refused):
+        return assignments
+    return c.CreatePartitions(
+        topic_id=topic.topic_id, count_before=present, assignments=assignments
+    )
+
+
+def reassign(image: ClusterImage, wish: ReassignWish) -> c.SetTarget | Refused | None:
+    """The command that sets a new target, or None when it is the target already."""
+    topic = image.topics.get(wish.topic_id)
+    if topic is None:
+        return _unknown(wish.topic_id)
+    partition = image.partition(wish.topic_id, wish.partition)
+    if partition is None:
+        return Refused(Refusal.UNKNOWN_PARTITION, f"{topic.name} has no partition {wish.partition}")
+    nodes = wish.nodes or _cancelled(partition)
+    if not nodes:
+        return Refused(
+            Refusal.NO_REASSIGNMENT,
+            f"{topic.name}-{wish.partition} is not being reassigned",
+        )
+    assignments = _given(image, (nodes,))
+    if isinstance(assignments, Refused):
+        return assignments
+    if assignments[0] == tuple((r.node, r.directory) for r in partition.target):
+        return None
+    return c.SetTarget(
+        topic_id=wish.topic_id,
+        partition=wish.partition,
+        assignment=assignments[0],
+        if_target_version=partition.target_version,
+    )
+
+
+def _cancelled(partition: PartitionImage) -> tuple[NodeId, ...]:
+    """The nodes to go back to: the last membership that was reported as final, or the outgoing half
+    of a joint one, in the order of the target as far as they are in it. None when settled."""
+    if partition.settled:
+        return ()
+    membership: Membership = partition.reported.membership
+    nodes = [replica.node for replica in membership.outgoing or membership.voters]
+    wanted = [replica.node for replica in partition.target]
+    return tuple(dict.fromkeys((*(node for node in wanted if node in nodes), *nodes)))
+
+
+def metadata_target(image: ClusterImage) -> Membership:
+    """Who should be in group 0: the wanted controllers vote, every other broker learns."""
+    learners = sorted(
+        broker.metadata_replica
+        for _, broker in sorted(image.brokers.items())
+        if not broker.condemned and broker.metadata_replica not in image.controllers
+    )
+    return Membership(voters=image.controllers, learners=tuple(learners))
+
+
+def _given(
+    image: ClusterImage, nodes_of_each: Iterable[tuple[NodeId, ...]]
+) -> tuple[c.Assignment, ...] | Refused:
+    """Assignments from node ids; `apply` judges the rest."""
+    assignments: list[c.Assignment] = []
+    for nodes in nodes_of_each:
+        places: list[tuple[NodeId, DirectoryId]] = []
+        for node in nodes:
+            directory = image.directory_of(node)
+            if directory is None:
+                return Refused(Refusal.INVALID_ASSIGNMENT, f"broker {node} is not registered")
+            places.append((node, directory))
+        assignments.append(tuple(places))
+    return tuple(assignments)
+
+
+def _placed(
+    image: ClusterImage, count: int, factor: int, topic: TopicImage | None
+) -> tuple[c.Assignment, ...] | Refused:
+    if not 1 <= count <= PARTITIONS_PER_TOPIC_MAX:
+        return Refused(
+            Refusal.INVALID_PARTITIONS,
+            f"{count} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}",
+        )
+    if not 1 <= factor <= REPLICATION_FACTOR_MAX:
+        return Refused(
+            Refusal.INVALID_REPLICATION_FACTOR,
+            f"replication factor {factor}; 1 to {REPLICATION_FACTOR_MAX} are possible",
+        )
+    assignments = place_partitions(image, count=count, factor=factor, topic=topic)
+    if assignments is None:
+        live = len(image.live_brokers())
+        return Refused(
+            Refusal.INVALID_REPLICATION_FACTOR,
+            f"replication factor {factor} is larger than the {live} live brokers allow",
+        )
+    return assignments
+
+
+def _unknown(topic_id: TopicId) -> Refused:
+    return Refused(Refusal.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id.hex()}")
