@@ -38,7 +38,7 @@ def tick(state: RaftState) -> None:
 
 def campaign_deadline(state: RaftState) -> Instant:
     """When this replica would campaign: never unless it is a voter, whole, and on its own."""
-    if state.covered or state.damaged or state.role is Role.STOPPED or not state.is_voter():
+    if not state.voter or state.covered or state.damaged or state.role is Role.STOPPED:
         return NEVER
     return state.election_deadline
 
@@ -95,7 +95,7 @@ def _pre_campaign(state: RaftState) -> None:
     state.trace("pre-campaign")
     term, log = Term(state.term + 1), state.log
     for voter in _other_voters(state):
-        state.out.send.append(
+        state.send.append(
             PreVoteRequest(state.group, state.me, voter, term, log.last_index, log.last_term)
         )
 
@@ -208,7 +208,7 @@ def on_pre_vote_request(state: RaftState, message: PreVoteRequest) -> None:
         probe("pre-vote-refused")
         _reassure(state, message.sender)
     term = message.term if granted else state.term
-    state.out.send.append(PreVoteReply(state.group, state.me, message.sender, term, granted))
+    state.send.append(PreVoteReply(state.group, state.me, message.sender, term, granted))
 
 
 def _reassure(state: RaftState, replica: ReplicaId) -> None:
@@ -273,7 +273,7 @@ def on_timeout_now(state: RaftState, message: TimeoutNow) -> None:
     """Our leader hands over: campaign at once, without a pre-vote."""
     if message.term > state.term:
         become_follower(state, message.term, message.sender)
-    fit = state.role is Role.FOLLOWER and state.is_voter() and state.damaged is None
+    fit = state.role is Role.FOLLOWER and state.voter and state.damaged is None
     if message.term < state.term or not fit:
         probe("timeout-now-ignored")
         return

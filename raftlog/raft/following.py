@@ -188,7 +188,7 @@ def _refuse(state: RaftState, message: Append, reason: RefusalReason) -> None:
         Term(0) if term is None else term,
     )
     if reason is RefusalReason.CONTENT:
-        state.out.send.append(refusal)
+        state.send.append(refusal)
     else:
         state.promise(refusal)
 
@@ -258,4 +258,4 @@ def acknowledge(state: RaftState) -> None:
         state.agreed = True
         state.out.agreed.append(leader)
     damaged = state.damaged is not None
-    state.out.send.append(AppendReply(state.group, state.me, leader, state.term, match, damaged))
+    state.send.append(AppendReply(state.group, state.me, leader, state.term, match, damaged))

@@ -61,7 +61,7 @@ def _send_piece(state: RaftState, follower: Progress) -> None:
     sender.sent_at = state.now
     follower.spoken_to = True
     me, to = state.me, follower.replica
-    state.out.send.append(
+    state.send.append(
         Install(state.group, me, to, state.term, sender.position, total, start, piece)
     )
 

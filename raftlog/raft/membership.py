@@ -150,6 +150,7 @@ def on_installed(state: RaftState, position: InstallPosition) -> None:
 
 def _follow_membership(state: RaftState) -> None:
     membership = state.membership
+    state.voter = membership.is_voter(state.me)
     state.trace(
         "membership",
         ("index", state.membership_index),

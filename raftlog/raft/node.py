@@ -134,6 +134,7 @@ class RaftNode:
             commit=commit,
             commit_taken=commit,
             memberships=list(memberships),
+            voter=memberships[-1][1].is_voter(me),
             damaged=damaged,
             rounds=Rounds(log.last_index),
             election_timeout=options.election_ns,
@@ -414,24 +415,26 @@ class RaftNode:
             state.log_changed = state.hard_state_dirty = False
         if not state.rounds.hard_states:
             _keep_promises(state)
-        out, state.out = state.out, Queued()
+        send, state.send = state.send, []
         commit = state.commit if state.commit != state.commit_taken else None
         state.commit_taken = state.commit
-        return Output(
-            out.send,
-            state.hard_state() if dirty else None,
-            log_changed,
-            commit,
-            out.reads,
-            out.log_reads,
-            out.snapshot_reads,
-            out.installed,
-            out.verify,
-            out.agreed,
-            out.uncovered,
-            out.transfer_done,
-            _deadline(state),
-        )
+        out = Output(send, state.hard_state() if dirty else None, log_changed, commit)
+        out.deadline = _deadline(state)
+        if state.queued is not None:
+            _add_queued(out, state.queued)
+            state.queued = None
+        return out
+
+
+def _add_queued(out: Output, queued: Queued) -> None:
+    out.reads = queued.reads
+    out.log_reads = queued.log_reads
+    out.snapshot_reads = queued.snapshot_reads
+    out.installed = queued.installed
+    out.verify = queued.verify
+    out.agreed = queued.agreed
+    out.uncovered = queued.uncovered
+    out.transfer_done = queued.transfer_done
 
 
 def _keep_promises(state: RaftState) -> None:
@@ -439,7 +442,7 @@ def _keep_promises(state: RaftState) -> None:
     if state.ack_wanted and state.role is Role.FOLLOWER and state.leader is not None:
         following.acknowledge(state)
     if state.promises:
-        send = state.out.send
+        send = state.send
         for message in state.promises:
             if message.term == state.term:
                 send.append(message)

@@ -30,11 +30,11 @@ from raftlog.raft.state import RaftState, ReadyAppend, Role
 
 def send_all(state: RaftState) -> None:
     """Everything that the leader owes its followers at the end of a turn."""
-    voters_only = state.membership if reads.seal(state) else None
+    voters_only = state.membership if state.reads.unsent and reads.seal(state) else None
     commit_due = state.commit_urgent or state.options.eager_commit
+    last = state.log.last_index
     for follower in state.progress.values():
-        sent = _send_entries(state, follower)
-        if sent:
+        if follower.next <= last and _send_entries(state, follower, last):
             continue
         if (voters_only is not None and voters_only.is_voter(follower.replica)) or (
             commit_due and follower.commit_sent < min(state.commit, follower.match)
@@ -57,8 +57,7 @@ def is_quiet(state: RaftState) -> bool:
     return True
 
 
-def _send_entries(state: RaftState, follower: Progress) -> bool:
-    last = state.log.last_index
+def _send_entries(state: RaftState, follower: Progress, last: RaftIndex) -> bool:
     sent = False
     while follower.next <= last and follower.has_room(state.options):
         if follower.read_token is not None or not _send_next(state, follower):
@@ -131,7 +130,7 @@ def on_log_read(
 
 def _send_append(state: RaftState, follower: Progress, ready: ReadyAppend) -> None:
     entries = ready.entries
-    state.out.send.append(
+    state.send.append(
         Append(
             state.group,
             state.me,
@@ -160,7 +159,7 @@ def send_heartbeat(state: RaftState, follower: Progress) -> None:
         prev = RaftIndex(log.first_index - 1)
     term = log.term_at(prev)
     assert term is not None, prev
-    state.out.send.append(
+    state.send.append(
         Append(
             state.group,
             state.me,

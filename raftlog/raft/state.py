@@ -84,9 +84,9 @@ class InstallReceiver:
 @final
 @attrs.define(eq=False)
 class Queued:
-    """What leaves with the next take (see Output)."""
+    """What leaves with the next take beside messages (see Output). Made when there is any of it:
+    most turns have none."""
 
-    send: list[RaftMessage] = attrs.Factory(list)
     reads: list[ReadState] = attrs.Factory(list)
     log_reads: list[LogRead] = attrs.Factory(list)
     snapshot_reads: list[SnapshotRead] = attrs.Factory(list)
@@ -112,6 +112,7 @@ class RaftState:
     * `commit_taken`: the commit index that the last Output told.
     * `memberships`: (index, membership) of every membership entry that can still be truncated,
       and one below those; the last one is in force. Indexes ascend.
+    * `voter`: whether this replica is a voter in force.
     * `damaged`: the durable mark, while the log's valid prefix ends before it; None when whole.
 
     Follower:
@@ -150,9 +151,11 @@ class RaftState:
     commit: RaftIndex
     commit_taken: RaftIndex
     memberships: list[tuple[RaftIndex, Membership]]
+    voter: bool
     damaged: LogPosition | None
     rounds: Rounds
-    out: Queued = attrs.Factory(Queued)
+    send: list[RaftMessage] = attrs.Factory(list)
+    queued: Queued | None = None
     promises: list[RaftMessage] = attrs.Factory(list)
     stopped_why: str | None = None
 
@@ -190,8 +193,12 @@ class RaftState:
     def membership_index(self) -> RaftIndex:
         return self.memberships[-1][0]
 
-    def is_voter(self) -> bool:
-        return self.memberships[-1][1].is_voter(self.me)
+    @property
+    def out(self) -> Queued:
+        """Where to put what leaves with the next take."""
+        if self.queued is None:
+            self.queued = Queued()
+        return self.queued
 
     def token(self) -> int:
         """A number that no earlier request to the driver had."""

@@ -60,7 +60,7 @@ def _give_up(state: RaftState) -> None:
 
 
 def _tell(state: RaftState, to: ReplicaId) -> None:
-    state.out.send.append(TimeoutNow(state.group, state.me, to, state.term))
+    state.send.append(TimeoutNow(state.group, state.me, to, state.term))
 
 
 def hand_over_and_follow(state: RaftState, why: str) -> None:
