@@ -1,0 +1,2 @@
+"""`raftlog demo`: real data through a real cluster, two real faults, and the proof of what
+survived."""

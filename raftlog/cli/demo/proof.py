@@ -1,0 +1,152 @@
+"""What the demo proves about what it read back: pure functions over rows, keys and offsets.
+
+Each check returns a `Claim`: what is claimed, whether it holds, and the first evidence against it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, final
+
+import attrs
+
+
+class ReadRecord(NamedTuple):
+    """One record as the consumer got it."""
+
+    partition: int
+    offset: int
+    row: int
+    key: bytes | None
+
+
+class Claim(NamedTuple):
+    """One line of the proof."""
+
+    name: str
+    says: str
+    holds: bool
+    evidence: str = ""
+
+    def as_json(self) -> dict[str, object]:
+        return {"says": self.says, "holds": self.holds, "evidence": self.evidence}
+
+
+@final
+@attrs.frozen
+class Fault:
+    """One injected fault and what followed. Epochs are by partition; the gap is the longest time
+    without an acknowledgement from the fault until all partitions were led again and in sync."""
+
+    name: str
+    node: int
+    epochs_before: Mapping[int, int]
+    epochs_after: Mapping[int, int]
+    acks_after: int
+    unavailable_ms: float
+
+    def moved(self) -> list[int]:
+        """The partitions whose leader epoch rose."""
+        return sorted(
+            partition
+            for partition, epoch in self.epochs_after.items()
+            if epoch > self.epochs_before.get(partition, -1)
+        )
+
+
+def exactly_once(acknowledged: Iterable[int], read: Sequence[ReadRecord]) -> Claim:
+    """Every acknowledged row was read exactly once, and no row was read twice."""
+    counts: dict[int, int] = {}
+    for record in read:
+        counts[record.row] = counts.get(record.row, 0) + 1
+    acked = list(acknowledged)
+    missing = [row for row in acked if row not in counts]
+    doubled = [row for row, count in counts.items() if count > 1]
+    evidence = ""
+    if missing:
+        evidence = f"{len(missing)} acknowledged rows are missing, the first is {min(missing)}"
+    elif doubled:
+        evidence = f"{len(doubled)} rows are there more than once, the first is {min(doubled)}"
+    return Claim(
+        "exactly-once",
+        f"each of {len(acked):,} acknowledged records is there exactly once",
+        not missing and not doubled,
+        evidence,
+    )
+
+
+def nothing_invented(sent: int, read: Sequence[ReadRecord]) -> Claim:
+    """Only rows that were sent were read."""
+    strange = [record for record in read if not 0 <= record.row < sent]
+    evidence = f"{strange[0]}" if strange else ""
+    return Claim("no-phantom", f"all {len(read):,} records read were sent", not strange, evidence)
+
+
+def key_order(read: Sequence[ReadRecord]) -> Claim:
+    """Rows of one key lie in one partition, in the order in which they were sent."""
+    last: dict[bytes, ReadRecord] = {}
+    for record in sorted(read, key=_place):
+        if record.key is None:
+            continue
+        before = last.get(record.key)
+        wrong = before is not None and (
+            before.partition != record.partition or before.row >= record.row
+        )
+        if wrong:
+            says = f"{record.key!r}: {before} before {record}"
+            return Claim("key-order", "the order of each key is kept", False, says)
+        last[record.key] = record
+    return Claim("key-order", f"the order of each of {len(last):,} keys is kept", True)
+
+
+def _place(record: ReadRecord) -> tuple[int, int]:
+    return record.partition, record.offset
+
+
+def dense(read: Sequence[ReadRecord], ends: Mapping[int, int]) -> Claim:
+    """The offsets of each partition are 0, 1, 2, ... up to its end."""
+    offsets: dict[int, list[int]] = {partition: [] for partition in ends}
+    for record in read:
+        offsets.setdefault(record.partition, []).append(record.offset)
+    for partition, found in sorted(offsets.items()):
+        expected = range(ends.get(partition, 0))
+        if sorted(found) != list(expected):
+            gaps = sorted(set(expected) - set(found))
+            first = f"offset {gaps[0]} is missing" if gaps else f"{len(found)} records"
+            says = f"partition {partition}, end {ends.get(partition)}: {first}"
+            return Claim("dense", "offsets are dense from 0", False, says)
+    return Claim("dense", f"offsets are dense from 0 in {len(offsets)} partitions", True)
+
+
+class ReplicaLog(NamedTuple):
+    """What a walk of one replica's files found up to the common high watermark."""
+
+    node: int
+    partition: int
+    raft_index: int
+    chain: str
+    content_hash: str
+
+
+def replicas_equal(logs: Sequence[ReplicaLog], replication: int) -> Claim:
+    """All replicas of each partition hold the same bytes: chain values and content hashes agree."""
+    by_partition: dict[int, list[ReplicaLog]] = {}
+    for log in logs:
+        by_partition.setdefault(log.partition, []).append(log)
+    says = f"{len(logs)} replica logs agree by chain and by hash of their bytes"
+    for partition, group in sorted(by_partition.items()):
+        if len(group) != replication:
+            evidence = f"partition {partition} has {len(group)} replicas"
+            return Claim("replicas-equal", says, False, evidence)
+        if len({log[2:] for log in group}) > 1:
+            return Claim("replicas-equal", says, False, f"partition {partition}: {group}")
+    return Claim("replicas-equal", says, bool(by_partition))
+
+
+def faults_took_effect(faults: Sequence[Fault]) -> Claim:
+    """Each fault moved at least one leader epoch, and acknowledgements went on after it."""
+    says = "each fault moved leaders, and acknowledgements went on"
+    for fault in faults:
+        if not fault.moved():
+            return Claim("faults", says, False, f"{fault.name}: no leader epoch moved")
+        if fault.acks_after == 0:
+            return Claim("faults", says, False, f"{fault.name}: nothing was acknowledged after it")
+    return Claim("faults", says, len(faults) > 0, "" if faults else "no fault was injected")
