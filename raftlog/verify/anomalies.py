@@ -30,10 +30,12 @@ def check_key(
     if facts.polled:
         findings.check("G1a", "lost-write")
         _aborted_reads(facts, operations, findings)
-        _lost_writes(facts, operations, findings)
+        seen = facts.seen
+        unread = [batch for batch in facts.batches if not seen.issuperset(batch.values)]
+        _lost_writes(facts, operations, unread, findings)
         if final_read:
             findings.check("unseen")
-            _unseen(facts, findings)
+            _unseen(facts, unread, findings)
 
 
 def reader_of(
@@ -200,12 +202,14 @@ def _read_bound(facts: KeyFacts) -> tuple[int, Value] | None:
     return None
 
 
-def _lost_writes(facts: KeyFacts, operations: Sequence[Interval], findings: Findings) -> None:
-    bound = _read_bound(facts)
+def _lost_writes(
+    facts: KeyFacts, operations: Sequence[Interval], unread: Sequence[Sent], findings: Findings
+) -> None:
+    bound = _read_bound(facts) if unread else None
     if bound is None:
         return
     highest, later = bound
-    for batch in facts.batches:
+    for batch in unread:
         if batch.base is None or batch.op.type == "fail":
             continue
         for value in batch.values:
@@ -240,8 +244,8 @@ def _lost_witness(
     )
 
 
-def _unseen(facts: KeyFacts, findings: Findings) -> None:
-    for batch in facts.batches:
+def _unseen(facts: KeyFacts, unread: Sequence[Sent], findings: Findings) -> None:
+    for batch in unread:
         if batch.op.type != "ok":
             continue
         for value in batch.values:

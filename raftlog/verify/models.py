@@ -60,7 +60,8 @@ def _register_call(op: Interval) -> Call | None:
     if op.f == "write":
         return Call(op.start_ns, op.end_ns, ("write", _frozen(op.asked)), None, op)
     old, new = op.asked
-    return Call(op.start_ns, op.end_ns, ("cas", _frozen(old), _frozen(new)), True, op)
+    matched = op.value is not False
+    return Call(op.start_ns, op.end_ns, ("cas", _frozen(old), _frozen(new)), matched, op)
 
 
 def _frozen(value: Any) -> Any:
@@ -99,9 +100,8 @@ CAS_REGISTER: Final = Model(
     call_of=_register_call,
     functions=("read", "write", "cas"),
 )
-"""Read, write, compare-and-set. An info compare-and-set happened (and matched), or it did
-nothing.
-"""
+"""Read, write, compare-and-set. An ok `cas` whose value is false is one whose compare is known to
+have failed; an info one happened (and matched), or it did nothing."""
 
 
 def _fencing_call(op: Interval) -> Call | None:

@@ -1,0 +1,156 @@
+"""Jepsen's histories: one EDN map per operation, with Jepsen's kafka workload understood.
+
+`{:index 3, :time 12, :process 0, :type :invoke, :f :send, :value [[:send 5 17]]}`: in Jepsen a
+value is a list of micro-operations, `[:send k v]` -> `[:send k [offset v]]` and `[:poll]` ->
+`[:poll {k [[offset v] ...]}]`. A list with one send becomes our `send`, with polls only our `poll`,
+anything mixed our `txn`. Keys are written as text. Registers (`:read`, `:write`, `:cas`) pass as
+they are.
+
+Nothing is invented: where `:index` or `:time` are missing, the place in the file stands for both.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from raftlog.verify.edn import Keyword, read_all, write
+from raftlog.verify.history import NEMESIS, TYPES, BadHistory, Header, Op
+
+_REGISTER: Final = ("read", "write", "cas")
+_LOG: Final = ("send", "poll", "txn")
+
+
+def read_ops(text: str) -> Iterator[Op]:
+    """The operations of a history in EDN: a list of maps, or maps one after the other."""
+    place = 0
+    for element in read_all(text):
+        for document in element if isinstance(element, list) else [element]:
+            if not isinstance(document, dict):
+                raise BadHistory("an operation is a map", on=f"operation {place}")
+            yield _op_of(document, place)
+            place += 1
+
+
+def header_for(ops: Iterable[Op]) -> Header:
+    """The header of an import, guessed from what the operations do."""
+    options: dict[str, Any] = {"read_consistency": "committed-prefix", "dense": False}
+    model = "log"
+    for op in ops:
+        if op.f in _REGISTER:
+            model = "cas-register"
+        elif op.f in ("assign", "subscribe"):
+            options["consumer"] = op.f if options.get("consumer") != "subscribe" else "subscribe"
+        elif op.f == "txn":
+            options["transactions"] = True
+    return Header(source="import", model=model, options=options if model == "log" else {})
+
+
+def _op_of(document: Mapping[Any, Any], place: int) -> Op:
+    process, kind, f = document.get("process"), document.get("type"), document.get("f")
+    if not isinstance(f, str) or kind not in TYPES:
+        raise BadHistory(":f or :type is missing", on=f"operation {place}")
+    time_ns = document.get("time", place)
+    index = document.get("index", place)
+    if type(time_ns) is not int or type(index) is not int:
+        raise BadHistory(":time and :index are integers", on=f"operation {place}")
+    if type(process) is not int:
+        return Op(index, time_ns, NEMESIS, "info", str(f), None, plain(document.get("value")))
+    op = Op(index, time_ns, process, str(kind), str(f), None, plain(document.get("value")))
+    if "error" in document:
+        op.error = plain(document["error"])
+    if f in _LOG and isinstance(op.value, list):
+        try:
+            _kafka(op, document.get("value"))
+        except (TypeError, ValueError, IndexError, AttributeError) as why:
+            raise BadHistory(
+                f"not an operation of the kafka workload ({why})", on=f"operation {place}"
+            ) from None
+    elif f in ("assign", "subscribe"):
+        op.value = [str(key) for key in op.value or []]
+    elif f == "crash":
+        op.value = None
+    return op
+
+
+def plain(value: Any) -> Any:
+    """EDN as JSON has it: keywords and keys as text."""
+    if isinstance(value, Keyword):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    return value
+
+
+def _kafka(op: Op, value: Any) -> None:
+    """Micro-operations in, our `send`, `poll` or `txn` out."""
+    steps = []
+    for micro in value:
+        if micro[0] == "send":
+            key, sent = str(micro[1]), plain(micro[2])
+            steps.append(["send", key, sent])
+        elif micro[0] == "poll":
+            reads = micro[1] if len(micro) > 1 and isinstance(micro[1], dict) else None
+            steps.append(["poll", None if reads is None else _reads(reads)])
+        else:
+            raise ValueError(f"{micro[0]!r} is neither :send nor :poll")
+    kinds = [step[0] for step in steps]
+    if kinds == ["send"]:
+        op.f, op.key, op.value = "send", steps[0][1], steps[0][2]
+        if op.type != "ok" and isinstance(op.value, list):
+            op.value = op.value[1]
+    elif "send" not in kinds:
+        op.f, op.value = "poll", None
+        if op.type == "ok":
+            op.value = {}
+            for _, reads in steps:
+                for key, pairs in (reads or {}).items():
+                    op.value.setdefault(key, []).extend(pairs)
+    else:
+        op.f, op.value = "txn", steps
+        if op.type == "invoke":
+            op.value = [[step[0], *step[1:]] for step in steps]
+        elif op.type != "ok":
+            op.value = None
+
+
+def _reads(reads: Mapping[Any, Any]) -> dict[str, list[Any]]:
+    """A key's pairs; a pair without an offset (Jepsen writes nil) cannot be placed and is
+    left out.
+    """
+    return {
+        str(key): [plain(pair) for pair in pairs if pair[0] is not None]
+        for key, pairs in reads.items()
+    }
+
+
+def write_op(op: Op) -> str:
+    """One operation as a line of Jepsen's EDN; our own fields beside Jepsen's keep their names."""
+    document: dict[Any, Any] = {
+        Keyword("index"): op.index,
+        Keyword("time"): op.time_ns,
+        Keyword("process"): Keyword(NEMESIS) if op.process == NEMESIS else op.process,
+        Keyword("type"): Keyword(op.type),
+        Keyword("f"): Keyword(op.f),
+        Keyword("value"): _jepsen_value(op),
+    }
+    if op.error is not None:
+        document[Keyword("error")] = op.error
+    if op.rebalance is not None:
+        document[Keyword("rebalance-log")] = op.rebalance
+    return write(document)
+
+
+def _jepsen_value(op: Op) -> Any:
+    send, poll = Keyword("send"), Keyword("poll")
+    if op.f == "send":
+        sent = op.value if not isinstance(op.value, list) or op.type == "ok" else list(op.value)
+        return [[send, op.key, sent]]
+    if op.f == "poll":
+        return [[poll, op.value]] if op.type == "ok" else [[poll]]
+    if op.f == "txn" and op.value is not None:
+        return [
+            [Keyword(step[0]), *(part for part in step[1:] if part is not None)]
+            for step in op.value
+        ]
+    return op.value
