@@ -60,9 +60,8 @@ def written(*operations: Written, header: Header | None = None, **options: Any) 
         events.append((one.start, 0, number))
         if one.end is not None:
             # Calls before returns at one instant, except where a process goes straight on.
-            on = any(
-                o.process == one.process and o.start == one.end > one.start for o in operations
-            )
+            mine = [other for other in operations if other.process == one.process]
+            on = any(other.start == one.end > one.start for other in mine)
             events.append((one.end, -1 if on else 1, number))
     for at, is_end, number in sorted(events, key=lambda event: (event[0], event[1], event[2])):
         one = operations[number]
