@@ -78,10 +78,14 @@ SEGMENT_BYTES_MAX: Final = 2048 * MIB
 """Kafka's own bound; positions then fit everywhere."""
 INDEX_ROWS_MAX: Final = 1 << 22
 """Rows of one table of an index file: Raft's own entries of a segment that holds little else."""
+INDEX_FILE_BYTES_MAX: Final = 512 * MIB
+"""INDEX_ROWS_MAX rows of each table."""
 SNAPSHOT_BYTES_MAX: Final = 512 * MIB
 """A metadata image or a producer table; both are held in memory whole."""
 RECOVERED_WINDOW_BYTES: Final = 16 * KIB
 """Log bytes that a boot keeps in memory per replica: a thousand idle ones must stay small."""
+SLICE_BYTES_MIN: Final = 32 * KIB
+"""A shorter range near the end of the log is answered from memory: a file slice costs two calls."""
 SCANNED_RANGES_MAX: Final = 8
 """Exact places of cold ranges remembered per log, one for each slow consumer or so."""
 WALK_CHUNK_BYTES: Final = MIB
@@ -201,3 +205,14 @@ assert PARTITIONS_PER_TOPIC_MAX * (4 + REPLICATION_FACTOR_MAX * 12) < COMMAND_BY
 assert COMMAND_BYTES_MAX < BATCH_BYTES_MAX
 assert REPLICATION_FACTOR_MAX < VOTERS_MAX
 assert BROKERS_MAX <= LEARNERS_MAX
+
+# --- client -------------------------------------------------------------------------------------
+
+PARTITIONER_KEYS_MAX: Final = 8_192
+"""Keys whose partition is remembered (murmur2 in Python costs 2 us); a few MB at the very most."""
+CLIENT_TOPICS_MAX: Final = 10_000
+"""Topics that one client keeps metadata of."""
+CLIENT_CALLS_MAX: Final = 100_000
+"""Calls without a result; beyond it a call is refused at once."""
+FETCH_CORRUPT_RETRIES_MAX: Final = 3
+"""A batch with a wrong CRC is fetched again this often: wires corrupt too. Then it is reported."""

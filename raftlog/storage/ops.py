@@ -12,8 +12,9 @@ from raftlog.base.ids import GroupId
 
 
 class CreateFile(NamedTuple):
-    """Make `path` with these first bytes (a segment header), sync it and its directory, before any
-    later operation of the round on that group is performed."""
+    """Make `path` with these bytes (a segment header, a snapshot), whole or not at all: what the
+    group wrote before is synced first, then the new file, then its name. So the file vouches for
+    everything below it, and later operations of the round may append to it."""
 
     group: GroupId
     path: str
@@ -35,4 +36,11 @@ class StoreRecords(NamedTuple):
     records: Sequence[bytes]
 
 
-WriteOp = CreateFile | AppendBytes | StoreRecords
+class CloseGroup(NamedTuple):
+    """Forget the group's open files and its failure: it is about to be deleted, or was reopened
+    through recovery. Await Persisted before the files are touched by a job."""
+
+    group: GroupId
+
+
+WriteOp = CreateFile | AppendBytes | StoreRecords | CloseGroup

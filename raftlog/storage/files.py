@@ -1,0 +1,54 @@
+"""Whole small files: read with a bound; written so that a crash leaves the old file or the new one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import CorruptData
+from raftlog.base.ports import Disk, DiskFile
+from raftlog.storage.replica import TEMPORARY_SUFFIX
+
+
+@contextmanager
+def opened(
+    disk: Disk, path: str, *, create: bool = False, write: bool = False
+) -> Iterator[DiskFile]:
+    """The open file, closed at the end whatever happens."""
+    file = disk.open(path, create=create, write=write)
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def read_whole(disk: Disk, path: str, bytes_max: int) -> bytes:
+    """The bytes of a file; `CorruptData` when it is larger than anything we write there."""
+    with opened(disk, path) as file:
+        size = file.size()
+        if size > bytes_max:
+            raise CorruptData(f"file has {size} bytes, at most {bytes_max} are expected", on=path)
+        return file.read_at(0, size)
+
+
+def write_whole(disk: Disk, path: str, content: Buffer) -> None:
+    """Write under another name, sync, rename, sync the directory: durable when this returns."""
+    temporary = path + TEMPORARY_SUFFIX
+    remove_if_there(disk, temporary)
+    with opened(disk, temporary, create=True, write=True) as file:
+        file.write_at(0, [content])
+        file.sync()
+    disk.rename(temporary, path)
+    disk.sync_dir(parent_of(path))
+
+
+def remove_if_there(disk: Disk, path: str) -> bool:
+    """Remove a file that may be missing; whether it was there. Not synced."""
+    if not disk.exists(path):
+        return False
+    disk.remove(path)
+    return True
+
+
+def parent_of(path: str) -> str:
+    """The directory that holds a name; "" is the data directory itself."""
+    return path.rpartition("/")[0]

@@ -1,0 +1,362 @@
+"""Jobs on segments, run off the loop: verify, find exact places, read for followers, look up times.
+
+What they return names places; what they find wrong they raise as `CorruptData`, naming file,
+position and reason: the replica is then reopened through recovery, which tells damage from a torn
+tail.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raftlog.base.binary import Buffer
+from raftlog.base.entries import Entry, EntryKind
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import Offset, RaftIndex, Term
+from raftlog.base.ports import Disk
+from raftlog.records.batch import BatchHeader, read_header
+from raftlog.records.control import parse_control_entry
+from raftlog.records.record import records_of
+from raftlog.records.slices import FileSlice
+from raftlog.storage.cold import (
+    EntriesRead,
+    ProducerReplay,
+    RangeScanned,
+    ReplayItem,
+    SegmentsRemoved,
+    SegmentWalked,
+    TimeHit,
+)
+from raftlog.storage.files import opened, parent_of, remove_if_there, write_whole
+from raftlog.storage.head import write_head
+from raftlog.storage.replica import ReplicaSpec, index_name, snapshot_name
+from raftlog.storage.segment import SegmentRef
+from raftlog.storage.snapshot import newest_snapshot, snapshots_of
+from raftlog.storage.sparse_index import (
+    ControlRow,
+    IndexFile,
+    Point,
+    SegmentIndex,
+    TermRow,
+    write_index_file,
+)
+from raftlog.storage.walk import Walk, WalkedBatch, WalkPlace
+
+REPLAYED_KINDS = (EntryKind.TERM_START, EntryKind.MARKER)
+
+
+class ScanOrder(NamedTuple):
+    """Walk from `start` to the point `after`, or to `stop` when there is none."""
+
+    segment: SegmentRef
+    start: WalkPlace
+    after: Point | None
+    stop: RaftIndex
+
+
+class EntriesOrder(NamedTuple):
+    """Entries from `first`, walked from `start`; `checks` are points with their chains."""
+
+    segment: SegmentRef
+    start: WalkPlace
+    first: RaftIndex
+    bytes_max: int
+    stop: RaftIndex
+    checks: tuple[Point, ...]
+
+
+class TimeOrder(NamedTuple):
+    """Segments and where to start in each; then batches that are not in a file yet."""
+
+    segments: tuple[tuple[SegmentRef, WalkPlace], ...]
+    timestamp_ms: int
+    limit: Offset
+    written: RaftIndex
+    unwritten: tuple[Buffer, ...]
+
+
+class IndexOrder(NamedTuple):
+    """A segment that takes no more entries, and where they end."""
+
+    segment: SegmentRef
+    sparse: SegmentIndex
+    end_position: int
+
+
+class RemovalOrder(NamedTuple):
+    """The log begins with `first_index` from now on; these older files go."""
+
+    spec: ReplicaSpec
+    paths: tuple[str, ...]
+    first_index: RaftIndex
+
+
+class ReplayOrder(NamedTuple):
+    """All segments, the end of what is written, and the batches after it."""
+
+    spec: ReplicaSpec
+    segments: tuple[SegmentRef, ...]
+    stop: RaftIndex
+    unwritten: tuple[Buffer, ...]
+
+
+def read_slice(disk: Disk, slice_: FileSlice) -> bytes:
+    """Job: the bytes of a slice; `CorruptData` when the file is shorter."""
+    with opened(disk, slice_.path) as file:
+        content = file.read_at(slice_.position, slice_.size)
+    if len(content) != slice_.size:
+        raise CorruptData(f"file ends {slice_.size - len(content)} bytes early", on=slice_.path)
+    return content
+
+
+def verify_segment(disk: Disk, segment: SegmentRef) -> SegmentWalked:
+    """Job: walk the whole segment against its header and the next one's; returns a new index."""
+    with opened(disk, segment.path) as file:
+        walk = Walk(file, segment.start, segment.group, segment.path)
+        index = SegmentIndex(segment.interval_bytes)
+        for batch in walk.batches(segment.end_index):
+            note_batch(index, batch)
+        if walk.fault is None:
+            walk.check(segment.end_index, segment.end_chain, None, "the log")
+        raise_fault(walk)
+    return SegmentWalked(segment.file_sequence, walk.place.raft_index, walk.place.position, index)
+
+
+def verify_segments(disk: Disk, segments: Sequence[SegmentRef]) -> None:
+    """Job: walk these segments up to their `end_index`; the chain is compared where it is known to
+    be that of the segment's end."""
+    for segment in segments:
+        with opened(disk, segment.path) as file:
+            walk = Walk(file, segment.start, segment.group, segment.path)
+            for _ in walk.batches(segment.end_index):
+                continue
+            if walk.fault is None and walk.place.offset == segment.end_offset:
+                walk.check(segment.end_index, segment.end_chain, None, "the log")
+            raise_fault(walk)
+
+
+def note_batch(index: SegmentIndex, batch: WalkedBatch) -> None:
+    """Put a walked batch into the index, as an append would have."""
+    before, entry = batch.before, batch.entry
+    if index.wants_point(before.position):
+        index.add_point(
+            Point(
+                before.raft_index,
+                before.offset,
+                before.position,
+                before.chain,
+                index.latest_timestamp,
+            )
+        )
+    if entry.term != before.term:
+        index.terms.append(TermRow(entry.term, before.raft_index, before.offset))
+    if entry.kind:
+        size = len(entry.batch)
+        index.controls.append(
+            ControlRow(before.raft_index, before.position, size, entry.kind, before.offset)
+        )
+    elif batch.header.max_timestamp > index.latest_timestamp:
+        index.latest_timestamp = batch.header.max_timestamp
+
+
+def write_index(disk: Disk, order: IndexOrder) -> None:
+    """Job: the index file of a segment that takes no more entries. It may be lost at any time."""
+    segment, index, end_position = order
+    end = Point(
+        segment.end_index,
+        segment.end_offset,
+        end_position,
+        segment.end_chain,
+        index.latest_timestamp,
+    )
+    first = segment.start.raft_index
+    content = write_index_file(IndexFile(segment.group, segment.file_sequence, first, end, index))
+    write_whole(disk, index_name(segment.path), content)
+
+
+def scan_range(disk: Disk, order: ScanOrder) -> RangeScanned:
+    """Job: the exact places of a stretch, its chain compared with the point after it."""
+    segment, after = order.segment, order.after
+    positions, offsets = array("Q"), array("Q")
+    with opened(disk, segment.path) as file:
+        walk = Walk(file, order.start, segment.group, segment.path)
+        stop = after.raft_index if after else order.stop
+        for batch in walk.batches(stop):
+            positions.append(batch.before.position)
+            offsets.append(batch.before.offset)
+        if after is not None and walk.fault is None:
+            walk.check(after.raft_index, after.chain, after.position, "the index")
+        elif walk.fault is None and stop == segment.end_index:
+            walk.check(segment.end_index, segment.end_chain, None, "the log")
+        raise_fault(walk)
+    return RangeScanned(
+        segment.file_sequence,
+        order.start.position,
+        order.start.raft_index,
+        positions,
+        offsets,
+        walk.place.position,
+        walk.place.offset,
+    )
+
+
+def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
+    """Job: entries for a follower. The walk goes on behind the last of them to a place whose chain
+    was known before, so that all of them are vouched for."""
+    segment = order.segment
+    known = {point.raft_index: point for point in order.checks}
+    entries: list[Entry] = []
+    total = 0
+    full = False
+    prev_chain = order.start.chain
+    with opened(disk, segment.path) as file:
+        walk = Walk(file, order.start, segment.group, segment.path)
+        for batch in walk.batches(order.stop):
+            entry = batch.entry
+            check = known.get(entry.raft_index)
+            if check is not None and not _agrees(walk, batch.before, check):
+                break
+            full = full or bool(entries and total + len(entry.batch) > order.bytes_max)
+            if full and check is not None:
+                break
+            if full or entry.raft_index < order.first:
+                continue
+            if not entries:
+                prev_chain = batch.before.chain
+            total += len(entry.batch)
+            entries.append(entry._replace(batch=bytes(entry.batch)))
+        if walk.fault is None and walk.place.raft_index == segment.end_index:
+            walk.check(segment.end_index, segment.end_chain, None, "the log")
+        raise_fault(walk)
+    if not entries:
+        raise CorruptData(f"entry {order.first} is not in its segment", on=segment.path)
+    return EntriesRead(order.first, prev_chain, entries)
+
+
+def _agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
+    """Whether a place of the walk is the known one; the walk's fault says so when not."""
+    if (place.chain, place.position) == (check.chain, check.position):
+        return True
+    walk.fault = f"chain before {check.raft_index} is not the one the index knows"
+    return False
+
+
+def find_time(disk: Disk, order: TimeOrder) -> TimeHit | None:
+    """Job: the first record below the limit whose timestamp is at least the one asked for."""
+    for segment, start in order.segments:
+        with opened(disk, segment.path) as file:
+            walk = Walk(file, start, segment.group, segment.path)
+            stop = RaftIndex(min(segment.end_index, order.written + 1))
+            for batch in walk.batches(stop):
+                if batch.before.offset >= order.limit:
+                    return None
+                hit = _hit_in(batch.entry.batch, batch.header, order)
+                if hit is not None:
+                    return hit
+            raise_fault(walk)
+    for unwritten in order.unwritten:
+        header = read_header(unwritten)
+        hit = _hit_in(unwritten, header, order) if header.base_offset < order.limit else None
+        if hit is not None:
+            return hit
+    return None
+
+
+def _hit_in(batch: Buffer, header: BatchHeader, order: TimeOrder) -> TimeHit | None:
+    """The record in this batch; the batch's own claim when its inside cannot be read."""
+    if header.is_raft_entry or header.max_timestamp < order.timestamp_ms:
+        return None
+    term = Term(header.leader_epoch)
+    try:
+        for record in records_of(batch, CorruptData, "time look-up"):
+            if record.timestamp_ms >= order.timestamp_ms and record.offset < order.limit:
+                return TimeHit(record.timestamp_ms, record.offset, term)
+    except CorruptData:
+        # The broker stores insides as they were sent: a lie in there is the producer's.
+        return TimeHit(header.max_timestamp, Offset(header.base_offset), term)
+    return None
+
+
+def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
+    """Job: the nearest producer snapshot at or below the end, and what follows it in the log."""
+    head = order.segments[0].start.raft_index if order.segments else order.stop
+    found = newest_snapshot(disk, order.spec, RaftIndex(order.stop - 1))
+    before, snapshot = (head, None) if found is None else (found[0].raft_index + 1, found[1])
+    if before < head or (snapshot is None and head > 1):
+        raise CorruptData(f"no whole snapshot from entry {head} on", on=order.spec.path)
+    items: list[ReplayItem] = []
+    for segment in order.segments:
+        if segment.end_index <= before:
+            continue
+        with opened(disk, segment.path) as file:
+            walk = Walk(file, segment.start, segment.group, segment.path)
+            for batch in walk.batches(RaftIndex(min(segment.end_index, order.stop))):
+                if batch.entry.raft_index >= before:
+                    items += replay_items(batch)
+            raise_fault(walk)
+    end = order.stop
+    for unwritten in order.unwritten:
+        items += _unwritten_items(end, unwritten, order.spec.path)
+        end = RaftIndex(end + 1)
+    return ProducerReplay(snapshot, RaftIndex(before), items, end)
+
+
+def replay_items(batch: WalkedBatch) -> list[ReplayItem]:
+    """The batch as producer state sees it: nothing, or one item."""
+    if batch.control is not None:
+        if batch.control.kind not in REPLAYED_KINDS:
+            return []
+        return [ReplayItem(batch.entry.raft_index, batch.header, batch.control)]
+    if batch.header.producer_id < 0:
+        return []
+    return [ReplayItem(batch.entry.raft_index, batch.header, None)]
+
+
+def _unwritten_items(index: RaftIndex, batch: Buffer, on: str) -> list[ReplayItem]:
+    header = read_header(batch)
+    if header.is_raft_entry:
+        control = parse_control_entry(batch, CorruptData, on)
+        return [ReplayItem(index, header, control)] if control.kind in REPLAYED_KINDS else []
+    return [ReplayItem(index, header, None)] if header.producer_id >= 0 else []
+
+
+def remove_files(disk: Disk, paths: Sequence[str]) -> None:
+    """Job: remove files with what lies beside them; missing ones are fine."""
+    directories: dict[str, None] = {}
+    for path in paths:
+        removed = remove_if_there(disk, path)
+        removed |= path != index_name(path) and remove_if_there(disk, index_name(path))
+        if removed:
+            directories[parent_of(path)] = None
+    for directory in directories:
+        disk.sync_dir(directory)
+
+
+def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
+    """Job: the log begins with `first_index` from now on; older files go.
+
+    What begins the log is written down first, for a boot could not tell a removed segment from a
+    lost one. Nothing is removed while the new head has no snapshot: `CorruptData` says so.
+    """
+    spec, paths, first_index = order
+    if first_index not in snapshots_of(disk, spec.path):
+        name = snapshot_name(first_index)
+        raise CorruptData(f"the state before entry {first_index} is not there", on=name)
+    write_head(disk, spec, first_index)
+    remove_files(disk, paths)
+    for before in snapshots_of(disk, spec.path):
+        if before < first_index:
+            remove_if_there(disk, f"{spec.path}/{snapshot_name(before)}")
+    disk.sync_dir(spec.path)
+    return SegmentsRemoved(first_index)
+
+
+def raise_fault(walk: Walk) -> None:
+    """Turn the fault of a walk, if there is one, into the error it is."""
+    if walk.fault is not None:
+        place = walk.place
+        raise CorruptData(
+            walk.fault,
+            on=f"{walk.on}, entry {place.raft_index} at byte {place.position}",
+            do="the replica is reopened and refetches what is damaged",
+        )

@@ -1,0 +1,102 @@
+"""Which of a replica's segment files are live, from their names and headers alone."""
+
+from typing import NamedTuple
+
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import RaftIndex
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.base.ports import Disk
+from raftlog.base.probes import probe
+from raftlog.storage.files import opened
+from raftlog.storage.replica import ReplicaSpec, parse_segment_name
+from raftlog.storage.segment_header import SegmentHeader, read_segment_header
+
+
+class LiveFile(NamedTuple):
+    """A segment file; its entries from `stop` on (None: to its end) are void."""
+
+    path: str
+    header: SegmentHeader
+    stop: RaftIndex | None
+
+
+class LiveFiles(NamedTuple):
+    """What the names and headers say.
+
+    `live`: oldest first. `void`: paths of files of which nothing counts any more. `beyond`: whole
+    files behind one whose header cannot be read; they only show how far the log once went.
+    `unreadable`: why the last live file's end cannot be continued, None when nothing is wrong.
+    """
+
+    live: list[LiveFile]
+    void: list[str]
+    beyond: list[LiveFile]
+    sequence_max: int
+    unreadable: str | None
+
+
+class _Named(NamedTuple):
+    file_sequence: int
+    first_index: RaftIndex
+    path: str
+
+
+def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
+    """Read all headers, youngest file first.
+
+    A file gets its name only after its header is synced, so a header that cannot be read is damage,
+    never an unfinished creation: everything from the index in its name on is then unknown, and
+    older files count only below that. Raises `FutureFormat` when one needs a newer reader.
+    """
+    live: list[LiveFile] = []
+    void: list[str] = []
+    beyond: list[LiveFile] = []
+    unreadable: str | None = None
+    stop: RaftIndex | None = None
+    reset = False
+    named = _named_files(disk, spec.path)
+    for name in reversed(named):
+        # A file that replaced one with the reset flag carries the flag itself.
+        if reset or (stop is not None and name.first_index >= stop):
+            void.append(name.path)
+            continue
+        try:
+            header = _header_of(disk, spec, name)
+        except CorruptData as damage:
+            probe("segment-header-damaged")
+            beyond, live = live + beyond, []
+            unreadable = str(damage)
+        else:
+            live.insert(0, LiveFile(name.path, header, stop))
+            reset = header.reset
+        stop = name.first_index
+    sequence_max = max((name.file_sequence for name in named), default=0)
+    return LiveFiles(live, void, beyond, sequence_max, unreadable)
+
+
+def _named_files(disk: Disk, path: str) -> list[_Named]:
+    """All segment files by file sequence."""
+    found = []
+    for name in disk.list(path):
+        parsed = parse_segment_name(name)
+        if parsed is not None:
+            found.append(_Named(parsed[1], parsed[0], f"{path}/{name}"))
+    return sorted(found)
+
+
+def _header_of(disk: Disk, spec: ReplicaSpec, name: _Named) -> SegmentHeader:
+    with opened(disk, name.path) as file:
+        header = read_segment_header(file.read_at(0, SEGMENT_HEADER_BYTES), name.path)
+    told = (header.cluster, header.group, header.replica)
+    if told != (spec.cluster, spec.group, spec.replica):
+        raise CorruptData(
+            f"segment of group {header.group}, replica {header.replica}, not of {spec.group}, "
+            f"{spec.replica}",
+            on=name.path,
+        )
+    if (header.file_sequence, header.first_index) != name[:2]:
+        raise CorruptData(
+            f"segment says sequence {header.file_sequence}, first index {header.first_index}",
+            on=name.path,
+        )
+    return header

@@ -1,0 +1,43 @@
+"""What a log is made of when recovery hands it over, and ends of rounds."""
+
+from typing import NamedTuple, final
+
+import attrs
+
+from raftlog.base.entries import Membership
+from raftlog.base.ids import Offset, RaftIndex, Term
+from raftlog.storage.recent_window import RecentWindow
+from raftlog.storage.replica import LogEnd
+from raftlog.storage.segment import Segment
+from raftlog.storage.term_table import TermTable
+
+
+class FileEnd(NamedTuple):
+    """A place after an entry, with the file and position where the next one would have gone."""
+
+    end: LogEnd
+    file_sequence: int
+    position: int
+
+
+@final
+@attrs.define(eq=False, kw_only=True)
+class LogParts:
+    """A log that is on disk and durable up to `end`.
+
+    `before` is the place before the first entry; `file_sequence` the highest number ever used in
+    the directory; `repair` what a damaged replica once held, and `repair_file_due` whether no file
+    says so yet; `new_file_resets` belongs to a log whose only file is to be replaced.
+    """
+
+    before: LogEnd
+    end: FileEnd
+    segments: list[Segment]
+    window: RecentWindow
+    terms: TermTable
+    memberships: list[tuple[RaftIndex, Membership]]
+    log_start: Offset
+    file_sequence: int
+    repair: tuple[RaftIndex, Term] | None = None
+    repair_file_due: bool = False
+    new_file_resets: bool = False

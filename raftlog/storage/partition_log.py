@@ -1,0 +1,631 @@
+"""The log of one replica in memory: what there is, what must be written, what is durable.
+
+It never touches a file. A mutator changes memory at once and adds to the operations that the
+replica takes for this turn's io_id; `written` and `persisted` move the ends up to which files may
+be read and promises made. Reads are planned as memory views, file slices, or jobs that run off the
+loop.
+
+Rules:
+1. A file is never overwritten. Truncation to an index, and an install, begin a new file; what older
+   files hold at or above its first index is void from the moment its header is durable.
+2. A segment takes entries only in the same round as, and after, its header and directory are
+synced;
+   the writer first syncs what the group wrote before, so a header vouches for all entries below it.
+3. The ends of rounds in flight are clamped by a truncation: the completion of a round that wrote
+   entries of an ended term makes no entry of the next term durable (etcd's append ABA).
+4. Places of entries from min(commit, durable) on stay in memory, so that a truncation, which never
+   goes below commit, finds the chain and offset to continue from.
+"""
+
+import struct
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple, final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.entries import Entry, EntryKind, InstallPosition, LogPosition
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import Chain, IoId, Offset, RaftIndex, Term
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.records.chain import chain_next
+from raftlog.records.control import parse_control_entry, read_membership_body
+from raftlog.records.slices import FileSlice
+from raftlog.storage.cold import ColdRead, RangeScanned, SegmentsRemoved, SegmentWalked
+from raftlog.storage.jobs import IndexOrder, remove_files, write_index
+from raftlog.storage.log_end import FileEnd, LogParts
+from raftlog.storage.ops import AppendBytes, CreateFile, WriteOp
+from raftlog.storage.read_plan import ReadPlanner
+from raftlog.storage.recent_window import RecentWindow
+from raftlog.storage.replica import (
+    LogEnd,
+    LogOptions,
+    Mark,
+    ReplicaSpec,
+    segment_name,
+    snapshot_name,
+)
+from raftlog.storage.segment import Segment
+from raftlog.storage.segment_header import SegmentHeader, write_segment_header
+from raftlog.storage.snapshot import snapshot_bytes
+from raftlog.storage.sparse_index import ControlRow, Point, SegmentIndex, TermRow
+from raftlog.storage.term_table import TermTable
+from raftlog.storage.walk import TERM_BEGINNERS
+
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
+
+
+class _Round(NamedTuple):
+    """What a round in flight makes durable, and the files that are void once it did."""
+
+    io_id: IoId
+    end: FileEnd
+    obsolete: list[str]
+
+
+@final
+class PartitionLog:
+    """Conforms to raftlog.raft.log_view.RaftLog by shape.
+
+    * `first_index` to `last_index`: the entries held, on disk or in memory.
+    * `last_term`, `last_chain`, `next_offset`: of the place after `last_index`.
+    * `prev_term`, `prev_chain`: of the place before `first_index`.
+    * `log_start`: the first offset that clients may read; moves by committed markers and installs.
+    * `memberships`: (index, membership), ascending; the first is in force at `first_index - 1`.
+    """
+
+    __slots__ = (
+        "_commit",
+        "_durable",
+        "_file_due",
+        "_file_needed",
+        "_jobs",
+        "_mark_from",
+        "_new_file_resets",
+        "_obsolete",
+        "_ops",
+        "_parts",
+        "_parts_position",
+        "_planner",
+        "_position",
+        "_repair",
+        "_rolls",
+        "_rounds",
+        "_segments",
+        "_sequence",
+        "_taken",
+        "_terms",
+        "_window",
+        "_written",
+        "first_index",
+        "last_chain",
+        "last_index",
+        "last_term",
+        "log_start",
+        "memberships",
+        "next_offset",
+        "options",
+        "prev_chain",
+        "prev_term",
+        "spec",
+    )
+
+    def __init__(self, spec: ReplicaSpec, options: LogOptions, parts: LogParts) -> None:
+        """A log as recovery found it: everything in `parts` is on disk and durable."""
+        head = parts.before
+        self.spec = spec
+        self.options = options
+        self.first_index = RaftIndex(head.raft_index + 1)
+        self.prev_term = head.term
+        self.prev_chain = head.chain
+        self.log_start = parts.log_start
+        self.memberships = list(parts.memberships)
+        self.last_index = parts.end.end.raft_index
+        self.last_term = parts.end.end.term
+        self.last_chain = parts.end.end.chain
+        self.next_offset = parts.end.end.next_offset
+        self._segments = parts.segments
+        self._window = parts.window
+        self._terms = parts.terms
+        self._sequence = parts.file_sequence
+        self._position = parts.end.position
+        self._repair = parts.repair
+        self._file_due = parts.repair is not None and parts.repair_file_due
+        self._file_needed = False
+        self._mark_from = self._sequence + 1 if self._file_due else 0
+        self._new_file_resets = parts.new_file_resets
+        self._commit = RaftIndex(0)
+        self._written: FileEnd | None = parts.end
+        self._durable: FileEnd | None = parts.end
+        self._taken = parts.end
+        self._rounds: deque[_Round] = deque()
+        self._ops: list[WriteOp] = []
+        self._parts: list[Buffer] = []
+        self._parts_position = self._position
+        self._obsolete: list[str] = []
+        self._rolls: list[RaftIndex] = []
+        self._jobs: list[ColdRead] = []
+        self._planner = ReadPlanner(spec, options, parts.segments, parts.window, parts.terms)
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    @property
+    def terms(self) -> TermTable:
+        return self._terms
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The live segments, oldest first, as they are now."""
+        self._settle_active()
+        return self._segments
+
+    @property
+    def damaged_until(self) -> tuple[RaftIndex, Term] | None:
+        """What the replica once held and no longer does: (index, term). None once the durable log
+        is at least as up to date as that, last term before length."""
+        if self._repair is None or self._durable is None:
+            return self._repair
+        end = self._durable.end
+        if (end.term, end.raft_index) >= (self._repair[1], self._repair[0]):
+            self._repair = None
+        return self._repair
+
+    def term_at(self, index: RaftIndex) -> Term | None:
+        """The term of the entry, also of `first_index - 1`; None outside."""
+        if index == self.last_index:
+            return self.last_term
+        if not self.first_index - 1 <= index <= self.last_index:
+            return None
+        return self._terms.at(index)
+
+    def chain_at(self, index: RaftIndex) -> Chain | None:
+        """The chain after the entry, also of `first_index - 1`; None when it is not in memory."""
+        if index == self.last_index:
+            return self.last_chain
+        if index < self.first_index:
+            return self.prev_chain if index == self.first_index - 1 else None
+        return self._window.chain_before(RaftIndex(index + 1))
+
+    def first_index_of(self, term: Term) -> RaftIndex | None:
+        found = self._terms.first_index_of(term)
+        return found if found is not None and found <= self.last_index else None
+
+    def last_index_at_or_below(self, term: Term) -> RaftIndex:
+        return self._terms.last_index_at_or_below(term, self.last_index)
+
+    def offset_at(self, index: RaftIndex) -> Offset | None:
+        """The offset after the entry `index`: the high watermark of a commit index. None when its
+        place is no longer in memory."""
+        if index == self.last_index:
+            return self.next_offset
+        if index == self._window.first - 1:
+            return self._window.base_offset
+        return self._window.next_offset_at(index)
+
+    def entries(self, first: RaftIndex, bytes_max: int) -> list[Entry] | None:
+        """At least one entry from `first`, then while they stay within `bytes_max`; None when they
+        are not in memory."""
+        assert self.first_index <= first <= self.last_index, (first, self.last_index)
+        return self._window.entries(first, bytes_max)
+
+    def term_end_offset(self, epoch: Term, limit: Offset) -> tuple[Term, Offset] | None:
+        """For OffsetForLeaderEpoch: the largest known term at most `epoch`, and where it ends (at
+        most `limit`). None when every known term is later."""
+        return self._terms.end_offset_for(epoch, limit)
+
+    # --- what changes it --------------------------------------------------------------------------
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Add entries that continue the log in index, offset and term; a higher term begins with
+        its term-start entry."""
+        window = self._window
+        for entry in entries:
+            index = entry.raft_index
+            assert index == self.last_index + 1, (index, self.last_index)
+            assert entry.base_offset == self.next_offset, (entry.base_offset, self.next_offset)
+            batch = entry.batch
+            size = len(batch)
+            if self._file_due or self._is_full(size):
+                self._begin_file(entry.term)
+            position = self._position
+            before = self.last_chain
+            if entry.kind or entry.term != self.last_term:
+                self._note_raft_entry(entry, position)
+            window.append(entry, position, before)
+            self._note_in_index(entry, position, before)
+            self._parts.append(batch)
+            self._position = position + size
+            self.last_chain = chain_next(before, batch)
+            self.last_index = index
+            self.last_term = entry.term
+            self.next_offset = entry.next_offset
+        if window.bytes > self.options.window_bytes:
+            self.trim_window(self.options.window_bytes)
+
+    def _is_full(self, size: int) -> bool:
+        position = self._position
+        return position + size > self.options.segment_bytes and position > SEGMENT_HEADER_BYTES
+
+    def _note_in_index(self, entry: Entry, position: int, chain_before: Chain) -> None:
+        index = self._segments[-1].index
+        assert index is not None, entry.raft_index
+        if index.wants_point(position):
+            latest = index.latest_timestamp
+            index.add_point(
+                Point(entry.raft_index, entry.base_offset, position, chain_before, latest)
+            )
+        (timestamp,) = _MAX_TIMESTAMP.unpack_from(entry.batch, _MAX_TIMESTAMP_AT)
+        if timestamp > index.latest_timestamp and not entry.kind:
+            index.latest_timestamp = timestamp
+
+    def _note_raft_entry(self, entry: Entry, position: int) -> None:
+        index, offset = entry.raft_index, entry.base_offset
+        segment_index = self._segments[-1].index
+        assert segment_index is not None, index
+        if entry.term != self.last_term:
+            assert entry.term > self.last_term, (entry.term, self.last_term)
+            assert entry.kind in TERM_BEGINNERS, (entry.kind, entry.term)
+            self._terms.begin(entry.term, index, offset)
+            segment_index.terms.append(TermRow(entry.term, index, offset))
+        if entry.kind:
+            size = len(entry.batch)
+            segment_index.controls.append(ControlRow(index, position, size, entry.kind, offset))
+        if entry.kind is EntryKind.MEMBERSHIP:
+            control = parse_control_entry(entry.batch, CorruptData, self.spec.path)
+            self.memberships.append((index, read_membership_body(control.body)))
+
+    def truncate_from(self, index: RaftIndex) -> None:
+        """Drop the entries from `index` on; they are above commit."""
+        assert self.first_index <= index <= self.last_index, (index, self.last_index)
+        assert index > self._commit, (index, self._commit)
+        end = self._end_before(index)
+        position = self._window.position_of(index)
+        assert position is not None, (index, self._window.first)
+        self._flush()
+        self._settle_active()
+        sequence = self._drop_segments_from(index)
+        if self._segments and self._segments[-1].end_index > index:
+            self._segments[-1].cut(end, position)
+            self._jobs.append(self._index_job(self._segments[-1]))
+            sequence = self._segments[-1].header.file_sequence
+        self._window.cut(index)
+        self._terms.cut(index)
+        self._planner.forget()
+        self.memberships = [pair for pair in self.memberships if pair[0] < index]
+        self._rolls = [roll for roll in self._rolls if roll < index]
+        self._set_end(end)
+        self._clamp(FileEnd(end, sequence, position))
+        self._file_due = self._file_needed = True
+
+    def _end_before(self, index: RaftIndex) -> LogEnd:
+        before = RaftIndex(index - 1)
+        term, chain = self.term_at(before), self.chain_at(before)
+        offset = self._next_offset_before(index)
+        assert term is not None, (index, self.first_index)
+        assert chain is not None, (index, self._window.first)
+        return LogEnd(before, term, chain, offset)
+
+    def _next_offset_before(self, index: RaftIndex) -> Offset:
+        offset = self.offset_at(RaftIndex(index - 1))
+        assert offset is not None, (index, self._window.first)
+        return offset
+
+    def _drop_segments_from(self, index: RaftIndex) -> int:
+        """Give up the files that hold nothing below `index`; returns the oldest one's sequence, or
+        the youngest live one's."""
+        sequence = self._segments[-1].header.file_sequence if self._segments else self._sequence
+        while self._segments and self._segments[-1].first_index >= index:
+            segment = self._segments.pop()
+            sequence = segment.header.file_sequence
+            self._obsolete.append(segment.path)
+            # What takes the place of a file that began the log anew does so too.
+            self._new_file_resets = not self._segments and segment.header.reset
+        return sequence
+
+    def install(self, position: InstallPosition, snapshot: Buffer) -> None:
+        """Forget all entries and begin after `position`, as one switch: the snapshot's file is
+        synced before the header that makes everything older void."""
+        self._flush()
+        path = f"{self.spec.path}/{snapshot_name(RaftIndex(position.raft_index + 1))}"
+        body = snapshot_bytes(self.spec, position, snapshot)
+        self._ops.append(CreateFile(self.spec.group, path, body))
+        self._obsolete += [segment.path for segment in self._segments]
+        self._segments.clear()
+        self.first_index = RaftIndex(position.raft_index + 1)
+        self.prev_term = position.term
+        self.prev_chain = position.chain
+        self.log_start = position.log_start
+        self.memberships = [(position.membership_index, position.membership)]
+        end = LogEnd(position.raft_index, position.term, position.chain, position.next_offset)
+        self._set_end(end)
+        self._terms = TermTable(position.term, position.raft_index, position.next_offset)
+        self._window = RecentWindow(self.first_index, position.next_offset)
+        self._planner.replace(self._window, self._terms)
+        self._rolls.clear()
+        self._rounds = deque(_Round(io_id, _VOID, paths) for io_id, _, paths in self._rounds)
+        self._written = self._durable = None
+        self._commit = RaftIndex(0)
+        self._file_due = self._file_needed = self._new_file_resets = True
+
+    def _set_end(self, end: LogEnd) -> None:
+        self.last_index, self.last_term, self.last_chain, self.next_offset = end
+
+    def _clamp(self, cut: FileEnd) -> None:
+        """No completion speaks for more than `cut` any longer."""
+        self._rounds = deque(
+            _Round(io_id, min(end, cut, key=_index_of), paths) for io_id, end, paths in self._rounds
+        )
+        if self._written is not None:
+            self._written = min(self._written, cut, key=_index_of)
+        if self._durable is not None:
+            self._durable = min(self._durable, cut, key=_index_of)
+
+    def _begin_file(self, term: Term) -> None:
+        """Begin the next file with the next entry, which is of `term`."""
+        self._flush()
+        self._settle_active()
+        if not self._file_due:
+            self._rolls.append(RaftIndex(self.last_index + 1))
+            self._jobs.append(self._index_job(self._segments[-1]))
+        self._sequence += 1
+        header = self._header(term)
+        path = f"{self.spec.path}/{segment_name(header.first_index, self._sequence)}"
+        self._ops.append(CreateFile(self.spec.group, path, write_segment_header(header)))
+        end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
+        index = SegmentIndex(self.options.interval_bytes)
+        self._segments.append(
+            Segment(path, header, end, SEGMENT_HEADER_BYTES, index, index.latest_timestamp, True)
+        )
+        self._position = self._parts_position = SEGMENT_HEADER_BYTES
+        self._file_due = self._file_needed = self._new_file_resets = False
+
+    def _header(self, term: Term) -> SegmentHeader:
+        membership_index, membership = self.memberships[-1]
+        return SegmentHeader(
+            cluster=self.spec.cluster,
+            group=self.spec.group,
+            replica=self.spec.replica,
+            file_sequence=self._sequence,
+            first_index=RaftIndex(self.last_index + 1),
+            base_offset=self.next_offset,
+            term_before=self.last_term,
+            term=term,
+            chain_before=self.last_chain,
+            log_start=self.log_start,
+            membership=membership,
+            membership_index=membership_index,
+            reset=self._new_file_resets,
+            repair=self.damaged_until,
+        )
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def take_ops(self, io_id: IoId) -> list[WriteOp]:
+        """What must be written in the round `io_id`, in order; [] when there is nothing."""
+        if self._file_needed:
+            self._begin_file(self.last_term)
+        self._flush()
+        if not self._ops:
+            return self._ops
+        ops, self._ops = self._ops, []
+        self._rounds.append(_Round(io_id, self._here(), self._obsolete))
+        self._obsolete = []
+        return ops
+
+    def _here(self) -> FileEnd:
+        end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
+        sequence = self._segments[-1].header.file_sequence
+        return FileEnd(end, sequence, self._position)
+
+    def _flush(self) -> None:
+        """Turn the appended batches into an operation."""
+        if self._parts:
+            path = self._segments[-1].path
+            self._ops.append(AppendBytes(self.spec.group, path, self._parts_position, self._parts))
+            self._parts = []
+        self._parts_position = self._position
+
+    def written(self, io_id: IoId) -> None:
+        """The bytes of the round can be read from the files. An unknown io_id changes nothing."""
+        for flight in self._rounds:
+            if flight.io_id > io_id:
+                break
+            self._written = _later(self._written, flight.end)
+
+    def persisted(self, io_id: IoId) -> None:
+        """The round is durable. An unknown io_id changes nothing."""
+        while self._rounds and self._rounds[0].io_id <= io_id:
+            flight = self._rounds.popleft()
+            self._durable = _later(self._durable, flight.end)
+            self._written = _later(self._written, flight.end)
+            if flight.obsolete:
+                self._jobs.append(ColdRead(remove_files, (tuple(flight.obsolete),)))
+
+    @property
+    def written_index(self) -> RaftIndex:
+        """Entries up to here can be read from files; 0 when an install is not written yet."""
+        return self._written.end.raft_index if self._written else RaftIndex(0)
+
+    @property
+    def durable_index(self) -> RaftIndex:
+        """Entries up to here survive a crash; 0 when an install is not durable yet."""
+        return self._durable.end.raft_index if self._durable else RaftIndex(0)
+
+    @property
+    def durable_end(self) -> LogPosition | None:
+        """The last durable entry; None while an install is not durable."""
+        if self._durable is None:
+            return None
+        end = self._durable.end
+        return LogPosition(end.raft_index, end.term, end.chain)
+
+    def mark(self, commit: RaftIndex) -> Mark | None:
+        """What the store should say about this log now. None while an install is not durable, and
+        while damage is not yet noted in the header of a durable file: a mark that fell back would
+        let the next boot take the damage for a torn tail."""
+        if self._durable is None or self._durable.file_sequence < self._mark_from:
+            return None
+        end, sequence, position = self._durable
+        hint = RaftIndex(min(commit, end.raft_index))
+        return Mark(self.spec.group, sequence, position, end.raft_index, end.term, end.chain, hint)
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    def set_commit(self, index: RaftIndex) -> None:
+        """Entries up to `index` are committed: never truncated, and shed from memory in time."""
+        assert index <= self.last_index, (index, self.last_index)
+        self._commit = max(self._commit, index)
+
+    def set_log_start(self, offset: Offset) -> None:
+        """The committed log start; it never falls."""
+        self.log_start = max(self.log_start, offset)
+
+    def trim_window(self, bytes_max: int) -> None:
+        """Shed entries that are committed and durable until those held fit into `bytes_max`."""
+        keep_from = min(self._commit, self.durable_index)
+        self._window.shed(RaftIndex(keep_from + 1), bytes_max)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def plan_read(
+        self, offset: Offset, bytes_max: int, limit: Offset
+    ) -> list[Buffer | FileSlice] | ColdRead:
+        """The batches from the one that holds `offset`, up to `limit` and about `bytes_max`: at
+        least one whole batch, never one of Raft's own entries. [] when nothing is there.
+
+        A ColdRead must be run first; after `cold_done(its result)` plan again.
+        """
+        self._settle_active()
+        return self._planner.plan(offset, bytes_max, limit, self.written_index)
+
+    def available_bytes(self, offset: Offset, limit: Offset) -> int:
+        """About how many log bytes lie between two offsets; exact near the end of the log."""
+        if offset >= limit:
+            return 0
+        self._settle_active()
+        return self._planner.bytes_between(offset, limit)
+
+    def plan_entries(self, first: RaftIndex, bytes_max: int) -> ColdRead:
+        """A job that reads and verifies entries from `first` for a follower that is far behind."""
+        assert self.first_index <= first <= self.written_index, (first, self.written_index)
+        self._settle_active()
+        return self._planner.plan_entries(first, bytes_max, self.written_index)
+
+    def plan_verify(self, first: RaftIndex, last: RaftIndex) -> ColdRead:
+        """A job that verifies the segments that hold `first` to `last`: a follower refused them."""
+        self._settle_active()
+        return self._planner.plan_verify(first, RaftIndex(min(last, self.written_index)))
+
+    def plan_time(self, timestamp_ms: int, limit: Offset) -> ColdRead:
+        """A job that finds the first record at or after a timestamp, below `limit`."""
+        self._settle_active()
+        return self._planner.plan_time(timestamp_ms, limit, self.written_index)
+
+    def plan_producer_replay(self) -> ColdRead:
+        """A job that gives the nearest producer snapshot and what follows it, up to the last entry."""
+        self._settle_active()
+        return self._planner.plan_replay(self.written_index, self.last_index)
+
+    def cold_done(self, result: object) -> None:
+        """Take the result of any ColdRead of this log; what came too late changes nothing."""
+        if isinstance(result, SegmentsRemoved):
+            self._head_moved(result.first_index)
+        elif isinstance(result, SegmentWalked | RangeScanned):
+            self._planner.learn(result)
+
+    def take_jobs(self) -> list[ColdRead]:
+        """Jobs to be run in the background (index files, void files); their results need nobody."""
+        jobs, self._jobs = self._jobs, []
+        return jobs
+
+    def take_rolls(self) -> list[RaftIndex]:
+        """First indexes of the segments begun since the last call. The state before each of them
+        should be written with `write_snapshot` at `position_before(index)`."""
+        rolls, self._rolls = self._rolls, []
+        return rolls
+
+    def position_before(self, index: RaftIndex) -> InstallPosition:
+        """The place before a segment's first entry."""
+        ordinal = bisect_right(self._segments, index, key=_first_index_of) - 1
+        header = self._segments[ordinal].header
+        assert header.first_index == index, (index, header.first_index)
+        return InstallPosition(
+            raft_index=RaftIndex(index - 1),
+            term=header.term_before,
+            chain=header.chain_before,
+            next_offset=header.base_offset,
+            log_start=header.log_start,
+            membership=header.membership,
+            membership_index=header.membership_index,
+        )
+
+    @property
+    def snapshot_position(self) -> InstallPosition:
+        """The place before the first entry, with the log start of now: what an install sends."""
+        index, membership = self.memberships[0]
+        return InstallPosition(
+            raft_index=RaftIndex(self.first_index - 1),
+            term=self.prev_term,
+            chain=self.prev_chain,
+            next_offset=self._segments[0].base_offset if self._segments else self.next_offset,
+            log_start=self.log_start,
+            membership=membership,
+            membership_index=index,
+        )
+
+    # --- retention --------------------------------------------------------------------------------
+
+    def plan_removal(self) -> ColdRead | None:
+        """A job that removes the whole segments below the log start; None when there is none. Its
+        result goes to `cold_done`, by which the log's beginning moves."""
+        self._settle_active()
+        return self._planner.plan_removal(self.log_start, min(self._commit, self.durable_index))
+
+    def _head_moved(self, first_index: RaftIndex) -> None:
+        """The segments below the one that begins at `first_index` are gone."""
+        if first_index <= self.first_index or not self._segments:
+            return
+        while self._segments[0].first_index < first_index:
+            del self._segments[0]
+        header = self._segments[0].header
+        self.first_index = header.first_index
+        self.prev_term = header.term_before
+        self.prev_chain = header.chain_before
+        self._terms.drop_before(RaftIndex(header.first_index - 1), header.base_offset)
+        later = [pair for pair in self.memberships if pair[0] >= header.first_index]
+        self.memberships = [(header.membership_index, header.membership), *later]
+
+    def _settle_active(self) -> None:
+        """Bring the last segment's own end up to date with the log's."""
+        if self._segments and not self._file_due:
+            segment = self._segments[-1]
+            segment.end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
+            segment.end_position = self._position
+
+    def _index_job(self, segment: Segment) -> ColdRead:
+        assert segment.index is not None, segment.path
+        assert segment.end_position is not None, segment.path
+        reference = segment.reference(self.spec.replica.directory, self.options.interval_bytes)
+        return ColdRead(write_index, (IndexOrder(reference, segment.index, segment.end_position),))
+
+
+_VOID: Final = FileEnd(LogEnd(RaftIndex(0), Term(0), Chain(0), Offset(0)), 0, 0)
+"""The end of a round that an install overtook: it makes nothing of the new log durable."""
+
+
+def _later(known: FileEnd | None, end: FileEnd) -> FileEnd | None:
+    """The further of two ends, by raft index; a round that an install overtook is none."""
+    if end is _VOID:
+        return known
+    if known is None or end.end.raft_index >= known.end.raft_index:
+        return end
+    return known
+
+
+def _index_of(end: FileEnd) -> RaftIndex:
+    return end.end.raft_index
+
+
+def _first_index_of(segment: Segment) -> RaftIndex:
+    return segment.first_index

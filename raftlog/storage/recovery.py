@@ -1,0 +1,232 @@
+"""A boot of one replica: which files live, what of them is whole, and what that means.
+
+Which files live: file sequences only rise, and a file makes void what older files hold at or above
+its first index (all of it, if it carries the reset flag). So the live chain is read from the
+youngest file downwards. Every live file but the last must lead exactly to the next one's header, by
+index, offset, term and chain: a header becomes durable only after everything below it, so a gap
+there is damage, with or without a mark. In the last file the first invalid byte is a torn tail, and
+is cut, if it lies at or behind the mark; before the mark it is damage.
+
+Damage is never cut. The replica comes up with its valid prefix, knows what it once held, and the
+first entry it is sent begins a new file whose header says so, until the log is whole again. A
+replica whose beginning is lost (head header, head snapshot) cannot say what it promised: LOST, it
+needs a new id.
+"""
+
+import enum
+from typing import final
+
+import attrs
+
+from raftlog.base.entries import Membership
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import Offset, RaftIndex, Term
+from raftlog.base.ports import Disk
+from raftlog.base.probes import probe
+from raftlog.records.chain import chain_start
+from raftlog.storage.cold import ProducerReplay
+from raftlog.storage.files import remove_if_there, write_whole
+from raftlog.storage.head import read_head
+from raftlog.storage.jobs import ReplayOrder, replay_producers
+from raftlog.storage.live_files import LiveFile, find_live_files
+from raftlog.storage.log_end import LogParts
+from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.replica import (
+    GROUPS_DIRECTORY,
+    LogOptions,
+    Mark,
+    ReplicaSpec,
+    segment_name,
+)
+from raftlog.storage.segment import before_header
+from raftlog.storage.segment_header import SegmentHeader, write_segment_header
+from raftlog.storage.walked_log import WalkedLog, walk_log
+
+
+@final
+class ReplicaState(enum.Enum):
+    """What a boot found."""
+
+    INTACT = "intact"
+    DAMAGED = "damaged"
+    LOST = "lost"
+
+
+@final
+@attrs.define(eq=False, kw_only=True)
+class RecoveredReplica:
+    """A replica as its files are. `log` and `producers` are None only when it is LOST.
+
+    * `memberships`: ascending; the first is in force at `log.first_index - 1`.
+    * `claimed`: (index, term) that a DAMAGED replica once held: it compares candidates with that,
+      and never campaigns, until its durable log is as far again.
+    * `commit_hint`: at most the log's end. `log_starts`: the markers in the log, (index, offset).
+    * `obsolete`: void files, for `remove_files`. `why`: what is damaged or lost, for the operator.
+    """
+
+    state: ReplicaState
+    log: PartitionLog | None = None
+    memberships: tuple[tuple[RaftIndex, Membership], ...] = ()
+    claimed: tuple[RaftIndex, Term] | None = None
+    commit_hint: RaftIndex = RaftIndex(0)
+    log_starts: tuple[tuple[RaftIndex, Offset], ...] = ()
+    producers: ProducerReplay | None = None
+    obsolete: tuple[str, ...] = ()
+    why: str = ""
+
+
+def create_replica(
+    disk: Disk, spec: ReplicaSpec, membership: Membership, options: LogOptions
+) -> RecoveredReplica:
+    """Job: an empty log with its first membership, durable. Leftovers of an attempt that was never
+    registered are removed first; the caller has made sure that the replica is not registered."""
+    delete_replica(disk, spec.path)
+    disk.make_dir(spec.path)
+    disk.sync_dir(GROUPS_DIRECTORY)
+    disk.sync_dir("")
+    header = SegmentHeader(
+        cluster=spec.cluster,
+        group=spec.group,
+        replica=spec.replica,
+        file_sequence=1,
+        first_index=RaftIndex(1),
+        base_offset=Offset(0),
+        term_before=Term(0),
+        term=Term(0),
+        chain_before=chain_start(spec.cluster, spec.group),
+        log_start=Offset(0),
+        membership=membership,
+        membership_index=RaftIndex(0),
+    )
+    name = segment_name(header.first_index, header.file_sequence)
+    write_whole(disk, f"{spec.path}/{name}", write_segment_header(header))
+    return recover_replica(disk, spec, None, options)
+
+
+def delete_replica(disk: Disk, path: str) -> None:
+    """Job: remove a replica's directory; done when it is not there. Its registration goes first."""
+    names = disk.list(path)
+    for name in names:
+        disk.remove(f"{path}/{name}")
+    if disk.exists(path):
+        disk.sync_dir(path)
+        disk.remove(path)
+        disk.sync_dir(GROUPS_DIRECTORY)
+
+
+def recover_replica(
+    disk: Disk, spec: ReplicaSpec, mark: Mark | None, options: LogOptions
+) -> RecoveredReplica:
+    """Job: read a registered replica from its files; cuts a torn tail. `mark` is the store's."""
+    _remove_unfinished(disk, spec.path)
+    try:
+        files = find_live_files(disk, spec)
+        head = _check_head(disk, spec, files.live)
+    except CorruptData as damage:
+        probe("replica-lost")
+        return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
+    walked = walk_log(disk, spec, files, mark, options)
+    fault = walked.fault
+    claimed = _claimed(walked, mark, files.live + files.beyond)
+    log = _log_of(spec, options, head, walked, files.sequence_max, claimed)
+    try:
+        producers = _replay(disk, spec, log)
+    except CorruptData as damage:
+        probe("head-snapshot-lost")
+        return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
+    state = ReplicaState.INTACT if log.damaged_until is None else ReplicaState.DAMAGED
+    hint = _hint(log, walked, mark)
+    log.set_commit(hint)
+    return RecoveredReplica(
+        state=state,
+        log=log,
+        memberships=tuple(log.memberships),
+        claimed=log.damaged_until,
+        commit_hint=hint,
+        log_starts=tuple(walked.log_starts),
+        producers=producers,
+        obsolete=() if fault else tuple(files.void),
+        why=fault or "",
+    )
+
+
+def _remove_unfinished(disk: Disk, path: str) -> None:
+    """Files that never got their name."""
+    for name in disk.list(path):
+        if name.endswith(".tmp"):
+            remove_if_there(disk, f"{path}/{name}")
+
+
+def _check_head(disk: Disk, spec: ReplicaSpec, live: list[LiveFile]) -> SegmentHeader:
+    """The first live file must be one that may begin a log."""
+    if not live:
+        raise CorruptData("the replica has no segment", on=spec.path)
+    header = live[0].header
+    removed = read_head(disk, spec)
+    if header.reset or header.first_index == 1 or header.first_index == removed:
+        return header
+    raise CorruptData(
+        f"the log begins with entry {header.first_index}, and no record says that it should",
+        on=live[0].path,
+        do="the segments before it are lost; the replica needs a new id",
+    )
+
+
+def _claimed(
+    walked: WalkedLog, mark: Mark | None, live: list[LiveFile]
+) -> tuple[RaftIndex, Term] | None:
+    """What the replica once held, when that is more than the valid prefix: the furthest of what the
+    mark, the headers (each vouches for what is below it), and an unfinished repair say."""
+    claims = [(walked.end.end.term, walked.end.end.raft_index)]
+    if walked.fault is not None:
+        claims += [
+            (file.header.term_before, RaftIndex(file.header.first_index - 1)) for file in live
+        ]
+        claims.append((walked.seen.term, walked.seen.raft_index))
+        if mark is not None:
+            claims.append((mark.term, mark.raft_index))
+    repair = walked.repair
+    if repair is not None:
+        claims.append((repair[1], repair[0]))
+    term, index = max(claims)
+    if (term, index) <= (walked.end.end.term, walked.end.end.raft_index) and not walked.fault:
+        return None
+    return RaftIndex(index), Term(term)
+
+
+def _hint(log: PartitionLog, walked: WalkedLog, mark: Mark | None) -> RaftIndex:
+    """What is known to be committed. The place before the first entry is: retention and installs go
+    by commit. The mark's hint does not count when a lost file may have replaced the prefix."""
+    hint = mark.commit if mark is not None and walked.hint_counts else RaftIndex(0)
+    return RaftIndex(max(log.first_index - 1, min(hint, log.last_index)))
+
+
+def _log_of(
+    spec: ReplicaSpec,
+    options: LogOptions,
+    head: SegmentHeader,
+    walked: WalkedLog,
+    sequence_max: int,
+    claimed: tuple[RaftIndex, Term] | None,
+) -> PartitionLog:
+    parts = LogParts(
+        before=before_header(head),
+        end=walked.end,
+        segments=walked.segments,
+        window=walked.window,
+        terms=walked.terms,
+        memberships=walked.memberships,
+        log_start=head.log_start,
+        file_sequence=sequence_max,
+        repair=claimed,
+        repair_file_due=walked.fault is not None,
+        new_file_resets=not walked.segments and head.reset,
+    )
+    return PartitionLog(spec, options, parts)
+
+
+def _replay(disk: Disk, spec: ReplicaSpec, log: PartitionLog) -> ProducerReplay:
+    cold = log.plan_producer_replay()
+    (order,) = cold.args
+    assert isinstance(order, ReplayOrder), order
+    return replay_producers(disk, order)

@@ -1,0 +1,104 @@
+"""One segment as memory knows it, and the reference by which jobs find it.
+
+Entries `header.first_index` up to `end_index` (exclusive) of the file are the log's; what the file
+holds beyond that is void: a truncation began a newer file there. An index that is None has not been
+loaded since the boot, and nothing of such a segment is served before a job has walked it.
+"""
+
+from typing import NamedTuple, final
+
+import attrs
+
+from raftlog.base.ids import Chain, DirectoryId, GroupId, Offset, RaftIndex, Term
+from raftlog.storage.replica import LogEnd
+from raftlog.storage.segment_header import SegmentHeader
+from raftlog.storage.sparse_index import SegmentIndex
+from raftlog.storage.walk import WalkPlace, segment_start
+
+
+class SegmentRef(NamedTuple):
+    """What a job needs to walk a segment and to know whether it arrived where it should."""
+
+    directory: DirectoryId
+    path: str
+    group: GroupId
+    file_sequence: int
+    start: WalkPlace
+    end_index: RaftIndex
+    end_offset: Offset
+    end_chain: Chain
+    interval_bytes: int
+
+
+@final
+@attrs.define(eq=False)
+class Segment:
+    """`end_*`: the place after the last entry; they move with appends and back with a truncation.
+
+    `end_position` is None when only the index of the end is known (a cut of a segment that was not
+    loaded). `index` and `verified` change when a job has walked the file.
+    """
+
+    path: str
+    header: SegmentHeader
+    end: LogEnd
+    end_position: int | None
+    index: SegmentIndex | None
+    latest_timestamp: int
+    verified: bool
+
+    @property
+    def first_index(self) -> RaftIndex:
+        return self.header.first_index
+
+    @property
+    def base_offset(self) -> Offset:
+        return self.header.base_offset
+
+    @property
+    def end_index(self) -> RaftIndex:
+        """The index after the last entry."""
+        return RaftIndex(self.end.raft_index + 1)
+
+    @property
+    def size_hint(self) -> int:
+        """Log bytes in the segment, 0 when not known."""
+        return self.end_position or 0
+
+    def start(self) -> WalkPlace:
+        """The place right after the header."""
+        header = self.header
+        return segment_start(
+            header.first_index, header.base_offset, header.chain_before, header.term_before
+        )
+
+    def reference(self, directory: DirectoryId, interval_bytes: int) -> SegmentRef:
+        """The segment as it is now, for a job."""
+        return SegmentRef(
+            directory,
+            self.path,
+            self.header.group,
+            self.header.file_sequence,
+            self.start(),
+            self.end_index,
+            self.end.next_offset,
+            self.end.chain,
+            interval_bytes,
+        )
+
+    def cut(self, end: LogEnd, end_position: int | None) -> None:
+        """The entries after `end` are void from now on."""
+        self.end = end
+        self.end_position = end_position
+        if self.index is not None:
+            self.index.cut(RaftIndex(end.raft_index + 1))
+
+
+def before_header(header: SegmentHeader) -> LogEnd:
+    """The place that a segment's first entry continues from."""
+    return LogEnd(
+        RaftIndex(header.first_index - 1),
+        Term(header.term_before),
+        header.chain_before,
+        header.base_offset,
+    )

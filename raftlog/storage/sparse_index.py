@@ -1,0 +1,244 @@
+"""The sparse index of one segment: exact places every so many bytes, and the few things worth
+listing.
+
+A point is the place before a batch: its raft index, base offset, file position, the chain before
+it, and the latest timestamp of the batches before it in this segment. The chain makes each stretch
+between two points checkable by itself. Beside the points lie the segment's terms and Raft's own
+entries.
+
+In a file it can be deleted: it is rebuilt by walking the segment. Layout (big-endian):
+
+      0  magic "rlindex\\0"       8  format version u16 = 1     10  reserved u16 = 0
+     12  group u64               20  file sequence u64          28  first raft index u64
+     36  end: next raft index u64, next offset u64, position u64, chain u64, latest timestamp i64
+     76  count u32, then points: raft index u64, offset u64, position u64, chain u64, timestamp i64
+     ..  count u32, then terms: term u32, raft index u64, offset u64
+     ..  count u32, then Raft's own entries: raft index u64, position u64, size u32, kind u8, offset
+     u64 ..  CRC-32C of all before, u32
+"""
+
+from array import array
+from bisect import bisect_right
+from typing import Final, NamedTuple, final
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.checksum import crc32c
+from raftlog.base.entries import EntryKind
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import Chain, GroupId, Offset, RaftIndex, Term
+from raftlog.base.limits import INDEX_ROWS_MAX, SEGMENT_HEADER_BYTES
+
+MAGIC: Final = b"rlindex\x00"
+VERSION: Final = 1
+NO_TIMESTAMP: Final = -1
+
+
+class Point(NamedTuple):
+    """The place before a batch."""
+
+    raft_index: RaftIndex
+    offset: Offset
+    position: int
+    chain: Chain
+    timestamp: int
+
+
+class TermRow(NamedTuple):
+    """A term that begins in this segment."""
+
+    term: Term
+    raft_index: RaftIndex
+    offset: Offset
+
+
+class ControlRow(NamedTuple):
+    """One of Raft's own entries in this segment; no client is sent its bytes."""
+
+    raft_index: RaftIndex
+    position: int
+    size: int
+    kind: EntryKind
+    offset: Offset
+
+
+@final
+class SegmentIndex:
+    """Grows with the segment; arrays of integers, 40 bytes a point."""
+
+    __slots__ = (
+        "_chains",
+        "_indexes",
+        "_interval",
+        "_offsets",
+        "_positions",
+        "_timestamps",
+        "controls",
+        "latest_timestamp",
+        "terms",
+    )
+
+    def __init__(self, interval_bytes: int) -> None:
+        self._interval = interval_bytes
+        self._indexes = array("Q")
+        self._offsets = array("Q")
+        self._positions = array("Q")
+        self._chains = array("Q")
+        self._timestamps = array("q")
+        self.controls: list[ControlRow] = []
+        self.terms: list[TermRow] = []
+        self.latest_timestamp = NO_TIMESTAMP
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def add_point(self, point: Point) -> None:
+        """Add a place after all others."""
+        self._indexes.append(point.raft_index)
+        self._offsets.append(point.offset)
+        self._positions.append(point.position)
+        self._chains.append(point.chain)
+        self._timestamps.append(point.timestamp)
+
+    def wants_point(self, position: int) -> bool:
+        """Whether a batch at `position` is far enough from the last point."""
+        positions = self._positions
+        last = positions[-1] if positions else SEGMENT_HEADER_BYTES
+        return position - last >= self._interval
+
+    def point(self, ordinal: int) -> Point:
+        return Point(
+            RaftIndex(self._indexes[ordinal]),
+            Offset(self._offsets[ordinal]),
+            self._positions[ordinal],
+            Chain(self._chains[ordinal]),
+            self._timestamps[ordinal],
+        )
+
+    def points(self) -> list[Point]:
+        """All points, in order."""
+        return [self.point(ordinal) for ordinal in range(len(self))]
+
+    def at_or_below_offset(self, offset: Offset) -> Point | None:
+        """The last point whose batch begins at or below `offset`; None before the first."""
+        return self._at(bisect_right(self._offsets, offset) - 1)
+
+    def at_or_below_index(self, index: RaftIndex) -> Point | None:
+        """The last point at or below the entry `index`."""
+        return self._at(bisect_right(self._indexes, index) - 1)
+
+    def at_or_below_position(self, position: int) -> Point | None:
+        """The last point at or below a file position."""
+        return self._at(bisect_right(self._positions, position) - 1)
+
+    def before_timestamp(self, timestamp: int) -> Point | None:
+        """The last point before which no batch reaches `timestamp`."""
+        return self._at(_last_below(self._timestamps, timestamp))
+
+    def after(self, position: int) -> Point | None:
+        """The first point beyond a file position."""
+        ordinal = bisect_right(self._positions, position)
+        return self.point(ordinal) if ordinal < len(self) else None
+
+    def between(self, position: int, reach: int) -> tuple[Point, ...]:
+        """The points beyond `position`, up to the first two beyond `reach`."""
+        first = bisect_right(self._positions, position)
+        last = min(len(self), bisect_right(self._positions, reach) + 2)
+        return tuple(self.point(ordinal) for ordinal in range(first, last))
+
+    def _at(self, ordinal: int) -> Point | None:
+        return self.point(ordinal) if ordinal >= 0 else None
+
+    def cut(self, index: RaftIndex) -> None:
+        """Forget what lies at or above the entry `index`; a place before that entry stays."""
+        keep = bisect_right(self._indexes, index)
+        for column in (self._indexes, self._offsets, self._positions, self._chains):
+            del column[keep:]
+        del self._timestamps[keep:]
+        self.controls = [row for row in self.controls if row.raft_index < index]
+        self.terms = [row for row in self.terms if row.raft_index < index]
+
+
+def _last_below(timestamps: "array[int]", timestamp: int) -> int:
+    """The last ordinal whose value is below `timestamp`; values never fall."""
+    low, high = 0, len(timestamps)
+    while low < high:
+        middle = (low + high) // 2
+        if timestamps[middle] < timestamp:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+class IndexFile(NamedTuple):
+    """What an index file says of its segment."""
+
+    group: GroupId
+    file_sequence: int
+    first_index: RaftIndex
+    end: Point
+    sparse: SegmentIndex
+
+
+def write_index_file(file: IndexFile) -> bytes:
+    """The file's bytes; `file.end` is the place after the segment's last entry."""
+    writer = Writer().raw(MAGIC).u16(VERSION).u16(0)
+    writer.u64(file.group).u64(file.file_sequence).u64(file.first_index)
+    _write_point(writer, file.end)
+    writer.u32(len(file.sparse))
+    for point in file.sparse.points():
+        _write_point(writer, point)
+    writer.u32(len(file.sparse.terms))
+    for term in file.sparse.terms:
+        writer.u32(term.term).u64(term.raft_index).u64(term.offset)
+    writer.u32(len(file.sparse.controls))
+    for row in file.sparse.controls:
+        writer.u64(row.raft_index).u64(row.position).u32(row.size).u8(row.kind).u64(row.offset)
+    return writer.u32(crc32c(writer.bytes())).bytes()
+
+
+def read_index_file(data: Buffer, interval_bytes: int, on: str) -> IndexFile:
+    """The reverse. Raises `CorruptData` for anything doubtful: the file is then rebuilt."""
+    view = memoryview(data)
+    if len(view) < len(MAGIC) + 4 or crc32c(view[:-4]) != int.from_bytes(view[-4:], "big"):
+        raise CorruptData("index file fails its checksum", on=on)
+    reader = Reader(view[:-4], CorruptData, on)
+    if bytes(reader.take(len(MAGIC))) != MAGIC or reader.u16() != VERSION or reader.u16() != 0:
+        raise reader.fail("index file is of another kind or version")
+    group, sequence, first = GroupId(reader.u64()), reader.u64(), RaftIndex(reader.u64())
+    end = _read_point(reader)
+    index = SegmentIndex(interval_bytes)
+    index.latest_timestamp = end.timestamp
+    for _ in range(reader.count(40, INDEX_ROWS_MAX)):
+        index.add_point(_read_point(reader))
+    for _ in range(reader.count(20, INDEX_ROWS_MAX)):
+        term = Term(reader.u32())
+        index.terms.append(TermRow(term, RaftIndex(reader.u64()), Offset(reader.u64())))
+    for _ in range(reader.count(29, INDEX_ROWS_MAX)):
+        index.controls.append(_read_control(reader))
+    reader.end()
+    return IndexFile(group, sequence, first, end, index)
+
+
+def _write_point(writer: Writer, point: Point) -> None:
+    writer.u64(point.raft_index).u64(point.offset).u64(point.position).u64(point.chain)
+    writer.i64(point.timestamp)
+
+
+def _read_point(reader: Reader) -> Point:
+    return Point(
+        RaftIndex(reader.u64()),
+        Offset(reader.u64()),
+        reader.u64(),
+        Chain(reader.u64()),
+        reader.i64(),
+    )
+
+
+def _read_control(reader: Reader) -> ControlRow:
+    index, position, size, kind = reader.u64(), reader.u64(), reader.u32(), reader.u8()
+    offset = Offset(reader.u64())
+    try:
+        return ControlRow(RaftIndex(index), position, size, EntryKind(kind), offset)
+    except ValueError:
+        raise reader.fail(f"raft entry of unknown kind {kind}") from None

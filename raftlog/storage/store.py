@@ -1,0 +1,91 @@
+"""The store as the broker's turn sees it: memory only; what it says must be written is records.
+
+Votes and registrations are urgent: they are due in the round of the turn that made them, and what
+waits for them leaves only after that round is persisted. Marks are not: they ride on a round that
+carries urgent records anyway, or wait at most `mark_delay_ns`, so that a busy log costs one sync a
+round and not two (docs/decisions has the figures).
+"""
+
+from typing import Final, final
+
+from raftlog.base.entries import HardState
+from raftlog.base.ids import GroupId
+from raftlog.base.units import NEVER, Instant, Nanos, millis
+from raftlog.storage.data_dir import DirectoryImage
+from raftlog.storage.replica import Mark, Registration
+from raftlog.storage.store_records import (
+    hard_state_record,
+    mark_record,
+    register_record,
+    unregister_record,
+)
+
+MARK_DELAY_NS: Final = millis(10)
+
+
+@final
+class StoreImage:
+    """What the directory's store says or is about to say.
+
+    * `registrations`, `hard_states`, `marks`: as of the last call, durable or not; who needs to
+      know that they are durable waits for the round that carried the record.
+    * `deadline`: when a turn must take pending marks; NEVER when none are pending.
+    """
+
+    __slots__ = ("_dirty", "_mark_delay_ns", "deadline", "hard_states", "marks", "registrations")
+
+    def __init__(self, image: DirectoryImage, mark_delay_ns: Nanos = MARK_DELAY_NS) -> None:
+        self.registrations: dict[GroupId, Registration] = dict(image.registrations)
+        self.hard_states: dict[GroupId, HardState] = dict(image.hard_states)
+        self.marks: dict[GroupId, Mark] = dict(image.marks)
+        self.deadline = NEVER
+        self._dirty: dict[GroupId, Mark] = {}
+        self._mark_delay_ns = mark_delay_ns
+
+    def register(self, group: GroupId, registration: Registration) -> bytes:
+        """The record by which this directory answers for the replica. An older registration of the
+        group, its vote and its mark end with it."""
+        self._forget(group)
+        self.registrations[group] = registration
+        return register_record(group, registration)
+
+    def unregister(self, group: GroupId) -> bytes:
+        """The record by which this directory no longer answers for the group."""
+        self._forget(group)
+        return unregister_record(group)
+
+    def set_hard_state(self, group: GroupId, state: HardState) -> bytes:
+        """The record of a (term, vote); the term never falls and its vote never changes."""
+        known = self.hard_states.get(group)
+        if known is not None:
+            assert state.term >= known.term, (group, state, known)
+            changed = state.term == known.term and known.vote not in (None, state.vote)
+            assert not changed, (group, state, known)
+        self.hard_states[group] = state
+        return hard_state_record(group, state)
+
+    def note_mark(self, mark: Mark | None, now: Instant) -> None:
+        """A round was persisted and the log says this now; None changes nothing."""
+        if mark is None or mark.group not in self.registrations:
+            return
+        if self.marks.get(mark.group) == mark:
+            return
+        self.marks[mark.group] = mark
+        self._dirty[mark.group] = mark
+        self.deadline = min(self.deadline, Instant(now + self._mark_delay_ns))
+
+    def take_records(self, urgent: list[bytes], now: Instant) -> list[bytes]:
+        """The records for this round: the urgent ones, with all pending marks when there are urgent
+        ones or the deadline has come. [] when the round needs none."""
+        if not self._dirty or not (urgent or now >= self.deadline):
+            return urgent
+        records = urgent + [mark_record(mark) for mark in self._dirty.values()]
+        self._dirty.clear()
+        self.deadline = NEVER
+        return records
+
+    def _forget(self, group: GroupId) -> None:
+        self.registrations.pop(group, None)
+        self.hard_states.pop(group, None)
+        self.marks.pop(group, None)
+        self._dirty.pop(group, None)

@@ -1,0 +1,296 @@
+"""The two files of the store, written in turn by generation: frames of records, each written twice.
+
+A generation begins with a full image of the state; every round adds one frame. When the file is
+full, or at a boot, the next generation begins in the other file, so no file is ever half of the
+truth. Only the last frame can be torn, and only before it was synced; since nothing later vouches
+for that last frame, each frame lies there twice, in sectors of its own: one bad sector loses no
+vote. Sectors of 512 bytes (big-endian):
+
+    file:    header, the same header again, frames from byte 1024 on
+    header:    0 magic "rlstore\\0"    8 format version u16 = 1    10 minimum reader version u16
+              12 cluster id, 16 bytes  28 node u32                32 directory id u64
+              40 generation u64        48 number of its first frame u64
+              56 CRC-32C of all before, u32, zeros up to 512
+    frame:     0 magic "RLFR"          4 bytes of the records u32  8 generation u64
+              16 number u64           24 checksum of the frame before (or of the header) u32
+              28 records, each a u32 length and that many bytes
+              .. checksum: CRC-32C of all before, u32, zeros up to a whole sector
+
+Numbers rise by one from frame to frame, across generations too.
+"""
+
+from typing import Final, NamedTuple, final
+
+from raftlog.base.binary import Reader, Writer
+from raftlog.base.checksum import crc32c
+from raftlog.base.errors import CorruptData, FutureFormat
+from raftlog.base.ids import ClusterId, DirectoryId, NodeId
+from raftlog.base.limits import (
+    STORE_BYTES_INITIAL,
+    STORE_FRAME_BYTES_MAX,
+    STORE_RECORD_BYTES_MAX,
+)
+from raftlog.base.ports import Disk, DiskFile
+from raftlog.base.probes import probe
+from raftlog.storage.files import opened, read_whole
+from raftlog.storage.store_records import StoreState
+
+STORE_FILES: Final = ("store-0", "store-1")
+VERSION: Final = 1
+SECTOR: Final = 512
+_MAGIC: Final = b"rlstore\x00"
+_FRAME_MAGIC: Final = b"RLFR"
+_FRAMES_AT: Final = 2 * SECTOR
+_HEADER_CRC_AT: Final = 56
+_FRAME_HEAD_BYTES: Final = 28
+_FILE_BYTES_MAX: Final = 3 * STORE_FRAME_BYTES_MAX
+_IMAGES_A_FILE: Final = 4
+"""A file holds this many images: one, and room for rounds before the next generation."""
+
+
+class StoreOwner(NamedTuple):
+    """Whose store it is; a file of another directory is refused."""
+
+    cluster: ClusterId
+    node: NodeId
+    directory: DirectoryId
+
+
+class _Frame(NamedTuple):
+    generation: int
+    number: int
+    previous: int
+    checksum: int
+    records: list[bytes]
+    padded_bytes: int
+
+
+class _Generation(NamedTuple):
+    """A file as read: what it adds up to, or why it cannot be used (`state` is None)."""
+
+    slot: int
+    generation: int
+    last_number: int
+    state: StoreState | None
+    why: str
+
+
+def format_store(disk: Disk, owner: StoreOwner) -> None:
+    """Make both files, zero-filled, with an empty first generation; durable when it returns."""
+    for slot, name in enumerate(STORE_FILES):
+        with opened(disk, name, create=True, write=True) as file:
+            file.write_at(0, [bytes(STORE_BYTES_INITIAL)])
+            if slot == 0:
+                file.write_at(0, [_image_bytes(owner, 1, 1, StoreState())[0]])
+            file.sync()
+    disk.sync_dir("")
+
+
+@final
+class StoreFiles:
+    """The open store; owned by who writes the directory, one at a time. `state` is what was
+    written.
+
+    Opening begins a new generation, so that nothing is ever appended behind a torn frame; it is
+    synced before `open` returns.
+    """
+
+    def __init__(self, disk: Disk, owner: StoreOwner) -> None:
+        """Raises `CorruptData` when neither file holds the whole truth, or one shows damage."""
+        self._owner = owner
+        newest = _newest(disk, owner)
+        assert newest.state is not None, newest.why
+        self.state = newest.state
+        self._generation = newest.generation
+        self._number = newest.last_number
+        self._slot = newest.slot
+        self._files: list[DiskFile] = [disk.open(name) for name in STORE_FILES]
+        self._position = 0
+        self._checksum = 0
+        self._end = 0
+        self.begin_generation()
+        self.sync()
+
+    def append(self, records: list[bytes]) -> None:
+        """Write one frame, or a new generation when it does not fit. Durable after `sync`."""
+        for record in records:
+            assert len(record) <= STORE_RECORD_BYTES_MAX, len(record)
+            self.state.apply(record, "store")
+        frame = _frame_bytes(self._generation, self._number + 1, self._checksum, records)
+        if self._position + 2 * len(frame) > self._end:
+            probe("store-generation-begun")
+            self.begin_generation()
+            return
+        self._files[self._slot].write_at(self._position, [frame, frame])
+        self._position += 2 * len(frame)
+        self._number += 1
+        self._checksum = _checksum_of(frame)
+
+    def begin_generation(self) -> None:
+        """Write a full image into the other file. Until it is synced the present file is the truth."""
+        slot = 1 - self._slot
+        image, checksum = _image_bytes(
+            self._owner, self._generation + 1, self._number + 1, self.state
+        )
+        file = self._files[slot]
+        wanted = max(STORE_BYTES_INITIAL, _IMAGES_A_FILE * len(image))
+        size = file.size()
+        if size < wanted:
+            file.write_at(size, [bytes(wanted - size)])
+        file.write_at(0, [image])
+        self._slot, self._generation = slot, self._generation + 1
+        self._number += 1
+        self._position = len(image)
+        self._checksum = checksum
+        self._end = max(size, wanted)
+
+    def sync(self) -> None:
+        """Make what was appended durable."""
+        self._files[self._slot].sync()
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
+    """What the store says, without changing it."""
+    newest = _newest(disk, owner)
+    assert newest.state is not None, newest.why
+    return newest.state
+
+
+def _newest(disk: Disk, owner: StoreOwner) -> _Generation:
+    """The newest generation whose image is whole."""
+    found = [_read_file(disk, slot, owner) for slot in range(len(STORE_FILES))]
+    found.sort(key=lambda generation: generation.generation, reverse=True)
+    for generation in found:
+        if generation.state is not None:
+            return generation
+    why = "; ".join(f"{STORE_FILES[one.slot]}: {one.why}" for one in found)
+    raise CorruptData(
+        f"the store of votes and registrations is damaged: {why}",
+        on=" and ".join(STORE_FILES),
+        do="treat the data directory as lost: move it away and let the broker join as new",
+    )
+
+
+def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
+    """One file. A damaged frame with whole frames behind it raises; a torn last one is passed over."""
+    name = STORE_FILES[slot]
+    if not disk.exists(name):
+        return _Generation(slot, 0, 0, None, "missing")
+    data = memoryview(read_whole(disk, name, _FILE_BYTES_MAX))
+    header = _read_header(data, owner, name)
+    if header is None:
+        return _Generation(slot, 0, 0, None, "no whole header")
+    generation, number, checksum = header
+    position = _FRAMES_AT
+    state = StoreState()
+    frames = 0
+    while True:
+        found = _find_frame(data, position, generation, number, checksum, name)
+        if found is None:
+            break
+        frame, position = found
+        for record in frame.records:
+            state.apply(record, name)
+        number, checksum = frame.number + 1, frame.checksum
+        frames += 1
+    if frames == 0:
+        return _Generation(slot, generation, number, None, "no whole image")
+    return _Generation(slot, generation, number - 1, state, "")
+
+
+def _find_frame(
+    data: memoryview, position: int, generation: int, number: int, previous: int, name: str
+) -> tuple[_Frame, int] | None:
+    """The frame with this number, and where the next one begins; None when the file ends here.
+
+    The first copy lies at `position`; should it be damaged, the second lies in some later sector.
+    """
+    for at in range(position, len(data) - _FRAME_HEAD_BYTES, SECTOR):
+        frame = _parse_frame(data, at)
+        if frame is None or frame.generation != generation:
+            continue
+        if (frame.number, frame.previous) == (number, previous):
+            copies = 2 if at == position else 1
+            if copies == 1:
+                probe("store-second-copy-used")
+            return frame, at + copies * frame.padded_bytes
+        if frame.number > number:
+            raise CorruptData(
+                f"store frame {number} is damaged and frame {frame.number} follows it",
+                on=f"{name} at byte {position}",
+                do="treat the data directory as lost: move it away and let the broker join as new",
+            )
+    return None
+
+
+def _parse_frame(data: memoryview, at: int) -> _Frame | None:
+    if bytes(data[at : at + 4]) != _FRAME_MAGIC:
+        return None
+    size = int.from_bytes(data[at + 4 : at + 8], "big")
+    end = at + _FRAME_HEAD_BYTES + size
+    if size > STORE_FRAME_BYTES_MAX or end + 4 > len(data):
+        return None
+    checksum = int.from_bytes(data[end : end + 4], "big")
+    if crc32c(data[at:end]) != checksum:
+        return None
+    reader = Reader(data[at:end], CorruptData, "store frame", position=8)
+    generation, number, previous = reader.u64(), reader.u64(), reader.u32()
+    records = []
+    while reader.remaining():
+        records.append(bytes(reader.block(STORE_RECORD_BYTES_MAX)))
+    return _Frame(generation, number, previous, checksum, records, _padded(end + 4 - at))
+
+
+def _frame_bytes(generation: int, number: int, previous: int, records: list[bytes]) -> bytes:
+    body = Writer()
+    for record in records:
+        body.block(record)
+    writer = Writer().raw(_FRAME_MAGIC).u32(len(body)).u64(generation).u64(number).u32(previous)
+    content = writer.raw(body.bytes()).bytes()
+    frame = content + crc32c(content).to_bytes(4, "big")
+    return frame + bytes(_padded(len(frame)) - len(frame))
+
+
+def _checksum_of(frame: bytes) -> int:
+    """The checksum inside a padded frame."""
+    end = _FRAME_HEAD_BYTES + int.from_bytes(frame[4:8], "big")
+    return int.from_bytes(frame[end : end + 4], "big")
+
+
+def _image_bytes(
+    owner: StoreOwner, generation: int, number: int, state: StoreState
+) -> tuple[bytes, int]:
+    """Headers and image frames of a generation, and the checksum of its image."""
+    writer = Writer().raw(_MAGIC).u16(VERSION).u16(VERSION).raw(owner.cluster).u32(owner.node)
+    content = writer.u64(owner.directory).u64(generation).u64(number).bytes()
+    checksum = crc32c(content)
+    header = content + checksum.to_bytes(4, "big")
+    header += bytes(SECTOR - len(header))
+    frame = _frame_bytes(generation, number, checksum, list(state.records()))
+    return header + header + frame + frame, _checksum_of(frame)
+
+
+def _read_header(data: memoryview, owner: StoreOwner, name: str) -> tuple[int, int, int] | None:
+    """Generation, first frame number and checksum; None when neither copy is whole."""
+    for at in (0, SECTOR):
+        copy = data[at : at + _HEADER_CRC_AT + 4]
+        checksum = int.from_bytes(copy[_HEADER_CRC_AT:], "big")
+        if bytes(copy[: len(_MAGIC)]) != _MAGIC or crc32c(copy[:_HEADER_CRC_AT]) != checksum:
+            continue
+        reader = Reader(copy, CorruptData, name, position=len(_MAGIC))
+        version, reader_min = reader.u16(), reader.u16()
+        if reader_min > VERSION:
+            raise FutureFormat(f"store of version {version}, this release reads {VERSION}", on=name)
+        told = (bytes(reader.take(16)), reader.u32(), reader.u64())
+        if told != owner:
+            raise reader.fail(f"store of node {told[1]}, directory {told[2]:016x}")
+        return reader.u64(), reader.u64(), checksum
+    return None
+
+
+def _padded(size: int) -> int:
+    return -(-size // SECTOR) * SECTOR

@@ -1,0 +1,137 @@
+"""The records of a directory's store, and the state that they add up to.
+
+A record is a kind byte and a body (big-endian); unknown kinds are refused:
+
+    1 boot              boot number u64
+    2 register          group u64, replica id (20 bytes), path (u32 length, UTF-8)
+    3 unregister        group u64: its hard state and mark go with it
+    4 hard state        group u64, term u32, voted u8 (0 or 1), then the replica id voted for
+    5 mark              group u64, file sequence u64, end position u64, raft index u64, term u32,
+                        chain u64, commit hint u64
+"""
+
+from collections.abc import Iterator
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.entries import HardState, read_replica_id, write_replica_id
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import BootNumber, Chain, GroupId, RaftIndex, Term
+from raftlog.base.limits import REPLICA_PATH_BYTES_MAX
+from raftlog.storage.replica import Mark, Registration
+
+_BOOT: Final = 1
+_REGISTER: Final = 2
+_UNREGISTER: Final = 3
+_HARD_STATE: Final = 4
+_MARK: Final = 5
+
+
+def boot_record(boot: BootNumber) -> bytes:
+    """The number of this boot."""
+    return Writer().u8(_BOOT).u64(boot).bytes()
+
+
+def register_record(group: GroupId, registration: Registration) -> bytes:
+    """This directory answers for the replica from now on."""
+    writer = Writer().u8(_REGISTER).u64(group)
+    write_replica_id(writer, registration.replica)
+    return writer.text(registration.path).bytes()
+
+
+def unregister_record(group: GroupId) -> bytes:
+    """This directory no longer answers for the group."""
+    return Writer().u8(_UNREGISTER).u64(group).bytes()
+
+
+def hard_state_record(group: GroupId, state: HardState) -> bytes:
+    """Term and vote, as one pair."""
+    writer = Writer().u8(_HARD_STATE).u64(group).u32(state.term).flag(state.vote is not None)
+    if state.vote is not None:
+        write_replica_id(writer, state.vote)
+    return writer.bytes()
+
+
+def mark_record(mark: Mark) -> bytes:
+    """How far the group's log is durable."""
+    assert mark.commit <= mark.raft_index, mark
+    writer = Writer().u8(_MARK).u64(mark.group).u64(mark.file_sequence).u64(mark.end_position)
+    return writer.u64(mark.raft_index).u32(mark.term).u64(mark.chain).u64(mark.commit).bytes()
+
+
+@final
+@attrs.define(eq=False)
+class StoreState:
+    """What all records together say. Registering a group again, or unregistering it, forgets its
+    hard state and mark."""
+
+    boot: BootNumber = BootNumber(0)
+    registrations: dict[GroupId, Registration] = attrs.Factory(dict)
+    hard_states: dict[GroupId, HardState] = attrs.Factory(dict)
+    marks: dict[GroupId, Mark] = attrs.Factory(dict)
+
+    def apply(self, record: Buffer, on: str) -> None:
+        """Take one record into account. Raises `CorruptData` when it says what no release wrote."""
+        reader = Reader(record, CorruptData, on)
+        kind = reader.u8()
+        if kind == _MARK:
+            self._apply_mark(reader)
+        elif kind == _HARD_STATE:
+            self._apply_hard_state(reader)
+        elif kind == _REGISTER:
+            self._apply_registration(reader)
+        elif kind == _UNREGISTER:
+            self._forget(GroupId(reader.u64()))
+        elif kind == _BOOT:
+            self._apply_boot(reader)
+        else:
+            raise reader.fail(f"store record of unknown kind {kind}")
+        reader.end()
+
+    def records(self) -> Iterator[bytes]:
+        """The shortest list of records that says the same: a full image."""
+        yield boot_record(self.boot)
+        for group, registration in self.registrations.items():
+            yield register_record(group, registration)
+        for group, hard_state in self.hard_states.items():
+            yield hard_state_record(group, hard_state)
+        for mark in self.marks.values():
+            yield mark_record(mark)
+
+    def _apply_boot(self, reader: Reader) -> None:
+        boot = BootNumber(reader.u64())
+        if boot < self.boot:
+            raise reader.fail(f"boot number {boot} after {self.boot}")
+        self.boot = boot
+
+    def _apply_registration(self, reader: Reader) -> None:
+        group, replica = GroupId(reader.u64()), read_replica_id(reader)
+        self._forget(group)
+        self.registrations[group] = Registration(replica, reader.text(REPLICA_PATH_BYTES_MAX))
+
+    def _apply_hard_state(self, reader: Reader) -> None:
+        group, term = GroupId(reader.u64()), Term(reader.u32())
+        state = HardState(term, read_replica_id(reader) if reader.flag() else None)
+        known = self.hard_states.get(group)
+        if known is not None and state.term < known.term:
+            raise reader.fail(f"group {group}: term {state.term} after {known.term}")
+        self.hard_states[group] = state
+
+    def _apply_mark(self, reader: Reader) -> None:
+        group = GroupId(reader.u64())
+        self.marks[group] = Mark(
+            group,
+            reader.u64(),
+            reader.u64(),
+            RaftIndex(reader.u64()),
+            Term(reader.u32()),
+            Chain(reader.u64()),
+            RaftIndex(reader.u64()),
+        )
+
+    def _forget(self, group: GroupId) -> None:
+        self.registrations.pop(group, None)
+        self.hard_states.pop(group, None)
+        self.marks.pop(group, None)

@@ -1,0 +1,409 @@
+"""Walks a replica's live files at a boot, as far as they are whole, and gathers what memory needs.
+
+A sealed segment below the commit hint whose index file agrees with the next header is not walked:
+it is verified on first use. Everything else is walked, batch by batch, against every checkpoint
+there is. Where a checkpoint disagrees with batches that each look right (a batch of another group,
+a flipped epoch), the valid prefix ends at the last checkpoint that agreed.
+"""
+
+from collections import deque
+from typing import NamedTuple, final
+
+import attrs
+
+from raftlog.base.entries import Entry, EntryKind, Membership
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import Chain, Offset, RaftIndex, Term
+from raftlog.base.limits import (
+    INDEX_FILE_BYTES_MAX,
+    RECOVERED_WINDOW_BYTES,
+    SEGMENT_HEADER_BYTES,
+)
+from raftlog.base.ports import Disk, DiskFile
+from raftlog.base.probes import probe
+from raftlog.records.batch import crc_matches, read_header
+from raftlog.records.control import parse_control_entry, read_log_start, read_membership_body
+from raftlog.storage.files import opened, read_whole
+from raftlog.storage.jobs import IndexOrder, note_batch, write_index
+from raftlog.storage.live_files import LiveFile, LiveFiles
+from raftlog.storage.log_end import FileEnd
+from raftlog.storage.recent_window import Place, RecentWindow
+from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec, index_name
+from raftlog.storage.segment import Segment, before_header
+from raftlog.storage.sparse_index import (
+    NO_TIMESTAMP,
+    ControlRow,
+    IndexFile,
+    SegmentIndex,
+    TermRow,
+    read_index_file,
+)
+from raftlog.storage.term_table import TermTable
+from raftlog.storage.walk import Walk, WalkedBatch, WalkPlace, segment_start
+
+_LISTED_KINDS = (EntryKind.MEMBERSHIP, EntryKind.LOG_START)
+
+
+@final
+@attrs.define(eq=False, kw_only=True)
+class WalkedLog:
+    """The valid prefix. `fault` says what ended it, None when nothing is damaged; `seen` is the
+    furthest whole entry found behind the fault; `hint_counts` is False when the files cannot even
+    show that the prefix was never replaced."""
+
+    end: FileEnd
+    segments: list[Segment]
+    window: RecentWindow
+    terms: TermTable
+    memberships: list[tuple[RaftIndex, Membership]]
+    log_starts: list[tuple[RaftIndex, Offset]]
+    fault: str | None
+    seen: LogEnd
+    repair: tuple[RaftIndex, Term] | None
+    hint_counts: bool
+
+
+class _Checkpoint(NamedTuple):
+    chain: Chain
+    position: int | None
+    what: str
+
+
+class _SegmentEnd(NamedTuple):
+    """How far a file is whole."""
+
+    place: WalkPlace
+    fault: str | None
+
+
+def walk_log(
+    disk: Disk, spec: ReplicaSpec, files: LiveFiles, mark: Mark | None, options: LogOptions
+) -> WalkedLog:
+    """Walk all live files (at least one). Cuts a torn tail of the last one, durably."""
+    return _Walker(disk, spec, files, mark, options).run()
+
+
+@final
+class _Walker:
+    """Gathers segments, terms, memberships and places while it goes through the files."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        spec: ReplicaSpec,
+        files: LiveFiles,
+        mark: Mark | None,
+        options: LogOptions,
+    ) -> None:
+        self._disk = disk
+        self._spec = spec
+        self._files = files
+        self._mark = mark
+        self._options = options
+        head = files.live[0].header
+        self._hint = RaftIndex(mark.commit if mark else 0)
+        self._segments: list[Segment] = []
+        self._term_rows: list[TermRow] = []
+        self._memberships = [(head.membership_index, head.membership)]
+        self._log_starts: list[tuple[RaftIndex, Offset]] = []
+        self._torn: str | None = None
+        self._places: deque[_Noted] = deque()
+        self._entries: deque[Entry] = deque()
+        self._entry_bytes = 0
+
+    def run(self) -> WalkedLog:
+        """Walk to the first fault or the end."""
+        live = self._files.live
+        fault: str | None = None
+        for ordinal, file in enumerate(live):
+            following = live[ordinal + 1] if ordinal + 1 < len(live) else None
+            fault = self._take_file(file, following)
+            if fault is not None:
+                break
+        seen = self._end()
+        if fault is not None:
+            probe("damage-found-at-boot")
+            seen = max(seen, self._seen_in_last(), key=_progress)
+        return self._result(fault, seen)
+
+    # --- one file ---------------------------------------------------------------------------------
+
+    def _take_file(self, file: LiveFile, following: LiveFile | None) -> str | None:
+        """Add the file's segment; returns what is wrong with it."""
+        loaded = self._loaded(file, following) if following is not None else None
+        if loaded is not None:
+            self._add_loaded(file, loaded)
+            return None
+        index = SegmentIndex(self._options.interval_bytes)
+        with opened(self._disk, file.path, write=True) as opened_file:
+            end = self._walk_file(opened_file, file, following, index)
+            if following is None and end.fault is None:
+                end = self._judge_last(opened_file, file, end)
+        self._add_walked(file, index, end)
+        if following is not None and end.fault is None:
+            reference = self._segments[-1].reference(
+                self._spec.replica.directory, self._options.interval_bytes
+            )
+            write_index(self._disk, IndexOrder(reference, index, end.place.position))
+        return end.fault
+
+    def _walk_file(
+        self,
+        opened_file: DiskFile,
+        file: LiveFile,
+        following: LiveFile | None,
+        index: SegmentIndex,
+    ) -> _SegmentEnd:
+        """Walk one file against its checkpoints. A fault behind the last of them in the last file
+        is not one yet: it may be a torn tail."""
+        header = file.header
+        start = segment_start(
+            header.first_index, header.base_offset, header.chain_before, header.term_before
+        )
+        checkpoints = self._checkpoints(file, following)
+        walk = Walk(opened_file, start, self._spec.group, file.path)
+        agreed = start
+        stop = file.stop
+        for batch in walk.batches(stop):
+            note_batch(index, batch)
+            self._note(batch)
+            checkpoint = checkpoints.pop(walk.place.raft_index, None)
+            if checkpoint is not None:
+                place = walk.place
+                if not walk.check(
+                    place.raft_index, checkpoint.chain, checkpoint.position, checkpoint.what
+                ):
+                    return _SegmentEnd(agreed, f"{walk.fault} ({file.path})")
+                agreed = place
+        place = walk.place
+        if stop is not None and place.raft_index < stop:
+            why = walk.fault or "the file ends"
+            return _SegmentEnd(place, f"{why} before entry {stop} ({file.path})")
+        self._torn = walk.fault
+        return _SegmentEnd(place, None)
+
+    def _checkpoints(
+        self, file: LiveFile, following: LiveFile | None
+    ) -> dict[RaftIndex, _Checkpoint]:
+        """Places whose chain was written down elsewhere, by the index of the entry they are before."""
+        found: dict[RaftIndex, _Checkpoint] = {}
+        stored = self._index_file(file)
+        for point in stored.sparse.points() if stored else ():
+            found[point.raft_index] = _Checkpoint(point.chain, point.position, "its index")
+        mark = self._mark
+        if mark is not None and mark.file_sequence == file.header.file_sequence:
+            at = RaftIndex(mark.raft_index + 1)
+            found[at] = _Checkpoint(mark.chain, mark.end_position, "the mark")
+        if following is not None:
+            header = following.header
+            found[header.first_index] = _Checkpoint(header.chain_before, None, "the next header")
+        return found
+
+    def _judge_last(self, opened_file: DiskFile, file: LiveFile, end: _SegmentEnd) -> _SegmentEnd:
+        """The last live file: a fault before the mark is damage, behind it a torn tail."""
+        if self._files.unreadable is not None:
+            return _SegmentEnd(end.place, self._files.unreadable)
+        mark, sequence = self._mark, file.header.file_sequence
+        if mark is not None and mark.file_sequence > self._files.sequence_max:
+            return _SegmentEnd(end.place, f"file {mark.file_sequence} has a mark and is lost")
+        marked = mark.raft_index if mark and mark.file_sequence == sequence else RaftIndex(0)
+        if end.place.raft_index <= marked:
+            probe("invalid-bytes-before-the-mark")
+            why = self._torn or "the file ends"
+            return _SegmentEnd(end.place, f"{why}, the mark says {marked}")
+        self._cut_torn_tail(opened_file, end.place.position)
+        return end
+
+    def _cut_torn_tail(self, opened_file: DiskFile, position: int) -> None:
+        """Bytes that were never acknowledged go; zeros of a prepared chunk may stay."""
+        if self._torn is None:
+            return
+        probe("torn-tail-cut")
+        opened_file.truncate(position)
+        opened_file.sync()
+
+    def _seen_in_last(self) -> LogEnd:
+        """How far the last file goes by itself: entries there were acknowledged before they were
+        marked."""
+        file = (self._files.live + self._files.beyond)[-1]
+        header = file.header
+        with opened(self._disk, file.path) as opened_file:
+            start = segment_start(
+                header.first_index, header.base_offset, header.chain_before, header.term_before
+            )
+            walk = Walk(opened_file, start, self._spec.group, file.path)
+            for _ in walk.batches():
+                continue
+        return _log_end(walk.place)
+
+    # --- gathering --------------------------------------------------------------------------------
+
+    def _note(self, batch: WalkedBatch) -> None:
+        """What memory needs of a walked batch."""
+        before, entry = batch.before, batch.entry
+        self._places.append(
+            _Noted(
+                Place(before.raft_index, before.position, before.chain, entry.next_offset),
+                before.offset,
+            )
+        )
+        self._entries.append(entry._replace(batch=bytes(entry.batch)))
+        self._entry_bytes += len(entry.batch)
+        while self._entries and self._entry_bytes > RECOVERED_WINDOW_BYTES:
+            self._entry_bytes -= len(self._entries.popleft().batch)
+        keep = self._entries[0].raft_index if self._entries else RaftIndex(entry.raft_index + 1)
+        keep = min(keep, RaftIndex(self._hint + 1))
+        while self._places and self._places[0].place.raft_index < keep:
+            self._places.popleft()
+        if batch.control is not None:
+            self._note_control(entry.raft_index, entry.kind, batch.control.body)
+
+    def _note_control(self, index: RaftIndex, kind: EntryKind, body: bytes) -> None:
+        if kind is EntryKind.MEMBERSHIP:
+            self._memberships.append((index, read_membership_body(body)))
+        elif kind is EntryKind.LOG_START:
+            self._log_starts.append((index, read_log_start(body)))
+
+    def _add_walked(self, file: LiveFile, index: SegmentIndex, end: _SegmentEnd) -> None:
+        place = end.place
+        if end.fault is not None and place.raft_index == file.header.first_index:
+            return
+        index.cut(place.raft_index)
+        self._term_rows += index.terms
+        self._segments.append(
+            Segment(
+                file.path, file.header, _log_end(place), place.position, index, NO_TIMESTAMP, True
+            )
+        )
+
+    def _loaded(self, file: LiveFile, following: LiveFile | None) -> IndexFile | None:
+        """The index file of a sealed segment, when it may stand for a walk until first use."""
+        stored = self._index_file(file)
+        if stored is None or following is None or file.stop is None:
+            return None
+        header = following.header
+        if file.stop - 1 > self._hint or stored.end[:2] != (file.stop, header.base_offset):
+            return None
+        if stored.end.chain != header.chain_before:
+            return None
+        with opened(self._disk, file.path) as opened_file:
+            if opened_file.size() < stored.end.position:
+                return None
+            listed = [row for row in stored.sparse.controls if row.kind in _LISTED_KINDS]
+            bodies = [self._control_body(opened_file, row) for row in listed]
+        if None in bodies:
+            return None
+        for row, body in zip(listed, bodies, strict=True):
+            assert body is not None, row
+            self._note_control(row.raft_index, row.kind, body)
+        return stored
+
+    def _index_file(self, file: LiveFile) -> IndexFile | None:
+        """The segment's index file; None when it is missing, damaged or another segment's."""
+        path = index_name(file.path)
+        if not self._disk.exists(path):
+            return None
+        interval = self._options.interval_bytes
+        try:
+            data = read_whole(self._disk, path, INDEX_FILE_BYTES_MAX)
+            stored = read_index_file(data, interval, path)
+        except CorruptData:
+            probe("index-file-rebuilt")
+            return None
+        header = file.header
+        told = (stored.group, stored.file_sequence, stored.first_index)
+        return stored if told == (header.group, header.file_sequence, header.first_index) else None
+
+    def _control_body(self, opened_file: DiskFile, row: ControlRow) -> bytes | None:
+        """The payload of a raft entry that the index lists; None when it is not there as it says."""
+        batch = opened_file.read_at(row.position, row.size)
+        if len(batch) < row.size or not crc_matches(batch, read_header(batch)):
+            return None
+        try:
+            control = parse_control_entry(batch, CorruptData, self._spec.path)
+        except CorruptData:
+            return None
+        told = (control.group, control.raft_index, control.kind)
+        return control.body if told == (self._spec.group, row.raft_index, row.kind) else None
+
+    def _add_loaded(self, file: LiveFile, stored: IndexFile) -> None:
+        """Take the index file's word, and remember that nobody has looked at the batches."""
+        header = file.header
+        terms = stored.sparse.terms
+        term = terms[-1].term if terms else header.term_before
+        self._term_rows += terms
+        end = LogEnd(
+            RaftIndex(stored.end.raft_index - 1), term, stored.end.chain, stored.end.offset
+        )
+        latest = stored.sparse.latest_timestamp
+        self._segments.append(
+            Segment(file.path, header, end, stored.end.position, None, latest, False)
+        )
+        self._places.clear()
+        self._entries.clear()
+        self._entry_bytes = 0
+
+    # --- the result -------------------------------------------------------------------------------
+
+    def _end(self) -> LogEnd:
+        return (
+            self._segments[-1].end if self._segments else before_header(self._files.live[0].header)
+        )
+
+    def _result(self, fault: str | None, seen: LogEnd) -> WalkedLog:
+        end = self._end()
+        last = self._segments[-1] if self._segments else None
+        position = last.end_position if last and last.end_position else SEGMENT_HEADER_BYTES
+        sequence = last.header.file_sequence if last else 0
+        after = RaftIndex(end.raft_index + 1)
+        unsure = self._files.unreadable is not None or self._mark_is_beyond()
+        return WalkedLog(
+            end=FileEnd(end, sequence, position),
+            segments=self._segments,
+            window=self._window(after, end.next_offset),
+            terms=self._terms(after),
+            memberships=[pair for pair in self._memberships if pair[0] < after],
+            log_starts=[pair for pair in self._log_starts if pair[0] < after],
+            fault=fault,
+            seen=seen,
+            repair=self._files.live[-1].header.repair,
+            hint_counts=not unsure,
+        )
+
+    def _mark_is_beyond(self) -> bool:
+        return self._mark is not None and self._mark.file_sequence > self._files.sequence_max
+
+    def _terms(self, after: RaftIndex) -> TermTable:
+        before = before_header(self._files.live[0].header)
+        terms = TermTable(before.term, before.raft_index, before.next_offset)
+        for row in self._term_rows:
+            if row.raft_index < after:
+                terms.begin(row.term, row.raft_index, row.offset)
+        return terms
+
+    def _window(self, after: RaftIndex, next_offset: Offset) -> RecentWindow:
+        places = [noted for noted in self._places if noted.place.raft_index < after]
+        if not places:
+            return RecentWindow(after, next_offset)
+        window = RecentWindow(places[0].place.raft_index, places[0].base_offset)
+        held = {entry.raft_index: entry for entry in self._entries}
+        for place, _ in places:
+            entry = held.get(place.raft_index)
+            if entry is None:
+                window.append_place(place)
+            else:
+                window.append(entry, place.position, place.chain_before)
+        return window
+
+
+class _Noted(NamedTuple):
+    place: Place
+    base_offset: Offset
+
+
+def _log_end(place: WalkPlace) -> LogEnd:
+    return LogEnd(RaftIndex(place.raft_index - 1), place.term, place.chain, place.offset)
+
+
+def _progress(end: LogEnd) -> tuple[Term, RaftIndex]:
+    return end.term, end.raft_index

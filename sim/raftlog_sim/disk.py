@@ -1,0 +1,476 @@
+"""A disk in memory that loses, tears and rots what a real one may: the Disk port of the simulator.
+
+What was written is pending until `sync`; a name that was made, renamed or removed is pending until
+its directory is synced. A crash keeps, drops or tears every pending sector, and keeps or drops
+every pending name, each on its own. Faults are injected by the methods in the second half.
+
+Assumptions about a medium, each with a test: (1) a sector of 512 bytes that was synced stays as it
+is until it is written again or rots; (2) `sync` makes exactly this file's bytes and size durable,
+not its name; (3) after a failed `sync` the pages are clean and gone, so that a retry succeeds and
+proves nothing; (4) a rename is atomic, and lost or kept as a whole.
+
+Which fault each kind of file must survive (tests/storage has one scenario per row):
+
+    segment            torn tail, lost tail; damage below the mark is told from it
+    segment header     one bad copy; a lost creation leaves the old file
+    sparse index       anything: it is rebuilt
+    store              torn last frame, one bad sector anywhere
+    producer snapshot  anything, while an older one and the entries after it are there
+    image snapshot     as a producer snapshot; the head's is data
+    staged install     a crash at every call: the old state or the new one, whole
+    format file        one bad copy; an unfinished format does not count
+"""
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import DiskError, DiskFull
+from raftlog.base.ports import DiskFile, Entropy
+
+SECTOR: Final = 512
+
+
+@final
+class SimulatedCrashError(BaseException):
+    """The machine stops at this call; nothing but the test that asked for it may catch it."""
+
+
+@final
+class Keep(enum.Enum):
+    """What a crash does with pending sectors and names."""
+
+    ALL = "all"
+    NONE = "none"
+    SOME = "some"
+
+
+@final
+@attrs.define(eq=False)
+class _Inode:
+    """A file's bytes: as seen now, and as a crash would find them at the least."""
+
+    seen: bytearray = attrs.Factory(bytearray)
+    durable: bytearray = attrs.Factory(bytearray)
+    dirty: list[tuple[int, int]] = attrs.Factory(list)
+    size_dirty: bool = False
+
+    def sync(self) -> None:
+        """Make what is pending durable."""
+        if self.size_dirty:
+            _resize(self.durable, len(self.seen))
+        for start, end in self.dirty:
+            self.durable[start:end] = self.seen[start:end]
+        self.forget_pending()
+
+    def forget_pending(self) -> None:
+        self.dirty.clear()
+        self.size_dirty = False
+
+
+@final
+@attrs.frozen
+class _NameChange:
+    """One pending step in a directory: `new` points to `inode`; `old`, if any, goes with it."""
+
+    directory: str
+    old: str | None
+    new: str | None
+    inode: "_Inode | None"
+
+
+@final
+@attrs.define(eq=False)
+class _Fault:
+    """Fails calls of one operation on paths that contain a text."""
+
+    operation: str
+    path_part: str
+    error: type[DiskError]
+    skip: int
+    count: int
+
+
+@final
+class SimulatedDisk:
+    """One data directory. `mutations` counts the calls that change something; `crash_at` names the
+    one (from 1) at which `SimulatedCrashError` is raised, before it does anything, or in the middle
+    of a write when `crash_tears` is set. `free` is the space left, None for no bound."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self._names: dict[str, _Inode] = {}
+        self._durable_names: dict[str, _Inode] = {}
+        self._directories: dict[str, None] = {"": None}
+        self._durable_directories: dict[str, None] = {"": None}
+        self._pending_names: list[_NameChange] = []
+        self._pending_directories: dict[str, None] = {}
+        self._faults: list[_Fault] = []
+        self._bad_sectors: dict[tuple[str, int], None] = {}
+        self._misdirected: dict[str, tuple[str, int]] = {}
+        self.mutations = 0
+        self.crash_at: int | None = None
+        self.crash_tears = False
+        self.free: int | None = None
+        self.lying_sync = False
+
+    # --- the port ---------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
+        """See `raftlog.base.ports.Disk`."""
+        self._check("open", path)
+        if create:
+            self.mutate("create", path)
+            self._make(path)
+        inode = self._names.get(path)
+        if inode is None:
+            raise DiskError("no such file", on=path)
+        return SimulatedFile(self, path, inode, write)
+
+    def _make(self, path: str) -> None:
+        if path in self._names:
+            raise DiskError("the file exists", on=path)
+        if _parent(path) not in self._directories:
+            raise DiskError("no such directory", on=path)
+        inode = self._names[path] = _Inode()
+        self._pending_names.append(_NameChange(_parent(path), None, path, inode))
+
+    def list(self, path: str) -> list[str]:
+        """Names in a directory, sorted."""
+        self._check("list", path)
+        prefix = f"{path}/" if path else ""
+        names = [name for name in (*self._names, *self._directories) if name]
+        inside = [name[len(prefix) :] for name in names if name.startswith(prefix)]
+        return sorted(name for name in inside if "/" not in name)
+
+    def exists(self, path: str) -> bool:
+        return path in self._names or path in self._directories
+
+    def make_dir(self, path: str) -> None:
+        """Create the directory and its missing parents."""
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            name = "/".join(parts[:depth])
+            if name not in self._directories:
+                self.mutate("make_dir", name)
+                self._directories[name] = None
+                self._pending_directories[name] = None
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomic; replaces."""
+        self.mutate("rename", new)
+        inode = self._names.pop(old, None)
+        if inode is None:
+            raise DiskError("no such file", on=old)
+        self._names[new] = inode
+        self._pending_names.append(_NameChange(_parent(new), old, new, inode))
+
+    def remove(self, path: str) -> None:
+        """Remove a file or an empty directory."""
+        self.mutate("remove", path)
+        if path in self._directories:
+            if self.list(path):
+                raise DiskError("the directory is not empty", on=path)
+            del self._directories[path]
+            self._pending_directories.pop(path, None)
+            return
+        if self._names.pop(path, None) is None:
+            raise DiskError("no such file", on=path)
+        self._pending_names.append(_NameChange(_parent(path), path, None, None))
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names of one directory durable."""
+        self.mutate("sync_dir", path)
+        if self.lying_sync:
+            return
+        for change in [one for one in self._pending_names if one.directory == path]:
+            self._promote(change)
+            self._pending_names.remove(change)
+        for name in [one for one in self._pending_directories if _parent(one) == path]:
+            self._durable_directories[name] = None
+            del self._pending_directories[name]
+        for name in list(self._durable_directories):
+            if _parent(name) == path and name and name not in self._directories:
+                del self._durable_directories[name]
+
+    def sync_all(self) -> None:
+        """Make everything durable."""
+        self.mutate("sync_all", "")
+        if self.lying_sync:
+            return
+        for inode in self._names.values():
+            inode.sync()
+        self._durable_names = dict(self._names)
+        self._durable_directories = dict(self._directories)
+        self._pending_names.clear()
+        self._pending_directories.clear()
+
+    def free_bytes(self) -> int:
+        return (1 << 40) if self.free is None else self.free
+
+    # --- crashes ----------------------------------------------------------------------------------
+
+    def crash(self, keep: Keep = Keep.SOME) -> None:
+        """The power goes: what a boot finds is what was durable, and of the pending what `keep`
+        says. Open files of before the crash must not be used."""
+        for name in self._pending_directories:
+            if self._keeps(keep):
+                self._durable_directories[name] = None
+        for change in self._pending_names:
+            if self._keeps(keep):
+                self._promote(change)
+        kept = {
+            name: inode
+            for name, inode in self._durable_names.items()
+            if _parent(name) in self._durable_directories
+        }
+        for inode in kept.values():
+            self._settle(inode, keep)
+        self._durable_names = kept
+        self._names = dict(kept)
+        self._directories = dict(self._durable_directories)
+        self._pending_names.clear()
+        self._pending_directories.clear()
+        self.crash_at = None
+
+    def _promote(self, change: _NameChange) -> None:
+        if change.old is not None:
+            self._durable_names.pop(change.old, None)
+        if change.new is not None and change.inode is not None:
+            self._durable_names[change.new] = change.inode
+
+    def _settle(self, inode: _Inode, keep: Keep) -> None:
+        """Decide about each pending sector of a file."""
+        durable = inode.durable
+        if inode.size_dirty and self._keeps(keep):
+            _resize(durable, len(inode.seen))
+        for sector in _sectors(inode.dirty):
+            start, end = sector * SECTOR, min((sector + 1) * SECTOR, len(inode.seen))
+            if start >= end or not self._keeps(keep):
+                continue
+            if keep is Keep.SOME and self._entropy.below(4) == 0:
+                end = start + self._entropy.below(end - start + 1)
+            if len(durable) < end:
+                _resize(durable, end)
+            durable[start:end] = inode.seen[start:end]
+        inode.seen = bytearray(durable)
+        inode.forget_pending()
+
+    def _keeps(self, keep: Keep) -> bool:
+        return keep is Keep.ALL or (keep is Keep.SOME and self._entropy.below(2) == 0)
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def fail(
+        self,
+        operation: str,
+        path_part: str = "",
+        *,
+        error: type[DiskError] = DiskError,
+        skip: int = 0,
+        count: int = 1,
+    ) -> None:
+        """Let calls of `operation` (open, create, read, write, truncate, sync, sync_dir, sync_all,
+        rename, remove, list) on paths that contain `path_part` fail: after `skip` good ones,
+        `count` times."""
+        self._faults.append(_Fault(operation, path_part, error, skip, count))
+
+    def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
+        """Rot at rest: seen and durable bytes alike."""
+        inode = self._names[path]
+        for content in (inode.seen, inode.durable):
+            if position < len(content):
+                content[position] ^= 1 << bit
+
+    def overwrite(self, path: str, position: int, content: bytes) -> None:
+        """Alien bytes at rest: a misdirected write's victim, an old chunk restored."""
+        inode = self._names[path]
+        for target in (inode.seen, inode.durable):
+            target[position : position + len(content)] = content
+
+    def shorten(self, path: str, size: int) -> None:
+        """The file is cut short at rest."""
+        inode = self._names[path]
+        del inode.seen[size:], inode.durable[size:]
+
+    def vanish(self, path: str) -> None:
+        """A file is gone."""
+        del self._names[path]
+        self._durable_names.pop(path, None)
+
+    def make_unreadable(self, path: str, position: int) -> None:
+        """Reads that touch this sector fail until it is written again."""
+        self._bad_sectors[path, position // SECTOR] = None
+
+    def misdirect_next_write(self, path: str, to_path: str, position: int) -> None:
+        """The next write to `path` lands in `to_path`, and reports success."""
+        self._misdirected[path] = (to_path, position)
+
+    def content(self, path: str) -> bytes:
+        """The bytes of a file as seen now."""
+        return bytes(self._names[path].seen)
+
+    def durable_content(self, path: str) -> bytes | None:
+        """The bytes that a crash that keeps nothing would leave; None when the name goes too."""
+        inode = self._durable_names.get(path)
+        return None if inode is None else bytes(inode.durable)
+
+    def paths(self) -> tuple[str, ...]:
+        """All files, sorted."""
+        return tuple(sorted(self._names))
+
+    # --- for files --------------------------------------------------------------------------------
+
+    def mutate(self, operation: str, path: str) -> None:
+        """Count a changing call; crash or fail if it was asked for."""
+        self.mutations += 1
+        if self.crash_at is not None and self.mutations >= self.crash_at and operation != "write":
+            raise SimulatedCrashError(f"{operation} {path}")
+        self._check(operation, path)
+
+    def crashes_in_write(self) -> bool:
+        return self.crash_at is not None and self.mutations >= self.crash_at
+
+    def _check(self, operation: str, path: str) -> None:
+        for fault in self._faults:
+            if fault.operation == operation and fault.path_part in path and fault.count > 0:
+                if fault.skip > 0:
+                    fault.skip -= 1
+                    continue
+                fault.count -= 1
+                raise fault.error(f"injected failure of {operation}", on=path)
+
+    def check_read(self, path: str, position: int, size: int) -> None:
+        """Raise when a read meets a fault or an unreadable sector."""
+        self._check("read", path)
+        for sector in range(position // SECTOR, (position + size - 1) // SECTOR + 1):
+            if (path, sector) in self._bad_sectors:
+                raise DiskError("sector cannot be read", on=f"{path} sector {sector}")
+
+    def take_misdirection(self, path: str) -> tuple[str, int] | None:
+        return self._misdirected.pop(path, None)
+
+    def inode_of(self, path: str) -> "_Inode":
+        return self._names[path]
+
+    def entropy_below(self, bound: int) -> int:
+        return self._entropy.below(bound)
+
+    def heal_sectors(self, path: str, position: int, size: int) -> None:
+        """Writing a sector makes it readable again."""
+        if self._bad_sectors:
+            for sector in range(position // SECTOR, (position + size) // SECTOR + 1):
+                self._bad_sectors.pop((path, sector), None)
+
+
+@final
+class SimulatedFile:
+    """An open file; it goes on to work when its name is removed or taken by another."""
+
+    def __init__(self, disk: SimulatedDisk, path: str, inode: _Inode, write: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._write = write
+        self._closed = False
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end."""
+        assert not self._closed, self._path
+        self._disk.check_read(self._path, position, size)
+        return bytes(self._inode.seen[position : position + size])
+
+    def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
+        """Whole, or an error with some of it written."""
+        assert self._write, self._path
+        assert not self._closed, self._path
+        content = b"".join(parts)
+        misdirected = self._disk.take_misdirection(self._path)
+        if misdirected is not None:
+            self._disk.overwrite(misdirected[0], misdirected[1], content)
+            return
+        failure = self._failure(position, content)
+        if failure is not None:
+            content = content[: self._disk.entropy_below(len(content) + 1)]
+        self._put(position, content)
+        if failure is not None:
+            raise failure
+
+    def _failure(self, position: int, content: bytes) -> BaseException | None:
+        """Why only a part of the write is done; None when all of it is."""
+        disk = self._disk
+        try:
+            disk.mutate("write", self._path)
+        except DiskError as error:
+            return error
+        if disk.crashes_in_write():
+            crash = SimulatedCrashError(f"write {self._path}")
+            if disk.crash_tears:
+                return crash
+            raise crash
+        grown = max(0, position + len(content) - len(self._inode.seen))
+        if disk.free is not None and grown > disk.free:
+            return DiskFull("no space is left", on=self._path)
+        return None
+
+    def _put(self, position: int, content: bytes) -> None:
+        if not content:
+            return
+        inode, end = self._inode, position + len(content)
+        grown = end - len(inode.seen)
+        if grown > 0:
+            if self._disk.free is not None:
+                self._disk.free -= min(grown, self._disk.free)
+            _resize(inode.seen, max(position, len(inode.seen)))
+            inode.size_dirty = True
+        inode.seen[position:end] = content
+        inode.dirty.append((position, end))
+        self._disk.heal_sectors(self._path, position, len(content))
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend with zeros."""
+        self._disk.mutate("truncate", self._path)
+        shrunk = len(self._inode.seen) - size
+        if shrunk > 0 and self._disk.free is not None:
+            self._disk.free += shrunk
+        _resize(self._inode.seen, size)
+        self._inode.size_dirty = True
+
+    def sync(self) -> None:
+        """Make the bytes and the size durable; a failure leaves the pages clean and lost."""
+        try:
+            self._disk.mutate("sync", self._path)
+        except DiskError:
+            self._inode.forget_pending()
+            raise
+        if not self._disk.lying_sync:
+            self._inode.sync()
+
+    def size(self) -> int:
+        return len(self._inode.seen)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def _resize(content: bytearray, size: int) -> None:
+    if len(content) > size:
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))
+
+
+def _sectors(ranges: list[tuple[int, int]]) -> Iterator[int]:
+    """The sectors that some byte ranges touch, each once, ascending."""
+    found: dict[int, None] = {}
+    for start, end in ranges:
+        for sector in range(start // SECTOR, (end - 1) // SECTOR + 1):
+            found[sector] = None
+    yield from sorted(found)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
