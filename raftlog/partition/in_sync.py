@@ -11,8 +11,9 @@ leader counts all its voters as in sync until they prove otherwise: no spurious
 NOT_ENOUGH_REPLICAS. In a joint configuration the incoming voters count, so that acks=all speaks
 of the set that will stay.
 
-Behind is measured as Kafka does (KIP-16): a follower that reaches the end which the leader's log
-had at some instant was caught up at that instant, however fast the log grows meanwhile.
+Progress is sampled a few times within that time, not at every acknowledgement. Behind is measured
+as Kafka does (KIP-16): a follower that reaches the end which the leader's log had at some instant
+was caught up at that instant, however fast the log grows meanwhile.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ from raftlog.base.units import NEVER, Instant, Nanos
 
 NOTHING_HELD: Final = RaftIndex(-1)
 """Below every index."""
+_SAMPLES: Final = 8
+"""How often a busy voter is looked at within the time that it may be behind."""
 
 
 class FollowerView(Protocol):
@@ -61,7 +64,16 @@ class InSyncSet:
     when `refresh` must be called at the latest, because time alone may put a voter out.
     """
 
-    __slots__ = ("_cut", "_fenced", "_me", "_members", "_voters", "deadline", "lag_ns")
+    __slots__ = (
+        "_cut",
+        "_fenced",
+        "_me",
+        "_members",
+        "_voters",
+        "deadline",
+        "lag_ns",
+        "someone_is_out",
+    )
 
     def __init__(self, lag_ns: Nanos) -> None:
         self.lag_ns = lag_ns
@@ -71,6 +83,11 @@ class InSyncSet:
         self._cut: dict[NodeId, None] = {}
         self._fenced: frozenset[NodeId] = frozenset()
         self._members: tuple[ReplicaId, ...] = ()
+        self.someone_is_out = False
+
+    @property
+    def _sample_ns(self) -> int:
+        return max(1, self.lag_ns // _SAMPLES)
 
     @property
     def members(self) -> tuple[ReplicaId, ...]:
@@ -80,10 +97,6 @@ class InSyncSet:
     def __len__(self) -> int:
         return len(self._members)
 
-    @property
-    def someone_is_out(self) -> bool:
-        return any(not voter.member for voter in self._voters.values())
-
     def lead(
         self, me: ReplicaId, voters: Sequence[ReplicaId], last: RaftIndex, now: Instant
     ) -> None:
@@ -92,13 +105,13 @@ class InSyncSet:
         self._cut = {}
         self._me = me
         self.follow_membership(me, voters, last, now)
-        self.deadline = Instant(now + self.lag_ns)
 
     def clear(self) -> None:
         """This replica leads no more."""
         self._voters = {}
         self._members = ()
         self._me = None
+        self.someone_is_out = False
         self.deadline = NEVER
 
     def follow_membership(
@@ -111,7 +124,11 @@ class InSyncSet:
         }
         self._me = me if me in voters else None
         self._count()
-        self.deadline = min(self.deadline, Instant(now + self.lag_ns))
+        self.watch(now)
+
+    def watch(self, now: Instant) -> None:
+        """There is something to follow from now on: look again within a sample."""
+        self.deadline = min(self.deadline, Instant(now + self._sample_ns))
 
     def link_down(self, node: NodeId) -> None:
         """The link session with that node ended: its voters are out until the next session."""
@@ -191,7 +208,8 @@ class InSyncSet:
         if not voter.member:
             return NEVER  # it comes back by its own messages, not by time
         idle = follower.covered and follower.match >= last
-        return NEVER if idle else min(heard_at, voter.caught_up_at) + self.lag_ns + 1
+        out_at = min(heard_at, voter.caught_up_at) + self.lag_ns + 1
+        return NEVER if idle else min(out_at, now + self._sample_ns)
 
     def _put_out(self, nodes: Sequence[NodeId]) -> None:
         for replica, voter in self._voters.items():
@@ -205,6 +223,7 @@ class InSyncSet:
         if self._me is not None:
             members.append(self._me)
         self._members = tuple(sorted(members))
+        self.someone_is_out = len(members) < len(self._voters) + (self._me is not None)
 
 
 def _note_progress(voter: _Voter, match: RaftIndex, last: RaftIndex, now: Instant) -> None:

@@ -88,6 +88,12 @@ class ProduceWaiters:
         self._duplicates = kept
         return failed
 
+    def committed_and_waiting(self, commit: RaftIndex) -> bool:
+        """Whether an acks=all waiter at or below `commit` is left."""
+        if self._in_sync and self._in_sync[0].raft_index <= commit:
+            return True
+        return any(waiter.raft_index <= commit for waiter, _ in self._duplicates)
+
     def take_expired(self, now: Instant) -> list[ProduceWaiter]:
         """Remove and return those whose deadline is at or before `now`."""
         if now < self._earliest:

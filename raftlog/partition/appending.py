@@ -1,0 +1,91 @@
+"""From a produced records field to the batch that goes into the log: judge, then stamp.
+
+A field under 64 KiB is copied once here and is immutable afterwards; a larger one is stamped in
+the receive slab and stays a view of it (DESIGN: buffers). Either way the same memory goes to the
+file and to the followers.
+"""
+
+import struct
+from typing import Final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.checksum import crc32c
+from raftlog.base.ids import Offset, Term
+from raftlog.base.limits import RECORD_COPY_BYTES_MAX
+from raftlog.base.units import WallMillis
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.config import PartitionConfig
+from raftlog.records.batch import CRC_FROM, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, patch
+from raftlog.records.validate import BatchFault, timestamp_fault, validate_produced
+
+_STAMP: Final = struct.Struct(">qii")
+_CRC: Final = struct.Struct(">I")
+_CRC_AT: Final = 17
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MAX_TIMESTAMP: Final = struct.Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
+
+FAULT_CODES: Final = {
+    BatchFault.NOT_ONE_BATCH: ErrorCode.INVALID_RECORD,
+    BatchFault.TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
+    BatchFault.MAGIC: ErrorCode.INVALID_RECORD,
+    BatchFault.CRC: ErrorCode.CORRUPT_MESSAGE,
+    BatchFault.BASE_OFFSET: ErrorCode.INVALID_RECORD,
+    BatchFault.COUNT: ErrorCode.INVALID_RECORD,
+    BatchFault.CODEC: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    BatchFault.TIMESTAMP_TYPE: ErrorCode.INVALID_TIMESTAMP,
+    BatchFault.CONTROL: ErrorCode.INVALID_RECORD,
+    BatchFault.PRODUCER: ErrorCode.INVALID_RECORD,
+    BatchFault.TIMESTAMP: ErrorCode.INVALID_TIMESTAMP,
+}
+"""What a client is told of each fault (KAFKA.md section 3.5)."""
+
+TRANSACTIONAL_REFUSED: Final = "transactions are not served"
+
+
+class Refused(Exception):
+    """A produced batch must not be appended: the error code and a sentence for the client."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+
+def judged(records: Buffer, config: PartitionConfig, wall_ms: WallMillis) -> BatchHeader:
+    """The header of the batch that is the whole field, fit to be appended; raises Refused."""
+    header = validate_produced(records, config.max_message_bytes)
+    if isinstance(header, BatchFault):
+        raise Refused(FAULT_CODES[header], header.value)
+    if header.attributes & TRANSACTIONAL:
+        raise Refused(ErrorCode.INVALID_REQUEST, TRANSACTIONAL_REFUSED)
+    if not config.log_append_time:
+        fault = timestamp_fault(
+            header, wall_ms, config.timestamp_before_max_ms, config.timestamp_after_max_ms
+        )
+        if fault is not None:
+            raise Refused(FAULT_CODES[fault], fault.value)
+    return header
+
+
+def stamped(records: Buffer, header: BatchHeader, base_offset: Offset, term: Term) -> Buffer:
+    """The batch with its place in the log: copied when small or read-only, else changed where it
+    is."""
+    view = memoryview(records)
+    if len(view) < RECORD_COPY_BYTES_MAX or view.readonly:
+        return b"".join((_STAMP.pack(base_offset, header.batch_length, term), view[_STAMP.size :]))
+    patch(view, base_offset, term)
+    return view.toreadonly()
+
+
+def stamped_with_time(
+    records: Buffer, header: BatchHeader, base_offset: Offset, term: Term, wall_ms: WallMillis
+) -> bytes:
+    """The same for `message.timestamp.type=LogAppendTime`: the one exception to law 3. Attribute
+    bit and latest timestamp lie under the CRC, which is made anew (33 us a MiB)."""
+    batch = bytearray(records)
+    patch(batch, base_offset, term)
+    _ATTRIBUTES.pack_into(batch, CRC_FROM, header.attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, wall_ms)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
+    return bytes(batch)

@@ -1,0 +1,45 @@
+"""A replica's state from what recovery found on disk."""
+
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import GroupId, Offset, RaftIndex
+from raftlog.partition.producer_snapshot import load_producers
+from raftlog.partition.producers import ProducerTable
+from raftlog.partition.tracker import LogTracker, note_control
+from raftlog.storage.cold import ProducerReplay
+from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.recovery import RecoveredReplica
+
+
+def booted_tracker(
+    group: GroupId, log: PartitionLog, recovered: RecoveredReplica, commit: RaftIndex
+) -> LogTracker:
+    """The tracker at the log's end: producers replayed, log-start markers noted. Markers that are
+    committed already set the log start; the later ones wait. Raises CorruptData for a bad
+    snapshot."""
+    tracker = LogTracker(group, log, commit)
+    assert recovered.producers is not None, recovered.state
+    replay_producers(tracker.producers, recovered.producers, group, commit)
+    log_start = log.log_start
+    for index, offset in recovered.log_starts:
+        if index <= commit:
+            log_start = max(log_start, offset)
+        else:
+            tracker.note_log_start(index, offset)
+    if log_start > log.log_start:
+        log.set_log_start(Offset(log_start))
+    return tracker
+
+
+def replay_producers(
+    table: ProducerTable, replay: ProducerReplay, group: GroupId, commit: RaftIndex
+) -> None:
+    """Nearest snapshot, then headers; what is above commit can still be taken back."""
+    if replay.snapshot is not None:
+        load_producers(table, replay.snapshot, group=group, before=replay.before, error=CorruptData)
+    for item in replay.items:
+        if item.control is None:
+            table.appended(item.header, Offset(item.header.base_offset), item.raft_index)
+        else:
+            note_control(table, item.control, item.header.max_timestamp)
+        if item.raft_index <= commit:
+            table.committed(item.raft_index)

@@ -1,0 +1,156 @@
+"""What a leader does beside serving: retention by size, DeleteRecords, and the marker for
+producers.
+
+All of them propose entries of Raft's own and act only when those are committed, on every replica
+alike. Nothing is scheduled for a group in which nothing is committed: idle groups cost nothing.
+"""
+
+from typing import Final, NamedTuple, final
+
+from raftlog.base.entries import EntryKind
+from raftlog.base.ids import Offset, RaftIndex
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant, WallMillis
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.config import UNLIMITED, PartitionConfig
+from raftlog.partition.high_watermark import HighWatermark
+from raftlog.partition.output import Completion, DeleteAnswer
+from raftlog.partition.producers import ProducerTable
+from raftlog.partition.retention import SegmentSpan, log_start_asked, log_start_by_size
+from raftlog.partition.waiters import Then
+from raftlog.raft.node import RaftNode
+from raftlog.records.control import Marker, write_log_start, write_marker
+from raftlog.storage.partition_log import PartitionLog
+
+_NO_DIGEST: Final = b""
+
+
+class _Delete(NamedTuple):
+    """A DeleteRecords whose marker is in the log at `raft_index`."""
+
+    raft_index: RaftIndex
+    deadline: Instant
+    then: Then
+
+
+@final
+class LeaderChores:
+    """The chores of one replica while it leads; `check_at` is when they are looked at next."""
+
+    __slots__ = (
+        "_deletes",
+        "_log",
+        "_mark",
+        "_node",
+        "_producers",
+        "_proposed_start",
+        "check_at",
+        "completed",
+        "config",
+    )
+
+    def __init__(
+        self,
+        *,
+        node: RaftNode,
+        log: PartitionLog,
+        producers: ProducerTable,
+        mark: HighWatermark,
+        config: PartitionConfig,
+        completed: list[Completion],
+    ) -> None:
+        self._node = node
+        self._log = log
+        self._producers = producers
+        self._mark = mark
+        self._deletes: list[_Delete] = []
+        self._proposed_start = Offset(0)
+        self.config = config
+        self.completed = completed
+        self.check_at = NEVER
+
+    @property
+    def waiting(self) -> int:
+        """DeleteRecords requests that will be answered later."""
+        return len(self._deletes)
+
+    @property
+    def deadline(self) -> Instant:
+        """When `tick` must be called at the latest."""
+        return min((delete.deadline for delete in self._deletes), default=self.check_at)
+
+    def arm(self, now: Instant) -> None:
+        """Something was committed while this replica leads: look after it in a while."""
+        if self.check_at == NEVER and (
+            self.config.retention_bytes != UNLIMITED or len(self._producers)
+        ):
+            self.check_at = Instant(now + self.config.retention_check_ns)
+
+    def tick(self, now: Instant, wall_ms: WallMillis) -> None:
+        """Time has passed."""
+        expired = [delete for delete in self._deletes if delete.deadline <= now]
+        if expired:
+            self._deletes = [delete for delete in self._deletes if delete.deadline > now]
+            self._answer(expired, DeleteAnswer(ErrorCode.REQUEST_TIMED_OUT))
+        if now >= self.check_at:
+            self.check_at = NEVER
+            if self._node.ready:
+                self._enforce_retention(now, wall_ms)
+                self._expire_producers(now, wall_ms)
+
+    def delete_records(
+        self, offset: int, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
+    ) -> DeleteAnswer | None:
+        """Move the log start to `offset`; the caller has checked that this replica is ready."""
+        wanted = log_start_asked(offset, self._log.log_start, self._mark.published)
+        if isinstance(wanted, ErrorCode):
+            return DeleteAnswer(wanted)
+        if wanted is None:
+            return DeleteAnswer(ErrorCode.NONE, self._log.log_start)
+        index = self._propose_log_start(wanted, now, wall_ms)
+        self._deletes.append(_Delete(index, deadline, then))
+        return None
+
+    def committed(self, commit: RaftIndex) -> None:
+        """Deletes whose marker is committed are done."""
+        if self._deletes:
+            done = [delete for delete in self._deletes if delete.raft_index <= commit]
+            self._deletes = [delete for delete in self._deletes if delete.raft_index > commit]
+            self._answer(done, DeleteAnswer(ErrorCode.NONE, self._log.log_start))
+
+    def fail(self, error: ErrorCode) -> None:
+        """This replica leads no more."""
+        deletes, self._deletes = self._deletes, []
+        self._answer(deletes, DeleteAnswer(error))
+        self.check_at = NEVER
+        self._proposed_start = Offset(0)
+
+    def _answer(self, deletes: list[_Delete], answer: DeleteAnswer) -> None:
+        self.completed.extend(Completion(delete.then, answer) for delete in deletes)
+
+    def _enforce_retention(self, now: Instant, wall_ms: WallMillis) -> None:
+        if self.config.retention_bytes == UNLIMITED:
+            return
+        segments = [
+            SegmentSpan(segment.base_offset, max(0, segment.size_hint - SEGMENT_HEADER_BYTES))
+            for segment in self._log.segments
+        ]
+        wanted = log_start_by_size(segments, self.config.retention_bytes, self._mark.published)
+        if wanted is not None and wanted > max(self._log.log_start, self._proposed_start):
+            probe("retention-by-size")
+            self._propose_log_start(wanted, now, wall_ms)
+
+    def _propose_log_start(self, log_start: Offset, now: Instant, wall_ms: WallMillis) -> RaftIndex:
+        assert log_start <= self._mark.published, (log_start, self._mark.published)
+        self._proposed_start = max(self._proposed_start, log_start)
+        body = write_log_start(log_start)
+        return self._node.propose_control(EntryKind.LOG_START, body, now, wall_ms)
+
+    def _expire_producers(self, now: Instant, wall_ms: WallMillis) -> None:
+        expiration_ms = self.config.producer_expiration_ms
+        if self._producers.marker_due(wall_ms, expiration_ms):
+            probe("producer-marker")
+            cut_off_ms = WallMillis(max(-1, wall_ms - expiration_ms))
+            body = write_marker(Marker(cut_off_ms, _NO_DIGEST))
+            self._node.propose_control(EntryKind.MARKER, body, now, wall_ms)

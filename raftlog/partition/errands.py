@@ -1,0 +1,181 @@
+"""What a replica has done off the loop: reads for far-behind followers, snapshots, old files.
+
+Each errand is a job of the replica's own directory and comes back by its token. What it brings is
+judged again when it arrives: the log may have moved on meanwhile.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, final
+
+from raftlog.base.errors import CorruptData, RaftlogError
+from raftlog.base.ids import Chain, RaftIndex
+from raftlog.base.ports import Tracer
+from raftlog.base.probes import probe
+from raftlog.base.trace import TraceEvent
+from raftlog.base.units import Instant
+from raftlog.partition.output import JobCall, ReplicaJob
+from raftlog.partition.tracker import Snapshot
+from raftlog.raft.node import RaftNode
+from raftlog.raft.output import LogRead, SnapshotRead
+from raftlog.records.batch import crc_matches, read_header
+from raftlog.storage.cold import ColdRead, EntriesRead, SegmentsRemoved
+from raftlog.storage.jobs import remove_files
+from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.snapshot import newest_snapshot, write_snapshot
+
+_NO_CHAIN: Final = Chain(0)
+_ALL_BYTES: Final = 2**62
+
+JobThen = Callable[[object, Instant], None]
+
+
+@final
+class Errands:
+    """The errands of one replica; `damage` is set once one found some."""
+
+    __slots__ = (
+        "_jobs",
+        "_log",
+        "_node",
+        "_removal_failed",
+        "_removing",
+        "_token",
+        "_tracer",
+        "_waiting",
+        "_where",
+        "damage",
+    )
+
+    def __init__(self, log: PartitionLog, node: RaftNode, tracer: Tracer, where: str) -> None:
+        self._log = log
+        self._node = node
+        self._tracer = tracer
+        self._where = where
+        self._token = 0
+        self._waiting: dict[int, JobThen] = {}
+        self._removing = False
+        self._removal_failed: tuple[object, ...] | None = None
+        self._jobs: list[ReplicaJob] = []
+        self.damage: RaftlogError | None = None
+
+    def done(self, token: int, value: object, now: Instant) -> None:
+        """A job came back: what it returned, or the exception that it raised."""
+        then = self._waiting.pop(token)
+        if isinstance(value, RaftlogError):
+            self._tracer.emit(TraceEvent("errand-failed", self._where, (("why", str(value)),)))
+        elif isinstance(value, BaseException):
+            raise value
+        then(value, now)
+
+    def found_damage(self, error: CorruptData, now: Instant) -> None:
+        """Stored bytes are not what was written: lead no more; the broker recovers the replica."""
+        probe("damage-found-by-a-read")
+        if self.damage is None:
+            self.damage = error
+            self._node.step_down(now, f"damage: {error}")
+
+    def read_log(self, read: LogRead, now: Instant) -> None:
+        """Entries for a follower that are no longer in memory."""
+        if read.first_index > self._log.written_index:
+            self._log_read(read, None, now)
+            return
+        self._start_cold(
+            self._log.plan_entries(read.first_index, read.bytes_max),
+            partial(self._log_read, read),
+        )
+
+    def read_snapshot(self, read: SnapshotRead) -> None:
+        """The state before the first entry held, for a follower that is further back."""
+        position = self._log.snapshot_position
+        self._start(
+            newest_snapshot,
+            (self._log.spec, position.raft_index),
+            partial(self._snapshot_read, read),
+        )
+
+    def verify(self, first: RaftIndex, last: RaftIndex, now: Instant) -> None:
+        """A follower refused this range for its content: look at it again, in memory and on
+        disk."""
+        held = self._log.entries(first, _ALL_BYTES) if first <= self._log.last_index else None
+        for entry in held or ():
+            if not crc_matches(entry.batch, read_header(entry.batch)):
+                self.found_damage(
+                    CorruptData("a batch in memory fails its CRC", on=self._where), now
+                )
+                return
+        if first <= self._log.written_index:
+            self._start_cold(self._log.plan_verify(first, last), self._verified)
+
+    def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Producer state beside the segment that begins at its index."""
+        position = self._log.position_before(snapshot.before)
+        self._start(write_snapshot, (self._log.spec, position, snapshot.body), self._forget)
+
+    def remove_segments(self) -> None:
+        """Segments below the log start go; one removal at a time, a failed one is tried again when
+        the next segment could go."""
+        if self._removing:
+            return
+        plan = self._log.plan_removal()
+        if plan is not None and plan.args != self._removal_failed:
+            self._removing = True
+            self._start_cold(plan, partial(self._segments_removed, plan.args))
+
+    def remove_files(self, paths: Sequence[str]) -> None:
+        """Void files that recovery found."""
+        if paths:
+            self._start(remove_files, (tuple(paths),), self._forget)
+
+    def take_jobs(self) -> list[ReplicaJob]:
+        """What is to be started, the log's own background work included."""
+        for job in self._log.take_jobs():
+            self._start_cold(job, self._forget)
+        jobs, self._jobs = self._jobs, []
+        return jobs
+
+    def _start(self, function: JobCall, args: tuple[object, ...], then: JobThen) -> None:
+        self._token += 1
+        self._waiting[self._token] = then
+        self._jobs.append(ReplicaJob(self._token, function, args))
+
+    def _start_cold(self, read: ColdRead, then: JobThen) -> None:
+        self._start(read.function, read.args, then)
+
+    def _forget(self, value: object, now: Instant) -> None:
+        """The errand has no answer that matters."""
+
+    def _log_read(self, read: LogRead, value: object, now: Instant) -> None:
+        self._note_damage(value, now)
+        node = self._node
+        if not isinstance(value, EntriesRead):
+            node.log_read_done(read.token, read.first_index, _NO_CHAIN, None)
+            return
+        self._log.cold_done(value)
+        node.log_read_done(read.token, value.first_index, value.prev_chain, value.entries)
+
+    def _snapshot_read(self, read: SnapshotRead, value: object, now: Instant) -> None:
+        position = self._log.snapshot_position
+        if isinstance(value, tuple) and value[0].raft_index == position.raft_index:
+            self._node.snapshot_read_done(read.token, position, value[1])
+            return
+        probe("snapshot-read-out-of-date")
+        self._node.snapshot_read_done(read.token, None, b"")
+
+    def _verified(self, value: object, now: Instant) -> None:
+        self._note_damage(value, now)
+        if not isinstance(value, BaseException):
+            probe("refused-range-is-sound")
+
+    def _segments_removed(self, args: tuple[object, ...], value: object, now: Instant) -> None:
+        self._removing = False
+        if isinstance(value, SegmentsRemoved):
+            self._log.cold_done(value)
+            self.remove_segments()
+        else:
+            probe("segment-removal-failed")
+            self._removal_failed = args
+
+    def _note_damage(self, value: object, now: Instant) -> None:
+        if isinstance(value, CorruptData):
+            self.found_damage(value, now)

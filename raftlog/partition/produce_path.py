@@ -1,0 +1,281 @@
+"""The way of a produced batch through its partition: judge, check, stamp, propose, wait, answer.
+
+Rules:
+1. `_success` is the one place from which a produce is told that it succeeded; it asserts that the
+   last offset lies below the published high watermark.
+2. acks=all needs `min.insync.replicas` in-sync voters before append (19) and that many of them
+   holding the batch durably at the reply (20 when the set has shrunk below it). acks=1 and 0 mean
+   committed (DESIGN section 8).
+3. A leader that takes no proposals yet, because it has not committed in its term or is handing
+   over, parks what comes; order is kept. What is parked is judged at once and checked when its
+   turn comes.
+4. A duplicate waits until everything that the log holds now is decided: an answer before that
+   would be an acknowledgement before durability.
+"""
+
+from collections import deque
+from typing import Final, NamedTuple, final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.ids import Offset, RaftIndex
+from raftlog.base.limits import PARKED_BYTES_MAX, RECORD_COPY_BYTES_MAX, SEGMENT_HEADER_BYTES
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant, WallMillis
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.appending import Refused, judged, stamped, stamped_with_time
+from raftlog.partition.config import PartitionConfig
+from raftlog.partition.high_watermark import HighWatermark
+from raftlog.partition.in_sync import InSyncSet
+from raftlog.partition.output import NO_TIME_MS, Completion, ProduceAnswer
+from raftlog.partition.producers import Duplicate
+from raftlog.partition.tracker import LogTracker
+from raftlog.partition.waiters import ProduceWaiter, ProduceWaiters, Then
+from raftlog.raft.node import RaftNode
+from raftlog.records.batch import LOG_APPEND_TIME, BatchHeader
+from raftlog.storage.partition_log import PartitionLog
+
+ACKS_ALL: Final = -1
+
+
+class _Parked(NamedTuple):
+    """A judged batch that waits for its leader to take proposals."""
+
+    records: Buffer
+    header: BatchHeader
+    acks: int
+    deadline: Instant
+    then: Then
+
+
+@final
+class ProducePath:
+    """Serves one replica while it leads; `completed` collects the answers of those who waited.
+
+    `held_back` says that an acks=all waiter is committed and not yet held by enough of the
+    in-sync set: it must be looked at again when a follower acknowledges more, though the commit
+    stands still.
+    """
+
+    __slots__ = (
+        "_in_sync",
+        "_log",
+        "_mark",
+        "_node",
+        "_parked",
+        "_parked_earliest",
+        "_tracker",
+        "_uncommitted",
+        "_waiters",
+        "completed",
+        "config",
+        "held_back",
+        "parked_bytes",
+        "uncommitted_bytes",
+    )
+
+    def __init__(
+        self,
+        *,
+        node: RaftNode,
+        log: PartitionLog,
+        tracker: LogTracker,
+        mark: HighWatermark,
+        in_sync: InSyncSet,
+        config: PartitionConfig,
+        completed: list[Completion],
+    ) -> None:
+        self._node = node
+        self._log = log
+        self._tracker = tracker
+        self._mark = mark
+        self._in_sync = in_sync
+        self._parked: deque[_Parked] = deque()
+        self._parked_earliest = NEVER
+        self._uncommitted: deque[tuple[RaftIndex, int]] = deque()
+        self._waiters = ProduceWaiters()
+        self.config = config
+        self.completed = completed
+        self.held_back = False
+        self.parked_bytes = 0
+        self.uncommitted_bytes = 0
+
+    @property
+    def parked(self) -> bool:
+        return bool(self._parked)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that will be answered later."""
+        return len(self._parked) + len(self._waiters)
+
+    @property
+    def deadline(self) -> Instant:
+        """When `expire` must be called at the latest."""
+        return min(self._waiters.deadline, self._parked_earliest if self._parked else NEVER)
+
+    def submit(
+        self,
+        records: Buffer,
+        acks: int,
+        deadline: Instant,
+        then: Then,
+        now: Instant,
+        wall_ms: WallMillis,
+    ) -> ProduceAnswer | None:
+        """A batch for the leader: decided now, or None and answered through `then`."""
+        try:
+            header = judged(records, self.config, wall_ms)
+        except Refused as refused:
+            return ProduceAnswer(refused.code, message=refused.message)
+        if len(records) > self._log.options.segment_bytes - SEGMENT_HEADER_BYTES:
+            return ProduceAnswer(ErrorCode.RECORD_LIST_TOO_LARGE)
+        if self._parked or not self._node.ready:
+            return self._park(_Parked(records, header, acks, deadline, then))
+        return self._append(records, header, acks, deadline, then, now, wall_ms)
+
+    def resume(self, now: Instant, wall_ms: WallMillis) -> None:
+        """The leader takes proposals: those that were parked go first, in order."""
+        while self._parked and self._node.ready:
+            records, header, acks, deadline, then = self._parked.popleft()
+            self.parked_bytes -= len(records)
+            answer = self._append(records, header, acks, deadline, then, now, wall_ms)
+            if answer is not None:
+                self.completed.append(Completion(then, answer))
+
+    def settle(self) -> None:
+        """Answer everybody who is decided by what is committed, held and in sync now."""
+        uncommitted, commit = self._uncommitted, self._node.commit
+        while uncommitted and uncommitted[0][0] <= commit:
+            self.uncommitted_bytes -= uncommitted.popleft()[1]
+        if not self._waiters:
+            return
+        node, waiters, minimum = self._node, self._waiters, self.config.min_insync_replicas
+        held = self._in_sync.held_by(minimum, node.progress, node.durable)
+        for waiter in waiters.take_committed(commit, held):
+            answer = self._success(
+                waiter.base_offset, waiter.last_offset, waiter.log_append_time_ms
+            )
+            self.completed.append(Completion(waiter.then, answer))
+        if len(self._in_sync) < minimum:
+            short = ProduceAnswer(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+            for waiter in waiters.take_short_of_replicas(commit):
+                probe("produce-short-of-replicas-after-append")
+                self.completed.append(Completion(waiter.then, short))
+        self.held_back = waiters.committed_and_waiting(commit)
+
+    def expire(self, now: Instant) -> None:
+        """Those whose time is up hear 7: the outcome is unknown to them, the entry stays."""
+        timed_out = ProduceAnswer(ErrorCode.REQUEST_TIMED_OUT)
+        for waiter in self._waiters.take_expired(now):
+            probe("produce-timed-out")
+            self.completed.append(Completion(waiter.then, timed_out))
+        if now >= self._parked_earliest:
+            self._expire_parked(now, timed_out)
+
+    def fail(self, error: ErrorCode) -> None:
+        """This replica decides nothing any more: everybody hears `error`."""
+        answer = ProduceAnswer(error)
+        for waiter in self._waiters.take_all():
+            self.completed.append(Completion(waiter.then, answer))
+        for parked in self._parked:
+            self.completed.append(Completion(parked.then, answer))
+        self._parked.clear()
+        self._parked_earliest = NEVER
+        self.parked_bytes = 0
+        self._uncommitted.clear()
+        self.uncommitted_bytes = 0
+        self.held_back = False
+
+    def _expire_parked(self, now: Instant, timed_out: ProduceAnswer) -> None:
+        kept: deque[_Parked] = deque()
+        for parked in self._parked:
+            if parked.deadline > now:
+                kept.append(parked)
+                continue
+            probe("parked-produce-timed-out")
+            self.parked_bytes -= len(parked.records)
+            self.completed.append(Completion(parked.then, timed_out))
+        self._parked = kept
+        self._parked_earliest = min((parked.deadline for parked in kept), default=NEVER)
+
+    def _park(self, parked: _Parked) -> ProduceAnswer | None:
+        size = len(parked.records)
+        if self.parked_bytes and self.parked_bytes + size > PARKED_BYTES_MAX:
+            probe("parked-produce-refused")
+            return ProduceAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        probe("produce-parked")
+        if size < RECORD_COPY_BYTES_MAX:
+            parked = parked._replace(records=bytes(parked.records))
+        self.parked_bytes += size
+        self._parked.append(parked)
+        self._parked_earliest = min(self._parked_earliest, parked.deadline)
+        return None
+
+    def _append(
+        self,
+        records: Buffer,
+        header: BatchHeader,
+        acks: int,
+        deadline: Instant,
+        then: Then,
+        now: Instant,
+        wall_ms: WallMillis,
+    ) -> ProduceAnswer | None:
+        in_sync = acks == ACKS_ALL
+        if in_sync and len(self._in_sync) < self.config.min_insync_replicas:
+            probe("produce-short-of-replicas")
+            return ProduceAnswer(ErrorCode.NOT_ENOUGH_REPLICAS)
+        self._tracker.look()
+        if header.producer_id >= 0:
+            verdict = self._tracker.producers.check(header)
+            if isinstance(verdict, Duplicate):
+                return self._append_duplicate(verdict, deadline, then, in_sync=in_sync)
+            if verdict is not None:
+                return ProduceAnswer(verdict)
+        node, base_offset, time_ms = self._node, self._log.next_offset, NO_TIME_MS
+        if self.config.log_append_time:
+            time_ms = wall_ms
+            batch: Buffer = stamped_with_time(records, header, base_offset, node.term, wall_ms)
+            attributes = header.attributes | LOG_APPEND_TIME
+            header = header._replace(attributes=attributes, max_timestamp=wall_ms)
+        else:
+            batch = stamped(records, header, base_offset, node.term)
+        index, _ = node.propose((batch,), now, wall_ms)
+        self._tracker.appended(header, base_offset, index)
+        self._uncommitted.append((index, len(batch)))
+        self.uncommitted_bytes += len(batch)
+        if self._in_sync.deadline == NEVER:
+            self._in_sync.watch(now)
+        last_offset = Offset(base_offset + header.last_offset_delta)
+        waiter = ProduceWaiter(index, base_offset, last_offset, time_ms, deadline, then)
+        self._waiters.add(waiter, in_sync=in_sync)
+        return None
+
+    def _append_duplicate(
+        self, known: Duplicate, deadline: Instant, then: Then, *, in_sync: bool
+    ) -> ProduceAnswer | None:
+        """A retry of what is in the log: success once that is decided, with its first offset."""
+        node = self._node
+        base_offset, last_offset = Offset(known.base_offset), Offset(known.last_offset)
+        wait_for = self._log.last_index
+        if last_offset < self._mark.published:
+            wait_for = node.commit
+            if not in_sync or self._enough_hold(wait_for):
+                return self._success(base_offset, last_offset, NO_TIME_MS)
+        probe("duplicate-waits-for-commit")
+        waiter = ProduceWaiter(wait_for, base_offset, last_offset, NO_TIME_MS, deadline, then)
+        self._waiters.add_duplicate(waiter, in_sync=in_sync)
+        self.held_back = True
+        return None
+
+    def _enough_hold(self, index: RaftIndex) -> bool:
+        node = self._node
+        minimum = self.config.min_insync_replicas
+        return self._in_sync.held_by(minimum, node.progress, node.durable) >= index
+
+    def _success(
+        self, base_offset: Offset, last_offset: Offset, log_append_time_ms: int
+    ) -> ProduceAnswer:
+        self._mark.promise(last_offset)
+        log_start = self._log.log_start
+        return ProduceAnswer(ErrorCode.NONE, base_offset, log_append_time_ms, log_start)

@@ -1,0 +1,478 @@
+"""One replica of one partition: raft node, log, producers, waiters; driven by the broker.
+
+Rules:
+1. Nothing here touches a file, socket or clock. Events change memory; `take` says what is to be
+   done.
+2. Only committed records are readable, and only from a leader that committed in its own term; until
+   then produces are parked and nothing is published.
+3. Who waits is answered exactly once: by commit, by time (7), by the loss of leadership (6), by a
+   shrunken in-sync set (20), by a failed disk (56).
+4. A follower's log takes no batch that fails its CRC; stored bytes that do not read back as they
+   were written end this replica's leadership, and the broker recovers it.
+
+Theory of operation: the broker calls events and data-path methods in the order of the turn, then
+`take` once. `take` first follows the node's role, then lets parked produces go, then drains the
+node, then acts on what is committed. Completions are called by the broker after all replicas were
+taken.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol, final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.entries import EntryKind, HardState, LogPosition, Membership
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import (
+    Chain,
+    DirectoryId,
+    GroupId,
+    IoId,
+    NodeId,
+    Offset,
+    RaftIndex,
+    ReplicaId,
+    Term,
+)
+from raftlog.base.ports import Entropy, Tracer
+from raftlog.base.units import Instant, WallMillis
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.appending import stamped
+from raftlog.partition.boot import booted_tracker
+from raftlog.partition.config import PartitionConfig
+from raftlog.partition.content import refusal_of, taken_over
+from raftlog.partition.errands import Errands
+from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
+from raftlog.partition.output import DeleteAnswer, ProduceAnswer, ReadAnswer, ReplicaOutput
+from raftlog.partition.serving import Serving
+from raftlog.partition.waiters import FetchWaiters, Then
+from raftlog.raft.messages import Append, RaftMessage
+from raftlog.raft.node import RaftNode, Role
+from raftlog.raft.options import RaftOptions
+from raftlog.raft.output import Output
+from raftlog.records.batch import read_header
+from raftlog.storage.cold import ColdRead
+from raftlog.storage.recovery import RecoveredReplica
+
+
+class HardStateStore(Protocol):
+    """The part of `storage.StoreImage` that a replica needs."""
+
+    def set_hard_state(self, group: GroupId, hard_state: HardState) -> bytes:
+        """The store record that makes it so."""
+        ...
+
+
+@final
+class PartitionReplica:
+    """See the module. Everything that a handler may ask is a method or property here."""
+
+    __slots__ = (
+        "_commit_seen",
+        "_errands",
+        "_membership_seen",
+        "_refusals",
+        "_serving",
+        "_store",
+        "_tracker",
+        "config",
+        "group",
+        "log",
+        "me",
+        "node",
+        "where",
+    )
+
+    def __init__(
+        self,
+        *,
+        group: GroupId,
+        me: ReplicaId,
+        where: str,
+        config: PartitionConfig,
+        recovered: RecoveredReplica,
+        store: HardStateStore,
+        hard_state: HardState,
+        commit_hint: RaftIndex,
+        raft: RaftOptions,
+        entropy: Entropy,
+        tracer: Tracer,
+        now: Instant,
+    ) -> None:
+        """`recovered` must have a log (not LOST). Raises CorruptData for a bad producer
+        snapshot."""
+        log = recovered.log
+        assert log is not None, recovered.state
+        self.group = group
+        self.me = me
+        self.where = where
+        self.config = config
+        self.log = log
+        self.node = RaftNode(
+            group=group,
+            me=me,
+            log=log,
+            hard_state=hard_state,
+            memberships=recovered.memberships,
+            commit_hint=commit_hint,
+            damaged=_claimed_position(recovered),
+            options=raft,
+            entropy=entropy,
+            tracer=tracer,
+            now=now,
+        )
+        self._tracker = booted_tracker(group, log, recovered, self.node.commit)
+        self._serving = Serving(node=self.node, log=log, tracker=self._tracker, config=config)
+        self._errands = Errands(log, self.node, tracer, where)
+        self._errands.remove_files(recovered.obsolete)
+        self._store = store
+        self._refusals: list[RaftMessage] = []
+        self._membership_seen = self.node.membership_index
+        self._commit_seen = self.node.commit
+
+    # --- what it is -------------------------------------------------------------------------------
+
+    @property
+    def directory(self) -> DirectoryId:
+        return self.me.directory
+
+    @property
+    def role(self) -> Role:
+        return self.node.role
+
+    @property
+    def term(self) -> Term:
+        return self.node.term
+
+    @property
+    def leader(self) -> ReplicaId | None:
+        return self.node.leader
+
+    @property
+    def is_leader(self) -> bool:
+        return self.node.leading
+
+    @property
+    def ready(self) -> bool:
+        """Leads, committed in its own term, not handing over: proposals are taken."""
+        return self.node.ready
+
+    @property
+    def transferring(self) -> ReplicaId | None:
+        return self.node.transferring
+
+    @property
+    def commit(self) -> RaftIndex:
+        return self.node.commit
+
+    @property
+    def publishing(self) -> bool:
+        """Leads and has committed in its own term: its high watermark is the partition's."""
+        return self._serving.publishing
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The published one, which never goes back."""
+        return self._serving.mark.published
+
+    @property
+    def log_start(self) -> Offset:
+        return self.log.log_start
+
+    @property
+    def membership(self) -> Membership:
+        return self.node.membership
+
+    @property
+    def membership_index(self) -> RaftIndex:
+        return self.node.membership_index
+
+    @property
+    def in_sync(self) -> tuple[ReplicaId, ...]:
+        """The in-sync set, sorted; empty unless this replica leads."""
+        return self._serving.in_sync.members
+
+    @property
+    def fetches(self) -> FetchWaiters:
+        """The fetches that wait here: `FetchWaiter.join(replica.fetches, offset)`."""
+        return self._serving.fetches
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """Produced bytes that are parked, or appended by this leader and not committed."""
+        produces = self._serving.produces
+        return produces.uncommitted_bytes + produces.parked_bytes
+
+    @property
+    def waiting(self) -> int:
+        """Requests that will be answered later, of all kinds."""
+        return self._serving.waiting
+
+    @property
+    def failed(self) -> bool:
+        """A write failed: nothing is decided here until the replica is recovered as a new
+        object."""
+        return self._serving.failed
+
+    @property
+    def stopped(self) -> bool:
+        return self.node.role is Role.STOPPED
+
+    # --- what happens -----------------------------------------------------------------------------
+
+    def receive(self, messages: Sequence[RaftMessage], now: Instant) -> None:
+        """Messages from peers, in order. Appends that carry batches are checked first."""
+        node = self.node
+        heard: list[RaftMessage] = []
+        for message in messages:
+            if type(message) is not Append or not message.entries or message.to != self.me:
+                heard.append(message)
+                continue
+            checked = taken_over(message)
+            if checked is not None:
+                heard.append(checked)
+                continue
+            # The leader is heard all the same: only its entries are not taken.
+            node.receive([*heard, message._replace(entries=())], now)
+            heard = []
+            if node.term == message.term:
+                self._refusals.append(refusal_of(message, self.me))
+        if heard:
+            node.receive(heard, now)
+        self._tracker.look()
+
+    def tick(self, now: Instant, wall_ms: WallMillis) -> None:
+        """The deadline of the last output has come (earlier and later are fine)."""
+        self._note_wall(wall_ms)
+        self.node.tick(now)
+        self._serving.produces.expire(now)
+        self._serving.chores.tick(now, wall_ms)
+        self._tracker.look()
+
+    def written(self, io_id: IoId) -> None:
+        """That round can be read from the files."""
+        self.log.written(io_id)
+        self.node.written(io_id)
+
+    def persisted(self, io_id: IoId, now: Instant) -> None:
+        """That round is durable."""
+        self.log.persisted(io_id)
+        self.node.persisted(io_id, now)
+
+    def io_failed(self, now: Instant) -> None:
+        """A write of this replica failed: those who wait hear so from the next take."""
+        self._serving.failed = True
+        self.node.io_failed(now)
+
+    def link_up(self, node: NodeId, now: Instant) -> None:
+        """A new link session with that node began."""
+        self._serving.in_sync.link_up(node)
+        self.node.link_up(node, now)
+
+    def link_down(self, node: NodeId, now: Instant) -> None:
+        """The link session with that node ended."""
+        self._serving.in_sync.link_down(node)
+        self.node.link_down(node, now)
+
+    def fence(self, nodes: Sequence[NodeId], now: Instant) -> None:
+        """The whole set of nodes that group 0 has fenced; told whenever it changes."""
+        self._serving.fence(nodes, now)
+
+    def cover(self, peer: ReplicaId, now: Instant) -> bool:
+        """Heartbeats of the pair of nodes stand for this group's from now on; False: they do
+        not."""
+        return self.node.cover(peer, now)
+
+    def uncover(self, peer: ReplicaId, now: Instant, last_contact: Instant) -> None:
+        """They do no longer; the peer was last heard then."""
+        self.node.uncover(peer, now, last_contact)
+        if self.node.leading:
+            self._serving.in_sync.watch(now)
+
+    def configure(self, config: PartitionConfig, now: Instant) -> None:
+        """The topic's or broker's settings changed."""
+        self.config = config
+        self._serving.configure(config, now)
+
+    def transfer(self, to: ReplicaId, now: Instant) -> None:
+        """Hand leadership over; LocalMisuse as `RaftNode.transfer`."""
+        self.node.transfer(to, now)
+
+    def change_membership(self, target: Membership, now: Instant, wall_ms: WallMillis) -> None:
+        """Move the group toward the target; LocalMisuse as `RaftNode.change_membership`."""
+        self.node.change_membership(target, now, wall_ms)
+        self._tracker.look()
+
+    def job_done(self, token: int, value: object, now: Instant) -> None:
+        """A job of an earlier output came back, with its value or the exception that it raised."""
+        self._errands.done(token, value, now)
+
+    def damage_found(self, error: CorruptData, now: Instant) -> None:
+        """A cold read of a handler found stored bytes that are not what was written."""
+        self._errands.found_damage(error, now)
+
+    def stop(self, now: Instant) -> None:
+        """Deleted or closing, for good: everybody who waits is answered by the next take."""
+        self.node.stop(now)
+
+    # --- the data path ----------------------------------------------------------------------------
+
+    def produce(
+        self,
+        records: Buffer,
+        acks: int,
+        deadline: Instant,
+        then: Then,
+        now: Instant,
+        wall_ms: WallMillis,
+    ) -> ProduceAnswer | None:
+        """Append one batch: the answer when it is decided at once, else None and `then(answer)`
+        later.
+
+        `records` is the whole field of one partition. The caller has checked `acks`.
+        """
+        if not self.node.leading:
+            return ProduceAnswer(self._serving.not_leading())
+        self._serving.follow_term(now)
+        return self._serving.produces.submit(records, acks, deadline, then, now, wall_ms)
+
+    def leader_error(self, epoch: int) -> ErrorCode:
+        """Whether a client that names this leader epoch (-1: none) may be served here."""
+        if not self.node.leading:
+            return self._serving.not_leading()
+        return epoch_error(epoch, self.node.term)
+
+    def view(self, offset: int) -> FetchView:
+        """What a fetch at this offset finds now; the caller has checked `leader_error`."""
+        return view_of(self.log, offset, self.high_watermark if self.publishing else None)
+
+    def read(self, offset: Offset, bytes_max: int) -> Sequence[Part] | ColdRead:
+        """Committed batches from the one that holds `offset` on: at least one when `view` says
+        that some are available, then about `bytes_max` bytes. Or what must be done off the loop
+        first."""
+        return self.log.plan_read(offset, bytes_max, self.high_watermark)
+
+    def read_index(self, then: Then, now: Instant) -> ReadAnswer | None:
+        """Confirm that this replica still leads: `then(ReadAnswer)` later, or an error at once."""
+        return self._serving.read_index(then, now)
+
+    def delete_records(
+        self, offset: int, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
+    ) -> DeleteAnswer | None:
+        """Move the log start to `offset` (-1: the high watermark), answered once that is
+        committed."""
+        if not self.node.leading:
+            return DeleteAnswer(self._serving.not_leading())
+        self._serving.follow_term(now)
+        if not (self.publishing and self.node.ready):
+            return DeleteAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        answer = self._serving.chores.delete_records(offset, deadline, then, now, wall_ms)
+        self._tracker.look()
+        return answer
+
+    def propose_batch(self, batch: Buffer, now: Instant, wall_ms: WallMillis) -> RaftIndex:
+        """Group 0: append a batch of commands as it was built; LocalMisuse unless `ready`."""
+        self._tracker.look()
+        base_offset = self.log.next_offset
+        placed = stamped(batch, read_header(batch), base_offset, self.node.term)
+        index, _ = self.node.propose((placed,), now, wall_ms)
+        self._tracker.look()
+        return index
+
+    def propose_control(
+        self, kind: EntryKind, body: bytes, now: Instant, wall_ms: WallMillis
+    ) -> RaftIndex:
+        """Append a marker; LocalMisuse unless `ready`."""
+        index = self.node.propose_control(kind, body, now, wall_ms)
+        self._tracker.look()
+        return index
+
+    # --- the drain --------------------------------------------------------------------------------
+
+    def take(self, io_id: IoId, now: Instant, wall_ms: WallMillis) -> ReplicaOutput:
+        """Everything that this turn wants done, with this io_id for what must be written."""
+        node, serving, output = self.node, self._serving, ReplicaOutput()
+        self._note_wall(wall_ms)
+        output.leadership = serving.follow_role(now)
+        if serving.produces.parked and node.ready:
+            serving.produces.resume(now, wall_ms)
+        drained = node.take(io_id)
+        self._follow_log(drained, now)
+        output.membership = self._follow_membership(drained, now)
+        if drained.commit is not None:
+            self._follow_commit(drained.commit, now)
+        output.in_sync = serving.settle(now, commit_moved=drained.commit is not None)
+        serving.answer_reads(drained.reads)
+        self._run_errands(drained, now)
+        self._fill(output, drained, io_id)
+        return output
+
+    def _note_wall(self, wall_ms: WallMillis) -> None:
+        """For entries that the node makes by itself: their timestamp, and whom they expire."""
+        self.node.wall_ms = wall_ms
+        cut_off_ms = wall_ms - self.config.producer_expiration_ms
+        self.node.expire_before_ms = WallMillis(max(-1, cut_off_ms))
+
+    def _follow_log(self, drained: Output, now: Instant) -> None:
+        """Producers and log-start markers of what happened to the log."""
+        if drained.installed is not None:
+            position = drained.installed.position
+            try:
+                self._tracker.installed(position.raft_index, drained.installed.snapshot)
+            except CorruptData as error:
+                self._errands.found_damage(error, now)
+        self._tracker.look()
+
+    def _follow_membership(self, drained: Output, now: Instant) -> bool:
+        """Whether the membership changed, or the one in force was committed now."""
+        index = self.node.membership_index
+        if index != self._membership_seen:
+            self._membership_seen = index
+            self._serving.follow_membership(now)
+            return True
+        return drained.commit is not None and self._commit_seen < index <= drained.commit
+
+    def _follow_commit(self, commit: RaftIndex, now: Instant) -> None:
+        """The commit moved: what waited for it acts, on every replica alike, then clients hear."""
+        self._commit_seen = commit
+        self.log.set_commit(commit)
+        log_start = self._tracker.committed(commit)
+        if log_start is not None and log_start > self.log.log_start:
+            self.log.set_log_start(log_start)
+        for snapshot in self._tracker.take_snapshots(commit):
+            self._errands.write_snapshot(snapshot)
+        self._errands.remove_segments()
+        self._serving.follow_commit(commit, now)
+
+    def _run_errands(self, drained: Output, now: Instant) -> None:
+        errands = self._errands
+        for log_read in drained.log_reads:
+            errands.read_log(log_read, now)
+        for snapshot_read in drained.snapshot_reads:
+            errands.read_snapshot(snapshot_read)
+        for first, last in drained.verify:
+            errands.verify(first, last, now)
+
+    def _fill(self, output: ReplicaOutput, drained: Output, io_id: IoId) -> None:
+        if drained.hard_state is not None:
+            output.store_records.append(self._store.set_hard_state(self.group, drained.hard_state))
+        output.send.extend(drained.send)
+        if self._refusals:
+            output.send.extend(self._refusals)
+            self._refusals.clear()
+        output.ops = self.log.take_ops(io_id)
+        output.jobs = self._errands.take_jobs()
+        output.completed = self._serving.take_completed()
+        output.agreed.extend(drained.agreed)
+        output.uncovered.extend(drained.uncovered)
+        output.committed = drained.commit is not None
+        output.installed = drained.installed is not None
+        output.damage = self._errands.damage
+        output.deadline = min(drained.deadline, self._serving.deadline)
+
+
+def _claimed_position(recovered: RecoveredReplica) -> LogPosition | None:
+    """What a damaged replica once held; its chain there is not known any more."""
+    if recovered.claimed is None:
+        return None
+    index, term = recovered.claimed
+    return LogPosition(index, term, Chain(0))

@@ -1,0 +1,232 @@
+"""The leader's side of a partition: everything that serves clients, and only while it leads.
+
+A replica always has one; whether it leads is the raft node's business, which `follow_role`
+follows. The loss of leadership is noticed before any commit that came after it is looked at: at
+an index that the next leader commits there may be another batch.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from raftlog.base.ids import NodeId, RaftIndex, ReplicaId, Term
+from raftlog.base.units import Instant
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.chores import LeaderChores
+from raftlog.partition.config import PartitionConfig
+from raftlog.partition.high_watermark import HighWatermark
+from raftlog.partition.in_sync import InSyncSet
+from raftlog.partition.output import Completion, ReadAnswer
+from raftlog.partition.produce_path import ProducePath
+from raftlog.partition.tracker import LogTracker
+from raftlog.partition.waiters import FetchWaiters, Then
+from raftlog.raft.node import RaftNode
+from raftlog.raft.output import ReadState
+from raftlog.storage.partition_log import PartitionLog
+
+
+@final
+class Serving:
+    """Who waits, what is in sync, what is published; `completed` collects answers until taken.
+
+    `_led_term`: the term in which this replica is known to lead, else None. `_published_term`:
+    the term in which it led and committed, so that its high watermark is the partition's.
+    """
+
+    __slots__ = (
+        "_led_term",
+        "_log",
+        "_members_told",
+        "_next_read",
+        "_node",
+        "_published_term",
+        "_reads",
+        "_role_key",
+        "chores",
+        "completed",
+        "failed",
+        "fetches",
+        "in_sync",
+        "mark",
+        "produces",
+    )
+
+    def __init__(
+        self,
+        *,
+        node: RaftNode,
+        log: PartitionLog,
+        tracker: LogTracker,
+        config: PartitionConfig,
+    ) -> None:
+        self._node = node
+        self._log = log
+        committed = log.offset_at(node.commit)
+        self.mark = HighWatermark(log.log_start if committed is None else committed)
+        self.in_sync = InSyncSet(config.replica_lag_ns)
+        self.fetches = FetchWaiters()
+        self.failed = False
+        self.completed: list[Completion] = []
+        self.produces = ProducePath(
+            node=node,
+            log=log,
+            tracker=tracker,
+            mark=self.mark,
+            in_sync=self.in_sync,
+            config=config,
+            completed=self.completed,
+        )
+        self.chores = LeaderChores(
+            node=node,
+            log=log,
+            producers=tracker.producers,
+            mark=self.mark,
+            config=config,
+            completed=self.completed,
+        )
+        self._reads: dict[int, Then] = {}
+        self._next_read = 0
+        self._role_key: tuple[object, ...] = ()
+        self._led_term: Term | None = None
+        self._published_term: Term | None = None
+        self._members_told: tuple[ReplicaId, ...] = ()
+
+    @property
+    def publishing(self) -> bool:
+        """Leads and has committed in its own term."""
+        node = self._node
+        return node.leading and self._published_term == node.term
+
+    @property
+    def waiting(self) -> int:
+        """Requests that will be answered later, of all kinds."""
+        reads, deletes = len(self._reads), self.chores.waiting
+        return self.produces.waiting + len(self.fetches) + reads + deletes
+
+    @property
+    def deadline(self) -> Instant:
+        """When time alone changes something here."""
+        return min(self.produces.deadline, self.in_sync.deadline, self.chores.deadline)
+
+    def not_leading(self) -> ErrorCode:
+        """What a client hears that should ask somebody else."""
+        if self.failed or self._node.stopped_why is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def configure(self, config: PartitionConfig, now: Instant) -> None:
+        """The topic's or broker's settings changed."""
+        self.produces.config = config
+        self.produces.held_back = True
+        self.chores.config = config
+        self.in_sync.lag_ns = config.replica_lag_ns
+        if self._node.leading:
+            self.in_sync.watch(now)
+            self.chores.check_at = now
+
+    def fence(self, nodes: Sequence[NodeId], now: Instant) -> None:
+        """The whole set of fenced nodes."""
+        self.in_sync.fence(nodes)
+        if self._node.leading:
+            self.in_sync.watch(now)
+
+    def follow_role(self, now: Instant) -> bool:
+        """Notice what became of role, term, leader and readiness; whether something did."""
+        node = self._node
+        role_key = (node.term, node.role, node.leader, node.ready)
+        if role_key == self._role_key:
+            return False
+        self._role_key = role_key
+        led_term = node.term if node.leading else None
+        if led_term == self._led_term:
+            return True
+        if self._led_term is not None:
+            self._lose_leadership()
+        self._led_term = led_term
+        if led_term is not None:
+            self.in_sync.lead(node.me, node.membership.voters, self._log.last_index, now)
+        return True
+
+    def follow_term(self, now: Instant) -> None:
+        """Cheaper: before anything is appended in this turn, be of the node's term."""
+        if self._led_term != self._node.term:
+            self.follow_role(now)
+
+    def follow_membership(self, now: Instant) -> None:
+        """The membership in force changed."""
+        if self._led_term is not None:
+            node = self._node
+            voters = node.membership.voters
+            self.in_sync.follow_membership(node.me, voters, self._log.last_index, now)
+
+    def follow_commit(self, commit: RaftIndex, now: Instant) -> None:
+        """The commit moved: the high watermark follows, and who waits for it is told."""
+        log, node = self._log, self._node
+        committed = log.offset_at(commit)
+        if committed is None:
+            # A follower that catches up: the place is on disk only, and nobody asks it here.
+            assert not node.leading, (commit, log.first_index)
+            return
+        old = self.mark.published
+        ours = node.leading and log.term_at(commit) == node.term
+        moved = self.mark.advance(committed, may_publish=ours or not node.leading)
+        if not ours:
+            return
+        if self._published_term != node.term:
+            self._published_term = node.term
+            self.wake_fetches()
+        elif moved and len(self.fetches):
+            for waiter in self.fetches.published(old, committed, log.available_bytes):
+                self.completed.append(Completion(waiter.then, waiter))
+        self.chores.committed(commit)
+        self.chores.arm(now)
+
+    def settle(self, now: Instant, *, commit_moved: bool) -> bool:
+        """Bring the in-sync set up to date and answer the produces that are decided; whether the
+        set changed."""
+        node, in_sync = self._node, self.in_sync
+        if now >= in_sync.deadline or in_sync.someone_is_out:
+            last = self._log.last_index
+            in_sync.refresh(node.progress, last=last, commit=node.commit, now=now)
+        before, self._members_told = self._members_told, in_sync.members
+        changed = before != self._members_told
+        if (commit_moved or changed or self.produces.held_back) and self.publishing:
+            self.produces.settle()
+        return changed
+
+    def read_index(self, then: Then, now: Instant) -> ReadAnswer | None:
+        """Confirm that this replica still leads."""
+        if not self._node.leading:
+            return ReadAnswer(self.not_leading())
+        self._next_read += 1
+        self._reads[self._next_read] = then
+        self._node.read_index(self._next_read, now)
+        return None
+
+    def answer_reads(self, states: Iterable[ReadState]) -> None:
+        """The node decided on read indexes."""
+        for state in states:
+            error = ErrorCode.NONE
+            if state.raft_index is None:
+                # A leader refuses when too many wait.
+                error = ErrorCode.REQUEST_TIMED_OUT if self._node.leading else self.not_leading()
+            self.completed.append(Completion(self._reads.pop(state.token), ReadAnswer(error)))
+
+    def wake_fetches(self) -> None:
+        """Every waiting fetch must look again."""
+        for waiter in self.fetches.wake_all():
+            self.completed.append(Completion(waiter.then, waiter))
+
+    def take_completed(self) -> list[Completion]:
+        """The answers so far; the list stays the one that the parts append to."""
+        taken = self.completed.copy()
+        self.completed.clear()
+        return taken
+
+    def _lose_leadership(self) -> None:
+        failed = ErrorCode.KAFKA_STORAGE_ERROR if self.failed else None
+        error = failed or ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self.produces.fail(error)
+        self.chores.fail(error)
+        self.wake_fetches()
+        self.in_sync.clear()
+        self._published_term = None

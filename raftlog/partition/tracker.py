@@ -1,0 +1,227 @@
+"""The replica's view of its log while that moves: producers, log-start markers, snapshots at rolls.
+
+A leader tells the tracker of each batch that it appends. What the raft node does by itself
+(entries of another leader, truncation, Raft's own entries) the tracker finds by looking: equal
+raft index and term mean an equal log up to there (Raft 5.3, log matching), so the runs of terms
+above commit, remembered from the last look, show where the log was cut.
+"""
+
+from collections import deque
+from typing import NamedTuple, Protocol, final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.entries import Entry, EntryKind
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import GroupId, Offset, RaftIndex, Term
+from raftlog.base.probes import probe
+from raftlog.partition.producer_snapshot import load_producers, write_producers
+from raftlog.partition.producers import ProducerTable
+from raftlog.raft.log_view import RaftLog
+from raftlog.records.batch import BatchHeader, read_header
+from raftlog.records.control import (
+    ControlEntry,
+    parse_control_entry,
+    read_log_start,
+    read_marker,
+    read_term_start,
+)
+
+_ALL_BYTES = 2**62
+
+
+class TrackedLog(RaftLog, Protocol):
+    """The part of `storage.PartitionLog` that is needed here."""
+
+    def take_rolls(self) -> list[RaftIndex]:
+        """First indexes of the segments begun since the last call."""
+        ...
+
+
+class Snapshot(NamedTuple):
+    """Producer state before the entry `before`, to be stored beside the segment that begins
+    there."""
+
+    before: RaftIndex
+    body: bytes
+
+
+class _Run(NamedTuple):
+    """Entries from `first` (up to the next run) have this term."""
+
+    first: RaftIndex
+    term: Term
+
+
+@final
+class LogTracker:
+    """Follows one log. `tracked` is the last entry looked at; `runs` cover what is above commit, at
+    least; log-start markers wait in `_log_starts` until they are committed."""
+
+    __slots__ = (
+        "_commit",
+        "_group",
+        "_log",
+        "_log_starts",
+        "_rolls",
+        "_runs",
+        "_snapshots",
+        "_tracked",
+        "_tracked_term",
+        "producers",
+    )
+
+    def __init__(self, group: GroupId, log: TrackedLog, commit: RaftIndex) -> None:
+        """The producer table is filled by the caller (boot), up to the log's last entry."""
+        self._group = group
+        self._log = log
+        self._commit = commit
+        self.producers = ProducerTable()
+        self._log_starts: deque[tuple[RaftIndex, Offset]] = deque()
+        self._snapshots: list[Snapshot] = []
+        self._rolls: deque[RaftIndex] = deque()
+        self._runs: deque[_Run] = deque()
+        self._begin_at_end()
+
+    def note_log_start(self, index: RaftIndex, log_start: Offset) -> None:
+        """A log-start marker found at boot, above the commit hint."""
+        self._log_starts.append((index, log_start))
+
+    def appended(self, header: BatchHeader, base_offset: Offset, index: RaftIndex) -> None:
+        """The leader's fast path: it has just appended this batch, having looked before."""
+        assert index == self._tracked + 1, (index, self._tracked)
+        self._step(index, self._log.last_term)
+        if header.producer_id >= 0:
+            self.producers.appended(header, base_offset, index)
+
+    def look(self) -> None:
+        """Catch up with whatever happened to the log."""
+        log = self._log
+        if log.last_index == self._tracked and log.last_term == self._tracked_term:
+            return
+        self._drop_truncated()
+        while self._tracked < log.last_index:
+            entries = log.entries(RaftIndex(self._tracked + 1), _ALL_BYTES)
+            assert entries, (self._tracked, log.last_index)
+            for entry in entries:
+                self._take(entry)
+
+    def committed(self, index: RaftIndex) -> Offset | None:
+        """Entries up to here stay. The log start that the last of the markers among them says."""
+        self._commit = index
+        self.producers.committed(index)
+        while len(self._runs) > 1 and self._runs[1].first <= index:
+            self._runs.popleft()
+        log_start = None
+        while self._log_starts and self._log_starts[0][0] <= index:
+            log_start = self._log_starts.popleft()[1]
+        return log_start
+
+    def installed(self, index: RaftIndex, snapshot: Buffer) -> None:
+        """The log was replaced by what lies after `index`: begin again from the producer snapshot.
+        Raises CorruptData when that is not what it should be."""
+        before = RaftIndex(index + 1)
+        load_producers(
+            self.producers, snapshot, group=self._group, before=before, error=CorruptData
+        )
+        self._commit = index
+        self._log_starts.clear()
+        self._snapshots.clear()
+        self._rolls = deque(one for one in self._log.take_rolls() if one > before)
+        self._begin_at(index)
+        self.look()
+
+    def take_snapshots(self, commit: RaftIndex) -> list[Snapshot]:
+        """Producer snapshots to be stored: those whose whole content is committed, so that no file
+        ever says what a truncation took back."""
+        if not self._snapshots:
+            return []
+        ready = [one for one in self._snapshots if one.before - 1 <= commit]
+        self._snapshots = [one for one in self._snapshots if one.before - 1 > commit]
+        return ready
+
+    def _begin_at_end(self) -> None:
+        """Boot: the runs above commit, from the log's own term table."""
+        log = self._log
+        self._tracked, self._tracked_term = log.last_index, log.last_term
+        index = log.last_index
+        while index > self._commit:
+            term = log.term_at(index)
+            assert term is not None, index
+            first = log.first_index_of(term)
+            assert first is not None, term
+            self._runs.appendleft(_Run(first, term))
+            index = RaftIndex(first - 1)
+
+    def _begin_at(self, index: RaftIndex) -> None:
+        term = self._log.term_at(index)
+        assert term is not None, index
+        self._tracked, self._tracked_term = index, term
+        self._runs.clear()
+
+    def _drop_truncated(self) -> None:
+        """Find the last entry that is still what it was, and forget what was above it."""
+        log = self._log
+        if log.last_index >= self._tracked and log.term_at(self._tracked) == self._tracked_term:
+            return
+        probe("tracked-log-truncated")
+        kept = self._commit
+        while self._runs:
+            run = self._runs[-1]
+            last = min(self._tracked, log.last_index, log.last_index_at_or_below(run.term))
+            if last >= run.first and log.term_at(last) == run.term:
+                kept = max(kept, last)
+                break
+            self._runs.pop()
+            self._tracked = RaftIndex(run.first - 1)
+        term = log.term_at(kept)
+        assert term is not None, (kept, log.first_index)
+        self._tracked, self._tracked_term = kept, term
+        gone = RaftIndex(kept + 1)
+        self.producers.truncated_from(gone)
+        while self._log_starts and self._log_starts[-1][0] >= gone:
+            probe("log-start-marker-truncated")
+            self._log_starts.pop()
+        self._snapshots = [one for one in self._snapshots if one.before <= gone]
+        while self._rolls and self._rolls[-1] > gone:
+            self._rolls.pop()
+
+    def _take(self, entry: Entry) -> None:
+        self._step(entry.raft_index, entry.term)
+        if entry.kind is EntryKind.RECORDS:
+            header = read_header(entry.batch)
+            if header.producer_id >= 0:
+                self.producers.appended(header, entry.base_offset, entry.raft_index)
+            return
+        if entry.kind is EntryKind.MEMBERSHIP:
+            return
+        control = parse_control_entry(entry.batch, CorruptData, f"group {self._group}")
+        if entry.kind is EntryKind.LOG_START:
+            self._log_starts.append((entry.raft_index, read_log_start(control.body)))
+        else:
+            timestamp_ms = read_header(entry.batch).max_timestamp
+            note_control(self.producers, control, timestamp_ms)
+
+    def _step(self, index: RaftIndex, term: Term) -> None:
+        """Before the entry `index` counts: the snapshot of a segment that begins with it, its
+        run."""
+        rolls = self._log.take_rolls()
+        if rolls:
+            self._rolls = deque(sorted((*self._rolls, *rolls)))
+        while self._rolls and self._rolls[0] <= index:
+            if self._rolls.popleft() == index:
+                body = write_producers(self.producers, group=self._group, before=index)
+                self._snapshots.append(Snapshot(index, body))
+        if not self._runs or self._runs[-1].term != term:
+            self._runs.append(_Run(index, term))
+        self._tracked, self._tracked_term = index, term
+
+
+def note_control(producers: ProducerTable, control: ControlEntry, timestamp_ms: int) -> None:
+    """What a term start or a marker means for producers: the clock of the log, and a cut-off."""
+    if control.kind is EntryKind.TERM_START:
+        cut_off_ms = read_term_start(control.body).producers_expire_before_ms
+    elif control.kind is EntryKind.MARKER:
+        cut_off_ms = read_marker(control.body).producers_expire_before_ms
+    else:
+        return
+    producers.control_appended(timestamp_ms, cut_off_ms, control.raft_index)
