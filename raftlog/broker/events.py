@@ -159,7 +159,8 @@ Part = Buffer | FileSlice
 
 
 class Reply(NamedTuple):
-    """Exactly one per Request. `parts` is the frame without its length prefix; None for acks=0."""
+    """Exactly one per Request. `parts` is the whole frame, its 4-byte length first, as the codec makes
+    it and as it is sent; None for acks=0, which has no answer at all."""
 
     connection: ConnectionId
     request_no: int

@@ -1,0 +1,255 @@
+"""Broker.handle(events, now_ns, wall_ms) -> Effects: everything one process decides, one turn a
+call.
+
+Theory of operation. A turn works its events in, runs what has come due, then takes every touched
+replica exactly once and folds what it wants into the effects: one Write per data directory under
+one io_id, one PeerSend per peer, answers, jobs. What a completion touches after its replica was
+taken waits for the next turn, which is then due at once. Nothing here waits, opens a file or
+reads a clock.
+
+Laws:
+
+1. Every Request gets exactly one Reply, unless its connection ends before.
+2. A promise leaves only in the turn of the `Persisted` that made it true, or later: replicas hold
+   it.
+3. What is not addressed to a replica that runs here, by its whole id, over the session of the
+   moment, changes nothing.
+
+The parts: `clients` (connections and requests), `links` (peers), `rounds` (the end of a turn, and
+rounds that come back), `multi_raft`, `partition_manager`, `controller_channel`, and the metadata's
+`controller`, `metadata_loader`, `registration`, `reassignment`; they share the `context`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+from raftlog.base.errors import LocalMisuse
+from raftlog.base.ids import METADATA_GROUP, GroupId
+from raftlog.base.ports import Entropy, Tracer
+from raftlog.base.units import Instant, Nanos, WallMillis
+from raftlog.broker import events as e
+from raftlog.broker.admin import Admin
+from raftlog.broker.clients import Clients
+from raftlog.broker.config import BrokerConfig
+from raftlog.broker.context import Context
+from raftlog.broker.controller import Controller
+from raftlog.broker.controller_channel import ControllerChannel
+from raftlog.broker.deadlines import GroupDeadlines
+from raftlog.broker.engines.native import NativeEngine
+from raftlog.broker.handlers import handler_of
+from raftlog.broker.image_waiters import ImageWaiters
+from raftlog.broker.ledger import Ledger
+from raftlog.broker.links import Links
+from raftlog.broker.metadata_loader import MetadataLoader
+from raftlog.broker.multi_raft import MultiRaft
+from raftlog.broker.partition_manager import PartitionManager
+from raftlog.broker.reassignment import Reassignment
+from raftlog.broker.registration import Registration
+from raftlog.broker.rounds import Rounds
+from raftlog.broker.router import Router
+from raftlog.broker.stopping import Stopping
+from raftlog.broker.volume import Volume
+from raftlog.metadata.delta import ClusterDelta, delta_between
+from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
+from raftlog.partition.output import ReplicaOutput
+from raftlog.partition.replica import PartitionReplica
+from raftlog.raft.options import RaftOptions
+from raftlog.storage.data_dir import DirectoryImage
+from raftlog.storage.store import StoreImage
+
+
+@final
+class Broker:
+    """See the module. The constructor does nothing that a turn could see: the first turn begins."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        directories: Sequence[DirectoryImage],
+        entropy: Entropy,
+        tracer: Tracer,
+        now: Instant,
+    ) -> None:
+        directory = _the_directory(config, directories)
+        identity = directory.identity
+        self._identity = identity
+        self._begun = False
+        self.context = context = Context(
+            config=config,
+            cluster=identity.cluster,
+            directory=identity.directory,
+            boot=directory.boot,
+            entropy=entropy,
+            tracer=tracer,
+            now=now,
+            ledger=Ledger(config.limits),
+        )
+        mark_delay = Nanos(0) if config.strict_mark else config.mark_idle_ns
+        self.volume = Volume(identity.directory, StoreImage(directory, mark_delay))
+        self.deadlines = GroupDeadlines()
+        context.router = Router(context)
+        context.image_waiters = ImageWaiters(context)
+        self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
+        self._make_metadata_parts()
+        raft = RaftOptions(heartbeat_ns=config.heartbeat_ns, election_ns=config.election_ns)
+        self.manager = PartitionManager(
+            context, self.volume, raft, self.registration, self._group_dropped
+        )
+        self.links = Links(context, self.multi, self.registration)
+        self.clients = Clients(context, handler_of)
+        self.rounds = Rounds(
+            context,
+            self.volume,
+            self.multi,
+            self.manager,
+            self.deadlines,
+            self._metadata_taken,
+            self._replica_changed,
+        )
+        self.stopping = Stopping(context, self.volume)
+        self.admin = Admin(self)
+        self._dispatch: dict[type, Callable[[Any], None]] = {
+            e.Request: self.clients.request,
+            e.PeerMessages: self.links.messages,
+            e.Persisted: self.rounds.persisted,
+            e.Written: self.rounds.written,
+            e.Drained: self.clients.drained,
+            e.ReadDone: self._done,
+            e.JobDone: self._done,
+            e.ConnectionOpened: self.clients.opened,
+            e.ConnectionClosed: self.clients.closed,
+            e.LinkUp: self.links.link_up,
+            e.LinkDown: self.links.link_down,
+            e.WriteFailed: self.rounds.failed,
+            e.AdminCall: self.admin.call,
+            e.Stop: self._stop,
+        }
+
+    def _make_metadata_parts(self) -> None:
+        context = self.context
+        self.engine = NativeEngine(context)
+        self.controller = Controller(context, self.engine, self._identity.controllers)
+        context.channel = ControllerChannel(context, self.controller)
+        incarnation = int.from_bytes(context.entropy.bytes(8), "big")
+        self.registration = Registration(context, incarnation, self._granted)
+        self.reassignment = Reassignment(context)
+        self.loader = MetadataLoader(context, self.engine, self.controller)
+        self.engine.wake = self.loader.advance
+        context.on_image = self._image_changed
+        self._open_for_partitions = False
+
+    # --- the turn ---------------------------------------------------------------------------------
+
+    def handle(self, events: Sequence[e.Event], now_ns: int, wall_ms: int) -> e.Effects:
+        """One turn. `now_ns` never goes back; it was read after the last byte of the last event."""
+        context = self.context
+        assert now_ns >= context.now, (now_ns, context.now)
+        context.now, context.wall = Instant(now_ns), WallMillis(wall_ms)
+        context.effects = effects = e.Effects()
+        if not self._begun:
+            self._begin()
+        dispatch = self._dispatch
+        for event in events:
+            dispatch[type(event)](event)
+        context.timers.run_due(context.now)
+        for group in self.deadlines.due(context.now):
+            replica = context.replicas.get(group)
+            if replica is not None:
+                replica.tick(context.now, context.wall)
+                context.touched[group] = replica
+        context.run_soon()
+        self.rounds.finish_turn()
+        effects.pauses = context.ledger.changes()
+        effects.stopped = self.stopping.done
+        effects.wake_at = self._wake_at()
+        return effects
+
+    def _wake_at(self) -> Instant:
+        context = self.context
+        if context.touched or context.waits_for_turn:
+            return context.now
+        return min(self.deadlines.next(), context.timers.next(), self.volume.store.deadline)
+
+    def _begin(self) -> None:
+        """What the first turn does besides its events: group 0 here, links, registration."""
+        self._begun = True
+        known = self.volume.store.registrations.get(METADATA_GROUP)
+        founder = next(
+            (r for r in self._identity.controllers if r.directory == self.context.directory), None
+        )
+        if known is not None:
+            founders = self._identity.controllers or (known.replica,)
+            self.manager.start_metadata(known.replica, founders)
+        elif founder is not None:
+            self.manager.start_metadata(founder, self._identity.controllers)
+        self.links.addresses_changed()
+        self.registration.start()
+
+    def _done(self, event: e.ReadDone | e.JobDone) -> None:
+        self.context.done(event.token, event.value)
+
+    def _stop(self, event: e.Stop) -> None:
+        self.stopping.begin(event.deadline)
+
+    # --- what the parts tell each other -----------------------------------------------------------
+
+    def _group_dropped(self, group: GroupId) -> None:
+        self.deadlines.forget(group)
+        self.multi.dropped(group)
+        self.context.ledger.settled(group, 0)
+
+    def _granted(self) -> None:
+        """The controller took this boot in: a joiner begins its replica of the metadata group."""
+        grant = self.registration.grant
+        assert grant is not None, "granted without a grant"
+        self.manager.start_metadata(grant.metadata_replica, grant.founders)
+        self._open_partitions()
+
+    def _open_partitions(self) -> None:
+        """Start the user replicas, once: when this boot is registered and the image is as new as
+        its registration. An id that was deleted in an earlier boot is then known to be gone."""
+        grant = self.registration.grant
+        image = self.context.image
+        if self._open_for_partitions or grant is None or image.version < grant.epoch:
+            return
+        self._open_for_partitions = True
+        whole = delta_between(EMPTY_IMAGE, image, self.context.node, self.context.directory)
+        self.manager.apply(whole)
+
+    def _metadata_taken(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
+        if output.committed or output.leadership or output.installed:
+            self.loader.advance()
+        if output.leadership or output.membership:
+            self.context.image_waiters.changed()
+
+    def _replica_changed(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
+        self.reassignment.look(replica.group)
+        if output.leadership:
+            self.context.image_waiters.changed()
+
+    def _image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        if self._open_for_partitions:
+            self.manager.apply(delta)
+        else:
+            self._open_partitions()
+        if delta.brokers:
+            self.links.addresses_changed()
+            self.links.recheck()
+            self.manager.fence()
+        for retarget in delta.retarget:
+            self.reassignment.look(retarget.group)
+        self.context.image_waiters.changed()
+
+
+def _the_directory(config: BrokerConfig, directories: Sequence[DirectoryImage]) -> DirectoryImage:
+    """The one data directory, formatted for this node."""
+    if len(directories) != 1:
+        raise LocalMisuse(f"{len(directories)} data directories", do="configure exactly one")
+    identity = directories[0].identity
+    if identity.node != config.node:
+        raise LocalMisuse(
+            f"the data directory belongs to node {identity.node}, this is node {config.node}",
+            do="use the directory that was formatted for this node",
+        )
+    return directories[0]

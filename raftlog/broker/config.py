@@ -1,0 +1,109 @@
+"""What a broker is told at start; nothing here changes while it runs.
+
+The shell makes it from a properties file, embed and tests from keyword arguments. Durations are
+nanoseconds. Topic settings keep Kafka's names and texts, so that one table (`metadata`) judges
+them.
+"""
+
+from typing import Final, Literal, final
+
+import attrs
+
+from raftlog.base.ids import NodeId
+from raftlog.base.limits import (
+    OUTPUT_BYTES_MAX,
+    PINNED_BYTES_MAX,
+    UNANSWERED_BYTES_MAX,
+    UNANSWERED_REQUESTS_MAX,
+    UNCOMMITTED_BYTES_MAX,
+)
+from raftlog.base.units import Nanos, millis
+from raftlog.broker.events import PeerAddress
+
+ReadConsistency = Literal["committed", "linearizable"]
+Engine = Literal["native", "pysyncobj"]
+
+SECOND: Final = millis(1_000)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Listener:
+    """Where clients reach this broker; `name` is what `ConnectionOpened.listener` says."""
+
+    name: str
+    host: str
+    port: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class BrokerLimits:
+    """The bounds of the ledger. Tests make them tiny so that edges are common."""
+
+    unanswered_bytes: int = UNANSWERED_BYTES_MAX
+    unanswered_requests: int = UNANSWERED_REQUESTS_MAX
+    uncommitted_bytes: int = UNCOMMITTED_BYTES_MAX
+    pinned_bytes: int = PINNED_BYTES_MAX
+    output_bytes: int = OUTPUT_BYTES_MAX
+
+
+@final
+@attrs.frozen(kw_only=True)
+class BrokerConfig:
+    """One broker process. `controllers` are the formatted voters of the metadata group."""
+
+    node: NodeId
+    peer: PeerAddress
+    controllers: tuple[PeerAddress, ...]
+    listeners: tuple[Listener, ...]
+    rack: str = ""
+
+    heartbeat_ns: Nanos = millis(100)
+    election_ns: Nanos = millis(500)
+    """Drawn from once to twice."""
+    session_ns: Nanos = millis(3_000)
+    """A broker silent for so long is fenced by the controller."""
+    mark_idle_ns: Nanos = millis(10)
+    """A mark that no later write carried is written by itself after this time."""
+    replica_lag_ns: Nanos = millis(30_000)
+    """replica.lag.time.max.ms: silent or behind for so long is out of sync."""
+    request_ns: Nanos = millis(30_000)
+    """How long the controller is asked before a client hears that it timed out."""
+    create_wait_ns: Nanos = millis(5_000)
+    """A created topic's answer waits so long for leaders."""
+
+    auto_create: bool = True
+    partitions_default: int = 1
+    replication_default: int = 1
+    topic_defaults: tuple[(tuple[str, str]), ...] = ()
+    """Broker-wide topic settings, (Kafka's topic-level name, text), over the built-in defaults."""
+
+    read_consistency: ReadConsistency = "committed"
+    strict_mark: bool = False
+    """raftlog.storage.strict.mark: acks wait until the mark is durable."""
+    lease: bool = False
+    engine: Engine = "native"
+    limits: BrokerLimits = attrs.Factory(BrokerLimits)
+
+    def __attrs_post_init__(self) -> None:
+        assert self.controllers, "a cluster has controllers"
+        assert self.heartbeat_ns < self.election_ns, (self.heartbeat_ns, self.election_ns)
+        assert self.peer.node == self.node, (self.peer, self.node)
+        names = [listener.name for listener in self.listeners]
+        assert len(names) == len(dict.fromkeys(names)), names
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node is one of the configured controllers."""
+        return any(address.node == self.node for address in self.controllers)
+
+    def fast(self) -> "BrokerConfig":
+        """The same with the timings of embed and tests: failover in a third of a second."""
+        return attrs.evolve(
+            self,
+            heartbeat_ns=millis(30),
+            election_ns=millis(150),
+            session_ns=millis(1_000),
+            request_ns=millis(10_000),
+        )

@@ -1,0 +1,253 @@
+"""Asking the active controller, wherever it is: routing, hints, retries, one deadline.
+
+An ask is tried at the controller that this node believes in: itself, the leader of its own
+replica of the metadata group, the node that the last refusal named, or else the configured
+controllers in turn. A refusal (error 41), a broken link or silence leads to another try; at the
+deadline the asker hears error 7, outcome unknown. A request may so be performed twice: bodies
+carry their own ids where that matters.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, final
+
+import attrs
+
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, SessionId
+from raftlog.base.limits import CONTROLLER_REQUESTS_MAX
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant
+from raftlog.broker.config import BrokerConfig
+from raftlog.broker.deadlines import Timer
+from raftlog.broker.events import LinkUp
+from raftlog.broker.peer_messages import ControllerReply, ControllerRequest
+from raftlog.partition.replica import PartitionReplica
+
+NOT_CONTROLLER: Final = 41
+TIMED_OUT: Final = 7
+
+OnReply = Callable[[ControllerReply], None]
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    now: Instant
+    config: BrokerConfig
+    replicas: dict[GroupId, PartitionReplica]
+    sessions: dict[NodeId, LinkUp]
+
+    def send(self, node: NodeId, message: object) -> None: ...
+
+    def at(self, deadline: Instant, call: Callable[..., None], *args: Any) -> Timer: ...
+
+    def soon(self, call: Callable[..., None], *args: Any) -> None: ...
+
+
+class Server(Protocol):
+    """The controller duties of this node, active or not."""
+
+    @property
+    def active(self) -> bool: ...
+
+    def serve(self, call: "ControllerCall") -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class ControllerCall:
+    """One request at the controller; `reply` exactly once, now or in a later turn."""
+
+    sender: NodeId
+    kind: int
+    body: bytes
+    _request_no: int
+    _deliver: Callable[[ControllerReply], None]
+    _replied: bool = False
+
+    def reply(self, error: int, text: str = "", body: bytes = b"") -> None:
+        """The answer; lost without a word when the asker's session is over."""
+        assert not self._replied, (self.sender, self.kind, self._request_no)
+        self._replied = True
+        self._deliver(ControllerReply(self._request_no, error, text, body))
+
+
+@final
+@attrs.define(eq=False)
+class Ask:
+    """One open question of this node."""
+
+    request_no: int
+    kind: int
+    body: bytes
+    deadline: Instant
+    then: OnReply
+    expiry: Timer | None = None
+    retry: Timer | None = None
+    asked: NodeId | None = None
+    """Who was asked last and has not answered."""
+
+
+@final
+@attrs.define(eq=False)
+class ControllerChannel:
+    """Both ends: asks of this node, and calls that others make here."""
+
+    services: Services
+    server: Server
+    _asks: dict[int, Ask] = attrs.Factory(dict)
+    _last_no: int = 0
+    _hint: NodeId | None = None
+    _turn: int = 0
+
+    def __len__(self) -> int:
+        return len(self._asks)
+
+    # --- asking ---
+
+    def ask(self, kind: int, body: bytes, deadline: Instant, then: OnReply) -> None:
+        """See the module. `then` is called exactly once, never before this call returns."""
+        self._last_no += 1
+        ask = Ask(self._last_no, kind, body, deadline, then)
+        if len(self._asks) >= CONTROLLER_REQUESTS_MAX:
+            probe("controller-requests-over-limit")
+            refusal = ControllerReply(ask.request_no, TIMED_OUT, "too many requests wait", b"")
+            self.services.soon(then, refusal)
+            return
+        self._asks[ask.request_no] = ask
+        ask.expiry = self.services.at(deadline, self._expire, ask)
+        self._try(ask)
+
+    def replied(self, peer: NodeId, reply: ControllerReply) -> None:
+        """An answer from another node, or from ourselves."""
+        ask = self._asks.get(reply.request_no)
+        if ask is None or ask.asked != peer:
+            probe("controller-reply-too-late")
+            return
+        ask.asked = None
+        if reply.error == NOT_CONTROLLER:
+            self._hint = _node_of(reply.text)
+            self._try_later(ask)
+            return
+        self._finish(ask, reply)
+
+    def link_down(self, peer: NodeId) -> None:
+        """What was asked there is asked elsewhere."""
+        if self._hint == peer:
+            self._hint = None
+        for ask in [ask for ask in self._asks.values() if ask.asked == peer]:
+            ask.asked = None
+            self._try_later(ask)
+
+    def _try(self, ask: Ask) -> None:
+        ask.retry = None
+        if ask.request_no not in self._asks:
+            return
+        target = self._target()
+        if target is None:
+            self._try_later(ask)
+            return
+        ask.asked = target
+        request = ControllerRequest(ask.request_no, ask.kind, ask.body)
+        if target == self.services.config.node:
+            self.services.soon(self._serve_own, request)
+        else:
+            self.services.send(target, request)
+        patience = Instant(self.services.now + self.services.config.session_ns)
+        ask.retry = self.services.at(patience, self._unanswered, ask)
+
+    def _try_later(self, ask: Ask) -> None:
+        if ask.retry is not None:
+            ask.retry.cancel()
+        pause = self.services.config.heartbeat_ns
+        ask.retry = self.services.at(Instant(self.services.now + pause), self._try, ask)
+
+    def _unanswered(self, ask: Ask) -> None:
+        """No answer for a whole session time: the request or its answer may be lost."""
+        if ask.request_no in self._asks:
+            probe("controller-request-repeated")
+            ask.asked = None
+            self._hint = None
+            self._try(ask)
+
+    def _expire(self, ask: Ask) -> None:
+        if ask.request_no in self._asks:
+            self._finish(
+                ask, ControllerReply(ask.request_no, TIMED_OUT, "no controller in time", b"")
+            )
+
+    def _finish(self, ask: Ask, reply: ControllerReply) -> None:
+        del self._asks[ask.request_no]
+        for timer in (ask.expiry, ask.retry):
+            if timer is not None:
+                timer.cancel()
+        ask.then(reply)
+
+    def _target(self) -> NodeId | None:
+        """Whom to ask: the best knowledge first, then the configured controllers in turn."""
+        if self.server.active:
+            return self.services.config.node
+        sessions = self.services.sessions
+        replica = self.services.replicas.get(METADATA_GROUP)
+        leader = replica.leader.node if replica is not None and replica.leader else None
+        for known in (leader, self._hint):
+            if known is not None and known in sessions:
+                return known
+        self._hint = None
+        reachable = [a.node for a in self.services.config.controllers if a.node in sessions]
+        if not reachable:
+            return None
+        self._turn += 1
+        return reachable[self._turn % len(reachable)]
+
+    # --- serving ---
+
+    def _serve_own(self, request: ControllerRequest) -> None:
+        own = self.services.config.node
+        deliver = _Deliverer(self, own, None)
+        self.server.serve(
+            ControllerCall(own, request.kind, request.body, request.request_no, deliver.deliver)
+        )
+
+    def requested(self, peer: NodeId, session: SessionId, request: ControllerRequest) -> None:
+        """Another node asks; refused at once unless this node is the active controller."""
+        deliver = _Deliverer(self, peer, session)
+        call = ControllerCall(peer, request.kind, request.body, request.request_no, deliver.deliver)
+        if not self.server.active:
+            call.reply(NOT_CONTROLLER, self._leader_text())
+            return
+        self.server.serve(call)
+
+    def _leader_text(self) -> str:
+        replica = self.services.replicas.get(METADATA_GROUP)
+        if (
+            replica is None
+            or replica.leader is None
+            or replica.leader.node == self.services.config.node
+        ):
+            return ""
+        return str(replica.leader.node)
+
+
+@final
+@attrs.define(eq=False)
+class _Deliverer:
+    """Carries one reply back to who asked, in the session in which he asked."""
+
+    channel: ControllerChannel
+    asker: NodeId
+    session: SessionId | None
+    """None: this node itself."""
+
+    def deliver(self, reply: ControllerReply) -> None:
+        services = self.channel.services
+        if self.session is None:
+            services.soon(self.channel.replied, self.asker, reply)
+            return
+        link = services.sessions.get(self.asker)
+        if link is not None and link.session == self.session:
+            services.send(self.asker, reply)
+
+
+def _node_of(text: str) -> NodeId | None:
+    """The node that a refusal named; what is not a number names nobody."""
+    return NodeId(int(text)) if text.isascii() and text.isdigit() and len(text) < 11 else None

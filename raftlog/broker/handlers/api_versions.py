@@ -1,0 +1,22 @@
+"""ApiVersions: what this broker speaks (KIP-35, KIP-511)."""
+
+import re
+from typing import Final
+
+from raftlog.broker.context import Context
+from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.versions import api_versions_response
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_NAMED_FROM: Final = 3
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """The one table of APIs. From version 3 the client names itself; nonsense there is refused, for
+    such names end up in operators' pages (KIP-511)."""
+    body = request.body
+    names = (body.client_software_name, body.client_software_version)
+    named = request.version < _NAMED_FROM or all(_SOFTWARE.fullmatch(name) for name in names)
+    code = ErrorCode.NONE if named else ErrorCode.INVALID_REQUEST
+    request.answer(api_versions_response(error_code=code))

@@ -1,0 +1,71 @@
+"""What Metadata and DescribeCluster both say: live brokers, controller, cluster id, what is
+allowed."""
+
+import base64
+from typing import Final, NamedTuple
+
+from raftlog.base.ids import METADATA_GROUP, ClusterId, NodeId
+from raftlog.broker.context import Context
+from raftlog.broker.router import Endpoint
+
+NOT_ASKED: Final = -2147483648
+"""Authorized operations when the client did not ask for them."""
+
+# Bits are Kafka's AclOperation codes; without ACLs everything that applies is allowed.
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = 3, 4, 5, 6, 7, 8
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = 9, 10, 11, 12
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC_OPERATIONS: Final = _bits(
+    _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS
+)
+CLUSTER_OPERATIONS: Final = _bits(
+    _CREATE,
+    _ALTER,
+    _DESCRIBE,
+    _CLUSTER_ACTION,
+    _DESCRIBE_CONFIGS,
+    _ALTER_CONFIGS,
+    _IDEMPOTENT_WRITE,
+)
+
+
+class Broker(NamedTuple):
+    """A broker by the address of one listener."""
+
+    node: NodeId
+    endpoint: Endpoint
+
+
+def live_brokers(context: Context, listener: str) -> list[Broker]:
+    """Brokers that clients of that listener can be sent to, by node."""
+    found = []
+    for broker in context.image.live_brokers():
+        endpoint = context.router.endpoint(broker.node, listener)
+        if endpoint is not None:
+            found.append(Broker(broker.node, endpoint))
+    return found
+
+
+def controller_id(context: Context) -> int:
+    """Who is named as the controller: the metadata group's leader if clients can reach it, else
+    this broker, which forwards."""
+    replica = context.replicas.get(METADATA_GROUP)
+    leader = None if replica is None or replica.leader is None else replica.leader.node
+    if leader is not None and context.router.is_alive(leader):
+        return leader
+    return context.node if context.router.is_alive(context.node) else -1
+
+
+def id_text(value: bytes) -> str:
+    """A 16-byte id as Kafka prints it: base64url without padding, 22 characters."""
+    return base64.urlsafe_b64encode(value).decode("ascii").rstrip("=")
+
+
+def cluster_text(cluster: ClusterId) -> str:
+    """The cluster id as clients see it."""
+    return id_text(cluster)

@@ -1,0 +1,98 @@
+"""Several wishes to the controller, one answer to the client.
+
+Each wish is asked on its own; when all have an outcome, and this broker's own image shows what was
+done, `then` is called once with the outcomes in the order of asking.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, final
+
+import attrs
+
+from raftlog.base.errors import ProtocolError
+from raftlog.base.units import Instant, millis
+from raftlog.broker.context import Context
+from raftlog.broker.peer_messages import ControllerKind, ControllerReply
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata.requests import Wish, decode_answer, encode_wish
+
+
+class Outcome(NamedTuple):
+    """`error` 0: done; an image of `version` shows it. `value` is what the controller allocated."""
+
+    error: int
+    message: str
+    version: int = 0
+    value: int = 0
+
+
+@final
+@attrs.define(eq=False)
+class ControllerCalls:
+    """Add wishes or ready outcomes, then `begin`."""
+
+    context: Context
+    deadline: Instant
+    then: Callable[[list[Outcome]], None]
+    outcomes: list[Outcome | None] = attrs.Factory(list)
+    _wishes: list[tuple[int, Wish]] = attrs.Factory(list)
+    _open: int = 0
+
+    def wish(self, wish: Wish) -> None:
+        """The next outcome is the controller's."""
+        self._wishes.append((len(self.outcomes), wish))
+        self.outcomes.append(None)
+
+    def known(self, error: int, message: str = "") -> None:
+        """The next outcome is known without asking."""
+        self.outcomes.append(Outcome(error, message))
+
+    def begin(self) -> None:
+        """Ask. `then` may be called before this returns, when there was nothing to ask."""
+        self._open = len(self._wishes)
+        for place, wish in self._wishes:
+            self.context.ask_controller(
+                ControllerKind.PROPOSE,
+                encode_wish(wish),
+                self.deadline,
+                partial(self._replied, place),
+            )
+        if not self._wishes:
+            self._finish()
+
+    def _replied(self, place: int, reply: ControllerReply) -> None:
+        self.outcomes[place] = _outcome(reply)
+        self._open -= 1
+        if self._open == 0:
+            self._see()
+
+    def _see(self) -> None:
+        """Wait until the own image shows what was done: the client will look for it here next."""
+        if self._shown():
+            self._finish()
+        else:
+            self.context.image_waiters.wait(self._shown, self.deadline, self._finish)
+
+    def _shown(self) -> bool:
+        version = self.context.image.version
+        return all(outcome is None or outcome.version <= version for outcome in self.outcomes)
+
+    def _finish(self) -> None:
+        self.then([outcome for outcome in self.outcomes if outcome is not None])
+
+
+def _outcome(reply: ControllerReply) -> Outcome:
+    if reply.error != 0:
+        return Outcome(reply.error, reply.text)
+    try:
+        answer = decode_answer(reply.body)
+    except ProtocolError as error:
+        return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return Outcome(0, reply.text, answer.version, answer.value)
+
+
+def deadline_of(context: Context, timeout_ms: int) -> Instant:
+    """When an admin request gives up: the client's time, within the broker's bound."""
+    wait = min(max(timeout_ms, 0), context.config.request_ns // millis(1))
+    return Instant(context.now + millis(wait))

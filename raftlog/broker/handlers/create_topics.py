@@ -1,0 +1,236 @@
+"""CreateTopics: through the controller; answered when this broker's image shows the topics and,
+within the client's time, their partitions have leaders."""
+
+from collections import Counter
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.ids import NodeId, TopicId
+from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
+from raftlog.base.units import Instant
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.topic_settings import effective_settings
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from raftlog.kafka.shape import ZERO_ID
+from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.topic_configs import configs_problem
+from raftlog.metadata.topic_image import TopicImage
+from raftlog.metadata.topic_names import METADATA_TOPIC, topic_name_problem
+
+BROKER_DEFAULT: Final = -1
+
+
+@final
+class Problem(Exception):
+    """One topic of a request cannot be created: Kafka's code and a sentence."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        super().__init__(error, message)
+        self.error = error
+        self.message = message
+
+
+@final
+@attrs.define(eq=False)
+class _Creation:
+    """One request under way."""
+
+    context: Context
+    request: KafkaRequest
+    deadline: Instant
+    outcomes: list[Outcome] = attrs.Factory(list)
+    ids: list[TopicId] = attrs.Factory(list)
+
+    def begin(self) -> None:
+        """Judge each topic, ask for those that may be."""
+        body: CreateTopicsRequest = self.request.body
+        names = Counter(topic.name for topic in body.topics)
+        calls = ControllerCalls(self.context, self.deadline, self.created)
+        for topic in body.topics:
+            topic_id = new_topic_id(self.context)
+            self.ids.append(topic_id)
+            try:
+                if names[topic.name] > 1:
+                    raise Problem(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+                calls.wish(wish_of(self.context, topic, topic_id, body.validate_only))
+            except Problem as problem:
+                calls.known(problem.error, problem.message)
+        calls.begin()
+
+    def created(self, outcomes: list[Outcome]) -> None:
+        """The controller has decided; leaders may still be missing."""
+        self.outcomes = outcomes
+        if self.request.dead:
+            return
+        wait = Instant(min(self.deadline, self.context.now + self.context.config.create_wait_ns))
+        if self._led() or self.request.body.validate_only:
+            self.answer()
+            return
+        waiter = self.context.image_waiters.wait(self._led, wait, self.answer)
+        self.request.on_close(waiter.leave)
+
+    def _led(self) -> bool:
+        made = [t for t, o in zip(self.ids, self.outcomes, strict=True) if o.error == 0]
+        return all(has_leaders(self.context, topic_id) for topic_id in made)
+
+    def answer(self) -> None:
+        """What became of each topic."""
+        topics = self.request.body.topics
+        results = [
+            self._result(topic, topic_id, outcome)
+            for topic, topic_id, outcome in zip(topics, self.ids, self.outcomes, strict=True)
+        ]
+        self.request.answer(CreateTopicsResponse(topics=results))
+
+    def _result(
+        self, topic: CreatableTopic, topic_id: TopicId, outcome: Outcome
+    ) -> CreatableTopicResult:
+        if outcome.error != 0:
+            return CreatableTopicResult(topic.name, ZERO_ID, outcome.error, outcome.message)
+        made = self.context.image.topics.get(topic_id)
+        overrides = [(config.name, config.value or "") for config in topic.configs]
+        count, factor = _shape(self.context, topic, made)
+        warning = _even_factor_warning(factor)
+        return CreatableTopicResult(
+            topic.name,
+            topic_id if made is not None else ZERO_ID,
+            0,
+            warning,
+            num_partitions=count,
+            replication_factor=factor,
+            configs=[
+                CreatableTopicConfigs(each.setting.name, each.value, False, each.source)
+                for each in effective_settings(overrides, self.context.config)
+            ],
+        )
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """See the module."""
+    _Creation(context, request, deadline_of(context, request.body.timeout_ms)).begin()
+
+
+def new_topic_id(context: Context) -> TopicId:
+    """A random id, never zero, whose text does not begin with a dash (tools take that for a
+    flag)."""
+    for _ in range(64):
+        topic_id = context.entropy.bytes(16)
+        if topic_id != ZERO_ID and topic_id[0] >> 2 != 62:
+            return TopicId(topic_id)
+    raise AssertionError("64 random ids in a row began with a dash")
+
+
+def has_leaders(context: Context, topic_id: TopicId) -> bool:
+    """Whether every partition of that topic has a leader that clients can be sent to. True when the
+    topic is gone."""
+    topic = context.image.topics.get(topic_id)
+    if topic is None:
+        return True
+    return all(
+        context.router.leader_of(topic_id, number) is not None
+        for number in range(len(topic.partitions))
+    )
+
+
+def wish_of(
+    context: Context, topic: CreatableTopic, topic_id: TopicId, validate_only: bool
+) -> CreateTopicWish:
+    """What the controller is asked for; Problem when the request itself is wrong."""
+    if topic.name == METADATA_TOPIC:
+        raise Problem(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic.name} is the broker's own")
+    name_problem = topic_name_problem(topic.name)
+    if name_problem is not None:
+        raise Problem(ErrorCode.INVALID_TOPIC_EXCEPTION, name_problem)
+    nodes = _assigned_nodes(topic)
+    return CreateTopicWish(
+        topic_id=topic_id,
+        name=topic.name,
+        internal=False,
+        count=0 if nodes else _count(context, topic),
+        factor=0 if nodes else _factor(context, topic),
+        nodes=nodes,
+        configs=_configs(topic),
+        validate_only=validate_only,
+    )
+
+
+def _assigned_nodes(topic: CreatableTopic) -> tuple[tuple[NodeId, ...], ...]:
+    if not topic.assignments:
+        return ()
+    if topic.num_partitions != BROKER_DEFAULT or topic.replication_factor != BROKER_DEFAULT:
+        what = "with an assignment, partitions and replication factor must be -1"
+        raise Problem(ErrorCode.INVALID_REQUEST, what)
+    by_partition = {each.partition_index: each.broker_ids for each in topic.assignments}
+    if sorted(by_partition) != list(range(len(topic.assignments))):
+        what = "an assignment must name every partition from 0 on, each once"
+        raise Problem(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
+    if len(by_partition) > PARTITIONS_PER_TOPIC_MAX:
+        what = f"{len(by_partition)} partitions, at most {PARTITIONS_PER_TOPIC_MAX} are allowed"
+        raise Problem(ErrorCode.INVALID_PARTITIONS, what)
+    found = []
+    for number in range(len(by_partition)):
+        brokers = by_partition[number]
+        if len(brokers) > REPLICATION_FACTOR_MAX:
+            what = f"{len(brokers)} replicas, at most {REPLICATION_FACTOR_MAX} are allowed"
+            raise Problem(ErrorCode.INVALID_REPLICATION_FACTOR, what)
+        if not brokers or len(dict.fromkeys(brokers)) != len(brokers) or min(brokers) < 0:
+            what = f"the brokers of partition {number} must be some, and different"
+            raise Problem(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
+        found.append(tuple(NodeId(broker) for broker in brokers))
+    return tuple(found)
+
+
+def _count(context: Context, topic: CreatableTopic) -> int:
+    if topic.num_partitions == BROKER_DEFAULT:
+        return context.config.partitions_default
+    if topic.num_partitions < 1:
+        what = f"{topic.num_partitions} partitions; at least 1 is needed"
+        raise Problem(ErrorCode.INVALID_PARTITIONS, what)
+    return topic.num_partitions
+
+
+def _factor(context: Context, topic: CreatableTopic) -> int:
+    if topic.replication_factor == BROKER_DEFAULT:
+        return context.config.replication_default
+    if topic.replication_factor < 1:
+        what = f"replication factor {topic.replication_factor}; at least 1 is needed"
+        raise Problem(ErrorCode.INVALID_REPLICATION_FACTOR, what)
+    return topic.replication_factor
+
+
+def _configs(topic: CreatableTopic) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for config in topic.configs:
+        if config.value is None:
+            raise Problem(ErrorCode.INVALID_CONFIG, f"{config.name} has no value")
+        pairs.append((config.name, config.value))
+    problem = configs_problem(pairs)
+    if problem is not None:
+        raise Problem(ErrorCode.INVALID_CONFIG, problem)
+    return tuple(sorted(pairs))
+
+
+def _shape(context: Context, topic: CreatableTopic, made: TopicImage | None) -> tuple[int, int]:
+    """Partitions and factor: as made, or as they would be (validate_only)."""
+    if made is not None:
+        return len(made.partitions), len(made.partitions[0].target)
+    nodes = _assigned_nodes(topic)
+    if nodes:
+        return len(nodes), len(nodes[0])
+    return _count(context, topic), _factor(context, topic)
+
+
+def _even_factor_warning(factor: int) -> str | None:
+    if factor % 2:
+        return None
+    return f"replication factor {factor} survives no more failures than {factor - 1}"

@@ -1,0 +1,191 @@
+"""DescribeConfigs: every setting of a topic or of this broker, with where its value comes from."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from raftlog.base.units import NANOS_PER_MILLI
+from raftlog.broker.config import BrokerConfig
+from raftlog.broker.context import Context
+from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.topic_settings import (
+    SOURCE_BROKER,
+    EffectiveSetting,
+    effective_settings,
+)
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from raftlog.metadata.topic_configs import ConfigType
+from raftlog.metadata.topic_names import topic_name_problem
+
+TOPIC: Final = 2
+BROKER: Final = 4
+_KNOWN_EMPTY: Final = {8: "broker loggers", 16: "client metrics", 32: "groups"}
+
+
+class _BrokerSetting(NamedTuple):
+    name: str
+    value: str
+    kind: ConfigType
+    about: str
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """One result per resource asked for."""
+    body: DescribeConfigsRequest = request.body
+    results = [_describe(context, resource, body) for resource in body.resources]
+    request.answer(DescribeConfigsResponse(results=results))
+
+
+def _describe(
+    context: Context, resource: DescribeConfigsResource, body: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    if resource.resource_type == TOPIC:
+        return _topic(context, resource, body)
+    if resource.resource_type == BROKER:
+        return _broker(context, resource, body)
+    if resource.resource_type in _KNOWN_EMPTY:
+        return _result(resource, [])
+    what = f"resource type {resource.resource_type} is not known"
+    return _refused(resource, ErrorCode.INVALID_REQUEST, what)
+
+
+def _topic(
+    context: Context, resource: DescribeConfigsResource, body: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    name = resource.resource_name
+    problem = topic_name_problem(name)
+    if problem is not None:
+        return _refused(resource, ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    topic = context.image.topic(name)
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _refused(resource, code, code.message)
+    settings = effective_settings(topic.configs, context.config)
+    wanted = _filter(resource, [each.setting.name for each in settings])
+    return _result(
+        resource, [_line(each, body) for each in settings if each.setting.name in wanted]
+    )
+
+
+def _line(each: EffectiveSetting, body: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = [DescribeConfigsSynonym(*line) for line in each.synonyms]
+    return DescribeConfigsResourceResult(
+        each.setting.name,
+        each.value,
+        False,
+        each.source,
+        False,
+        synonyms if body.include_synonyms else (),
+        each.setting.kind,
+        each.setting.about if body.include_documentation else None,
+    )
+
+
+def _broker(
+    context: Context, resource: DescribeConfigsResource, body: DescribeConfigsRequest
+) -> DescribeConfigsResult:
+    """This broker's own settings; the empty name asks for cluster-wide dynamic ones: there are
+    none."""
+    if resource.resource_name == "":
+        return _result(resource, [])
+    if resource.resource_name != str(context.node):
+        what = f"this is broker {context.node}; ask broker {resource.resource_name} itself"
+        return _refused(resource, ErrorCode.INVALID_REQUEST, what)
+    settings = [*_broker_settings(context.config), *_topic_defaults(context.config)]
+    wanted = _filter(resource, [each.name for each in settings])
+    return _result(
+        resource,
+        [
+            DescribeConfigsResourceResult(
+                each.name,
+                each.value,
+                True,
+                SOURCE_BROKER,
+                False,
+                (),
+                each.kind,
+                each.about if body.include_documentation else None,
+            )
+            for each in sorted(settings)
+            if each.name in wanted
+        ],
+    )
+
+
+def _broker_settings(config: BrokerConfig) -> list[_BrokerSetting]:
+    number, text, flag = ConfigType.INT, ConfigType.STRING, ConfigType.BOOLEAN
+    voters = ",".join(f"{each.node}@{each.host}:{each.port}" for each in config.controllers)
+    listeners = ",".join(f"{each.name}://{each.host}:{each.port}" for each in config.listeners)
+    return [
+        _BrokerSetting("node.id", str(config.node), number, "this broker's number"),
+        _BrokerSetting("broker.rack", config.rack, text, "failure domain of this broker"),
+        _BrokerSetting("advertised.listeners", listeners, text, "where clients connect"),
+        _BrokerSetting("controller.quorum.voters", voters, text, "voters of the metadata group"),
+        _BrokerSetting(
+            "auto.create.topics.enable",
+            str(config.auto_create).lower(),
+            flag,
+            "topics are created on first use",
+        ),
+        _BrokerSetting(
+            "num.partitions", str(config.partitions_default), number, "partitions by default"
+        ),
+        _BrokerSetting(
+            "default.replication.factor", str(config.replication_default), number, "by default"
+        ),
+        _BrokerSetting(
+            "broker.session.timeout.ms", _ms(config.session_ns), number, "silence until fenced"
+        ),
+        _BrokerSetting(
+            "replica.lag.time.max.ms", _ms(config.replica_lag_ns), number, "lag until out of sync"
+        ),
+        _BrokerSetting(
+            "raftlog.raft.heartbeat.ms", _ms(config.heartbeat_ns), number, "heartbeat interval"
+        ),
+        _BrokerSetting(
+            "raftlog.raft.election.timeout.ms", _ms(config.election_ns), number, "drawn up to twice"
+        ),
+        _BrokerSetting(
+            "raftlog.storage.strict.mark",
+            str(config.strict_mark).lower(),
+            flag,
+            "acknowledgements wait for the durable mark",
+        ),
+        _BrokerSetting("raftlog.metadata.engine", config.engine, text, "metadata group's engine"),
+    ]
+
+
+def _topic_defaults(config: BrokerConfig) -> Iterable[_BrokerSetting]:
+    """The broker-wide forms of topic settings, as they take effect."""
+    for each in effective_settings((), config):
+        name = each.synonyms[-1][0]
+        yield _BrokerSetting(name, each.value, each.setting.kind, each.setting.about)
+
+
+def _ms(nanos: int) -> str:
+    return str(nanos // NANOS_PER_MILLI)
+
+
+def _filter(resource: DescribeConfigsResource, names: list[str]) -> dict[str, None]:
+    """The names that were asked for: null means all."""
+    keys = resource.configuration_keys
+    return dict.fromkeys(names if keys is None else keys)
+
+
+def _result(
+    resource: DescribeConfigsResource, configs: list[DescribeConfigsResourceResult]
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(0, None, resource.resource_type, resource.resource_name, configs)
+
+
+def _refused(
+    resource: DescribeConfigsResource, code: ErrorCode, message: str
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(code, message, resource.resource_type, resource.resource_name)

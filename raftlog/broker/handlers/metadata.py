@@ -1,0 +1,214 @@
+"""Metadata: brokers, topics, leaders; creates topics on first use where that is allowed.
+
+A topic that had to be created is answered when it is there and led, or after a bounded moment with
+error 5, which clients take as "ask again" (KAFKA.md 3.2).
+"""
+
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.ids import TopicId
+from raftlog.base.units import Instant
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.cluster_view import (
+    CLUSTER_OPERATIONS,
+    NOT_ASKED,
+    TOPIC_OPERATIONS,
+    cluster_text,
+    controller_id,
+    live_brokers,
+)
+from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.handlers.create_topics import has_leaders, new_topic_id
+from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from raftlog.kafka.shape import ZERO_ID
+from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.topic_image import PartitionImage, TopicImage
+from raftlog.metadata.topic_names import METADATA_TOPIC, topic_name_problem
+
+_NO_LEADER: Final = -1
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """Answer at once, unless topics have to be created first."""
+    body: MetadataRequest = request.body
+    missing = _to_create(context, body)
+    if missing:
+        _AutoCreation(context, request, missing).begin()
+    else:
+        request.answer(_answer(context, request, {}))
+
+
+def _to_create(context: Context, body: MetadataRequest) -> list[str]:
+    """Names that do not exist and may be created, each once."""
+    if not (body.allow_auto_topic_creation and context.config.auto_create and body.topics):
+        return []
+    names = [topic.name for topic in body.topics if topic.topic_id == ZERO_ID and topic.name]
+    return [
+        name
+        for name in dict.fromkeys(names)
+        if context.image.topic(name) is None
+        and name != METADATA_TOPIC
+        and topic_name_problem(name) is None
+    ]
+
+
+@final
+@attrs.define(eq=False)
+class _AutoCreation:
+    """One request that creates topics."""
+
+    context: Context
+    request: KafkaRequest
+    names: list[str]
+    deadline: Instant = Instant(0)
+    refused: dict[str, Outcome] = attrs.Factory(dict)
+
+    def begin(self) -> None:
+        """Ask for all of them with the broker's defaults."""
+        config = self.context.config
+        self.deadline = Instant(self.context.now + config.create_wait_ns)
+        calls = ControllerCalls(self.context, self.deadline, self.created)
+        for name in self.names:
+            calls.wish(
+                CreateTopicWish(
+                    topic_id=new_topic_id(self.context),
+                    name=name,
+                    internal=False,
+                    count=config.partitions_default,
+                    factor=config.replication_default,
+                    nodes=(),
+                    configs=(),
+                    validate_only=False,
+                )
+            )
+        calls.begin()
+
+    def created(self, outcomes: list[Outcome]) -> None:
+        """The controller has decided. That somebody else was first is as good."""
+        self.refused = {
+            name: outcome
+            for name, outcome in zip(self.names, outcomes, strict=True)
+            if outcome.error not in (0, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+        if self.request.dead:
+            return
+        if self._led():
+            self.answer()
+            return
+        waiter = self.context.image_waiters.wait(self._led, self.deadline, self.answer)
+        self.request.on_close(waiter.leave)
+
+    def _led(self) -> bool:
+        image = self.context.image
+        for name in self.names:
+            if name in self.refused:
+                continue
+            topic = image.topic(name)
+            if topic is None or not has_leaders(self.context, topic.topic_id):
+                return False
+        return True
+
+    def answer(self) -> None:
+        """What is there now; 5 for what is on its way."""
+        codes = {name: _creation_code(outcome.error) for name, outcome in self.refused.items()}
+        for name in self.names:
+            if self.context.image.topic(name) is None:
+                codes.setdefault(name, ErrorCode.LEADER_NOT_AVAILABLE)
+        self.request.answer(_answer(self.context, self.request, codes))
+
+
+def _creation_code(error: int) -> int:
+    """A controller that cannot be reached is a passing condition for who asks for metadata."""
+    if error in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return error
+
+
+# --- the answer -----------------------------------------------------------------------------------
+
+
+def _answer(context: Context, request: KafkaRequest, codes: dict[str, int]) -> MetadataResponse:
+    body: MetadataRequest = request.body
+    everything = body.topics is None or (request.version == 0 and not body.topics)
+    operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NOT_ASKED
+    if everything:
+        image = context.image
+        topics = [
+            _topic(context, image.topics[image.names[name]], operations)
+            for name in sorted(image.names)
+        ]
+    else:
+        topics = [_asked_topic(context, topic, codes, operations) for topic in body.topics or ()]
+    cluster_operations = body.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                broker.node, broker.endpoint.host, broker.endpoint.port, broker.endpoint.rack
+            )
+            for broker in live_brokers(context, request.connection.listener)
+        ],
+        cluster_id=cluster_text(context.cluster),
+        controller_id=controller_id(context),
+        topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_operations else NOT_ASKED,
+    )
+
+
+def _asked_topic(
+    context: Context, asked: MetadataRequestTopic, codes: dict[str, int], operations: int
+) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_ID:
+        topic = context.image.topics.get(TopicId(bytes(asked.topic_id)))
+        if topic is not None:
+            return _topic(context, topic, operations)
+        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
+    name = asked.name or ""
+    topic = context.image.topic(name)
+    if topic is not None:
+        return _topic(context, topic, operations)
+    code = codes.get(name)
+    if code is None:
+        wrong = topic_name_problem(name) is not None
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION if wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return MetadataResponseTopic(code, name)
+
+
+def _topic(context: Context, topic: TopicImage, operations: int) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        0,
+        topic.name,
+        topic.topic_id,
+        topic.internal,
+        [_partition(context, number, each) for number, each in enumerate(topic.partitions)],
+        operations,
+    )
+
+
+def _partition(
+    context: Context, number: int, partition: PartitionImage
+) -> MetadataResponsePartition:
+    """Leader and epoch come as one pair; a leader that is not alive is none."""
+    router = context.router
+    leader = router.newest(partition)
+    led = leader is not None and router.is_alive(leader.node)
+    replicas = [replica.node for replica in partition.target]
+    return MetadataResponsePartition(
+        ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE,
+        number,
+        leader.node if leader is not None and led else _NO_LEADER,
+        leader.epoch if leader is not None else partition.leader_epoch,
+        replicas,
+        [each.node for each in partition.reported.in_sync if router.is_alive(each.node)],
+        [node for node in replicas if not router.is_alive(node)],
+    )

@@ -1,0 +1,188 @@
+"""The one back-pressure ledger: who may send more, decided from what is owed and what is held.
+
+Per connection: unanswered requests, their bytes, and answer bytes that have not left the process.
+Per group: uncommitted bytes, which pause only the connections that produce to it. Per process:
+bytes of large frames, which pin receive slabs while they are unanswered. A connection is paused
+while any of its limits is passed and resumed when all are at half or below, so that it does not
+flutter; a paused connection still gets its answers. Every limit admits at least one request of
+any size, because only the *next* one is held back.
+"""
+
+from collections.abc import Iterator
+from typing import final
+
+import attrs
+
+from raftlog.base.ids import ConnectionId, GroupId
+from raftlog.base.limits import RECORD_COPY_BYTES_MAX
+from raftlog.base.probes import probe
+from raftlog.broker.config import BrokerLimits
+from raftlog.broker.events import Pause, Resume
+
+
+@final
+@attrs.define(eq=False)
+class Account:
+    """What one connection owes and is owed."""
+
+    connection: ConnectionId
+    requests: int = 0
+    """Received and not yet answered."""
+    request_bytes: int = 0
+    pinned_bytes: int = 0
+    output_bytes: int = 0
+    """Answered and not yet drained."""
+    over: bool = False
+    """A limit of this connection alone is passed."""
+    groups_over: dict[GroupId, None] = attrs.Factory(dict)
+    """Groups over their limit to which this connection produced."""
+    paused: bool = False
+
+
+@final
+@attrs.define(eq=False)
+class Ledger:
+    """All accounts of a broker. Changes are collected and given out once per turn."""
+
+    limits: BrokerLimits
+    pinned_bytes: int = 0
+    pinned_over: bool = False
+    _accounts: dict[ConnectionId, Account] = attrs.Factory(dict)
+    _group_producers: dict[GroupId, dict[ConnectionId, None]] = attrs.Factory(dict)
+    """Of groups over their limit: whom they pause."""
+    _changed: dict[ConnectionId, None] = attrs.Factory(dict)
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    # --- connections ---
+
+    def opened(self, connection: ConnectionId) -> None:
+        assert connection not in self._accounts, connection
+        self._accounts[connection] = Account(connection)
+        if self.pinned_over:
+            self._changed[connection] = None
+
+    def closed(self, connection: ConnectionId) -> None:
+        """Forget the connection; what it pinned is free once its answers are dropped."""
+        account = self._accounts.pop(connection)
+        self._changed.pop(connection, None)
+        for group in account.groups_over:
+            self._group_producers[group].pop(connection, None)
+        self._unpin(account.pinned_bytes)
+
+    def received(self, connection: ConnectionId, frame_bytes: int) -> None:
+        """A request came in."""
+        account = self._accounts[connection]
+        account.requests += 1
+        account.request_bytes += frame_bytes
+        if frame_bytes >= RECORD_COPY_BYTES_MAX:
+            account.pinned_bytes += frame_bytes
+            self._pin(frame_bytes)
+        self._judge(account)
+
+    def answered(self, connection: ConnectionId, frame_bytes: int, output_bytes: int) -> None:
+        """A request was answered with so many bytes (0 for acks=0). The connection may be gone."""
+        account = self._accounts.get(connection)
+        if account is None:
+            return
+        account.requests -= 1
+        account.request_bytes -= frame_bytes
+        account.output_bytes += output_bytes
+        assert account.requests >= 0, account.requests
+        assert account.request_bytes >= 0, account.request_bytes
+        if frame_bytes >= RECORD_COPY_BYTES_MAX:
+            account.pinned_bytes -= frame_bytes
+            self._unpin(frame_bytes)
+        self._judge(account)
+
+    def drained(self, connection: ConnectionId, output_bytes: int) -> None:
+        """Answer bytes left the process. The connection may be gone."""
+        account = self._accounts.get(connection)
+        if account is None:
+            return
+        account.output_bytes = max(0, account.output_bytes - output_bytes)
+        self._judge(account)
+
+    # --- groups ---
+
+    def produced(self, connection: ConnectionId, group: GroupId, uncommitted_bytes: int) -> None:
+        """The connection produced to a group that now has so many uncommitted bytes."""
+        if uncommitted_bytes <= self.limits.uncommitted_bytes:
+            return
+        account = self._accounts.get(connection)
+        if account is None:
+            return
+        probe("group-over-uncommitted-limit")
+        self._group_producers.setdefault(group, {})[connection] = None
+        account.groups_over[group] = None
+        self._changed[connection] = None
+
+    def settled(self, group: GroupId, uncommitted_bytes: int) -> None:
+        """The group has so few uncommitted bytes now (0 when it stopped leading or is gone)."""
+        producers = self._group_producers.get(group)
+        if producers is None or uncommitted_bytes > self.limits.uncommitted_bytes // 2:
+            return
+        del self._group_producers[group]
+        for connection in producers:
+            self._accounts[connection].groups_over.pop(group, None)
+            self._changed[connection] = None
+
+    @property
+    def has_groups_over(self) -> bool:
+        """Whether any group pauses somebody."""
+        return bool(self._group_producers)
+
+    # --- the verdict ---
+
+    def changes(self) -> list[Pause | Resume]:
+        """Who has to be paused or resumed since the last call, in order of first change."""
+        if not self._changed:
+            return []
+        found = list(self._verdicts())
+        self._changed.clear()
+        return found
+
+    def _verdicts(self) -> Iterator[Pause | Resume]:
+        for connection in self._changed:
+            account = self._accounts[connection]
+            paused = account.over or bool(account.groups_over) or self.pinned_over
+            if paused and not account.paused:
+                account.paused = True
+                probe("connection-paused")
+                yield Pause(connection)
+            elif account.paused and not paused:
+                account.paused = False
+                yield Resume(connection)
+
+    def _judge(self, account: Account) -> None:
+        limits = self.limits
+        if account.over:
+            over = (
+                account.requests > limits.unanswered_requests // 2
+                or account.request_bytes > limits.unanswered_bytes // 2
+                or account.output_bytes > limits.output_bytes // 2
+            )
+        else:
+            over = (
+                account.requests >= limits.unanswered_requests
+                or account.request_bytes >= limits.unanswered_bytes
+                or account.output_bytes >= limits.output_bytes
+            )
+        if over is not account.over:
+            account.over = over
+            self._changed[account.connection] = None
+
+    def _pin(self, frame_bytes: int) -> None:
+        self.pinned_bytes += frame_bytes
+        if not self.pinned_over and self.pinned_bytes >= self.limits.pinned_bytes:
+            self.pinned_over = True
+            probe("pinned-bytes-over-limit")
+            self._changed.update(dict.fromkeys(self._accounts))
+
+    def _unpin(self, frame_bytes: int) -> None:
+        self.pinned_bytes -= frame_bytes
+        assert self.pinned_bytes >= 0, self.pinned_bytes
+        if self.pinned_over and self.pinned_bytes <= self.limits.pinned_bytes // 2:
+            self.pinned_over = False
+            self._changed.update(dict.fromkeys(self._accounts))

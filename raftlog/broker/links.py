@@ -1,0 +1,152 @@
+"""Links to peers: sessions that begin and end, and what comes over them.
+
+A message counts only over the session of the moment. Raft's messages go to the replica they name,
+if it runs here and the sender is a replica of the node at the other end; all else is dropped.
+"""
+
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+import attrs
+
+from raftlog.base.ids import BootNumber, DirectoryId, GroupId, NodeId
+from raftlog.base.probes import probe
+from raftlog.broker.context import Context
+from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages
+from raftlog.broker.multi_raft import MultiRaft
+from raftlog.broker.peer_messages import (
+    ControllerReply,
+    ControllerRequest,
+    NodeHeartbeat,
+    NodeHeartbeatReply,
+)
+
+
+class Gate(Protocol):
+    """Who may talk to us at all: a rolled-back or condemned directory may not."""
+
+    def peer_allowed(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
+
+
+@final
+@attrs.define(eq=False)
+class Links:
+    """All link sessions of a broker, and the set of peers it wants links to."""
+
+    context: Context
+    multi: MultiRaft
+    gate: Gate
+    refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
+    """Sessions of peers that may not take part; their messages are dropped."""
+    peers: tuple[PeerAddress, ...] = ()
+    _peer_handlers: dict[type, Callable[[LinkUp, Any], None]] = attrs.Factory(dict)
+
+    def __attrs_post_init__(self) -> None:
+        self._peer_handlers = {
+            NodeHeartbeat: self._node_heartbeat,
+            NodeHeartbeatReply: self._node_heartbeat_reply,
+            ControllerRequest: self._controller_request,
+            ControllerReply: self._controller_reply,
+        }
+
+    # --- sessions ---
+
+    def link_up(self, event: LinkUp) -> None:
+        """A session begins; one that was still open is over."""
+        assert event.peer != self.context.node, event
+        old = self.context.sessions.get(event.peer)
+        if old is not None:
+            self.link_down(LinkDown(event.peer, old.session))
+        if not self.gate.peer_allowed(event.peer, event.directory, event.boot):
+            probe("rolled-back-peer-refused")
+            self.context.trace("peer-refused", f"node {event.peer}", boot=event.boot)
+            self.refused[event.peer] = event
+            return
+        self.refused.pop(event.peer, None)
+        self.context.sessions[event.peer] = event
+        self.multi.link_up(event.peer, event.session)
+        for group, replica in self.context.replicas.items():
+            replica.link_up(event.peer, self.context.now)
+            self.context.touch(group)
+
+    def link_down(self, event: LinkDown) -> None:
+        """A session is over; one that is not the present one was over before."""
+        self.refused.pop(event.peer, None)
+        link = self.context.sessions.get(event.peer)
+        if link is None or link.session != event.session:
+            return
+        del self.context.sessions[event.peer]
+        self.context.outbox.pop(event.peer, None)
+        self.multi.link_down(event.peer)
+        for group, replica in self.context.replicas.items():
+            replica.link_down(event.peer, self.context.now)
+            self.context.touch(group)
+        self.context.channel.link_down(event.peer)
+
+    def recheck(self) -> None:
+        """The image changed what it says about boots: ask again for every session."""
+        for link in list(self.context.sessions.values()):
+            if not self.gate.peer_allowed(link.peer, link.directory, link.boot):
+                self.link_down(LinkDown(link.peer, link.session))
+                self.refused[link.peer] = link
+        for link in list(self.refused.values()):
+            if self.gate.peer_allowed(link.peer, link.directory, link.boot):
+                self.link_up(link)
+
+    def addresses_changed(self) -> None:
+        """Reckon anew whom to keep links to: the controllers and every registered broker."""
+        found: dict[NodeId, PeerAddress] = {a.node: a for a in self.context.config.controllers}
+        for node, broker in sorted(self.context.image.brokers.items()):
+            found[node] = PeerAddress(node, broker.peer_host, broker.peer_port)
+        found.pop(self.context.node, None)
+        peers = tuple(found[node] for node in sorted(found))
+        if peers != self.peers:
+            self.peers = self.context.effects.peers = peers
+
+    # --- messages ---
+
+    def messages(self, event: PeerMessages) -> None:
+        """What a peer sent in one go, in its order; messages of one group are worked in
+        together."""
+        link = self.context.sessions.get(event.peer)
+        if link is None or link.session != event.session:
+            probe("message-of-another-session-dropped")
+            return
+        batches: dict[GroupId, list[Any]] = {}
+        for message in event.messages:
+            handle = self._peer_handlers.get(type(message))
+            if handle is None:
+                batches.setdefault(message.group, []).append(message)
+                continue
+            if batches:
+                self._deliver(event.peer, batches)
+                batches = {}
+            handle(link, message)
+        if batches:
+            self._deliver(event.peer, batches)
+
+    def _deliver(self, peer: NodeId, batches: dict[GroupId, list[Any]]) -> None:
+        context = self.context
+        for group, messages in batches.items():
+            replica = context.replicas.get(group)
+            if replica is None:
+                probe("message-for-no-replica-dropped")
+                continue
+            if any(message.sender.node != peer for message in messages):
+                probe("message-with-a-false-sender-dropped")
+                replica.receive([m for m in messages if m.sender.node == peer], context.now)
+            else:
+                replica.receive(messages, context.now)
+            context.touched[group] = replica
+
+    def _node_heartbeat(self, link: LinkUp, message: NodeHeartbeat) -> None:
+        self.multi.heard(link.peer, message)
+
+    def _node_heartbeat_reply(self, link: LinkUp, message: NodeHeartbeatReply) -> None:
+        self.multi.replied(link.peer, message)
+
+    def _controller_request(self, link: LinkUp, message: ControllerRequest) -> None:
+        self.context.channel.requested(link.peer, link.session, message)
+
+    def _controller_reply(self, link: LinkUp, message: ControllerReply) -> None:
+        self.context.channel.replied(link.peer, message)

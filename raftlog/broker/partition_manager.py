@@ -1,0 +1,386 @@
+"""Which replicas run here: create, register, recover, start, stop, reopen, delete.
+
+Laws (DESIGN: identity; the log on disk):
+
+1. A replica is created or deleted only for an explicit delta that names its replica id, never
+   because of a message and never because an image lacks it. A delta about an older id than the
+   one that runs is late and ignored; so is one about the id that runs already.
+2. Registered before the first vote or ack: the registration is durable before the replica exists
+   in memory. Registered and without files means lost: it is reported and gets a new id, it never
+   starts empty a second time.
+3. A replica whose write failed, or whose files proved bad, is closed and comes back only through
+   recovery, after a pause that grows while that does not help.
+
+One replica moves through: opening (a job creates or recovers its files), registering (only when
+new), running, closing, waiting; or it ends as lost or poisoned.
+"""
+
+import enum
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, final
+
+import attrs
+
+from raftlog.base.entries import HardState, Membership
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaEpoch, ReplicaId, Term, TopicId
+from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant, millis
+from raftlog.broker.context import Context
+from raftlog.broker.topic_settings import log_options, partition_config, topic_values
+from raftlog.broker.volume import Volume
+from raftlog.metadata.broker_image import Removal
+from raftlog.metadata.delta import ClusterDelta, StartReplica
+from raftlog.partition.config import PartitionConfig
+from raftlog.partition.replica import PartitionReplica
+from raftlog.raft.options import RaftOptions
+from raftlog.storage.ops import CloseGroup
+from raftlog.storage.recovery import (
+    RecoveredReplica,
+    ReplicaState,
+    create_replica,
+    delete_replica,
+    recover_replica,
+)
+from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
+
+METADATA_TOPIC_ID: Final = TopicId(bytes(16))
+"""Names group 0's directory; no topic has this id."""
+_BACKOFF_MS_MIN: Final = 100
+_STEADY_NS: Final = millis(60_000)
+"""A replica that ran for so long since it was opened counts as recovered."""
+
+
+@final
+class HostState(enum.Enum):
+    """Where a replica stands between being asked for and running."""
+
+    OPENING = "opening"
+    REGISTERING = "registering"
+    RUNNING = "running"
+    CLOSING = "closing"
+    WAITING = "waiting"
+    LOST = "lost"
+    POISONED = "poisoned"
+
+
+@final
+@attrs.define(eq=False)
+class Host:
+    """One replica id that this directory answers for."""
+
+    spec: ReplicaSpec
+    label: str
+    founding: Membership
+    preferred: bool
+    topic_id: TopicId
+    config: PartitionConfig
+    options: LogOptions
+    state: HostState = HostState.OPENING
+    replica: PartitionReplica | None = None
+    why: str = ""
+    """Why it does not run, for operators."""
+    attempts: int = 0
+    opened_at: Instant = Instant(0)
+
+
+class Reports(Protocol):
+    """Whom the manager tells what the controller must hear."""
+
+    def report_lost(self, group: GroupId, replica: ReplicaId) -> None: ...
+
+    def confirm_removed(self, removed: list[tuple[GroupId, ReplicaEpoch]]) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class PartitionManager:
+    """All hosts of one data directory. `dropped` hears of every group that stops running."""
+
+    context: Context
+    volume: Volume
+    raft: RaftOptions
+    reports: Reports
+    dropped: Callable[[GroupId], None]
+    hosts: dict[GroupId, Host] = attrs.Factory(dict)
+
+    # --- what the metadata wants ---
+
+    def apply(self, delta: ClusterDelta) -> None:
+        """Start, configure and delete what a delta names."""
+        for start in delta.start:
+            self.start(start)
+        for topic_id in delta.configured:
+            self._configure(topic_id)
+        for removal in delta.delete:
+            self.delete(removal)
+
+    def start(self, wanted: StartReplica) -> None:
+        """Run this replica of a topic."""
+        topic = self.context.image.topics.get(wanted.topic_id)
+        if topic is None:
+            return
+        values = topic_values(topic.configs, self.context.config)
+        self._host(
+            wanted.group,
+            wanted.replica,
+            topic_id=wanted.topic_id,
+            partition=wanted.partition,
+            label=f"{topic.name}-{wanted.partition}",
+            founding=wanted.founding,
+            preferred=wanted.preferred,
+            config=partition_config(values, self.context.config),
+            options=log_options(values),
+        )
+
+    def start_metadata(self, replica: ReplicaId, founders: tuple[ReplicaId, ...]) -> None:
+        """Run this replica of the metadata group, a founder's or a granted one."""
+        self._host(
+            METADATA_GROUP,
+            replica,
+            topic_id=METADATA_TOPIC_ID,
+            partition=0,
+            label="__cluster_metadata-0",
+            founding=Membership(tuple(sorted(founders))),
+            preferred=False,
+            config=PartitionConfig(replica_lag_ns=self.context.config.replica_lag_ns),
+            options=LogOptions(),
+        )
+
+    def _host(
+        self,
+        group: GroupId,
+        replica: ReplicaId,
+        *,
+        topic_id: TopicId,
+        partition: int,
+        label: str,
+        founding: Membership,
+        preferred: bool,
+        config: PartitionConfig,
+        options: LogOptions,
+    ) -> None:
+        assert replica.node == self.context.node, (replica, self.context.node)
+        assert replica.directory == self.volume.directory, (replica, self.volume.directory)
+        if self._is_late(group, replica):
+            probe("late-start-ignored")
+            return
+        old = self.hosts.get(group)
+        host = Host(
+            ReplicaSpec(
+                cluster=self.context.cluster,
+                group=group,
+                replica=replica,
+                path=replica_path(topic_id, partition, replica.epoch),
+            ),
+            label,
+            founding,
+            preferred,
+            topic_id,
+            config,
+            options,
+        )
+        self.hosts[group] = host
+        if old is None or old.replica is None:
+            self._open(host)
+            return
+        probe("replica-superseded")
+        self._stop(old)
+        self._close_files(host, self._open)
+
+    def _is_late(self, group: GroupId, replica: ReplicaId) -> bool:
+        """Whether this id, or a younger one of the group, is known here already."""
+        host = self.hosts.get(group)
+        if host is not None:
+            return host.spec.replica.epoch >= replica.epoch
+        known = self.volume.store.registrations.get(group)
+        return known is not None and known.replica.epoch > replica.epoch
+
+    def _configure(self, topic_id: TopicId) -> None:
+        topic = self.context.image.topics.get(topic_id)
+        if topic is None:
+            return
+        values = topic_values(topic.configs, self.context.config)
+        config = partition_config(values, self.context.config)
+        for partition in topic.partitions:
+            host = self.hosts.get(partition.group)
+            if host is None or host.config == config:
+                continue
+            host.config = config
+            if host.replica is not None:
+                host.replica.configure(config, self.context.now)
+                self.context.touch(partition.group)
+
+    def delete(self, removal: Removal) -> None:
+        """Stop and delete exactly that replica id, whether it is known here or not."""
+        group, replica = removal.group, removal.replica
+        host = self.hosts.get(group)
+        if host is not None and host.spec.replica == replica:
+            self._stop(host)
+            del self.hosts[group]
+            host = None
+        if host is None:
+            self.volume.ops.append(CloseGroup(group))
+        registered = self.volume.store.registrations.get(group)
+        if registered is not None and registered.replica == replica:
+            self.volume.records.append(self.volume.store.unregister(group))
+        path = replica_path(removal.topic_id, removal.partition, replica.epoch)
+        self.volume.when_durable(partial(self._delete_files, group, replica, path))
+
+    def _delete_files(self, group: GroupId, replica: ReplicaId, path: str) -> None:
+        done = partial(self._deleted, group, replica, path)
+        self.context.job(self.volume.directory, delete_replica, (path,), done)
+
+    def _deleted(self, group: GroupId, replica: ReplicaId, path: str, value: object) -> None:
+        if isinstance(value, Exception):
+            self.context.trace("delete-failed", path, why=str(value))
+            retry = partial(self._delete_files, group, replica, path)
+            self.context.at(Instant(self.context.now + millis(REOPEN_BACKOFF_MS_MAX)), retry)
+            return
+        self.reports.confirm_removed([(group, replica.epoch)])
+
+    # --- opening ---
+
+    def _open(self, host: Host) -> None:
+        """Create or recover the files, off the loop."""
+        if self.volume.poisoned is not None:
+            host.state, host.why = HostState.POISONED, str(self.volume.poisoned)
+            return
+        host.state = HostState.OPENING
+        registered = self.volume.store.registrations.get(host.spec.group)
+        known = registered is not None and registered.replica == host.spec.replica
+        done = partial(self._opened, host, not known)
+        if known:
+            mark = self.volume.store.marks.get(host.spec.group)
+            self._job(recover_replica, (host.spec, mark, host.options), done)
+        else:
+            self._job(create_replica, (host.spec, host.founding, host.options), done)
+
+    def _job(self, function: Callable[..., Any], args: tuple[Any, ...], then: Any) -> None:
+        self.context.job(self.volume.directory, function, args, then)
+
+    def _opened(self, host: Host, new: bool, value: object) -> None:
+        if not self._is_present(host):
+            return
+        if isinstance(value, RaftlogError):
+            self._wait(host, value)
+            return
+        assert isinstance(value, RecoveredReplica), value
+        if value.state is ReplicaState.LOST:
+            probe("replica-lost")
+            host.state, host.why = HostState.LOST, value.why
+            self.context.trace("replica-lost", host.label, why=value.why)
+            self.reports.report_lost(host.spec.group, host.spec.replica)
+        elif new:
+            host.state = HostState.REGISTERING
+            registration = Registration(host.spec.replica, host.spec.path)
+            record = self.volume.store.register(host.spec.group, registration)
+            self.volume.records.append(record)
+            self.volume.when_durable(partial(self._run, host, value))
+        else:
+            self._run(host, value)
+
+    def _run(self, host: Host, recovered: RecoveredReplica) -> None:
+        if not self._is_present(host):
+            return
+        context, group = self.context, host.spec.group
+        replica = PartitionReplica(
+            group=group,
+            me=host.spec.replica,
+            where=f"{host.label}@n{context.node}",
+            config=host.config,
+            recovered=recovered,
+            store=self.volume.store,
+            hard_state=self.volume.store.hard_states.get(group, HardState(Term(0), None)),
+            commit_hint=recovered.commit_hint,
+            raft=self.raft,
+            entropy=context.entropy.fork(f"group {group}"),
+            tracer=context.tracer,
+            now=context.now,
+        )
+        host.state, host.replica, host.why = HostState.RUNNING, replica, ""
+        host.opened_at = context.now
+        context.replicas[group] = replica
+        replica.fence(self._fenced(), context.now)
+        for node in context.sessions:
+            replica.link_up(node, context.now)
+        context.touch(group)
+        context.count("replicas_opened")
+
+    def _fenced(self) -> list[Any]:
+        brokers = self.context.image.brokers
+        return [node for node in sorted(brokers) if brokers[node].fenced]
+
+    def fence(self) -> None:
+        """Tell every replica which brokers are fenced now."""
+        fenced = self._fenced()
+        for group, replica in self.context.replicas.items():
+            replica.fence(fenced, self.context.now)
+            self.context.touch(group)
+
+    def _is_present(self, host: Host) -> bool:
+        """Whether the host is still wanted: it may have been deleted or superseded meanwhile."""
+        return self.hosts.get(host.spec.group) is host
+
+    # --- failures ---
+
+    def failed(self, group: GroupId, replica: PartitionReplica, error: RaftlogError) -> None:
+        """A write or a read of this replica failed: close it, reopen it through recovery."""
+        host = self.hosts.get(group)
+        if host is None or host.replica is not replica:
+            return
+        probe("replica-reopened-after-failure")
+        self.context.trace("replica-failed", host.label, why=str(error))
+        if self.context.now - host.opened_at > _STEADY_NS:
+            host.attempts = 0
+        replica.io_failed(self.context.now)
+        self._leave(host, replica)
+        host.state, host.why = HostState.CLOSING, str(error)
+        self._close_files(host, partial(self._wait, error=error))
+
+    def poisoned(self, error: RaftlogError) -> None:
+        """A sync failed: nothing of this directory may be promised any more, in this boot."""
+        probe("data-directory-poisoned")
+        for host in list(self.hosts.values()):
+            if host.replica is not None:
+                host.replica.io_failed(self.context.now)
+                self._leave(host, host.replica)
+            host.state, host.why = HostState.POISONED, str(error)
+
+    def _wait(self, host: Host, error: RaftlogError) -> None:
+        """Reopen later: after 100 ms, then twice that, up to the bound."""
+        if not self._is_present(host):
+            return
+        host.state, host.why = HostState.WAITING, str(error)
+        pause = min(_BACKOFF_MS_MIN << min(host.attempts, 16), REOPEN_BACKOFF_MS_MAX)
+        host.attempts += 1
+        self.context.at(Instant(self.context.now + millis(pause)), self._reopen, host)
+
+    def _reopen(self, host: Host) -> None:
+        if self._is_present(host) and host.state is HostState.WAITING:
+            self._open(host)
+
+    def _stop(self, host: Host) -> None:
+        """End the replica in memory; those who wait at it are answered in this turn."""
+        if host.replica is not None:
+            host.replica.stop(self.context.now)
+            self._leave(host, host.replica)
+
+    def _leave(self, host: Host, replica: PartitionReplica) -> None:
+        """Out of everything but this turn's last take."""
+        group = host.spec.group
+        host.replica = None
+        self.context.replicas.pop(group, None)
+        self.context.touched[group] = replica
+        self.dropped(group)
+
+    def _close_files(self, host: Host, then: Callable[[Host], None]) -> None:
+        """Have the writer forget the group's files, then go on, if the host is still wanted."""
+        self.volume.ops.append(CloseGroup(host.spec.group))
+        self.volume.when_durable(partial(self._closed, host, then))
+
+    def _closed(self, host: Host, then: Callable[[Host], None]) -> None:
+        if self._is_present(host):
+            then(host)

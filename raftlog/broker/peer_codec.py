@@ -1,0 +1,171 @@
+"""The body of a peer frame: messages in sending order; big-endian.
+
+    count u32, then per message:  kind u8, size u32, that many bytes
+
+| kind | body | |---|---| | 1 | a message of `raft.messages`, as `raft.message_codec` writes it,
+batches verbatim | | 2 | node heartbeat: round u64, acked round u64, offers (u32 count; group u64,
+term u32, leader and follower replica id), stopped (u32 count; group u64, term u32) | | 3 | its
+reply: round u64, disagreed (as stopped) | | 4 | controller request: number u64, kind u8, body
+block | | 5 | controller reply: number u64, error u16, text, body block |
+
+Kinds are a byte space of this file; an unknown one is refused, for the handshake fixed the protocol
+range. Decoding raises ProtocolError and nothing else; every count is bounded by what is left.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.entries import REPLICA_ID_BYTES, read_replica_id, write_replica_id
+from raftlog.base.errors import ProtocolError
+from raftlog.base.ids import TERM_MAX, GroupId, Term
+from raftlog.base.limits import (
+    BROKER_GROUPS_MAX,
+    CONTROLLER_BODY_BYTES_MAX,
+    CONTROLLER_TEXT_BYTES_MAX,
+    PEER_FRAME_BYTES_MAX,
+    PEER_MESSAGES_MAX,
+)
+from raftlog.broker.peer_messages import (
+    ControllerReply,
+    ControllerRequest,
+    NodeHeartbeat,
+    NodeHeartbeatReply,
+    Offer,
+    Place,
+)
+from raftlog.raft import message_codec
+
+_ON: Final = "peer frame"
+_HEAD_BYTES: Final = 5
+_PLACE_BYTES: Final = 12
+_OFFER_BYTES: Final = _PLACE_BYTES + 2 * REPLICA_ID_BYTES
+_RAFT: Final = 1
+
+
+def encode(messages: Sequence[Any]) -> list[Buffer]:
+    """The parts of a frame body; what a message holds as a batch is a part of its own, uncopied."""
+    assert len(messages) <= PEER_MESSAGES_MAX, len(messages)
+    parts: list[Buffer] = [Writer().u32(len(messages)).bytes()]
+    for message in messages:
+        written = _WRITERS.get(type(message))
+        if written is None:
+            body = list(message_codec.encode(message))
+            kind = _RAFT
+        else:
+            kind, write = written
+            writer = Writer()
+            write(writer, message)
+            body = [writer.bytes()]
+        parts.append(Writer().u8(kind).u32(sum(map(len, body))).bytes())
+        parts += body
+    return parts
+
+
+def decode(body: Buffer) -> list[Any]:
+    """The messages of a frame body. Raft messages keep views into `body` for their batches."""
+    reader = Reader(body, ProtocolError, _ON)
+    count = reader.count(_HEAD_BYTES, PEER_MESSAGES_MAX)
+    messages = [_decode_one(reader.u8(), reader.block(PEER_FRAME_BYTES_MAX)) for _ in range(count)]
+    reader.end()
+    return messages
+
+
+def _decode_one(kind: int, view: memoryview) -> Any:
+    if kind == _RAFT:
+        return message_codec.decode(view)
+    read = _READERS.get(kind)
+    if read is None:
+        raise ProtocolError(f"peer message of unknown kind {kind}", on=_ON)
+    reader = Reader(view, ProtocolError, f"{_ON}, kind {kind}")
+    message = read(reader)
+    reader.end()
+    return message
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def _write_places(writer: Writer, places: Iterable[Place]) -> None:
+    places = tuple(places)
+    writer.u32(len(places))
+    for place in places:
+        writer.u64(place.group).u32(place.term)
+
+
+def _write_heartbeat(writer: Writer, message: NodeHeartbeat) -> None:
+    writer.u64(message.round).u64(message.acked_round).u32(len(message.offers))
+    for offer in message.offers:
+        writer.u64(offer.group).u32(offer.term)
+        write_replica_id(writer, offer.leader)
+        write_replica_id(writer, offer.follower)
+    _write_places(writer, message.stopped)
+
+
+def _write_heartbeat_reply(writer: Writer, message: NodeHeartbeatReply) -> None:
+    writer.u64(message.round)
+    _write_places(writer, message.disagreed)
+
+
+def _write_request(writer: Writer, message: ControllerRequest) -> None:
+    writer.u64(message.request_no).u8(message.kind).block(message.body)
+
+
+def _write_reply(writer: Writer, message: ControllerReply) -> None:
+    writer.u64(message.request_no).u16(message.error).text(message.text).block(message.body)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _read_term(reader: Reader) -> Term:
+    term = reader.u32()
+    if term > TERM_MAX:
+        raise reader.fail(f"term {term} is above 2**31 - 1")
+    return Term(term)
+
+
+def _read_places(reader: Reader) -> tuple[Place, ...]:
+    count = reader.count(_PLACE_BYTES, BROKER_GROUPS_MAX)
+    return tuple(Place(GroupId(reader.u64()), _read_term(reader)) for _ in range(count))
+
+
+def _read_offer(reader: Reader) -> Offer:
+    group, term = GroupId(reader.u64()), _read_term(reader)
+    return Offer(group, term, read_replica_id(reader), read_replica_id(reader))
+
+
+def _read_heartbeat(reader: Reader) -> NodeHeartbeat:
+    round_no, acked = reader.u64(), reader.u64()
+    count = reader.count(_OFFER_BYTES, BROKER_GROUPS_MAX)
+    offers = tuple(_read_offer(reader) for _ in range(count))
+    return NodeHeartbeat(round_no, acked, offers, _read_places(reader))
+
+
+def _read_heartbeat_reply(reader: Reader) -> NodeHeartbeatReply:
+    return NodeHeartbeatReply(reader.u64(), _read_places(reader))
+
+
+def _read_request(reader: Reader) -> ControllerRequest:
+    number, kind = reader.u64(), reader.u8()
+    return ControllerRequest(number, kind, bytes(reader.block(CONTROLLER_BODY_BYTES_MAX)))
+
+
+def _read_reply(reader: Reader) -> ControllerReply:
+    number, error, text = reader.u64(), reader.u16(), reader.text(CONTROLLER_TEXT_BYTES_MAX)
+    return ControllerReply(number, error, text, bytes(reader.block(CONTROLLER_BODY_BYTES_MAX)))
+
+
+_WRITERS: Final[dict[type, tuple[int, Callable[[Writer, Any], None]]]] = {
+    NodeHeartbeat: (2, _write_heartbeat),
+    NodeHeartbeatReply: (3, _write_heartbeat_reply),
+    ControllerRequest: (4, _write_request),
+    ControllerReply: (5, _write_reply),
+}
+
+_READERS: Final[dict[int, Callable[[Reader], Any]]] = {
+    2: _read_heartbeat,
+    3: _read_heartbeat_reply,
+    4: _read_request,
+    5: _read_reply,
+}

@@ -1,0 +1,91 @@
+"""What brokers say to each other besides Raft's own messages: node heartbeats, controller requests.
+
+All are plain tuples; `peer_codec` gives their bytes. A message belongs to a link session and means
+nothing outside it.
+"""
+
+import enum
+from typing import NamedTuple, final
+
+from raftlog.base.ids import GroupId, ReplicaId, Term
+
+
+@final
+class Offer(NamedTuple):
+    """`leader` leads `group` in `term` and agreed on that with `follower` in this session: from the
+    heartbeat that carries this on, the node's heartbeats stand for the group."""
+
+    group: GroupId
+    term: Term
+    leader: ReplicaId
+    follower: ReplicaId
+
+
+@final
+class Place(NamedTuple):
+    """A group as of a term, in the lists of what a node heartbeat stands for no longer."""
+
+    group: GroupId
+    term: Term
+
+
+@final
+class NodeHeartbeat(NamedTuple):
+    """From a node that leads groups to one that follows in them; `round` counts within the session.
+
+    Lists are repeated until the reply to a round that carried them came back, so that a later
+    heartbeat never speaks for a group that the sender stopped leading. `acked_round` is the highest
+    round whose reply the sender has worked in.
+    """
+
+    round: int
+    acked_round: int
+    offers: tuple[Offer, ...]
+    stopped: tuple[Place, ...]
+
+
+@final
+class NodeHeartbeatReply(NamedTuple):
+    """The same round back. `disagreed` are groups offered or covered for which the replier knows a
+    higher term, another leader, or no running replica; repeated until `acked_round` passed it."""
+
+    round: int
+    disagreed: tuple[Place, ...]
+
+
+@final
+@enum.unique
+class ControllerKind(enum.IntEnum):
+    """What a broker asks of the active controller; the body's form belongs to the kind's owner."""
+
+    PROPOSE = 1
+    """A metadata command; answered when it is applied, or with the error that applying it gave."""
+    REGISTER = 2
+    """A boot of a broker presents itself."""
+    HEARTBEAT = 3
+    """A registered boot is alive, and how far its image is."""
+    REPORT = 4
+    """Leaders' reports: membership reached, leader and term."""
+
+
+@final
+class ControllerRequest(NamedTuple):
+    """`request_no` is unique among the sender's open requests of this boot."""
+
+    request_no: int
+    kind: int
+    body: bytes
+
+
+@final
+class ControllerReply(NamedTuple):
+    """`error` is Kafka's code: 0 done; 41 not the controller (then `text` is the node id of the one
+    that is believed to be it, or empty)."""
+
+    request_no: int
+    error: int
+    text: str
+    body: bytes
+
+
+BrokerMessage = NodeHeartbeat | NodeHeartbeatReply | ControllerRequest | ControllerReply

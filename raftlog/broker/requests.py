@@ -1,0 +1,105 @@
+"""A client's request from its frame to its one answer, and the connection it came by."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, final
+
+import attrs
+
+from raftlog.base.ids import ConnectionId
+from raftlog.kafka.codec import encode_response
+from raftlog.kafka.connection import ServerConnection
+from raftlog.kafka.shape import Part
+
+
+class Answers(Protocol):
+    """Where answers go: the broker's effects of the turn in which they are given."""
+
+    def reply(self, request: "KafkaRequest", parts: list[Part] | None) -> None: ...
+
+    def hang_up(self, connection: "Connection", why: str) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class Connection:
+    """A client, for as long as its connection lives."""
+
+    id: ConnectionId
+    listener: str
+    principal: str
+    address: str
+    protocol: ServerConnection
+    client_id: str = ""
+    closed: bool = False
+    waiting: "dict[int, KafkaRequest]" = attrs.Factory(dict)
+    """Requests without an answer, by their number; bounded by the ledger."""
+
+    def end(self) -> None:
+        """No answer of this connection is sent any more; whoever waits for it leaves its lists."""
+        if self.closed:
+            return
+        self.closed = True
+        waiting, self.waiting = self.waiting, {}
+        for request in waiting.values():
+            request.closed()
+
+
+@final
+@attrs.define(eq=False)
+class KafkaRequest:
+    """One decoded request. Keeping the object is parking it: `answer` may be called in any later
+    turn, exactly one of `answer`, `answer_nothing` and `hang_up` exactly once."""
+
+    connection: Connection
+    request_no: int
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body: Any
+    frame_bytes: int
+    answers: Answers
+    answered: bool = False
+    _close_calls: list[Callable[[], None]] = attrs.Factory(list)
+
+    @property
+    def dead(self) -> bool:
+        """The client is gone or has its answer: waiting on makes no sense."""
+        return self.answered or self.connection.closed
+
+    def answer(self, body: Any) -> None:
+        """Send this body, in the newest shape of its class. Nothing happens when the client is
+        gone."""
+        self._once()
+        if self.connection.closed:
+            return
+        parts = encode_response(self.api_key, self.version, self.correlation_id, body)
+        self.answers.reply(self, parts)
+
+    def answer_nothing(self) -> None:
+        """acks=0: the client expects no bytes, the ledger and the order of answers do."""
+        self._once()
+        if not self.connection.closed:
+            self.answers.reply(self, None)
+
+    def hang_up(self, why: str) -> None:
+        """Close the connection: the only signal there is for a failed acks=0."""
+        self._once()
+        if not self.connection.closed:
+            self.answers.reply(self, None)
+            self.answers.hang_up(self.connection, why)
+
+    def on_close(self, call: Callable[[], None]) -> None:
+        """`call()` when the client goes away before its answer: leave waiter lists there."""
+        self._close_calls.append(call)
+
+    def closed(self) -> None:
+        """The connection is gone; only the connection calls this."""
+        calls, self._close_calls = self._close_calls, []
+        for call in calls:
+            call()
+
+    def _once(self) -> None:
+        assert not self.answered, (self.api_key, self.connection.id, self.request_no)
+        self.answered = True
+        self._close_calls = []

@@ -1,0 +1,130 @@
+"""From a topic and a partition number to the replica that serves it here, or to who serves it.
+
+The image says where partitions are; a running replica may know a newer leader than the image, which
+hears of it through a report. Published (leader, epoch) pairs therefore take the newer of the two.
+"""
+
+from typing import NamedTuple, Protocol, final
+
+import attrs
+
+from raftlog.base.ids import DirectoryId, GroupId, NodeId, Term, TopicId
+from raftlog.broker.config import BrokerConfig
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata.delta import local_replica
+from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.topic_image import PartitionImage, TopicImage
+from raftlog.partition.replica import PartitionReplica
+
+TopicKey = str | bytes
+"""A topic's name, or its 16-byte id."""
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def directory(self) -> DirectoryId: ...
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+    @property
+    def replicas(self) -> dict[GroupId, PartitionReplica]: ...
+
+
+class Leader(NamedTuple):
+    """A published pair; unlike the parts, pairs of one partition only rise."""
+
+    node: NodeId
+    epoch: Term
+
+
+class Endpoint(NamedTuple):
+    """Where clients reach a broker on one listener."""
+
+    host: str
+    port: int
+    rack: str | None
+
+
+@final
+@attrs.define(eq=False)
+class Router:
+    """Looks things up in the image of the moment; keeps nothing but directories known to be
+    lost."""
+
+    services: Services
+    poisoned: dict[DirectoryId, None] = attrs.Factory(dict)
+
+    def topic(self, key: TopicKey) -> TopicImage | None:
+        """The topic of that name or id; the metadata group's own log is no topic."""
+        if isinstance(key, str):
+            return self.services.image.topic(key)
+        return self.services.image.topics.get(TopicId(bytes(key)))
+
+    def partition(self, key: TopicKey, number: int) -> PartitionImage | ErrorCode:
+        """The partition, or 3 (by name, or a number that the topic does not have) or 100 (by
+        id)."""
+        topic = self.topic(key)
+        if topic is None:
+            if isinstance(key, str):
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not 0 <= number < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return topic.partitions[number]
+
+    def replica(self, key: TopicKey, number: int) -> PartitionReplica | ErrorCode:
+        """The running replica of that partition on this node, leader or not; else why there is
+        none."""
+        partition = self.partition(key, number)
+        if isinstance(partition, ErrorCode):
+            return partition
+        found = self.services.replicas.get(partition.group)
+        if found is not None:
+            return found
+        here = local_replica(partition, self.services.config.node, self.services.directory)
+        if here is not None and here.directory in self.poisoned:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self._leader(partition) is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+    def leader_of(self, key: TopicKey, number: int) -> Leader | None:
+        """Who leads that partition, as far as this node knows; a broker that is alive."""
+        partition = self.partition(key, number)
+        return None if isinstance(partition, ErrorCode) else self._leader(partition)
+
+    def newest(self, partition: PartitionImage) -> Leader | None:
+        """The newest known (leader, epoch), whether that broker lives or not."""
+        reported = partition.leader
+        known = None if reported is None else Leader(reported.node, partition.leader_epoch)
+        replica = self.services.replicas.get(partition.group)
+        if replica is None or replica.leader is None:
+            return known
+        if known is not None and known.epoch >= replica.term:
+            return known
+        return Leader(replica.leader.node, replica.term)
+
+    def _leader(self, partition: PartitionImage) -> Leader | None:
+        found = self.newest(partition)
+        return found if found is not None and self.is_alive(found.node) else None
+
+    def is_alive(self, node: NodeId) -> bool:
+        """Whether the cluster holds that broker for alive."""
+        broker = self.services.image.brokers.get(node)
+        return broker is not None and not broker.fenced
+
+    def endpoint(self, node: NodeId, listener: str) -> Endpoint | None:
+        """Where clients of that listener reach a broker that is alive."""
+        broker = self.services.image.brokers.get(node)
+        if broker is None or broker.fenced:
+            return None
+        found = broker.listener(listener)
+        if found is None:
+            return None
+        return Endpoint(found.host, found.port, broker.rack or None)

@@ -1,0 +1,63 @@
+"""One data directory as the broker sees it: its store, what the next round carries, rounds in
+flight."""
+
+from collections.abc import Callable
+from typing import final
+
+import attrs
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import DirectoryId, IoId
+from raftlog.base.units import Instant
+from raftlog.broker.events import Write
+from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.ops import StoreRecords, WriteOp
+from raftlog.storage.store import StoreImage
+
+AfterRound = Callable[[], None]
+
+
+@final
+@attrs.define(eq=False)
+class Round:
+    """A write round that was handed out and has not come back."""
+
+    replicas: list[PartitionReplica]
+    """Those that gave operations or store records to it."""
+    after: list[AfterRound]
+    """Called when it is durable; never when it failed."""
+
+
+@final
+@attrs.define(eq=False)
+class Volume:
+    """`poisoned` is the error of a failed sync: nothing is written here any more."""
+
+    directory: DirectoryId
+    store: StoreImage
+    poisoned: RaftlogError | None = None
+    ops: list[WriteOp] = attrs.Factory(list)
+    records: list[bytes] = attrs.Factory(list)
+    """Store records that the next round must carry."""
+    replicas: list[PartitionReplica] = attrs.Factory(list)
+    after: list[AfterRound] = attrs.Factory(list)
+    rounds: dict[IoId, Round] = attrs.Factory(dict)
+
+    def when_durable(self, call: AfterRound) -> None:
+        """`call()` once everything added so far in this turn is durable."""
+        self.after.append(call)
+
+    def take(self, io_id: IoId, now: Instant) -> Write | None:
+        """The round of this turn, if there is anything to write."""
+        if self.poisoned is not None:
+            self.ops, self.records, self.replicas, self.after = [], [], [], []
+            return None
+        records = self.store.take_records(self.records, now)
+        if not (self.ops or records or self.after):
+            return None
+        ops = self.ops
+        if records:
+            ops.append(StoreRecords(records))
+        self.rounds[io_id] = Round(self.replicas, self.after)
+        self.ops, self.records, self.replicas, self.after = [], [], [], []
+        return Write(self.directory, io_id, ops)

@@ -1,0 +1,307 @@
+"""A simulated machine: one Broker, its disk, and the effects of its turns performed in virtual
+time.
+
+What arrives at one instant is one turn. Write rounds of the directory are performed one after
+another, jobs likewise beside them, as the runtime's threads do. A crash ends the boot: whatever
+was under way for it comes back to nobody.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
+from raftlog.base.limits import TURN_EVENTS_MAX
+from raftlog.base.ports import Disk
+from raftlog.base.units import NANOS_PER_MICRO
+from raftlog.broker import events as e
+from raftlog.broker.broker import Broker
+from raftlog.broker.config import BrokerConfig
+from raftlog.records.slices import FileSlice
+from raftlog.storage.data_dir import open_directory
+from raftlog.storage.jobs import read_slice
+from raftlog.storage.write_round import DirectoryWriter
+from raftlog_sim.clock import NodeClock
+
+if TYPE_CHECKING:
+    from raftlog_sim.client import Client
+    from raftlog_sim.world import World
+
+WRITE_NS: Final = 50 * NANOS_PER_MICRO
+SYNC_NS: Final = 150 * NANOS_PER_MICRO
+JOB_NS: Final = 200 * NANOS_PER_MICRO
+
+
+@final
+@attrs.define(eq=False)
+class Boot:
+    """One life of a broker process; a later one makes all callbacks of this one void."""
+
+    broker: Broker
+    writer: DirectoryWriter
+    clock: NodeClock
+    inbox: deque[e.Event] = attrs.Factory(deque)
+    turn_due: bool = False
+    wake_at: int | None = None
+    rounds: deque[e.Write] = attrs.Factory(deque)
+    writing: bool = False
+    jobs: deque[e.Job | e.Read] = attrs.Factory(deque)
+    working: bool = False
+    peers: tuple[e.PeerAddress, ...] = ()
+    clients: "dict[ConnectionId, Client]" = attrs.Factory(dict)
+    paused: dict[ConnectionId, None] = attrs.Factory(dict)
+    stopped: bool = False
+    admin: dict[int, Any] = attrs.Factory(dict)
+
+
+@final
+@attrs.define(eq=False)
+class Node:
+    """See the module."""
+
+    world: "World"
+    config: BrokerConfig
+    disk: Disk
+    boot_state: Boot | None = None
+    boots: int = 0
+    turns: int = 0
+    events: int = 0
+    stalled: bool = False
+    """The disk answers nothing until it goes on."""
+    suspended: bool = False
+    """The process stands still (SIGSTOP); what arrives waits."""
+    _last_connection: int = 0
+
+    @property
+    def number(self) -> NodeId:
+        return self.config.node
+
+    @property
+    def up(self) -> bool:
+        return self.boot_state is not None
+
+    @property
+    def live(self) -> Boot:
+        """The present boot of a node that is up."""
+        assert self.boot_state is not None, f"node {self.number} is down"
+        return self.boot_state
+
+    @property
+    def broker(self) -> Broker:
+        return self.live.broker
+
+    @property
+    def directory(self) -> DirectoryId:
+        return self.broker.context.directory
+
+    @property
+    def boot(self) -> BootNumber:
+        return self.broker.context.boot
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Boot from what is on the disk."""
+        assert not self.up, self.number
+        self.boots += 1
+        stream = self.world.stream(f"node/{self.number}/boot/{self.boots}")
+        clock = NodeClock.drawn(stream.fork("clock"))
+        image = open_directory(self.disk)
+        broker = Broker(
+            config=self.config,
+            directories=[image],
+            entropy=stream.fork("broker"),
+            tracer=self.world.tracer,
+            now=clock.now(self.world.now),
+        )
+        self.boot_state = Boot(broker, DirectoryWriter(self.disk), clock)
+        self._turn_soon(self.live)
+        self.world.network.look()
+
+    def stop_process(self) -> None:
+        """The process is gone at once; what the disk holds is the disk's business."""
+        boot = self.live
+        self.boot_state = None
+        self.suspended = False
+        self.world.network.node_down(self.number)
+        for client in list(boot.clients.values()):
+            client.lost()
+
+    def wants(self, peer: NodeId) -> bool:
+        """Whether this node keeps a link to that one."""
+        return any(address.node == peer for address in self.live.peers)
+
+    # --- turns ---
+
+    def deliver(self, event: e.Event) -> None:
+        """An event for this node's next turn."""
+        boot = self.live
+        boot.inbox.append(event)
+        self._turn_soon(boot)
+
+    def _turn_soon(self, boot: Boot) -> None:
+        if not boot.turn_due:
+            boot.turn_due = True
+            self.world.after(0, self._turn, boot)
+
+    def _wake(self, boot: Boot, instant: int) -> None:
+        if self.boot_state is boot and boot.wake_at == instant:
+            boot.wake_at = None
+            self._turn_soon(boot)
+
+    def _turn(self, boot: Boot) -> None:
+        if self.boot_state is not boot:
+            return
+        boot.turn_due = False
+        if self.suspended:
+            return
+        events = [boot.inbox.popleft() for _ in range(min(len(boot.inbox), TURN_EVENTS_MAX))]
+        if boot.inbox:
+            self._turn_soon(boot)
+        self.turns += 1
+        self.events += len(events)
+        now = boot.clock.now(self.world.now)
+        effects = boot.broker.handle(events, now, boot.clock.wall(self.world.now))
+        self._perform(boot, effects)
+
+    def suspend(self) -> None:
+        """Stand still while time runs on."""
+        self.suspended = True
+
+    def resume(self) -> None:
+        """Go on, with everything that arrived meanwhile."""
+        self.suspended = False
+        self._turn_soon(self.live)
+
+    # --- effects ---
+
+    def _perform(self, boot: Boot, effects: e.Effects) -> None:
+        """In the order of the contract: writes are queued, then sends, then answers."""
+        for write in effects.writes:
+            boot.rounds.append(write)
+        if boot.rounds and not boot.writing:
+            self._begin_round(boot)
+        for send in effects.sends:
+            self.world.network.send(self.number, send.peer, send.session, send.messages)
+        for reply in effects.replies:
+            self._answer(boot, reply)
+        for change in effects.pauses:
+            if isinstance(change, e.Pause):
+                boot.paused[change.connection] = None
+            else:
+                boot.paused.pop(change.connection, None)
+        for hangup in effects.hangups:
+            self._hang_up(boot, hangup)
+        boot.jobs.extend(effects.reads)
+        boot.jobs.extend(effects.jobs)
+        if boot.jobs and not boot.working:
+            self._begin_job(boot)
+        for answer in effects.admin_replies:
+            boot.admin[answer.token] = answer.value
+        if effects.peers is not None:
+            boot.peers = effects.peers
+            self.world.network.look()
+        boot.stopped = boot.stopped or effects.stopped
+        self._set_alarm(boot, effects)
+
+    def _set_alarm(self, boot: Boot, effects: e.Effects) -> None:
+        instant = boot.clock.world(effects.wake_at)
+        boot.wake_at = instant
+        if instant is not None:
+            self.world.at(instant, self._wake, boot, instant)
+
+    # --- the disk ---
+
+    def _begin_round(self, boot: Boot) -> None:
+        boot.writing = True
+        self.world.after(WRITE_NS, self._perform_round, boot)
+
+    def _perform_round(self, boot: Boot) -> None:
+        if self.boot_state is not boot:
+            return
+        if self.stalled:
+            self.world.after(WRITE_NS * 100, self._perform_round, boot)
+            return
+        write = boot.rounds.popleft()
+        result = boot.writer.perform(write.io_id, write.ops)
+        self.deliver(e.Written(write.io_id, write.directory))
+        self.world.after(SYNC_NS, self._round_done, boot, write, result)
+
+    def _round_done(self, boot: Boot, write: e.Write, result: Any) -> None:
+        if self.boot_state is not boot:
+            return
+        boot.writing = False
+        if result.poisoned is not None:
+            error = result.poisoned
+            self.deliver(e.WriteFailed(write.io_id, write.directory, None, error))
+        else:
+            for group, error in sorted(result.failed.items()):
+                self.deliver(e.WriteFailed(write.io_id, write.directory, (group,), error))
+            self.deliver(e.Persisted(write.io_id, write.directory))
+        if boot.rounds:
+            self._begin_round(boot)
+
+    def _begin_job(self, boot: Boot) -> None:
+        boot.working = True
+        self.world.after(JOB_NS, self._perform_job, boot)
+
+    def _perform_job(self, boot: Boot) -> None:
+        if self.boot_state is not boot:
+            return
+        if self.stalled:
+            self.world.after(JOB_NS * 100, self._perform_job, boot)
+            return
+        job = boot.jobs.popleft()
+        self.deliver(self._done(job))
+        boot.working = False
+        if boot.jobs:
+            self._begin_job(boot)
+
+    def _done(self, job: e.Job | e.Read) -> e.Event:
+        try:
+            if isinstance(job, e.Read):
+                return e.ReadDone(job.token, read_slice(self.disk, job.slice))
+            return e.JobDone(job.token, job.function(self.disk, *job.args))
+        except RaftlogError as error:
+            if isinstance(job, e.Read):
+                return e.ReadDone(job.token, error)
+            return e.JobDone(job.token, error)
+
+    # --- clients ---
+
+    def connect(self, client: "Client") -> ConnectionId:
+        """A client connects to the first listener."""
+        self._last_connection += 1
+        connection = ConnectionId(self._last_connection)
+        self.live.clients[connection] = client
+        listener = self.config.listeners[0].name
+        self.deliver(e.ConnectionOpened(connection, listener, "ANONYMOUS", "client"))
+        return connection
+
+    def disconnect(self, connection: ConnectionId) -> None:
+        """The client closes its end."""
+        if self.live.clients.pop(connection, None) is not None:
+            self.deliver(e.ConnectionClosed(connection))
+
+    def _answer(self, boot: Boot, reply: e.Reply) -> None:
+        """Hand the answer to the client as bytes; slices are read while their file is there."""
+        client = boot.clients.get(reply.connection)
+        if client is None:
+            return
+        if reply.parts is None:
+            client.answered(reply.request_no, None)
+            return
+        frame = b"".join(self._bytes_of(part) for part in reply.parts)
+        self.deliver(e.Drained(reply.connection, len(frame)))
+        client.answered(reply.request_no, frame)
+
+    def _bytes_of(self, part: e.Part) -> bytes:
+        return read_slice(self.disk, part) if isinstance(part, FileSlice) else bytes(part)
+
+    def _hang_up(self, boot: Boot, hangup: e.Hangup) -> None:
+        client = boot.clients.pop(hangup.connection, None)
+        if client is not None:
+            self.deliver(e.ConnectionClosed(hangup.connection))
+            client.lost()

@@ -1,0 +1,160 @@
+"""A world: a heap of (instant, sequence, action), nodes, a network between them, and nothing else.
+
+One step takes the earliest action. Ties go by the order of scheduling, so the same calls give the
+same world. Time is integer nanoseconds from 0; no clock, thread, file or socket of the machine is
+touched.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.base.ids import ClusterId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.base.ports import Disk, Tracer
+from raftlog.base.trace import NoTracer
+from raftlog.base.units import millis
+from raftlog.broker.config import BrokerConfig, Listener
+from raftlog.broker.events import PeerAddress
+from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog_sim.network import Network
+from raftlog_sim.node import Node
+from raftlog_sim.streams import Stream
+
+LISTENER: Final = "PLAINTEXT"
+CLIENT_PORT: Final = 9092
+PEER_PORT: Final = 9192
+
+Action = Callable[..., None]
+DiskMaker = Callable[[NodeId], Disk]
+Configure = Callable[[BrokerConfig], BrokerConfig]
+
+
+class StuckError(Exception):
+    """A world did not get to where a test wanted it in time, or nothing is left to happen."""
+
+
+@final
+@attrs.define(eq=False)
+class World:
+    """See the module. `make_disk` gives the empty disk of a node."""
+
+    seed: int
+    make_disk: DiskMaker
+    tracer: Tracer = attrs.Factory(NoTracer)
+    configure: Configure | None = None
+    now: int = 0
+    steps: int = 0
+    nodes: dict[NodeId, Node] = attrs.Factory(dict)
+    network: Network = attrs.field(init=False)
+    _heap: list[tuple[int, int, Action, tuple[Any, ...]]] = attrs.Factory(list)
+    _scheduled: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.network = Network(self)
+
+    def stream(self, name: str) -> Stream:
+        """A named stream of this world's randomness."""
+        return Stream(self.seed, name)
+
+    # --- time ---
+
+    def after(self, delay_ns: int, action: Action, *args: Any) -> None:
+        """`action(*args)` so much later, after everything scheduled earlier for that instant."""
+        assert delay_ns >= 0, delay_ns
+        self.at(self.now + delay_ns, action, *args)
+
+    def at(self, instant: int, action: Action, *args: Any) -> None:
+        """`action(*args)` at a world instant, at once when that has passed."""
+        self._scheduled += 1
+        heappush(self._heap, (max(instant, self.now), self._scheduled, action, args))
+
+    def step(self) -> None:
+        """Let the earliest thing happen."""
+        if not self._heap:
+            raise StuckError(f"nothing is left to happen at {self.now}")
+        instant, _, action, args = heappop(self._heap)
+        assert instant >= self.now, (instant, self.now)
+        self.now = instant
+        self.steps += 1
+        action(*args)
+
+    def run_for(self, duration_ns: int) -> None:
+        """Let everything happen that is due within that time; the clock then stands at its end."""
+        end = self.now + duration_ns
+        while self._heap and self._heap[0][0] <= end:
+            self.step()
+        self.now = end
+
+    def run_until(self, reached: Callable[[], bool], limit_ns: int, what: str = "") -> int:
+        """Step until `reached()`; how long that took. StuckError after `limit_ns`."""
+        begin, end = self.now, self.now + limit_ns
+        while not reached():
+            if not self._heap or self._heap[0][0] > end:
+                raise StuckError(f"not reached within {limit_ns / 1e9} s: {what or reached}")
+            self.step()
+        return self.now - begin
+
+    # --- nodes ---
+
+    def found(self, brokers: int, controllers: int = 1) -> None:
+        """Format `brokers` nodes, the first `controllers` of them as founders, and start them."""
+        cluster = ClusterId(self.stream("cluster").bytes(16))
+        identities = self._identities(cluster, brokers, controllers)
+        addresses = tuple(_peer_address(NodeId(n)) for n in range(1, controllers + 1))
+        for identity in identities:
+            disk = self.make_disk(identity.node)
+            format_directory(disk, identity)
+            self.add(identity.node, disk, addresses)
+
+    def _identities(
+        self, cluster: ClusterId, brokers: int, controllers: int
+    ) -> list[DirectoryIdentity]:
+        nodes = [NodeId(number) for number in range(1, brokers + 1)]
+        directories = {node: self.new_directory(node) for node in nodes}
+        founders = tuple(
+            ReplicaId(node, directories[node], ReplicaEpoch(0)) for node in nodes[:controllers]
+        )
+        return [
+            DirectoryIdentity(
+                cluster=cluster,
+                node=node,
+                directory=directories[node],
+                controllers=founders if node <= controllers else (),
+            )
+            for node in nodes
+        ]
+
+    def new_directory(self, node: NodeId) -> Any:
+        """A fresh directory id."""
+        name = f"directory/{node}/{self._scheduled}"
+        return int.from_bytes(self.stream(name).bytes(8), "big") | 1
+
+    def add(self, number: NodeId, disk: Disk, controllers: Sequence[PeerAddress]) -> Node:
+        """A formatted node joins the world and boots."""
+        config = BrokerConfig(
+            node=number,
+            peer=_peer_address(number),
+            controllers=tuple(controllers),
+            listeners=(Listener(name=LISTENER, host=f"n{number}", port=CLIENT_PORT),),
+            replication_default=min(3, max(len(self.nodes) + 1, 1)),
+        ).fast()
+        if self.configure is not None:
+            config = self.configure(config)
+        node = self.nodes[number] = Node(self, config, disk)
+        node.start()
+        return node
+
+    def running(self) -> list[Node]:
+        """Nodes that are up, by number."""
+        return [self.nodes[number] for number in sorted(self.nodes) if self.nodes[number].up]
+
+
+def _peer_address(node: NodeId) -> PeerAddress:
+    return PeerAddress(node, f"n{node}", PEER_PORT)
+
+
+def seconds(count: float) -> int:
+    """Seconds as nanoseconds, for tests."""
+    return int(millis(1) * 1000 * count)

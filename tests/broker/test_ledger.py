@@ -1,0 +1,164 @@
+"""Back-pressure: paused at a limit, resumed at half, one request of any size always admitted."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.base.limits import RECORD_COPY_BYTES_MAX
+from raftlog.broker.config import BrokerLimits
+from raftlog.broker.events import Pause, Resume
+from raftlog.broker.ledger import Ledger
+
+LIMITS = BrokerLimits(
+    unanswered_bytes=1000,
+    unanswered_requests=4,
+    uncommitted_bytes=500,
+    pinned_bytes=4 * RECORD_COPY_BYTES_MAX,
+    output_bytes=2000,
+)
+
+
+@pytest.fixture
+def ledger():
+    made = Ledger(LIMITS)
+    made.opened(1)
+    made.opened(2)
+    return made
+
+
+def test_requests_pause_at_the_limit_and_resume_at_half(ledger):
+    for _ in range(3):
+        ledger.received(1, 10)
+    assert ledger.changes() == []
+    ledger.received(1, 10)
+    assert ledger.changes() == [Pause(1)]
+    ledger.answered(1, 10, 0)
+    assert ledger.changes() == []
+    ledger.answered(1, 10, 0)
+    assert ledger.changes() == [Resume(1)]
+
+
+def test_bytes_pause_at_the_limit_and_resume_at_half(ledger):
+    ledger.received(1, 400)
+    ledger.received(1, 599)
+    assert ledger.changes() == []
+    ledger.received(1, 1)
+    assert ledger.changes() == [Pause(1)]
+    ledger.answered(1, 400, 0)
+    assert ledger.changes() == []
+    ledger.answered(1, 599, 0)
+    assert ledger.changes() == [Resume(1)]
+
+
+def test_answers_that_do_not_leave_pause_too(ledger):
+    ledger.received(1, 10)
+    ledger.answered(1, 10, 5000)
+    assert ledger.changes() == [Pause(1)]
+    ledger.drained(1, 3999)
+    assert ledger.changes() == []
+    ledger.drained(1, 1)
+    assert ledger.changes() == [Resume(1)]
+
+
+def test_one_request_above_every_limit_is_admitted(ledger):
+    ledger.received(1, 100_000_000)
+    assert ledger.changes() == [Pause(1), Pause(2)]
+    ledger.answered(1, 100_000_000, 0)
+    assert ledger.changes() == [Resume(1), Resume(2)]
+
+
+def test_a_pause_and_a_resume_in_one_turn_are_nothing(ledger):
+    for _ in range(4):
+        ledger.received(1, 10)
+    for _ in range(4):
+        ledger.answered(1, 10, 0)
+    assert ledger.changes() == []
+
+
+def test_a_group_over_its_limit_pauses_only_who_produces_to_it(ledger):
+    ledger.produced(1, 7, 501)
+    assert ledger.changes() == [Pause(1)]
+    ledger.produced(2, 8, 500)
+    assert ledger.changes() == []
+    ledger.settled(7, 251)
+    assert ledger.changes() == []
+    ledger.settled(7, 250)
+    assert ledger.changes() == [Resume(1)]
+
+
+def test_two_groups_over_their_limit_must_both_settle(ledger):
+    ledger.produced(1, 7, 501)
+    ledger.produced(1, 8, 501)
+    assert ledger.changes() == [Pause(1)]
+    ledger.settled(7, 0)
+    assert ledger.changes() == []
+    ledger.settled(8, 0)
+    assert ledger.changes() == [Resume(1)]
+
+
+def test_pinned_bytes_pause_everybody_and_newcomers(ledger):
+    for _ in range(4):
+        ledger.received(1, RECORD_COPY_BYTES_MAX)
+    assert ledger.changes() == [Pause(1), Pause(2)]
+    ledger.opened(3)
+    assert ledger.changes() == [Pause(3)]
+    ledger.closed(1)
+    assert ledger.changes() == [Resume(2), Resume(3)]
+    assert ledger.pinned_bytes == 0
+
+
+def test_a_small_frame_pins_nothing(ledger):
+    ledger.received(1, RECORD_COPY_BYTES_MAX - 1)
+    assert ledger.pinned_bytes == 0
+
+
+def test_late_news_of_a_closed_connection_change_nothing(ledger):
+    ledger.received(1, 10)
+    ledger.produced(1, 7, 501)
+    ledger.closed(1)
+    ledger.answered(1, 10, 10)
+    ledger.drained(1, 10)
+    ledger.produced(1, 7, 501)
+    ledger.settled(7, 0)
+    assert ledger.changes() == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("raods"), st.integers(1, 2), st.integers(1, 600)), max_size=80
+    )
+)
+def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
+    ledger = Ledger(LIMITS)
+    paused, owed = {1: False, 2: False}, {1: [], 2: []}
+    output = {1: 0, 2: 0}
+    for number in (1, 2):
+        ledger.opened(number)
+
+    def note() -> None:
+        for change in ledger.changes():
+            assert paused[change.connection] is isinstance(change, Resume)
+            paused[change.connection] = isinstance(change, Pause)
+
+    for kind, number, size in steps:
+        if kind == "r":
+            ledger.received(number, size)
+            owed[number].append(size)
+        elif kind == "a" and owed[number]:
+            ledger.answered(number, owed[number].pop(), size)
+            output[number] += size
+        elif kind == "d":
+            ledger.drained(number, min(size, output[number]))
+            output[number] -= min(size, output[number])
+        elif kind == "o":
+            ledger.produced(number, 7, size)
+        elif kind == "s":
+            ledger.settled(7, size)
+        note()
+    for number in (1, 2):
+        while owed[number]:
+            ledger.answered(number, owed[number].pop(), 0)
+        ledger.drained(number, output[number])
+    ledger.settled(7, 0)
+    note()
+    assert paused == {1: False, 2: False}

@@ -1,0 +1,156 @@
+"""The peer frame: golden bytes, round trips, and nothing but ProtocolError for anything else."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.base.errors import ProtocolError
+from raftlog.base.ids import TERM_MAX, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.base.limits import BROKER_GROUPS_MAX, CONTROLLER_BODY_BYTES_MAX
+from raftlog.broker import peer_codec
+from raftlog.broker.peer_messages import (
+    ControllerReply,
+    ControllerRequest,
+    NodeHeartbeat,
+    NodeHeartbeatReply,
+    Offer,
+    Place,
+)
+from raftlog.raft.messages import TimeoutNow, VoteReply
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "peer_messages.txt"
+
+
+def rid(node: int, epoch: int = 1) -> ReplicaId:
+    return ReplicaId(NodeId(node), DirectoryId(0xA0 + node), ReplicaEpoch(epoch))
+
+
+EXAMPLES = [
+    [],
+    [NodeHeartbeat(1, 0, (), ())],
+    [NodeHeartbeat(9, 8, (Offer(7, 3, rid(1), rid(2)),), (Place(5, 2), Place(6, 4)))],
+    [NodeHeartbeatReply(9, ())],
+    [NodeHeartbeatReply(9, (Place(5, 2),))],
+    [ControllerRequest(77, 1, b"body")],
+    [ControllerReply(77, 41, "2", b"")],
+    [TimeoutNow(7, rid(1), rid(2), 5), VoteReply(8, rid(1), rid(2), 6, True)],
+    [NodeHeartbeatReply(1, ()), TimeoutNow(7, rid(1), rid(2), 5), ControllerRequest(1, 3, b"")],
+]
+
+
+def wire(messages) -> bytes:
+    return b"".join(bytes(part) for part in peer_codec.encode(messages))
+
+
+@pytest.mark.parametrize("messages", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_round_trip(messages):
+    assert peer_codec.decode(wire(messages)) == messages
+
+
+def test_golden_bytes():
+    """One line per example: a change of these bytes is a change of the peer protocol."""
+    assert GOLDEN.read_text().splitlines() == [wire(messages).hex() for messages in EXAMPLES]
+
+
+@pytest.mark.parametrize("messages", EXAMPLES[1:], ids=range(1, len(EXAMPLES)))
+def test_every_cut_is_refused(messages):
+    data = wire(messages)
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            peer_codec.decode(data[:size])
+
+
+def test_a_byte_too_many_is_refused():
+    with pytest.raises(ProtocolError, match="1 bytes too many"):
+        peer_codec.decode(wire(EXAMPLES[1]) + b"\0")
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ProtocolError, match="unknown kind 9"):
+        peer_codec.decode(b"\0\0\0\1" + b"\x09" + b"\0\0\0\0")
+
+
+def test_a_body_longer_than_its_fields_is_refused():
+    body = wire([NodeHeartbeatReply(9, ())])
+    longer = bytearray(body + b"\0")
+    longer[8] += 1
+    with pytest.raises(ProtocolError):
+        peer_codec.decode(bytes(longer))
+
+
+def test_a_count_that_cannot_be_is_refused_before_anything_is_made():
+    with pytest.raises(ProtocolError, match="count of"):
+        peer_codec.decode(b"\xff\xff\xff\xff" + bytes(64))
+    lie = bytearray(wire([NodeHeartbeatReply(9, ())]))
+    lie[-4:] = (BROKER_GROUPS_MAX + 1).to_bytes(4, "big")
+    with pytest.raises(ProtocolError, match="count of"):
+        peer_codec.decode(bytes(lie))
+
+
+def test_a_term_above_the_bound_is_refused():
+    fits = wire([NodeHeartbeatReply(9, (Place(5, TERM_MAX),))])
+    assert peer_codec.decode(fits)
+    above = bytearray(fits)
+    above[-4:] = (TERM_MAX + 1).to_bytes(4, "big")
+    with pytest.raises(ProtocolError, match="term"):
+        peer_codec.decode(bytes(above))
+
+
+def test_a_controller_body_over_its_bound_is_refused():
+    fits = ControllerRequest(1, 1, bytes(CONTROLLER_BODY_BYTES_MAX))
+    assert peer_codec.decode(wire([fits])) == [fits]
+    over = ControllerRequest(1, 1, bytes(CONTROLLER_BODY_BYTES_MAX + 1))
+    with pytest.raises(ProtocolError, match="block of"):
+        peer_codec.decode(wire([over]))
+
+
+def test_text_that_is_not_utf8_is_refused():
+    data = bytearray(wire([ControllerReply(1, 0, "ab", b"")]))
+    at = data.index(b"ab")
+    data[at] = 0xFF
+    with pytest.raises(ProtocolError, match="UTF-8"):
+        peer_codec.decode(bytes(data))
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_give_messages_or_a_protocol_error(data):
+    try:
+        messages = peer_codec.decode(data)
+    except ProtocolError:
+        return
+    assert isinstance(messages, list)
+
+
+@given(st.sampled_from(EXAMPLES[1:]), st.data())
+def test_a_changed_byte_gives_messages_or_a_protocol_error(messages, data):
+    changed = bytearray(wire(messages))
+    at = data.draw(st.integers(0, len(changed) - 1))
+    changed[at] ^= data.draw(st.integers(1, 255))
+    try:
+        again = peer_codec.decode(bytes(changed))
+    except ProtocolError:
+        return
+    assert isinstance(again, list)
+
+
+PLACES = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, TERM_MAX)).map(lambda p: Place(*p))
+IDS = st.tuples(st.integers(0, 2**31 - 1), st.integers(1, 2**64 - 1), st.integers(0, 2**63)).map(
+    lambda r: ReplicaId(*r)
+)
+OFFERS = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, TERM_MAX), IDS, IDS).map(
+    lambda o: Offer(*o)
+)
+
+
+@given(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**64 - 1),
+    st.lists(OFFERS, max_size=5),
+    st.lists(PLACES, max_size=5),
+)
+def test_any_heartbeat_survives_the_wire(number, acked, offers, stopped):
+    beat = NodeHeartbeat(number, acked, tuple(offers), tuple(stopped))
+    reply = NodeHeartbeatReply(number, tuple(stopped))
+    assert peer_codec.decode(wire([beat, reply])) == [beat, reply]
