@@ -25,6 +25,7 @@ from raftlog.base.limits import (
 from raftlog.kafka.shape import Buffer
 
 PREFIX_BYTES: Final = 4
+KEY_BYTES: Final = 2
 RESPONSE_BYTES_MIN: Final = 4
 """The correlation id."""
 
@@ -42,7 +43,10 @@ class Cut(NamedTuple):
     consumed: int
     """Bytes from the start that are done with."""
     wanted: int
-    """Bytes that the next frame takes from `consumed` on, its length included; 4 if unknown yet."""
+    """Bytes that the next frame takes from `consumed` on, its length included.
+
+    4 while the length is unknown, 6 while a large frame has not said that it is a Produce.
+    """
 
 
 @final
@@ -103,7 +107,8 @@ class FrameCutter:
             size = self._size(view, position, end)
             start = position + PREFIX_BYTES
             if end - start < size:
-                return Cut(frames, position, PREFIX_BYTES + size)
+                hidden = end - start < KEY_BYTES and size > self.small_frame_bytes_max
+                return Cut(frames, position, PREFIX_BYTES + (KEY_BYTES if hidden else size))
             position = start + size
             frames.append(view[start:position])
         return Cut(frames, position, PREFIX_BYTES)

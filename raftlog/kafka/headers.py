@@ -9,10 +9,11 @@ ApiVersions, which never has it*: a client must be able to read that answer befo
 broker speaks (KIP-511). One byte too many there made a client allocate 34 GB.
 """
 
+import struct
 from struct import Struct
 from typing import Final, NamedTuple, final
 
-from raftlog.base.errors import ProtocolError
+from raftlog.base.errors import LocalMisuse, ProtocolError
 from raftlog.kafka.shape import Buffer
 from raftlog.kafka.wire import bad_length, skip_tags
 
@@ -68,12 +69,15 @@ def read_client_id(frame: Buffer, flexible: bool) -> tuple[str | None, int]:
 
 
 def request_head(header: RequestHeader, flexible: bool, body_bytes: int) -> bytes:
-    """The frame's length and the request header."""
+    """The frame's length and the request header; LocalMisuse when a value does not fit."""
     client_id = None if header.client_id is None else header.client_id.encode()
     tail = (client_id or b"") + (EMPTY_TAGS if flexible else b"")
     length = -1 if client_id is None else len(client_id)
     frame_bytes = _REQUEST.size - 4 + len(tail) + body_bytes
-    return _REQUEST.pack(frame_bytes, *header[:3], length) + tail
+    try:
+        return _REQUEST.pack(frame_bytes, *header[:3], length) + tail
+    except struct.error as error:
+        raise LocalMisuse(f"the request header does not fit: {error}") from error
 
 
 def response_has_tags(api_key: int, flexible: bool) -> bool:
