@@ -7,6 +7,7 @@ controller's stops the loader and with it this broker's replica of the metadata 
 other brokers go on (DESIGN 7; LESSONS review-22).
 """
 
+from collections.abc import Sequence
 from typing import Final, Protocol, final
 
 import attrs
@@ -69,15 +70,23 @@ class MetadataLoader:
     def advance(self) -> None:
         """Apply what is committed; call after every take of group 0 that moved something."""
         before = self.image
-        if self.stopped is None:
-            for record in self.engine.committed():
-                if not self._apply(record):
-                    break
+        for record in self._records():
+            if not self._apply(record):
+                break
         if self.image is not before:
             services = self.services
             delta = delta_between(before, self.image, services.node, services.directory)
             services.image_changed(self.image, delta)
         self.controller.advance()
+
+    def _records(self) -> Sequence[Committed]:
+        if self.stopped is not None:
+            return ()
+        try:
+            return self.engine.committed()
+        except CorruptData as error:
+            self._stop(f"{error}")
+            return ()
 
     def _apply(self, record: Committed) -> bool:
         on = f"{_ON} record {record.position}"

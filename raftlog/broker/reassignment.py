@@ -37,7 +37,6 @@ from raftlog.metadata.requests import Reports, encode_wish
 from raftlog.metadata.topic_image import PartitionImage, Reported
 from raftlog.partition.replica import PartitionReplica
 
-
 _LOOKS_PER_SESSION: Final = 6
 """How soon after an answer it is looked whether the image shows what was reported."""
 

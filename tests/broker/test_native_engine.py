@@ -1,0 +1,257 @@
+"""Group 0 as a replica: one command per record, read from memory or from the disk."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftlog.base.entries import EntryKind
+from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.ids import METADATA_GROUP, Offset, RaftIndex, Term
+from raftlog.base.limits import APPEND_BYTES_MAX
+from raftlog.base.units import WallMillis
+from raftlog.broker.engines.native import NativeEngine
+from raftlog.records.batch import entry_of, patch
+from raftlog.records.builder import RecordBatchBuilder
+from raftlog.records.control import build_control_entry
+from raftlog.storage.cold import EntriesRead
+from tests.broker.metadata_rig import FakeServices
+
+WALL = WallMillis(1_700_000_000_000)
+
+
+class FakeLog:
+    """Entries in memory from `window` on; earlier ones need a cold read."""
+
+    def __init__(self):
+        self.all = []
+        self.next_offset = Offset(0)
+        self.window = RaftIndex(1)
+        self.cold_reads = []
+
+    @property
+    def last_index(self):
+        return RaftIndex(len(self.all))
+
+    def append_batch(self, batch):
+        whole = bytearray(batch)
+        patch(whole, self.next_offset, Term(1))
+        index = RaftIndex(self.last_index + 1)
+        entry = entry_of(index, bytes(whole), CorruptData, "a test")
+        self.next_offset = entry.next_offset
+        self.all.append(entry)
+
+    def append_control(self):
+        self.all.append(
+            build_control_entry(
+                EntryKind.TERM_START,
+                group=METADATA_GROUP,
+                term=Term(1),
+                raft_index=RaftIndex(self.last_index + 1),
+                base_offset=self.next_offset,
+                timestamp_ms=WALL,
+                body=b"",
+            )
+        )
+
+    def entries(self, first, bytes_max):
+        assert first <= self.last_index
+        return None if first < self.window else self.all[first - 1 : first + 1]
+
+    def plan_entries(self, first, bytes_max):
+        return SimpleNamespace(function="read", args=(first, bytes_max))
+
+    def cold_done(self, value):
+        self.cold_reads.append(value.first_index)
+
+
+class FakeReplica:
+    def __init__(self):
+        self.log = FakeLog()
+        self.directory = 7
+        self.leader = None
+        self.is_leader = self.ready = True
+        self.term = Term(1)
+        self.commit = RaftIndex(0)
+
+    def propose_batch(self, batch, now, wall_ms):
+        self.log.append_batch(batch)
+
+
+class Rig:
+    def __init__(self):
+        self.services = FakeServices()
+        self.replica = FakeReplica()
+        self.services.replicas[METADATA_GROUP] = self.replica
+        self.engine = NativeEngine(self.services)
+        self.woken = 0
+        self.engine.wake = self.wake
+
+    def wake(self):
+        self.woken += 1
+
+    def propose(self, *values):
+        return self.engine.propose(values, self.services.now, WALL)
+
+    def commit(self, index=None):
+        self.replica.commit = self.replica.log.last_index if index is None else RaftIndex(index)
+        return [tuple(one) for one in self.engine.committed()]
+
+    def answer_read(self, count):
+        (job,) = self.services.jobs
+        self.services.jobs.clear()
+        first = job.args[0]
+        entries = self.replica.log.all[first - 1 : first - 1 + count]
+        job.then(EntriesRead(first, 0, entries))
+        self.services.run_soon()
+
+
+def test_commands_come_back_in_order_with_their_offsets():
+    rig = Rig()
+    assert rig.propose(b"a", b"b")
+    assert rig.propose(b"c")
+    assert rig.commit(1) == [(0, b"a"), (1, b"b")]
+    assert rig.commit() == [(2, b"c")]
+    assert rig.commit() == []
+    assert METADATA_GROUP in rig.services.touched
+
+
+def test_what_is_not_committed_is_not_handed_over():
+    rig = Rig()
+    rig.propose(b"a")
+    assert rig.commit(0) == []
+    assert not rig.engine.caught_up
+    rig.commit()
+    assert rig.engine.caught_up
+
+
+def test_rafts_own_entries_are_no_commands():
+    rig = Rig()
+    rig.replica.log.append_control()
+    rig.propose(b"a")
+    rig.replica.log.append_control()
+    assert rig.commit() == [(0, b"a")]
+    assert rig.engine.caught_up
+    assert rig.engine.next_index == 4
+
+
+def test_only_a_ready_leader_proposes():
+    rig = Rig()
+    rig.replica.ready = False
+    assert rig.engine.leading_term is None
+    assert not rig.propose(b"a")
+    rig.replica.ready, rig.replica.is_leader = True, False
+    assert not rig.propose(b"a")
+    assert rig.replica.log.all == []
+
+
+def test_without_a_replica_there_is_nothing():
+    engine = NativeEngine(FakeServices())
+    assert engine.leader is None
+    assert engine.leading_term is None
+    assert not engine.caught_up
+    assert list(engine.committed()) == []
+    assert not engine.propose([b"a"], 0, WALL)
+    assert engine.name == "native"
+
+
+def test_the_leader_is_a_node():
+    rig = Rig()
+    assert rig.engine.leader is None
+    rig.replica.leader = SimpleNamespace(node=3)
+    assert rig.engine.leader == 3
+
+
+def test_what_is_not_in_memory_is_read_from_the_disk():
+    rig = Rig()
+    rig.propose(b"a")
+    rig.propose(b"b")
+    rig.propose(b"c")
+    rig.replica.log.window = RaftIndex(3)
+    assert rig.commit() == []
+    assert len(rig.services.jobs) == 1
+    assert rig.commit() == []
+    assert len(rig.services.jobs) == 1
+    rig.answer_read(2)
+    assert rig.woken == 1
+    assert rig.replica.log.cold_reads == [1]
+    assert rig.commit() == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_a_cold_read_past_the_commit_hands_over_no_more_than_is_committed():
+    rig = Rig()
+    for value in (b"a", b"b", b"c"):
+        rig.propose(value)
+    rig.replica.log.window = RaftIndex(4)
+    assert rig.commit(1) == []
+    rig.answer_read(3)
+    assert rig.commit(1) == [(0, b"a")]
+    assert rig.commit(2) == []
+    rig.answer_read(3)
+    assert rig.commit(2) == [(1, b"b")]
+
+
+@pytest.mark.parametrize("value", [DiskError("gone"), CorruptData("rot")])
+def test_a_failed_read_is_tried_again_when_the_group_moves(value):
+    rig = Rig()
+    rig.propose(b"a")
+    rig.replica.log.window = RaftIndex(2)
+    rig.commit()
+    rig.services.jobs.pop().then(value)
+    assert rig.commit() == []
+    rig.answer_read(1)
+    assert rig.commit() == [(0, b"a")]
+
+
+def test_a_replica_that_was_reopened_goes_on_where_the_last_one_was():
+    rig = Rig()
+    rig.propose(b"a")
+    rig.commit()
+    reopened = FakeReplica()
+    reopened.log = rig.replica.log
+    rig.services.replicas[METADATA_GROUP] = rig.replica = reopened
+    assert rig.commit(0) == []
+    rig.propose(b"b")
+    assert rig.commit() == [(1, b"b")]
+
+
+def test_large_commands_do_not_share_a_batch():
+    rig = Rig()
+    large = bytes(APPEND_BYTES_MAX - 200)
+    rig.propose(large, large, b"c")
+    assert rig.replica.log.last_index == 2
+    assert [len(value) for _, value in rig.commit()] == [len(large), len(large), 1]
+
+
+@given(st.lists(st.lists(st.binary(max_size=40), min_size=1, max_size=4), max_size=8), st.data())
+def test_any_mix_of_windows_and_commits_hands_over_each_once(rounds, data):
+    rig = Rig()
+    found, expected = [], []
+    for values in rounds:
+        if data.draw(st.booleans()):
+            rig.replica.log.append_control()
+        rig.propose(*values)
+        expected += values
+        last = rig.replica.log.last_index
+        rig.replica.log.window = RaftIndex(data.draw(st.integers(1, last + 1)))
+        found += rig.commit(data.draw(st.integers(rig.replica.commit, last)))
+        if rig.services.jobs and data.draw(st.booleans()):
+            rig.answer_read(data.draw(st.integers(1, 5)))
+    for _ in range(4 * len(rig.replica.log.all) + 1):
+        found += rig.commit()
+        if rig.services.jobs:
+            rig.answer_read(2)
+    assert found == list(enumerate(expected))
+
+
+def test_a_batch_that_lies_stops_the_loader():
+    """records_of refuses what its header does not promise; the loader never sees a wrong record."""
+    rig = Rig()
+    builder = RecordBatchBuilder()
+    builder.append(b"a", timestamp_ms=WALL)
+    batch = bytearray(builder.build())
+    batch[57:61] = (5).to_bytes(4, "big")
+    rig.replica.log.append_batch(bytes(batch))
+    with pytest.raises(CorruptData):
+        rig.commit()
