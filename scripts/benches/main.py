@@ -1,0 +1,47 @@
+"""The command line of `scripts/bench`."""
+
+import argparse
+from pathlib import Path
+
+from benches import consuming, failing, idling, latency, measuring, producing
+
+TOTAL = 200_000_000
+
+
+def run(name: str, rounds: int) -> dict:
+    """Measure one thing."""
+    if name == "produce":
+        return producing.compare(name, rounds, 1024, 1_000_000, TOTAL)
+    if name == "small-records":
+        return producing.compare(name, rounds, 100, 1_000_000, TOTAL // 4)
+    if name == "small-batches":
+        return producing.compare(name, rounds, 1024, 16_384, TOTAL // 2)
+    if name == "consume":
+        return consuming.compare(rounds)
+    if name == "latency":
+        return latency.compare(rounds)
+    if name == "idle":
+        return idling.measure()
+    return failing.measure(rounds)
+
+
+NAMES = ["produce", "small-records", "small-batches", "consume", "latency", "failover", "idle"]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description="Measure a three-broker cluster as ratios.",
+        epilog="Example: scripts/bench produce latency --rounds 5 --out bench.json",
+    )
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="what to measure")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    options = parser.parse_args(arguments)
+    results: dict[str, object] = {}
+    print(f"hardware: {measuring.hardware()}")
+    for name in options.names or NAMES:
+        print(name)
+        results[name] = run(name, options.rounds)
+        if options.out:
+            measuring.save(results, options.out)
+    return 0

@@ -1,0 +1,95 @@
+"""Medians, spreads, the disk probe, and a cluster to measure."""
+
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from raftlog.runtime import local_cluster
+from raftlog.runtime.local_cluster import LocalCluster
+
+SLOW_SYNC_SECONDS = 0.001
+PROBE_SYNCS = 300
+BLOCK = b"\xa5" * 4096
+
+
+def sync_probe(directory: Path) -> float:
+    """Median seconds of one 4 KiB append and fdatasync to a growing file."""
+    path = directory / "probe"
+    times = []
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    try:
+        for _ in range(PROBE_SYNCS):
+            began = time.perf_counter()
+            os.write(fd, BLOCK)
+            os.fdatasync(fd)
+            times.append(time.perf_counter() - began)
+    finally:
+        os.close(fd)
+        path.unlink()
+    return statistics.median(times)
+
+
+def good_disk(directory: Path, what: str) -> bool:
+    """Print the probe; False when the disk is in its slow mode and the round must be dropped."""
+    seconds = sync_probe(directory)
+    good = seconds < SLOW_SYNC_SECONDS
+    print(f"  probe: fdatasync {seconds * 1e6:.0f} us{'' if good else ' (slow: dropped)'} [{what}]")
+    return good
+
+
+def summary(values: list[float]) -> dict[str, float]:
+    """Median, lowest and highest, and how many."""
+    return {
+        "median": statistics.median(values),
+        "low": min(values),
+        "high": max(values),
+        "rounds": len(values),
+    }
+
+
+def shown(values: list[float], unit: str = "") -> str:
+    found = summary(values)
+    return f"{found['median']:.3g}{unit} ({found['low']:.3g} to {found['high']:.3g})"
+
+
+@contextmanager
+def cluster(settings: dict[str, str] | None = None, brokers: int = 3) -> Iterator[LocalCluster]:
+    """A running cluster in a temporary directory beside this tree's, so on the disk in question."""
+    directory = Path(tempfile.mkdtemp(prefix="raftlog-bench-"))
+    running = local_cluster.found(directory, brokers=brokers, port=0, settings=settings)
+    try:
+        running.start_all()
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_bytes(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def hardware() -> dict[str, object]:
+    """What the numbers were measured on."""
+    model = "?"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.partition(":")[2].strip()
+    return {"cpu": model, "cores": os.cpu_count(), "python": os.sys.version.split()[0]}
+
+
+def save(results: dict[str, object], path: Path) -> None:
+    path.write_text(json.dumps({"version": 1, "hardware": hardware(), **results}, indent=1) + "\n")
