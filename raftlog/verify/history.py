@@ -248,7 +248,7 @@ class HistoryWriter:
     def _put(self, document: dict[str, Any]) -> None:
         if self._state != "open":
             raise LocalMisuse(f"this history is {self._state}")
-        line = json.dumps(document, ensure_ascii=False, separators=(",", ":")) + "\n"
+        line = json.dumps(document, separators=(",", ":")) + "\n"
         self._state = "failed"  # until the sink took it: a failed write may have left half a line
         self._sink.write(line)
         self._state = "open"

@@ -1,0 +1,217 @@
+"""`raftlog verify`: judge a history, ours or another system's."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import attrs
+import click
+
+from raftlog.base.errors import FutureFormat, RaftlogError
+from raftlog.base.limits import SEARCH_STEPS_DEFAULT
+from raftlog.cli.render import format_option, progress
+from raftlog.verify import (
+    MODELS,
+    BadHistory,
+    HistoryReader,
+    Judgement,
+    Model,
+    intervals,
+    judge,
+    judge_operations,
+)
+from raftlog.verify.check import LOG, MODES
+from raftlog.verify.classes import NAMES, allowed_by_default
+from raftlog.verify.jepsen_edn import header_for, read_ops
+from raftlog.verify.junit import junit
+from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, ClassResult, Verdict
+
+_HISTORY: Final = "history.jsonl"
+_VERDICT: Final = "verdict.json"
+
+
+@click.command(
+    epilog="Example: raftlog verify runs/latest --junit verdict.xml",
+    context_settings={"max_content_width": 100},
+)
+@click.argument("path", metavar="HISTORY|RUNFOLDER", type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--model",
+    metavar="NAME",
+    help=f"Judge by another model than the header's: {LOG}, {', '.join(MODELS)}, or your own as "
+    "module:attribute.",
+)
+@click.option(
+    "--reads",
+    type=click.Choice(MODES),
+    help="The read consistency to hold the history to, instead of the header's.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="CLASS",
+    type=click.Choice(NAMES),
+    help="Count this class of anomaly, but call the history valid all the same. Repeatable.",
+)
+@click.option(
+    "--search-steps",
+    type=click.IntRange(min=1),
+    default=SEARCH_STEPS_DEFAULT,
+    show_default=True,
+    help="Budget of the general search; when it is spent, the verdict is unknown.",
+)
+@click.option(
+    "--junit",
+    "junit_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write JUnit XML here.",
+)
+@format_option()
+def verify(
+    path: Path,
+    model: str | None,
+    reads: str | None,
+    allow: tuple[str, ...],
+    search_steps: int,
+    junit_file: Path | None,
+    form: str,
+) -> int:
+    """Judge a history of operations: what was lost, doubled, reordered, or read too early.
+
+    HISTORY is a history.jsonl, or a .edn of Jepsen's; a RUNFOLDER has a history.jsonl and gets a
+    verdict.json. Exit code 0: valid; 1: invalid, with a witness; 2: unknown, a budget ran out;
+    64: not a history.
+    """
+    history = path / _HISTORY if path.is_dir() else path
+    try:
+        judgement = _judged(history, model, reads, allow, search_steps)
+    except (BadHistory, FutureFormat) as error:
+        raise click.UsageError(f"{history}: {error}") from None
+    verdict = judgement.verdict
+    before = _json(path / _VERDICT) if path.is_dir() else {}
+    document = verdict.document(before.get("invariants"))
+    if path.is_dir():
+        _write(path / _VERDICT, json.dumps(document, indent=1) + "\n")
+    if junit_file is not None:
+        _write(junit_file, junit(verdict, str(path)))
+    if form == "json":
+        print(json.dumps(document, indent=1))
+    else:
+        _print_text(verdict, path)
+    return verdict.exit_code
+
+
+def _judged(
+    history: Path, model: str | None, reads: str | None, allow: tuple[str, ...], search_steps: int
+) -> Judgement:
+    chosen = _model(model)
+    try:
+        stream = history.open(encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{history}: {error.strerror}") from None
+    with stream, progress("reading", history.stat().st_size) as advance:
+        try:
+            if history.suffix == ".edn":
+                ops = list(read_ops(stream.read()))
+                operations, nemesis = intervals(ops)
+                header = header_for(ops)
+                return judge_operations(
+                    _held_to(header, reads),
+                    operations,
+                    nemesis,
+                    model=chosen,
+                    allowed=_allowed(header, allow),
+                    search_steps=search_steps,
+                )
+            reader = HistoryReader(_advancing(stream, advance))
+            reader.header = _held_to(reader.header, reads)
+            return judge(
+                reader,
+                model=chosen,
+                allowed=_allowed(reader.header, allow),
+                search_steps=search_steps,
+            )
+        except UnicodeDecodeError:
+            raise BadHistory("not UTF-8 text", on=str(history)) from None
+
+
+def _advancing(stream: TextIO, advance: Any) -> Iterator[str]:
+    for line in stream:
+        advance(len(line))
+        yield line
+
+
+def _held_to(header: Any, reads: str | None) -> Any:
+    if reads is None:
+        return header
+    return attrs.evolve(header, options={**header.options, "read_consistency": reads})
+
+
+def _allowed(header: Any, allow: Iterable[str]) -> frozenset[str]:
+    return allowed_by_default(header.source, header.options) | frozenset(allow)
+
+
+def _model(name: str | None) -> str | Model | None:
+    """A name of ours, or the user's own `module:attribute`, which is code the user names."""
+    if name is None or ":" not in name:
+        if name is not None and name != LOG and name not in MODELS:
+            known = ", ".join([LOG, *MODELS])
+            raise click.UsageError(f"unknown model {name!r}; use {known}, or module:attribute")
+        return name
+    module, _, attribute = name.partition(":")
+    try:
+        model = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise click.UsageError(f"--model {name}: {error}") from None
+    if not isinstance(model, Model):
+        raise click.UsageError(f"--model {name}: not a raftlog.verify.Model")
+    return model
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise click.UsageError(f"{path} is not JSON") from None
+    return document if isinstance(document, dict) else {}
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RaftlogError(f"cannot write: {error.strerror}", on=str(path)) from None
+
+
+def _print_text(verdict: Verdict, path: Path) -> None:
+    """Verdict first, then the smallest evidence, then the rest."""
+    print(
+        f"{verdict.verdict.upper()}  {path}: {verdict.operations:,} operations, "
+        f"model {verdict.model}, reads {verdict.mode}"
+    )
+    results = list(verdict.classes.values())
+    for result in results:
+        if result.status == INVALID:
+            text = result.witness.text if result.witness is not None else ""
+            print(f"\n{result.name} ({result.count}): {text}")
+    for result in results:
+        if result.status == UNKNOWN:
+            print(f"\n{result.name} is unknown: {result.note}")
+    print()
+    _print_names("allowed, counted", [r for r in results if r.allowed and r.count], counts=True)
+    checked = [r for r in results if not r.count and r.status not in (NOT_CHECKED, UNKNOWN)]
+    _print_names("none found", checked)
+    _print_names("not checked, no evidence", [r for r in results if r.status == NOT_CHECKED])
+    for note in verdict.notes:
+        print(f"note: {note}")
+
+
+def _print_names(what: str, results: list[ClassResult], *, counts: bool = False) -> None:
+    if results:
+        names = [f"{r.name} {r.count}" if counts else r.name for r in results]
+        print(f"{what}: {', '.join(names)}")

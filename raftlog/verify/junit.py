@@ -1,0 +1,51 @@
+"""A verdict as JUnit XML, for build servers: one test case per class that was checked."""
+
+from xml.sax.saxutils import escape, quoteattr
+
+from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, ClassResult, Verdict
+
+
+def junit(verdict: Verdict, name: str) -> str:
+    """One test suite called `name`; what XML cannot carry is replaced."""
+    results = list(verdict.classes.values())
+    counts = {status: sum(r.status == status for r in results) for status in (INVALID, NOT_CHECKED)}
+    errors = sum(result.status == UNKNOWN for result in results)
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f"<testsuite name={_attribute(name)} tests={quoteattr(str(len(results)))} "
+        f'failures="{counts[INVALID]}" errors="{errors}" skipped="{counts[NOT_CHECKED]}">',
+        *[_case(result, verdict.model) for result in results],
+        "</testsuite>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _case(result: ClassResult, model: str) -> str:
+    head = f"  <testcase classname={_attribute('raftlog.verify.' + model)} name="
+    head += _attribute(result.name)
+    text = result.witness.text if result.witness is not None else ""
+    if result.status == INVALID:
+        message = _attribute(f"{result.count} found")
+        return f"{head}><failure message={message}>{escape(_xml(text))}</failure></testcase>"
+    if result.status == UNKNOWN:
+        return f"{head}><error message={_attribute('unknown: ' + result.note)}/></testcase>"
+    if result.status == NOT_CHECKED:
+        return f'{head}><skipped message="the history lacks the evidence"/></testcase>'
+    if result.count:
+        note = escape(_xml(f"{result.count} found, allowed: {text}"))
+        return f"{head}><system-out>{note}</system-out></testcase>"
+    return f"{head}/>"
+
+
+def _attribute(text: str) -> str:
+    return quoteattr(_xml(text))
+
+
+def _xml(text: str) -> str:
+    """XML 1.0 has no control characters, surrogates or non-characters, not even escaped."""
+    return "".join(
+        c
+        if c in "\t\n\r" or " " <= c <= "\ud7ff" or "\ue000" <= c <= "\ufffd" or c > "\uffff"
+        else "?"
+        for c in text
+    )
