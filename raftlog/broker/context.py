@@ -60,6 +60,8 @@ class Context:
     counters: Counter[str] = attrs.Factory(Counter)
     requests: Counter[int] = attrs.Factory(Counter)
     """Requests by API key."""
+    handler_state: dict[str, Any] = attrs.Factory(dict)
+    """What a handler keeps between requests, by the name of its module."""
     ledger: Ledger
     effects: Effects = attrs.Factory(Effects)
     outbox: dict[NodeId, list[Any]] = attrs.Factory(dict)

@@ -45,7 +45,10 @@ def test_the_deadline_names_the_instant_of_the_next_change():
     in_sync = leading()
     progress = {B: follower(5, contact=100), C: follower(5, contact=900)}
     refresh(in_sync, progress, last=5, now=900)
+    assert in_sync.deadline == 900 + LAG // 8
+    refresh(in_sync, progress, last=5, now=1_050)
     assert in_sync.deadline == 100 + LAG + 1
+    assert in_sync.members == (A, B, C)
     assert refresh(in_sync, progress, last=5, now=in_sync.deadline)
     assert in_sync.members == (A, C)
 
@@ -75,6 +78,14 @@ def test_a_follower_slower_than_the_log_falls_out():
         now = step * 100
         refresh(in_sync, {B: follower(step // 4, contact=now)}, last=step * 10, now=now)
     assert in_sync.members == (A,)
+
+
+def test_a_new_entry_starts_the_clock_of_an_idle_set():
+    in_sync = leading(A, B)
+    refresh(in_sync, {B: follower(5, covered=True)}, last=5, now=100)
+    assert in_sync.deadline == NEVER
+    in_sync.watch(500)
+    assert in_sync.deadline == 500 + LAG // 8
 
 
 def test_covered_and_caught_up_needs_no_clock():

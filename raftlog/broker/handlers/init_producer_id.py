@@ -1,0 +1,87 @@
+"""InitProducerId: a producer id that nobody else has, epoch 0.
+
+The metadata group hands ids out in blocks; this broker gives them on one by one. A block that was
+begun before a crash is lost, never given twice. Transactional producers are refused for good
+(42), because a client that hears a retriable error for what will never work asks for ever.
+"""
+
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.units import Instant
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from raftlog.metadata.commands import AllocateProducerIds
+from raftlog.metadata.requests import SubmitCommand
+
+BLOCK_IDS: Final = 1_000
+"""As Kafka's: a broker that starts a thousand producers asks the controller once."""
+_STATE: Final = "init_producer_id"
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """The next id of this broker's block, or of the block that it asks for."""
+    body: InitProducerIdRequest = request.body
+    if body.transactional_id is not None:
+        request.answer(InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST))
+        return
+    ids = context.handler_state.get(_STATE)
+    if ids is None:
+        ids = context.handler_state[_STATE] = ProducerIds(context)
+    ids.serve(request)
+
+
+@final
+@attrs.define(eq=False)
+class ProducerIds:
+    """The ids from `next_id` up to, not including, `end_id` are this broker's to give. `waiting`
+    are served from the next block; `asking` while one is on its way."""
+
+    context: Context
+    next_id: int = 0
+    end_id: int = 0
+    waiting: list[KafkaRequest] = attrs.Factory(list)
+    asking: bool = False
+
+    def serve(self, request: KafkaRequest) -> None:
+        """Answer with an id, now or when a block arrives."""
+        if self.next_id < self.end_id:
+            self._give(request)
+            return
+        self.waiting.append(request)
+        if not self.asking:
+            self._ask()
+
+    def _give(self, request: KafkaRequest) -> None:
+        request.answer(InitProducerIdResponse(0, 0, self.next_id, 0))
+        self.next_id += 1
+
+    def _ask(self) -> None:
+        self.asking = True
+        context = self.context
+        deadline = Instant(context.now + context.config.request_ns)
+        calls = ControllerCalls(context, deadline, self._allocated)
+        command = AllocateProducerIds(node=context.node, count=BLOCK_IDS)
+        calls.wish(SubmitCommand(command=command))
+        calls.begin()
+
+    def _allocated(self, outcomes: list[Outcome]) -> None:
+        """A block, or none in time: the clients may ask again."""
+        self.asking = False
+        outcome = outcomes[0]
+        waiting, self.waiting = self.waiting, []
+        alive = [request for request in waiting if not request.dead]
+        if outcome.error:
+            for request in alive:
+                request.answer(InitProducerIdResponse(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        self.next_id, self.end_id = outcome.value, outcome.value + BLOCK_IDS
+        for request in alive:
+            self.serve(request)

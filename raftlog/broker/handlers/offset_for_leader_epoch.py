@@ -1,0 +1,55 @@
+"""OffsetForLeaderEpoch: where an epoch ends, so that a consumer sees whether its log was cut.
+
+The answer is the largest known epoch at or below the asked one and its end offset; for the
+present epoch that is the end of the log, not the high watermark, or consumers would see a
+truncation that never was (KIP-320; KAFKA.md 3.3, rule 15). A leader that has not committed in its
+own term may still have less than consumers have read: 78.
+"""
+
+from raftlog.base.ids import Term
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.leader_hints import claims_to_be_a_replica
+from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.error_bodies import error_body
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """Always answered at once."""
+    body: OffsetForLeaderEpochRequest = request.body
+    if claims_to_be_a_replica(context, request, body.replica_id):
+        request.answer(error_body(body, ErrorCode.INVALID_REQUEST))
+        return
+    topics = [
+        OffsetForLeaderTopicResult(
+            topic.topic, [_end_of(context, topic.topic, asked) for asked in topic.partitions]
+        )
+        for topic in body.topics
+    ]
+    request.answer(OffsetForLeaderEpochResponse(0, topics))
+
+
+def _end_of(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    number = asked.partition
+    replica = context.router.replica(topic, number)
+    if isinstance(replica, ErrorCode):
+        return EpochEndOffset(replica, number)
+    error = replica.leader_error(asked.current_leader_epoch)
+    if not error and not replica.publishing:
+        error = ErrorCode.OFFSET_NOT_AVAILABLE
+    if error:
+        return EpochEndOffset(error, number)
+    log = replica.log
+    found = None
+    if asked.leader_epoch >= 0:
+        found = log.term_end_offset(Term(asked.leader_epoch), log.next_offset)
+    if found is None:
+        return EpochEndOffset(ErrorCode.NONE, number)
+    return EpochEndOffset(ErrorCode.NONE, number, found[0], found[1])

@@ -1,0 +1,168 @@
+"""Produce: one record batch per partition, answered with the last partition that is decided.
+
+acks=0 has no answer at all; when any of its partitions failed the connection is closed, which is
+the only signal such a client has (KAFKA.md 3.1).
+"""
+
+from functools import partial
+from typing import Final, cast, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
+from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.router import TopicKey
+from raftlog.kafka.error_bodies import error_body
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from raftlog.partition.output import ProduceAnswer
+from raftlog.records.batch import CODEC_MASK, read_header
+
+_ACKS: Final = (-1, 0, 1)
+_TOPIC_IDS_FROM: Final = 13
+_ZSTD_FROM: Final = 7
+_ZSTD: Final = 4
+_NO_HINT: Final = LeaderIdAndEpoch()
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """Append to every partition named; the answer comes when all are decided."""
+    body: ProduceRequest = request.body
+    refusal = _refusal(body)
+    if refusal is not None:
+        _refuse(request, *refusal)
+        return
+    by_id = request.version >= _TOPIC_IDS_FROM
+    pending = _Pending(context, request, body)
+    for topic in body.topic_data:
+        key: TopicKey = topic.topic_id if by_id else topic.name
+        for data in topic.partition_data:
+            # A decoded records field is a view of the frame, never a slice of a file.
+            pending.submit(key, data.index, cast("Buffer | None", data.records))
+    pending.all_submitted()
+
+
+def _refusal(body: ProduceRequest) -> tuple[ErrorCode, str] | None:
+    if body.acks not in _ACKS:
+        return ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {body.acks}, not -1, 0 or 1"
+    if body.transactional_id is not None:
+        return ErrorCode.INVALID_REQUEST, "transactions are not served"
+    return None
+
+
+def _refuse(request: KafkaRequest, code: ErrorCode, message: str) -> None:
+    if request.body.acks == 0:
+        request.hang_up(message)
+    else:
+        request.answer(error_body(request.body, code, message))
+
+
+@final
+@attrs.define(eq=False)
+class _Pending:
+    """One request on its way. `keys` and `answers` are in the order of the request's partitions."""
+
+    context: Context
+    request: KafkaRequest
+    body: ProduceRequest
+    keys: list[tuple[TopicKey, int]] = attrs.Factory(list)
+    answers: list[ProduceAnswer | None] = attrs.Factory(list)
+    open: int = 1
+    """Undecided partitions, and one more while partitions are still being submitted."""
+
+    def submit(self, key: TopicKey, number: int, records: Buffer | None) -> None:
+        """The next partition."""
+        place = len(self.keys)
+        self.keys.append((key, number))
+        answer = self._produce(place, key, number, records)
+        self.answers.append(answer)
+        if answer is None:
+            self.open += 1
+
+    def all_submitted(self) -> None:
+        """No more partitions come."""
+        self._close_one()
+
+    def decided(self, place: int, answer: ProduceAnswer) -> None:
+        """A partition that had to wait is decided."""
+        assert self.answers[place] is None, (place, self.answers[place])
+        self.answers[place] = answer
+        self._close_one()
+
+    def _produce(
+        self, place: int, key: TopicKey, number: int, records: Buffer | None
+    ) -> ProduceAnswer | None:
+        context, request = self.context, self.request
+        replica = context.router.replica(key, number)
+        if isinstance(replica, ErrorCode):
+            return ProduceAnswer(replica)
+        if records is None:
+            return ProduceAnswer(ErrorCode.INVALID_RECORD, message="no record batch")
+        if request.version < _ZSTD_FROM and _codec_of(records) == _ZSTD:
+            return ProduceAnswer(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        answer = replica.produce(
+            records,
+            self.body.acks,
+            deadline_after(context, self.body.timeout_ms),
+            partial(self.decided, place),
+            context.now,
+            context.wall,
+        )
+        context.touch(replica.group)
+        if answer is None:
+            uncommitted = replica.uncommitted_bytes
+            context.ledger.produced(request.connection.id, replica.group, uncommitted)
+        return answer
+
+    def _close_one(self) -> None:
+        self.open -= 1
+        if self.open == 0:
+            self._reply()
+
+    def _reply(self) -> None:
+        if self.body.acks != 0:
+            self.request.answer(self._response())
+            return
+        failed = [answer for answer in self.answers if answer is not None and answer.error]
+        if failed:
+            self.request.hang_up(f"produce with acks=0 failed: {failed[0].error.message}")
+        else:
+            self.request.answer_nothing()
+
+    def _response(self) -> ProduceResponse:
+        hints = LeaderHints(self.context, self.request.connection.listener)
+        place, topics = 0, []
+        for topic in self.body.topic_data:
+            partitions = []
+            for _ in topic.partition_data:
+                partitions.append(self._partition(place, hints))
+                place += 1
+            topics.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
+        return ProduceResponse(topics, 0, hints.endpoints(NodeEndpoint))
+
+    def _partition(self, place: int, hints: LeaderHints) -> PartitionProduceResponse:
+        answer, (key, number) = self.answers[place], self.keys[place]
+        assert answer is not None, (place, self.open)
+        error, base_offset, log_append_time_ms, log_start, message = answer
+        if not error:
+            return PartitionProduceResponse(number, 0, base_offset, log_append_time_ms, log_start)
+        hint = hints.of(error, key, number, LeaderIdAndEpoch, _NO_HINT)
+        return PartitionProduceResponse(
+            number, error, base_offset, log_append_time_ms, log_start, (), message, hint
+        )
+
+
+def _codec_of(records: Buffer) -> int:
+    if len(records) < BATCH_HEADER_BYTES:
+        return 0
+    return read_header(records).attributes & CODEC_MASK
