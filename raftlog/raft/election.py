@@ -37,10 +37,23 @@ def tick(state: RaftState) -> None:
 
 
 def campaign_deadline(state: RaftState) -> Instant:
-    """When this replica would campaign: never unless it is a voter, whole, and on its own."""
-    if not state.voter or state.covered or state.damaged or state.role is Role.STOPPED:
+    """When this replica would campaign: never unless it may, and nobody beats for its leader."""
+    if state.covered or not _may_campaign(state):
         return NEVER
     return state.election_deadline
+
+
+def _may_campaign(state: RaftState) -> bool:
+    """A whole replica that is a voter; or was one until a membership that is not known to be
+    committed (thesis 4.2.2): when only such replicas hold that entry, nobody else can be elected.
+    Its votes are counted by the newer membership, in which it has none itself."""
+    if state.damaged or state.role is Role.STOPPED:
+        return False
+    return state.voter or (
+        state.membership_index > state.commit
+        and len(state.memberships) > 1
+        and state.memberships[-2][1].is_voter(state.me)
+    )
 
 
 def _leader_tick(state: RaftState) -> None:
@@ -273,7 +286,7 @@ def on_timeout_now(state: RaftState, message: TimeoutNow) -> None:
     """Our leader hands over: campaign at once, without a pre-vote."""
     if message.term > state.term:
         become_follower(state, message.term, message.sender)
-    fit = state.role is Role.FOLLOWER and state.voter and state.damaged is None
+    fit = state.role is Role.FOLLOWER and _may_campaign(state)
     if message.term < state.term or not fit:
         probe("timeout-now-ignored")
         return

@@ -3,8 +3,8 @@
 Replica 1 is the one under test, 2 and 3 (and more) are only names that messages come from.
 """
 
-from raftlog.base.entries import HardState, Membership
-from raftlog.base.ids import RaftIndex, Term
+from raftlog.base.entries import Entry, EntryKind, HardState, Membership
+from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.raft.messages import (
     Append,
     AppendRefused,
@@ -16,7 +16,8 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.node import Role
 from raftlog.raft.options import RaftOptions
-from tests.raft.cluster import BEAT, ELECTION, GROUP, START, Peer, log_of_terms, rid, voters
+from raftlog.records.control import build_control_entry, write_membership_body
+from tests.raft.cluster import BEAT, ELECTION, GROUP, START, WALL, Peer, log_of_terms, rid, voters
 
 NO_PRE_VOTE = RaftOptions(heartbeat_ns=BEAT, election_ns=ELECTION, pre_vote=False)
 THREE = voters(1, 2, 3)
@@ -121,3 +122,16 @@ def lead(*terms: int, term: int = 0, ready: bool = True, **options) -> Peer:
 
 def of_kind(said: list[RaftMessage], kind: type) -> list:
     return [message for message in said if isinstance(message, kind)]
+
+
+def control(index: int, term: int, offset: int, membership: Membership) -> Entry:
+    """A membership entry as a leader would make it."""
+    return build_control_entry(
+        EntryKind.MEMBERSHIP,
+        group=GROUP,
+        term=Term(term),
+        raft_index=RaftIndex(index),
+        base_offset=Offset(offset),
+        timestamp_ms=WALL,
+        body=write_membership_body(membership),
+    )

@@ -16,7 +16,9 @@ from raftlog.raft.messages import (
 )
 from raftlog.raft.node import Role
 from tests.paper.speaking import (
+    THREE,
     append,
+    control,
     lead,
     listen,
     matched,
@@ -249,6 +251,26 @@ class TestMembershipChanges:
         assert peer.role is Role.FOLLOWER
         (reply,) = say(peer, vote_request(1))
         assert reply.granted
+
+    def test_4_2_2_a_removed_server_still_campaigns_until_that_is_committed(self):
+        """'a server that is not part of its own latest configuration should still start new
+        elections, as it might still be needed until the Cnew entry is committed': here nobody
+        else holds it."""
+        peer = replica(1, term=1, membership=THREE, commit=1)
+        leave = control(2, 1, 1, voters(2, 3))
+        say(peer, append(1, (1, 1), (leave,), commit=1))
+        assert peer.node.membership == voters(2, 3)
+        asked = of_kind(time_out(peer), VoteRequest)
+        assert {m.to for m in asked} == {rid(2), rid(3)}
+        say(peer, vote(2, 2))
+        assert peer.role is Role.CANDIDATE
+        say(peer, vote(2, 3))
+        assert peer.role is Role.LEADER
+
+    def test_4_2_2_a_removed_server_campaigns_no_more_once_that_is_committed(self):
+        peer = replica(1, term=1, membership=THREE, commit=1)
+        say(peer, append(1, (1, 1), (control(2, 1, 1, voters(2, 3)),), commit=2))
+        assert not of_kind(time_out(peer), VoteRequest)
 
     def test_4_2_3_who_hears_from_a_leader_neither_votes_nor_updates_its_term(self):
         peer = replica(term=1)
