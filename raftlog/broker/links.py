@@ -5,7 +5,7 @@ if it runs here and the sender is a replica of the node at the other end; all el
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import attrs
 
@@ -20,6 +20,9 @@ from raftlog.broker.peer_messages import (
     NodeHeartbeat,
     NodeHeartbeatReply,
 )
+
+
+_HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply)
 
 
 class Gate(Protocol):
@@ -37,7 +40,7 @@ class Links:
     multi: MultiRaft
     gate: Gate
     refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
-    """Sessions of peers that may not take part; their messages are dropped."""
+    """Sessions of peers that may not take part: only what they ask of the controller is heard."""
     peers: tuple[PeerAddress, ...] = ()
     _peer_handlers: dict[type, Callable[[LinkUp, Any], None]] = attrs.Factory(dict)
 
@@ -57,13 +60,18 @@ class Links:
         old = self.context.sessions.get(event.peer)
         if old is not None:
             self.link_down(LinkDown(event.peer, old.session))
-        if not self.gate.peer_allowed(event.peer, event.directory, event.boot):
-            probe("rolled-back-peer-refused")
-            self.context.trace("peer-refused", f"node {event.peer}", boot=event.boot)
-            self.refused[event.peer] = event
-            return
-        self.refused.pop(event.peer, None)
         self.context.sessions[event.peer] = event
+        if self.gate.peer_allowed(event.peer, event.directory, event.boot):
+            self._admit(event)
+        else:
+            self._refuse(event)
+
+    def _refuse(self, event: LinkUp) -> None:
+        probe("rolled-back-peer-refused")
+        self.context.trace("peer-refused", f"node {event.peer}", boot=event.boot)
+        self.refused[event.peer] = event
+
+    def _admit(self, event: LinkUp) -> None:
         self.multi.link_up(event.peer, event.session)
         for group, replica in self.context.replicas.items():
             replica.link_up(event.peer, self.context.now)
@@ -71,27 +79,33 @@ class Links:
 
     def link_down(self, event: LinkDown) -> None:
         """A session is over; one that is not the present one was over before."""
-        self.refused.pop(event.peer, None)
         link = self.context.sessions.get(event.peer)
         if link is None or link.session != event.session:
             return
         del self.context.sessions[event.peer]
         self.context.outbox.pop(event.peer, None)
-        self.multi.link_down(event.peer)
-        for group, replica in self.context.replicas.items():
-            replica.link_down(event.peer, self.context.now)
-            self.context.touch(group)
+        if self.refused.pop(event.peer, None) is None:
+            self._part(event.peer)
         self.context.channel.link_down(event.peer)
+
+    def _part(self, peer: NodeId) -> None:
+        self.multi.link_down(peer)
+        for group, replica in self.context.replicas.items():
+            replica.link_down(peer, self.context.now)
+            self.context.touch(group)
 
     def recheck(self) -> None:
         """The image changed what it says about boots: ask again for every session."""
         for link in list(self.context.sessions.values()):
-            if not self.gate.peer_allowed(link.peer, link.directory, link.boot):
-                self.link_down(LinkDown(link.peer, link.session))
-                self.refused[link.peer] = link
-        for link in list(self.refused.values()):
-            if self.gate.peer_allowed(link.peer, link.directory, link.boot):
-                self.link_up(link)
+            allowed = self.gate.peer_allowed(link.peer, link.directory, link.boot)
+            if allowed == (link.peer not in self.refused):
+                continue
+            if allowed:
+                del self.refused[link.peer]
+                self._admit(link)
+            else:
+                self._part(link.peer)
+                self._refuse(link)
 
     def addresses_changed(self) -> None:
         """Reckon anew whom to keep links to: the controllers and every registered broker."""
@@ -115,6 +129,9 @@ class Links:
         batches: dict[GroupId, list[Any]] = {}
         for message in event.messages:
             handle = self._peer_handlers.get(type(message))
+            if event.peer in self.refused and type(message) not in _HEARD_ALWAYS:
+                probe("message-of-a-refused-peer-dropped")
+                continue
             if handle is None:
                 batches.setdefault(message.group, []).append(message)
                 continue

@@ -8,6 +8,7 @@ import attrs
 
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import ConnectionId
+from raftlog.base.units import NANOS_PER_MICRO
 from raftlog.broker.events import Request
 from raftlog.kafka.codec import decode_response, encode_request
 from raftlog.kafka.versions import SERVED
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from raftlog_sim.node import Node
 
 _LENGTH_BYTES: Final = 4
+CLIENT_NS: Final = 50 * NANOS_PER_MICRO
+"""A frame's way to the broker."""
 Then = Callable[[Any], None]
 
 
@@ -70,7 +73,8 @@ class Client:
         """Send any bytes as one frame."""
         assert self.connection is not None, "not connected"
         pending = self.pending[self._next] = Pending(api_key, version)
-        self.node.deliver(Request(self.connection, self._next, memoryview(bytearray(frame))))
+        event = Request(self.connection, self._next, memoryview(bytearray(frame)))
+        self.node.arrive_later(CLIENT_NS, event)
         self._next += 1
         return pending
 

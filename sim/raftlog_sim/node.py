@@ -14,7 +14,6 @@ import attrs
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
 from raftlog.base.limits import TURN_EVENTS_MAX
-from raftlog.base.ports import Disk
 from raftlog.base.units import NANOS_PER_MICRO
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
@@ -24,6 +23,7 @@ from raftlog.storage.data_dir import open_directory
 from raftlog.storage.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.clock import NodeClock
+from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
 
 if TYPE_CHECKING:
     from raftlog_sim.client import Client
@@ -63,7 +63,9 @@ class Node:
 
     world: "World"
     config: BrokerConfig
-    disk: Disk
+    disk: SimulatedDisk
+    keep_at_crash: Keep = Keep.SOME
+    """What the disk keeps when it stops the machine in the middle of a call."""
     boot_state: Boot | None = None
     boots: int = 0
     turns: int = 0
@@ -120,8 +122,14 @@ class Node:
         self._turn_soon(self.live)
         self.world.network.look()
 
+    def crash(self, keep: Keep = Keep.NONE) -> None:
+        """Power loss: the process is gone, and of what was not synced the disk keeps what `keep`
+        says."""
+        self.stop_process()
+        self.disk.crash(keep)
+
     def stop_process(self) -> None:
-        """The process is gone at once; what the disk holds is the disk's business."""
+        """The process is gone at once (kill -9); the machine and what it wrote live on."""
         boot = self.live
         self.boot_state = None
         self.suspended = False
@@ -140,6 +148,14 @@ class Node:
         boot = self.live
         boot.inbox.append(event)
         self._turn_soon(boot)
+
+    def arrive_later(self, delay_ns: int, event: e.Event) -> None:
+        """An event that reaches this boot of the process after a while, or nobody."""
+        self.world.after(delay_ns, self._arrive, self.live, event)
+
+    def _arrive(self, boot: Boot, event: e.Event) -> None:
+        if self.boot_state is boot:
+            self.deliver(event)
 
     def _turn_soon(self, boot: Boot) -> None:
         if not boot.turn_due:
@@ -225,7 +241,11 @@ class Node:
             self.world.after(WRITE_NS * 100, self._perform_round, boot)
             return
         write = boot.rounds.popleft()
-        result = boot.writer.perform(write.io_id, write.ops)
+        try:
+            result = boot.writer.perform(write.io_id, write.ops)
+        except SimulatedCrashError:
+            self.crash(self.keep_at_crash)
+            return
         self.deliver(e.Written(write.io_id, write.directory))
         self.world.after(SYNC_NS, self._round_done, boot, write, result)
 
@@ -254,7 +274,12 @@ class Node:
             self.world.after(JOB_NS * 100, self._perform_job, boot)
             return
         job = boot.jobs.popleft()
-        self.deliver(self._done(job))
+        try:
+            done = self._done(job)
+        except SimulatedCrashError:
+            self.crash(self.keep_at_crash)
+            return
+        self.deliver(done)
         boot.working = False
         if boot.jobs:
             self._begin_job(boot)

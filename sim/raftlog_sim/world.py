@@ -12,12 +12,13 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.ids import ClusterId, NodeId, ReplicaEpoch, ReplicaId
-from raftlog.base.ports import Disk, Tracer
+from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.events import PeerAddress
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.network import Network
 from raftlog_sim.node import Node
 from raftlog_sim.streams import Stream
@@ -27,7 +28,6 @@ CLIENT_PORT: Final = 9092
 PEER_PORT: Final = 9192
 
 Action = Callable[..., None]
-DiskMaker = Callable[[NodeId], Disk]
 Configure = Callable[[BrokerConfig], BrokerConfig]
 
 
@@ -38,10 +38,9 @@ class StuckError(Exception):
 @final
 @attrs.define(eq=False)
 class World:
-    """See the module. `make_disk` gives the empty disk of a node."""
+    """See the module. `configure` may change what a node is told at its boots."""
 
     seed: int
-    make_disk: DiskMaker
     tracer: Tracer = attrs.Factory(NoTracer)
     configure: Configure | None = None
     now: int = 0
@@ -104,9 +103,13 @@ class World:
         identities = self._identities(cluster, brokers, controllers)
         addresses = tuple(_peer_address(NodeId(n)) for n in range(1, controllers + 1))
         for identity in identities:
-            disk = self.make_disk(identity.node)
+            disk = self.new_disk(identity.node)
             format_directory(disk, identity)
             self.add(identity.node, disk, addresses)
+
+    def new_disk(self, node: NodeId) -> SimulatedDisk:
+        """An empty disk for a node."""
+        return SimulatedDisk(self.stream(f"disk/{node}/{self._scheduled}"))
 
     def _identities(
         self, cluster: ClusterId, brokers: int, controllers: int
@@ -131,7 +134,7 @@ class World:
         name = f"directory/{node}/{self._scheduled}"
         return int.from_bytes(self.stream(name).bytes(8), "big") | 1
 
-    def add(self, number: NodeId, disk: Disk, controllers: Sequence[PeerAddress]) -> Node:
+    def add(self, number: NodeId, disk: SimulatedDisk, controllers: Sequence[PeerAddress]) -> Node:
         """A formatted node joins the world and boots."""
         config = BrokerConfig(
             node=number,

@@ -187,6 +187,9 @@ def _assigned_nodes(topic: CreatableTopic) -> tuple[tuple[NodeId, ...], ...]:
             what = f"the brokers of partition {number} must be some, and different"
             raise Problem(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
         found.append(tuple(NodeId(broker) for broker in brokers))
+    if len(dict.fromkeys(map(len, found))) > 1:
+        what = "all partitions must have the same number of replicas"
+        raise Problem(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
     return tuple(found)
 
 
