@@ -45,8 +45,12 @@ def kafka_python_class(name: str) -> Any:
 
 def kafka_python_encode(table: MessageTable, version: int, body: Any) -> bytes:
     """Encode our body with kafka-python."""
-    cls = kafka_python_class(table[1])
-    return bytes(_kafka_python_value(cls, table[5], version, body).encode(version=version))
+    return bytes(kafka_python_value(table, version, body).encode(version=version))
+
+
+def kafka_python_value(table: MessageTable, version: int, body: Any) -> Any:
+    """Our body as kafka-python's object."""
+    return _kafka_python_value(kafka_python_class(table[1]), table[5], version, body)
 
 
 def kafka_python_decode(table: MessageTable, version: int, data: bytes) -> Any:
