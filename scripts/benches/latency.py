@@ -125,8 +125,7 @@ def compare(rounds: int) -> dict:
         client = RawClient(*leader_address(cluster.bootstrap_servers))
         raw_latencies(client)
         for _ in range(rounds):
-            if not measuring.good_disk(cluster.directory, "latency"):
-                continue
+            measuring.wait_for_good_disk(cluster.directory, "latency")
             sync = measuring.sync_probe(cluster.directory)
             floor.append(sync + 2 * round_trip_seconds())
             times = raw_latencies(client)

@@ -14,6 +14,8 @@ from raftlog.runtime import local_cluster
 from raftlog.runtime.local_cluster import LocalCluster
 
 SLOW_SYNC_SECONDS = 0.001
+SLOW_WAITS = 30
+SLOW_WAIT_SECONDS = 10
 PROBE_SYNCS = 300
 BLOCK = b"\xa5" * 4096
 
@@ -35,12 +37,16 @@ def sync_probe(directory: Path) -> float:
     return statistics.median(times)
 
 
-def good_disk(directory: Path, what: str) -> bool:
-    """Print the probe; False when the disk is in its slow mode and the round must be dropped."""
-    seconds = sync_probe(directory)
-    good = seconds < SLOW_SYNC_SECONDS
-    print(f"  probe: fdatasync {seconds * 1e6:.0f} us{'' if good else ' (slow: dropped)'} [{what}]")
-    return good
+def wait_for_good_disk(directory: Path, what: str) -> None:
+    """Print the probe; while the disk is in its slow mode, wait: such a round would say nothing."""
+    for _ in range(SLOW_WAITS):
+        seconds = sync_probe(directory)
+        if seconds < SLOW_SYNC_SECONDS:
+            print(f"  probe: fdatasync {seconds * 1e6:.0f} us [{what}]")
+            return
+        print(f"  probe: fdatasync {seconds * 1e6:.0f} us: the disk is slow, waiting", flush=True)
+        time.sleep(SLOW_WAIT_SECONDS)
+    raise SystemExit("the disk stayed slow: set TMPDIR to another one, or come back later")
 
 
 def summary(values: list[float]) -> dict[str, float]:

@@ -76,8 +76,7 @@ def compare(name: str, rounds: int, record_bytes: int, batch_bytes: int, total: 
         make_topic(cluster.bootstrap_servers)
         real = {**settings, "bootstrap.servers": cluster.bootstrap_servers}
         for _ in range(rounds):
-            if not measuring.good_disk(cluster.directory, name):
-                continue
+            measuring.wait_for_good_disk(cluster.directory, name)
             mock.append(produce_rate({**settings, "test.mock.num.brokers": 3}, record_bytes, total))
             large = {**producer_settings(1_000_000), "test.mock.num.brokers": 3}
             mock_large.append(
