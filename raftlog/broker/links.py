@@ -21,7 +21,6 @@ from raftlog.broker.peer_messages import (
     NodeHeartbeatReply,
 )
 
-
 _HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply)
 
 
