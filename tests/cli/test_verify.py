@@ -1,0 +1,171 @@
+"""`raftlog verify`: exit codes, what is printed, what is written."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from raftlog.cli.main import run
+from raftlog.verify import Header
+from tests.verify.writing import KEY, op, poll, send, written
+
+GOOD = [send(0, (1, 2), "k#1", 0), poll(1, (3, 4), (0, "k#1"))]
+LOST = [send(0, (1, 2), "k#1", 0), send(0, (3, 4), "k#2", 1), poll(1, (5, 6), (1, "k#2"))]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def make(operations, name="history.jsonl", **options):
+        path = tmp_path / name
+        path.write_text(written(*operations, **options), encoding="utf-8")
+        return path
+
+    return make
+
+
+def test_valid(folder, capsys):
+    assert run(["verify", str(folder(GOOD))]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("VALID")
+    assert "none found: lost-write" in out
+    assert "not checked, no evidence: " in out
+
+
+def test_invalid_with_the_witness_first(folder, capsys):
+    assert run(["verify", str(folder(LOST))]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("INVALID")
+    assert lines[2].startswith("lost-write (1): The send of 'k#1' at offset 0")
+
+
+def test_allowed_is_counted_and_shown(folder, capsys):
+    path = str(folder(LOST))
+    assert run(["verify", path, "--allow", "lost-write", "--allow", "unseen"]) == 0
+    assert "allowed, counted: lost-write 1, unseen 1" in capsys.readouterr().out
+
+
+def test_unknown(tmp_path, capsys):
+    calls = [op(p, "write", (0, 90), p, p, key="x") for p in range(12)]
+    calls.append(op(99, "read", (91, 92), None, 77, key="x"))
+    path = tmp_path / "history.jsonl"
+    path.write_text(written(*calls, header=Header(source="import", model="register")))
+    assert run(["verify", str(path), "--search-steps", "100"]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("UNKNOWN")
+    assert "100 steps spent" in out
+
+
+def test_json_is_the_verdict(folder, capsys):
+    assert run(["verify", str(folder(LOST)), "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["version"] == 1
+    assert document["verdict"] == "invalid"
+    lost = document["classes"]["lost-write"]
+    assert (lost["count"], lost["allowed"], lost["status"]) == (1, False, "invalid")
+    assert [one["f"] for one in lost["witness"]["operations"]] == ["send", "poll"]
+    assert document["classes"]["model"]["status"] == "not checked"
+
+
+def test_a_run_folder_gets_its_verdict_and_keeps_the_invariants(folder, tmp_path, capsys):
+    folder(GOOD)
+    before = {"version": 1, "invariants": {"ElectionSafety": {"checked": 7}}}
+    (tmp_path / "verdict.json").write_text(json.dumps(before))
+    assert run(["verify", str(tmp_path)]) == 0
+    document = json.loads((tmp_path / "verdict.json").read_text())
+    assert document["verdict"] == "valid"
+    assert document["invariants"] == {"ElectionSafety": {"checked": 7}}
+    assert capsys.readouterr().out.startswith("VALID")
+
+
+def test_junit(folder, tmp_path):
+    out = tmp_path / "junit.xml"
+    assert run(["verify", str(folder(LOST)), "--junit", str(out)]) == 1
+    suite = ET.fromstring(out.read_text())
+    assert suite.get("failures") == "2"
+    failed = [case.get("name") for case in suite if case.find("failure") is not None]
+    assert failed == ["lost-write", "unseen"]
+    assert int(suite.get("tests")) == len(suite)
+
+
+def test_junit_escapes_what_a_history_says(folder, tmp_path):
+    evil = "</failure>\x00\ud800<script>&"
+    out = tmp_path / "junit.xml"
+    path = folder([send(0, (1, 2), "#1", 0), poll(1, (3, 4), (0, evil))])
+    assert run(["verify", str(path), "--junit", str(out)]) == 1
+    ET.fromstring(out.read_text())
+
+
+def test_jepsen_edn(tmp_path):
+    path = tmp_path / "history.edn"
+    path.write_text("""
+        {:process 0 :type :invoke :f :write :value 1} {:process 0 :type :ok :f :write :value 1}
+        {:process 1 :type :invoke :f :read} {:process 1 :type :ok :f :read :value 2}""")
+    assert run(["verify", str(path)]) == 1
+
+
+def test_held_to_another_consistency(folder):
+    stale = [send(0, (1, 2), "k#1", 0), op(1, "end", (3, 4), None, 0)]
+    path = str(folder(stale, final_read=False))
+    assert run(["verify", path]) == 0
+    assert run(["verify", path, "--reads", "linearizable"]) == 1
+
+
+def test_your_own_model(tmp_path, monkeypatch):
+    (tmp_path / "my_counter.py").write_text(
+        "from raftlog.verify import Call, Model\n"
+        "COUNTER = Model(name='counter', init=lambda: 0, functions=('add', 'get'),\n"
+        "    step=lambda s, asked, a: (True, s + 1) if asked == 'add' else (a == s, s),\n"
+        "    call_of=lambda op: Call(op.start_ns, op.end_ns, op.f, op.value, op))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "history.jsonl"
+    path.write_text(
+        written(
+            op(0, "add", (1, 2), None), op(1, "get", (3, 4), None, 1), read_consistency="committed"
+        )
+    )
+    assert run(["verify", str(path), "--model", "my_counter:COUNTER"]) == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no-such-file"],
+        ["{good}", "--model", "nonsense"],
+        ["{good}", "--model", "no_such_module:X"],
+        ["{good}", "--model", "json:dumps"],
+        ["{good}", "--allow", "everything"],
+        ["{good}", "--reads", "dirty"],
+        ["{good}", "--search-steps", "0"],
+        ["{bad}"],
+        ["{later}"],
+        ["{binary}"],
+        ["{folder}"],
+        [],
+    ],
+)
+def test_usage_is_64_and_one_clear_line(arguments, folder, tmp_path, capsys):
+    bad, later, binary = (tmp_path / name for name in ("bad.jsonl", "later.jsonl", "bin.jsonl"))
+    bad.write_text('{"format":1,"source":"sim"}\nnonsense\nmore\n')
+    later.write_text('{"format":2,"source":"sim"}\n')
+    binary.write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "empty").mkdir()
+    names = {
+        "good": folder(GOOD, "good.jsonl"),
+        "bad": bad,
+        "later": later,
+        "binary": binary,
+        "folder": tmp_path / "empty",
+    }
+    filled = [argument.format(**names) for argument in arguments]
+    assert run(["verify", *filled]) == 64
+    error = capsys.readouterr().err
+    assert error.startswith("raftlog: ")
+    assert "Traceback" not in error
+
+
+def test_help_has_an_example(capsys):
+    assert run(["verify", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "Example: raftlog verify" in out
+    assert KEY not in out

@@ -1,0 +1,254 @@
+"""The general search: small truths by hand, agreement with trying every order, the budget."""
+
+import itertools
+import random
+
+import pytest
+
+from raftlog.verify import BadHistory, Call, Header, Model, Op, intervals, judge_operations
+from raftlog.verify.models import CAS_REGISTER, CONSUMER_OFFSETS, FENCING, REGISTER, append_only
+from raftlog.verify.pairing import OPEN
+from raftlog.verify.search import search
+
+LOTS = 10**6
+
+
+def write(start, end, value):
+    return Call(start, end, ("write", value), None)
+
+
+def read(start, end, value):
+    return Call(start, end, ("read",), value)
+
+
+def cas(start, end, old, new, matched=True):
+    return Call(start, end, ("cas", old, new), matched)
+
+
+@pytest.mark.parametrize(
+    ("calls", "verdict"),
+    [
+        ([], "valid"),
+        ([read(1, 2, None)], "valid"),
+        ([read(1, 2, 5)], "invalid"),
+        ([write(1, 2, 5), read(3, 4, 5)], "valid"),
+        ([write(1, 2, 5), read(3, 4, None)], "invalid"),
+        ([write(1, 3, 5), read(3, 4, None)], "valid"),  # closed intervals touch: concurrent
+        ([write(1, 9, 5), read(2, 3, 5), read(4, 5, None)], "invalid"),
+        ([write(1, 9, 5), read(2, 3, None), read(4, 5, 5)], "valid"),
+        ([write(1, OPEN, 5), read(2, 3, None), read(4, 5, 5)], "valid"),
+        ([write(1, OPEN, 5), read(2, 3, 5), read(4, 5, None)], "invalid"),
+        ([write(1, 2, 5), cas(3, 4, 5, 6), read(5, 6, 6)], "valid"),
+        ([write(1, 2, 5), cas(3, 4, 4, 6)], "invalid"),
+        ([write(1, 2, 5), cas(3, OPEN, 4, 6), read(5, 6, 5)], "valid"),
+        ([write(1, 2, 5), cas(3, 4, 5, 6, False)], "invalid"),
+        ([write(1, 2, 5), cas(3, 4, 4, 6, False), read(5, 6, 5)], "valid"),
+    ],
+)
+def test_registers(calls, verdict):
+    outcome = search(CAS_REGISTER, calls, LOTS)
+    assert outcome.verdict == verdict
+    if verdict == "valid":
+        assert legal(CAS_REGISTER, calls, outcome.longest)
+
+
+def legal(model, calls, order):
+    """Whether `order` respects the intervals and the model, and has all that returned."""
+    state = model.init()
+    for number in order:
+        call = calls[number]
+        fits, state = model.step(state, call.asked, call.answer)
+        if not fits:
+            return False
+    for one, other in itertools.combinations(order, 2):
+        if calls[other].end_ns < calls[one].start_ns:
+            return False
+    return all(number in order for number, call in enumerate(calls) if call.end_ns < OPEN)
+
+
+def by_every_order(model, calls):
+    must = [n for n, call in enumerate(calls) if call.end_ns < OPEN]
+    may = [n for n, call in enumerate(calls) if call.end_ns >= OPEN]
+    for size in range(len(may) + 1):
+        for chosen in itertools.combinations(may, size):
+            for order in itertools.permutations([*must, *chosen]):
+                if legal(model, calls, order):
+                    return True
+    return False
+
+
+def random_calls(rng):
+    calls = []
+    for _ in range(rng.randint(1, 5)):
+        start = rng.randint(0, 8)
+        end = OPEN if rng.random() < 0.2 else start + rng.randint(0, 5)
+        kind = rng.choice(["write", "read", "cas"])
+        if kind == "write":
+            calls.append(write(start, end, rng.randint(0, 2)))
+        elif kind == "read":
+            calls.append(read(start, start + rng.randint(0, 5), rng.choice([None, 0, 1, 2])))
+        else:
+            calls.append(cas(start, end, rng.randint(0, 2), rng.randint(0, 2)))
+    return calls
+
+
+def test_agrees_with_trying_every_order():
+    seen = {True: 0, False: 0}
+    for seed in range(600):
+        calls = random_calls(random.Random(seed))
+        outcome = search(CAS_REGISTER, calls, LOTS)
+        expected = by_every_order(CAS_REGISTER, calls)
+        assert (outcome.verdict == "valid") == expected, (seed, calls)
+        seen[expected] += 1
+    assert min(seen.values()) > 60
+
+
+def test_a_spent_budget_is_unknown_never_valid():
+    calls = [write(0, 100, n) for n in range(12)] + [read(101, 102, 99)]
+    outcome = search(CAS_REGISTER, calls, 500)
+    assert outcome.verdict == "unknown"
+    assert outcome.steps == 501
+    assert search(CAS_REGISTER, calls[:-1], 500).verdict == "valid"
+
+
+def test_states_met_before_are_not_searched_again():
+    """Twelve writes of one value: 12! orders, 2^12 sets, but hardly any different states."""
+    calls = [write(0, 100, 1) for _ in range(12)] + [read(101, 102, 2)]
+    outcome = search(REGISTER, calls, 200_000)
+    assert outcome.verdict == "invalid"
+
+
+def test_invalid_says_how_far_it_came():
+    calls = [write(1, 2, 5), read(3, 4, 5), read(5, 6, 7)]
+    outcome = search(REGISTER, calls, LOTS)
+    assert (outcome.verdict, outcome.longest, outcome.stuck_at) == ("invalid", (0, 1), 2)
+
+
+@pytest.mark.parametrize(
+    ("calls", "verdict"),
+    [
+        ([Call(1, 2, ("acquire",), 1), Call(3, 4, ("check", 1), True)], "valid"),
+        ([Call(1, 2, ("acquire",), 2), Call(3, 4, ("acquire",), 1)], "invalid"),
+        (
+            [
+                Call(1, 2, ("acquire",), 1),
+                Call(3, 4, ("acquire",), 2),
+                Call(5, 6, ("check", 1), True),
+            ],
+            "invalid",
+        ),
+        (
+            [
+                Call(1, 2, ("acquire",), 1),
+                Call(3, 7, ("acquire",), 2),
+                Call(5, 6, ("check", 1), True),
+            ],
+            "valid",
+        ),
+        ([Call(1, 2, ("acquire",), 1), Call(3, 4, ("check", 1), False)], "invalid"),
+    ],
+)
+def test_fencing(calls, verdict):
+    assert search(FENCING, calls, LOTS).verdict == verdict
+
+
+def judged(model, *lines, key="x"):
+    ops = []
+    for index, (process, kind, f, value) in enumerate(lines):
+        ops.append(Op(index, index, process, kind, f, key, value))
+    operations, nemesis = intervals(ops)
+    return judge_operations(Header(source="import"), operations, nemesis, model=model).verdict
+
+
+def test_consumer_offsets_are_one_object_per_group():
+    commit = [(0, "invoke", "offset_commit", ["g", {"a": 3}]), (0, "ok", "offset_commit", {"a": 3})]
+    fetch = [(1, "invoke", "offset_fetch", ["g", ["a"]]), (1, "ok", "offset_fetch", {"a": 3})]
+    stale = [(1, "invoke", "offset_fetch", ["g", ["a"]]), (1, "ok", "offset_fetch", {"a": None})]
+    other = [(1, "invoke", "offset_fetch", ["h", ["a"]]), (1, "ok", "offset_fetch", {"a": -1})]
+    assert judged(CONSUMER_OFFSETS, *commit, *fetch, key=None).exit_code == 0
+    assert judged(CONSUMER_OFFSETS, *commit, *stale, key=None).exit_code == 1
+    assert judged(CONSUMER_OFFSETS, *commit, *other, key=None).exit_code == 0
+
+
+def test_objects_are_searched_one_by_one():
+    """Eight registers with five concurrent writes each: hopeless as one, easy as eight."""
+    ops, index = [], 0
+    for register in range(8):
+        for process in range(5):
+            name = f"r{register}"
+            ops.append(Op(index, 0, register * 9 + process, "invoke", "write", name, process))
+            index += 1
+    for register in range(8):
+        for process in range(5):
+            number = register * 9 + process
+            ops.append(Op(index, 1, number, "ok", "write", f"r{register}", process))
+            index += 1
+    operations, _ = intervals(ops)
+    header = Header(source="import", model="register")
+    verdict = judge_operations(header, operations, search_steps=2_000).verdict
+    assert verdict.exit_code == 0
+    assert verdict.budget["objects"] == 8
+    assert verdict.budget["search_steps"] < 2_000
+
+
+def test_an_unknown_part_does_not_hide_an_invalid_one():
+    ops, index = [], 0
+    for process in range(14):
+        ops.append(Op(index, 0, process, "invoke", "write", "wide", process))
+        index += 1
+    ops.append(Op(index, 0, 99, "invoke", "read", "narrow", None))
+    ops.append(Op(index + 1, 1, 99, "ok", "read", "narrow", 7))
+    index += 2
+    for process in range(14):
+        ops.append(Op(index, 2, process, "ok", "write", "wide", process))
+        index += 1
+    ops.append(Op(index, 3, 50, "invoke", "read", "wide", None))
+    ops.append(Op(index + 1, 4, 50, "ok", "read", "wide", 77))
+    operations, _ = intervals(ops)
+    header = Header(source="import", model="register")
+    verdict = judge_operations(header, operations, search_steps=1_000).verdict
+    assert verdict.verdict == "invalid"
+    wide = judge_operations(
+        header, [op for op in operations if op.key == "wide"], search_steps=1_000
+    ).verdict
+    assert wide.verdict == "unknown"
+    assert wide.exit_code == 2
+    assert "1000 steps" in wide.classes["model"].note
+
+
+def test_your_own_model():
+    counter = Model(
+        name="counter",
+        init=lambda: 0,
+        step=lambda state, asked, answer: (
+            (True, state + 1) if asked == "add" else (answer == state, state)
+        ),
+        call_of=lambda op: Call(op.start_ns, op.end_ns, op.f, op.value, op),
+        functions=("add", "get"),
+    )
+    lines = [(0, "invoke", "add", None), (0, "ok", "add", None), (1, "invoke", "get", None)]
+    assert judged(counter, *lines, (1, "ok", "get", 1)).exit_code == 0
+    assert judged(counter, *lines, (1, "ok", "get", 0)).exit_code == 1
+
+
+def test_an_operation_that_the_model_does_not_know_is_a_mistake():
+    with pytest.raises(BadHistory, match="does not know 'pop'"):
+        judged("register", (0, "invoke", "pop", None), (0, "ok", "pop", 1))
+
+
+@pytest.mark.parametrize("model", ["registers", "os:system", "raftlog.verify.models:REGISTER"])
+def test_a_header_never_loads_code(model):
+    with pytest.raises(BadHistory, match="unknown model"):
+        judged(model, (0, "invoke", "read", None), (0, "ok", "read", None))
+
+
+def test_values_that_do_not_fit_the_model():
+    with pytest.raises(BadHistory, match="does not fit"):
+        judged("cas-register", (0, "invoke", "cas", 5), (0, "ok", "cas", 5))
+
+
+def test_the_log_model_takes_batches_whole():
+    log = append_only()
+    append = Call(1, 4, ("append", ("a", "b"), True), 0)
+    assert search(log, [append, Call(2, 3, ("length", True), 1)], LOTS).verdict == "invalid"
+    assert search(log, [append, Call(2, 3, ("length", True), 2)], LOTS).verdict == "valid"
