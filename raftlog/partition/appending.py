@@ -11,11 +11,18 @@ from typing import Final
 from raftlog.base.binary import Buffer
 from raftlog.base.checksum import crc32c
 from raftlog.base.ids import Offset, Term
-from raftlog.base.limits import RECORD_COPY_BYTES_MAX
+from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_COPY_BYTES_MAX
 from raftlog.base.units import WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
-from raftlog.records.batch import CRC_FROM, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, patch
+from raftlog.records.batch import (
+    CRC_FROM,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    BatchHeader,
+    patch,
+    read_header,
+)
 from raftlog.records.validate import BatchFault, timestamp_fault, validate_produced
 
 _STAMP: Final = struct.Struct(">qii")
@@ -26,7 +33,7 @@ _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 
 FAULT_CODES: Final = {
-    BatchFault.NOT_ONE_BATCH: ErrorCode.INVALID_RECORD,
+    BatchFault.NOT_ONE_BATCH: ErrorCode.CORRUPT_MESSAGE,
     BatchFault.TOO_LARGE: ErrorCode.MESSAGE_TOO_LARGE,
     BatchFault.MAGIC: ErrorCode.INVALID_RECORD,
     BatchFault.CRC: ErrorCode.CORRUPT_MESSAGE,
@@ -56,7 +63,7 @@ def judged(records: Buffer, config: PartitionConfig, wall_ms: WallMillis) -> Bat
     """The header of the batch that is the whole field, fit to be appended; raises Refused."""
     header = validate_produced(records, config.max_message_bytes)
     if isinstance(header, BatchFault):
-        raise Refused(FAULT_CODES[header], header.value)
+        raise Refused(_code_of(header, records), header.value)
     if header.attributes & TRANSACTIONAL:
         raise Refused(ErrorCode.INVALID_REQUEST, TRANSACTIONAL_REFUSED)
     if not config.log_append_time:
@@ -89,3 +96,12 @@ def stamped_with_time(
     _MAX_TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_AT, wall_ms)
     _CRC.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return bytes(batch)
+
+
+def _code_of(fault: BatchFault, records: Buffer) -> ErrorCode:
+    """A field that is longer than its first batch says holds several: a producer's mistake, and not
+    damage on the way, which a retry may mend."""
+    if fault is not BatchFault.NOT_ONE_BATCH or len(records) < BATCH_HEADER_BYTES:
+        return FAULT_CODES[fault]
+    several = BATCH_HEADER_BYTES <= read_header(records).size < len(records)
+    return ErrorCode.INVALID_RECORD if several else FAULT_CODES[fault]

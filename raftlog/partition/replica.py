@@ -203,6 +203,11 @@ class PartitionReplica:
         return produces.uncommitted_bytes + produces.parked_bytes
 
     @property
+    def parked_bytes(self) -> int:
+        """Produced bytes that wait until this leader takes proposals."""
+        return self._serving.produces.parked_bytes
+
+    @property
     def waiting(self) -> int:
         """Requests that will be answered later, of all kinds."""
         return self._serving.waiting

@@ -1,18 +1,28 @@
 """Three replicas of one partition in one process, on simulated disks, driven by hand.
 
-`Place` is a node's data directory with the replica that lives on it; it does for one replica what a
-broker does: takes it, performs rounds and jobs, and remembers what was answered. `Group` holds the
-wire, the clock, and the faults: cut links, held disks, crashes. `settle` runs everything that needs no
-time; `advance` lets time pass from deadline to deadline.
+`Place` is a node's data directory with the replica that lives on it; it does for one replica what
+a broker does: takes it, performs rounds and jobs, and remembers what was answered. `Group` holds
+the wire, the clock, and the faults: cut links, held disks, crashes. `settle` runs everything that
+needs no time; `advance` lets time pass from deadline to deadline.
 """
 
 from collections import deque
 
+from raftlog_sim.disk import Keep, SimulatedDisk
 
 from raftlog.base.entries import HardState, Membership
 from raftlog.base.errors import RaftlogError
-from raftlog.base.ids import ClusterId, DirectoryId, GroupId, IoId, NodeId, ReplicaEpoch, ReplicaId
-from raftlog.base.ids import Term, TopicId
+from raftlog.base.ids import (
+    ClusterId,
+    DirectoryId,
+    GroupId,
+    IoId,
+    NodeId,
+    ReplicaEpoch,
+    ReplicaId,
+    Term,
+    TopicId,
+)
 from raftlog.base.trace import ListTracer
 from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.partition.config import PartitionConfig
@@ -29,7 +39,6 @@ from raftlog.storage.recovery import create_replica, recover_replica
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
 from raftlog.storage.store import StoreImage
 from raftlog.storage.write_round import DirectoryWriter
-from raftlog_sim.disk import Keep, SimulatedDisk
 from tests.raft.cluster import SeededEntropy
 
 CLUSTER = ClusterId(b"partition-tests!")
@@ -202,6 +211,7 @@ class Group:
         self.now, self.wall = START, WALL
         self.wire = deque()
         self.cut = set()
+        self.blocked = None  # a message for which this is true is lost
         self.places = {}
         numbers = numbers or (1, 2, 3)
         self.membership = Membership(
@@ -238,8 +248,11 @@ class Group:
         for _ in range(10_000):
             for place in self.running:
                 self.take(place)
-            moved = any([place.perform(self.now) for place in self.running])
-            moved |= any([place.run_jobs(self.now) for place in self.running])
+            moved = False
+            for place in self.running:
+                moved |= place.perform(self.now)
+            for place in self.running:
+                moved |= place.run_jobs(self.now)
             moved |= self.deliver_all()
             if not moved:
                 return
@@ -247,7 +260,9 @@ class Group:
 
     def take(self, place):
         for message in place.take(self.now, self.wall):
-            if not self.is_cut(place.me.node, message.to.node):
+            if not self.is_cut(place.me.node, message.to.node) and not (
+                self.blocked and self.blocked(message)
+            ):
                 self.wire.append(message)
 
     def deliver_all(self):
@@ -255,9 +270,7 @@ class Group:
         while self.wire:
             message = self.wire.popleft()
             place = self.places[message.to.node]
-            if place.replica is not None and not self.is_cut(
-                message.sender.node, message.to.node
-            ):
+            if place.replica is not None and not self.is_cut(message.sender.node, message.to.node):
                 place.replica.receive([message], self.now)
         return moved
 
@@ -329,6 +342,26 @@ class Group:
             group.advance(ELECTION // 2)
         raise AssertionError(f"{number} does not win")
 
+    def elect_without(self, number):
+        """Let the others elect one of them while `number` does not move."""
+        still = self.places[number]
+        for _ in range(100):
+            self.now = Instant(self.now + ELECTION // 8)
+            for place in self.running:
+                if place is not still:
+                    place.replica.tick(self.now, self.wall)
+            for _ in range(20):
+                for place in self.running:
+                    if place is not still:
+                        self.take(place)
+                        place.perform(self.now)
+                        place.run_jobs(self.now)
+                self.deliver_all()
+            leader = self.leader()
+            if leader.me.node != number and leader.ready:
+                return leader
+        raise AssertionError("the others elect nobody")
+
     def leader(self):
         leaders = [place.replica for place in self.running if place.replica.is_leader]
         return max(leaders, key=lambda replica: replica.term, default=None)
@@ -342,15 +375,14 @@ class Group:
     def send(self, number, batch, *, acks=-1, timeout_ns=None):
         answers = []
         deadline = FAR if timeout_ns is None else Instant(self.now + timeout_ns)
-        answer = self[number].produce(
-            batch, acks, deadline, answers.append, self.now, self.wall
-        )
+        answer = self[number].produce(batch, acks, deadline, answers.append, self.now, self.wall)
         if answer is not None:
             answers.append(answer)
         return answers
 
     def read(self, number, offset=0, bytes_max=1 << 20):
-        """All committed records from `offset` on, as (offset, value), as a client would read them."""
+        """All committed records from `offset` on, as (offset, value), as a client would read
+        them."""
         replica, place = self[number], self.places[number]
         found = []
         while offset < replica.high_watermark:
