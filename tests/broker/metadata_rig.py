@@ -9,6 +9,8 @@ loader.
 from collections import deque
 from types import SimpleNamespace
 
+import attrs
+
 from raftlog.base.ids import (
     METADATA_GROUP,
     BootNumber,
@@ -24,10 +26,17 @@ from raftlog.broker.deadlines import Timers
 from raftlog.broker.events import LinkUp, PeerAddress
 from raftlog.broker.metadata_loader import MetadataLoader
 from raftlog.metadata.command_codec import Proposal, encode_proposal
+from raftlog.metadata.commands import AllocateProducerIds
 from raftlog.metadata.engine import Committed
 from raftlog.metadata.image import EMPTY_IMAGE
-from raftlog.metadata.requests import Heartbeat, decode_answer, encode_wish
-from tests.metadata.clusters import CLUSTER, directory, founder, registration
+from raftlog.metadata.requests import (
+    CreateTopicWish,
+    Heartbeat,
+    SubmitCommand,
+    decode_answer,
+    encode_wish,
+)
+from tests.metadata.clusters import CLUSTER, ORDERS, directory, founder, registration
 
 SESSION_NS = millis(3000)
 
@@ -267,3 +276,21 @@ def led(*nodes, **options):
     rig.lead()
     rig.join(*nodes)
     return rig
+
+
+def create(name="orders", *, topic_id=ORDERS, count=1, factor=1, **changes):
+    wish = CreateTopicWish(
+        topic_id=topic_id,
+        name=name,
+        internal=False,
+        count=count,
+        factor=factor,
+        nodes=(),
+        configs=(),
+        validate_only=False,
+    )
+    return attrs.evolve(wish, **changes)
+
+
+def allocate(node, count=1000):
+    return SubmitCommand(command=AllocateProducerIds(node=NodeId(node), count=count))
