@@ -18,6 +18,9 @@ UINT32_MAX: Final = 2**32 - 1
 JOIN_BYTES_MAX: Final = 1024
 """Parts up to this size are joined with their neighbours; larger ones go out as they are."""
 
+JOINABLE: Final = frozenset({bytes, bytearray, memoryview})
+"""What `bytes.join` takes; anything else (a slice of a file) stays on its own."""
+
 SHORT_ARRAY: Final = 16
 """Arrays of numbers below this length use a precompiled Struct."""
 UVARINT_1: Final = tuple(bytes([value]) for value in range(128))
@@ -187,6 +190,6 @@ def put(value: Records, parts: list[Any], large: list[int]) -> None:
         for part in value:
             put(part, parts, large)
         return
-    if len(value) > JOIN_BYTES_MAX or not isinstance(value, bytes | bytearray | memoryview):
+    if len(value) > JOIN_BYTES_MAX or type(value) not in JOINABLE:
         large.append(len(parts))
     parts.append(value)
