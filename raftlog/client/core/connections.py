@@ -12,10 +12,12 @@ from typing import Any, Final, final
 
 import attrs
 
-from raftlog.base.errors import ProtocolError, RaftlogError, RemoteError
+from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import NodeId
+from raftlog.base.limits import CLIENT_REQUESTS_IN_FLIGHT_MAX
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NEVER, Instant
+from raftlog.client.core.errors import ConnectionLost, NotSent
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.values import (
     ANY_NODE,
@@ -29,17 +31,6 @@ from raftlog.client.core.values import (
 from raftlog.kafka.connection import ClientConnection
 
 Then = Callable[[Any], None]
-FORGOTTEN_CORRELATION: Final = -1
-
-
-@final
-class ConnectionLost(RemoteError):
-    """The request may or may not have been carried out."""
-
-
-@final
-class NotSent(RemoteError):
-    """The request has certainly not reached the broker."""
 
 
 @final
@@ -50,16 +41,23 @@ class _State(enum.Enum):
     READY = "ready"
 
 
+_UNDER_WAY: Final = (_State.DIALLING, _State.GREETING)
+
+
 @final
 @attrs.define(eq=False)
-class _Waiting:
-    """A request on its way. `deadline` is for its answer, the time in the queue included."""
+class Waiting:
+    """A request on its way. `deadline` is for its answer, the time in the queue included;
+    `departed` once it was handed to the driver."""
 
+    target: int
     api_key: int
     body: Any
     then: Then
+    since: Instant
     deadline: Instant
     answered: bool = True
+    departed: bool = False
 
 
 @final
@@ -71,10 +69,11 @@ class _Peer:
     state: _State = _State.DOWN
     dial: DialId = -1
     wire: ClientConnection | None = None
-    queue: deque[_Waiting] = attrs.Factory(deque)
-    in_flight: deque[_Waiting] = attrs.Factory(deque)
+    queue: deque[Waiting] = attrs.Factory(deque)
+    in_flight: deque[Waiting] = attrs.Factory(deque)
     failures: int = 0
     retry_at: Instant = Instant(0)
+    state_since: Instant = Instant(0)
     state_deadline: Instant = NEVER
 
 
@@ -102,27 +101,40 @@ class Connections:
         now: Instant,
         *,
         answered: bool = True,
-    ) -> None:
+    ) -> Waiting:
         """Send to a node, or to `ANY_NODE`. With `answered=False` (acks=0) `then` is called with
         None as soon as the request was handed to the driver."""
-        if self.closed:
-            then(NotSent("the client is closed"))
-            return
-        peer = self._peer(target)
         deadline = Instant(now + self.options.request_timeout_ns)
-        peer.queue.append(_Waiting(api_key, body, then, deadline, answered))
+        if self.closed:
+            waiting = Waiting(ANY_NODE, api_key, body, then, now, deadline, answered)
+            then(NotSent("the client is closed"))
+            return waiting
+        peer = self._peer(target, now)
+        waiting = Waiting(peer.key, api_key, body, then, now, deadline, answered)
+        peer.queue.append(waiting)
         self._drive(peer, now)
+        return waiting
 
-    def _peer(self, target: NodeId) -> _Peer:
+    def withdraw(self, waiting: Waiting) -> None:
+        """Take back a request that has not departed; its `then` is called with `NotSent`."""
+        peer = self._peers.get(waiting.target)
+        if peer is not None and waiting in peer.queue:
+            peer.queue.remove(waiting)
+            waiting.then(NotSent("withdrawn", on=self._name(peer)))
+
+    def _peer(self, target: NodeId, now: Instant) -> _Peer:
+        """The peer of a node. For `ANY_NODE` one that is connected and answers; else one that is
+        being connected; else the next of all that are known, in turn."""
         if target != ANY_NODE:
             return self._peers.setdefault(target, _Peer(target))
         ready = [peer for peer in self._peers.values() if peer.state is _State.READY]
-        if ready:
-            return min(ready, key=_load)
+        prompt = [peer for peer in ready if not self._is_slow(peer, now)]
+        if prompt:
+            return min(prompt, key=_load)
         under_way = [
             peer
             for peer in self._peers.values()
-            if peer.state in (_State.DIALLING, _State.GREETING) and peer.failures == 0
+            if peer.state in _UNDER_WAY and peer.failures == 0 and not self._is_slow(peer, now)
         ]
         if under_way:
             return under_way[0]
@@ -137,6 +149,31 @@ class Connections:
             return self.options.bootstrap[ANY_NODE - 1 - peer.key]
         return self.cache.addresses.get(NodeId(peer.key))
 
+    def _is_slow(self, peer: _Peer, now: Instant) -> bool:
+        since = self._waiting_since(peer)
+        return since is not None and since + self.options.suspect_ns <= now
+
+    def _waiting_since(self, peer: _Peer) -> Instant | None:
+        """Since when the other end owes something: an answer, a greeting, a connection."""
+        if peer.state in _UNDER_WAY:
+            return peer.state_since
+        return peer.in_flight[0].since if peer.in_flight else None
+
+    def slow_nodes(self, now: Instant) -> list[NodeId]:
+        """Nodes that owe an answer for longer than `suspect_ns`: they may be dead, or paused."""
+        return [
+            NodeId(peer.key)
+            for peer in self._peers.values()
+            if peer.key >= 0 and self._is_slow(peer, now)
+        ]
+
+    def drop(self, node: NodeId, why: str, now: Instant) -> None:
+        """Hang up on a node; whoever waits on it hears why."""
+        peer = self._peers.get(node)
+        if peer is not None and peer.state is not _State.DOWN:
+            self.effects.actions.append(Hangup(peer.dial))
+            self._fail(peer, why, now)
+
     # --- events
     # -------------------------------------------------------------------------------------
 
@@ -146,7 +183,7 @@ class Connections:
         if peer is None or peer.state is not _State.DIALLING:
             return
         peer.state = _State.GREETING
-        peer.state_deadline = Instant(now + self.options.request_timeout_ns)
+        peer.state_deadline = Instant(now + self.options.connect_timeout_ns)
         peer.wire = ClientConnection(client_id=self.options.client_id)
         self.effects.actions.append(Send(dial, peer.wire.hello().parts))
 
@@ -174,10 +211,10 @@ class Connections:
             self._drive(peer, now)
             return
         peer.in_flight.popleft().then(answer.body)
+        self._drive(peer, now)
 
-    def expire(self, now: Instant) -> Instant:
-        """Fail what is overdue, dial what has waited long enough; the next instant to be called."""
-        wake = NEVER
+    def expire(self, now: Instant) -> None:
+        """Fail what is overdue, dial what has waited long enough."""
         for peer in list(self._peers.values()):
             if peer.state_deadline <= now or (peer.in_flight and peer.in_flight[0].deadline <= now):
                 self.effects.actions.append(Hangup(peer.dial))
@@ -185,13 +222,18 @@ class Connections:
             while peer.queue and peer.queue[0].deadline <= now:
                 peer.queue.popleft().then(NotSent("no connection in time", on=self._name(peer)))
             self._drive(peer, now)
-            wake = min(wake, self._next_instant(peer))
-        return wake
 
-    def _next_instant(self, peer: _Peer) -> Instant:
+    def next_instant(self, now: Instant) -> Instant:
+        """When `expire` has something to do again."""
+        return min((self._next_instant(peer, now) for peer in self._peers.values()), default=NEVER)
+
+    def _next_instant(self, peer: _Peer, now: Instant) -> Instant:
         wake = peer.state_deadline
         if peer.in_flight:
             wake = min(wake, peer.in_flight[0].deadline)
+        since = self._waiting_since(peer)
+        if since is not None and since + self.options.suspect_ns > now:
+            wake = min(wake, Instant(since + self.options.suspect_ns))
         if peer.queue:
             wake = min(wake, peer.queue[0].deadline)
             if peer.state is _State.DOWN:
@@ -206,7 +248,7 @@ class Connections:
             self._dial(peer, now)
         if peer.state is not _State.READY:
             return
-        while peer.queue:
+        while peer.queue and len(peer.in_flight) < CLIENT_REQUESTS_IN_FLIGHT_MAX:
             self._transmit(peer, peer.queue.popleft())
 
     def _dial(self, peer: _Peer, now: Instant) -> None:
@@ -217,11 +259,12 @@ class Connections:
         self._last_dial += 1
         peer.dial = self._last_dial
         peer.state = _State.DIALLING
+        peer.state_since = now
         peer.state_deadline = Instant(now + self.options.connect_timeout_ns)
         self._dials[peer.dial] = peer
         self.effects.actions.append(Dial(peer.dial, address[0], address[1]))
 
-    def _transmit(self, peer: _Peer, waiting: _Waiting) -> None:
+    def _transmit(self, peer: _Peer, waiting: Waiting) -> None:
         wire = peer.wire
         assert wire is not None
         try:
@@ -230,6 +273,7 @@ class Connections:
             waiting.then(error)
             return
         self.effects.actions.append(Send(peer.dial, sent.parts))
+        waiting.departed = True
         if waiting.answered:
             peer.in_flight.append(waiting)
             return

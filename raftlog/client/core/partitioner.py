@@ -6,7 +6,10 @@ partition is (hash & 0x7fffffff) mod count (Kafka, `Utils.murmur2` and `BuiltInP
 librdkafka does the same with `partitioner=murmur2_random`.
 """
 
+from functools import lru_cache
 from typing import Final, final
+
+from raftlog.base.limits import PARTITIONER_KEYS_MAX
 
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
@@ -30,6 +33,7 @@ def murmur2(data: bytes) -> int:
     return h ^ (h >> 15)
 
 
+@lru_cache(maxsize=PARTITIONER_KEYS_MAX)
 def partition_of(key: bytes, count: int) -> int:
     """The partition of a keyed record among `count`."""
     return (murmur2(key) & 0x7FFFFFFF) % count

@@ -87,7 +87,13 @@ class Complete(NamedTuple):
     value: Any
 
 
-Effect = Dial | Send | Hangup | Complete
+class Settled(NamedTuple):
+    """All records of a batch (`batches.PendingBatch`) are acknowledged, or given up."""
+
+    batch: Any
+
+
+Effect = Dial | Send | Hangup | Complete | Settled
 
 
 @final
@@ -97,6 +103,14 @@ class Effects:
 
     actions: list[Effect] = attrs.Factory(list)
     wake_at: Instant = NEVER
+
+
+@final
+@attrs.define(eq=False)
+class Turn:
+    """The instant of the turn that is being taken; the parts of the core share it."""
+
+    now: Instant = Instant(0)
 
 
 # --- results
@@ -136,18 +150,6 @@ class ConsumedRecord(NamedTuple):
         )
 
 
-class FetchedBatches(NamedTuple):
-    """Whole batches of one partition, checked, from the fetch offset on. `next_offset` is where the
-    next fetch begins; records below the asked offset have to be dropped (`first_offset`)."""
-
-    place: TopicPartition
-    first_offset: Offset
-    next_offset: Offset
-    high_watermark: Offset
-    log_start: Offset
-    batches: tuple[memoryview, ...]
-
-
 # --- options
 # ----------------------------------------------------------------------------------------
 
@@ -178,6 +180,15 @@ class ClientOptions:
     connect_timeout_ns: Nanos = millis(10_000)
     retry_backoff_ns: Nanos = millis(20)
     retry_backoff_max_ns: Nanos = millis(1_000)
+    metadata_retry_ns: Nanos = millis(50)
+    """How often metadata is asked again while somebody misses a leader or a topic in it."""
+    suspect_ns: Nanos = millis(1_000)
+    """A broker that owes an answer for longer is not asked what others can answer, and is left
+    when a partition that it was asked about has another leader."""
+    topic_wait_ns: Nanos = millis(3_000)
+    """How long a topic that does not exist is waited for: it may have been created just now."""
+    auto_create: bool = False
+    """Let metadata requests create topics that do not exist, as far as the brokers allow it."""
     metadata_max_age_ns: Nanos = millis(300_000)
     fetch_wait_ms: int = 500
     fetch_min_bytes: int = 1

@@ -1,0 +1,370 @@
+"""One-shot questions to a cluster: what is asked, of whom, and how the answer is read.
+
+An `Ask` goes to any broker, to a node, or to the leader of a partition. `read` turns the decoded
+body into the result, or raises `KafkaError`; a retriable one is asked again until the deadline.
+What changes the cluster is never asked twice when the first time may have had an effect.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, final
+
+from raftlog.base.errors import ProtocolError
+from raftlog.base.ids import NodeId, Offset
+from raftlog.base.units import KIB, MIB, NANOS_PER_MILLI, Nanos, WallMillis, millis
+from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.fetched import FetchedBatches, check_batches
+from raftlog.client.core.values import ANY_NODE, TopicPartition
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from raftlog.kafka.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from raftlog.kafka.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from raftlog.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from raftlog.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from raftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from raftlog.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from raftlog.kafka.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from raftlog.kafka.versions import ApiKey
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+MAX_TIMESTAMP: Final = -3
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+ADMIN_TIMEOUT_NS: Final = millis(30_000)
+
+Reader = Callable[[Any], Any]
+Maker = Callable[[int, bytes], Any]
+"""(leader epoch, topic id) -> body, for what is asked of a partition's leader."""
+
+
+@final
+class Ask(NamedTuple):
+    """See the module. One of `body` and `make` is given."""
+
+    api_key: int
+    read: Reader
+    body: Any = None
+    make: Maker | None = None
+    node: NodeId = ANY_NODE
+    place: TopicPartition | None = None
+    changes: bool = False
+    timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+    patience_ns: Nanos = Nanos(0)
+    """How long the broker was told that it may wait before it answers."""
+
+
+class OffsetAt(NamedTuple):
+    """An offset and its timestamp and leader epoch; the offset is -1 when there is no such one."""
+
+    offset: Offset
+    timestamp_ms: WallMillis
+    leader_epoch: int
+
+
+class TopicResult(NamedTuple):
+    """What became of one topic in an administrative call."""
+
+    name: str
+    error_code: int = 0
+    message: str | None = None
+    topic_id: bytes = b""
+    partitions: int = -1
+    replication_factor: int = -1
+
+    def check(self) -> "TopicResult":
+        """The result itself; raises `KafkaError` for a refusal."""
+        if self.error_code != 0:
+            raise KafkaError(self.error_code, on=f"topic {self.name}", message=self.message)
+        return self
+
+
+class ConfigEntry(NamedTuple):
+    """A setting as DescribeConfigs tells it; `overridden` is not a default."""
+
+    name: str
+    value: str | None
+    overridden: bool
+    read_only: bool
+
+
+# --- metadata and cluster -------------------------------------------------------------------------
+
+
+def metadata(topics: Sequence[str] | None = None, timeout_ns: Nanos = ADMIN_TIMEOUT_NS) -> Ask:
+    """A `MetadataResponse` about these topics, or about all. Never creates one."""
+    wanted = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
+    body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    return Ask(ApiKey.METADATA, _read_metadata, body, timeout_ns=timeout_ns)
+
+
+def _read_metadata(body: MetadataResponse) -> MetadataResponse:
+    _check(body.error_code, "metadata")
+    return body
+
+
+def describe_cluster(timeout_ns: Nanos = ADMIN_TIMEOUT_NS, *, fenced: bool = True) -> Ask:
+    """A `DescribeClusterResponse`, fenced brokers included."""
+    body = DescribeClusterRequest(include_fenced_brokers=fenced)
+    return Ask(ApiKey.DESCRIBE_CLUSTER, _read_cluster, body, timeout_ns=timeout_ns)
+
+
+def _read_cluster(body: DescribeClusterResponse) -> DescribeClusterResponse:
+    _check(body.error_code, "cluster", body.error_message)
+    return body
+
+
+def describe_configs(
+    topics: Sequence[str], timeout_ns: Nanos = ADMIN_TIMEOUT_NS, *, resource: int = TOPIC_RESOURCE
+) -> Ask:
+    """`{name: {setting: ConfigEntry}}` of these topics; `KafkaError` for one without any."""
+    body = DescribeConfigsRequest(
+        resources=tuple(DescribeConfigsResource(resource, name, None) for name in topics)
+    )
+    return Ask(ApiKey.DESCRIBE_CONFIGS, _read_configs, body, timeout_ns=timeout_ns)
+
+
+def _read_configs(body: DescribeConfigsResponse) -> dict[str, dict[str, ConfigEntry]]:
+    found: dict[str, dict[str, ConfigEntry]] = {}
+    for result in body.results:
+        _check(result.error_code, result.resource_name, result.error_message)
+        found[result.resource_name] = {each.name: _config_entry(each) for each in result.configs}
+    return found
+
+
+_TOPIC_OVERRIDE: Final = 1
+
+
+def _config_entry(each: DescribeConfigsResourceResult) -> ConfigEntry:
+    overridden = each.config_source == _TOPIC_OVERRIDE
+    return ConfigEntry(each.name, each.value, overridden, each.read_only)
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def new_topic(
+    name: str,
+    partitions: int = -1,
+    replication_factor: int = -1,
+    *,
+    configs: Mapping[str, str] | None = None,
+    assignment: Sequence[Sequence[int]] = (),
+) -> CreatableTopic:
+    """A topic for `create_topics`; -1 leaves a number to the brokers. An assignment names the
+    replicas of each partition and takes the place of both numbers."""
+    return CreatableTopic(
+        name=name,
+        num_partitions=-1 if assignment else partitions,
+        replication_factor=-1 if assignment else replication_factor,
+        assignments=tuple(
+            CreatableReplicaAssignment(at, tuple(nodes)) for at, nodes in enumerate(assignment)
+        ),
+        configs=tuple(CreatableTopicConfig(key, value) for key, value in (configs or {}).items()),
+    )
+
+
+def create_topics(
+    topics: Sequence[CreatableTopic],
+    *,
+    validate_only: bool = False,
+    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+) -> Ask:
+    """A `TopicResult` for each."""
+    body = CreateTopicsRequest(tuple(topics), _broker_ms(timeout_ns), validate_only)
+    return Ask(
+        ApiKey.CREATE_TOPICS, _read_created, body, changes=not validate_only, timeout_ns=timeout_ns
+    )
+
+
+def _read_created(body: CreateTopicsResponse) -> list[TopicResult]:
+    return [
+        TopicResult(
+            each.name,
+            each.error_code,
+            each.error_message,
+            each.topic_id,
+            each.num_partitions,
+            each.replication_factor,
+        )
+        for each in body.topics
+    ]
+
+
+def delete_topics(names: Sequence[str], timeout_ns: Nanos = ADMIN_TIMEOUT_NS) -> Ask:
+    """A `TopicResult` for each name."""
+    body = DeleteTopicsRequest(
+        topics=tuple(DeleteTopicState(name=name) for name in names),
+        topic_names=tuple(names),
+        timeout_ms=_broker_ms(timeout_ns),
+    )
+    return Ask(ApiKey.DELETE_TOPICS, _read_deleted, body, changes=True, timeout_ns=timeout_ns)
+
+
+def _read_deleted(body: DeleteTopicsResponse) -> list[TopicResult]:
+    return [
+        TopicResult(each.name or "", each.error_code, each.error_message, each.topic_id)
+        for each in body.responses
+    ]
+
+
+def create_partitions(
+    counts: Mapping[str, int],
+    *,
+    assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    validate_only: bool = False,
+    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+) -> Ask:
+    """Grow topics to these counts: a `TopicResult` for each."""
+    body = CreatePartitionsRequest(
+        tuple(
+            CreatePartitionsTopic(name, count, _assignments((assignments or {}).get(name)))
+            for name, count in counts.items()
+        ),
+        _broker_ms(timeout_ns),
+        validate_only,
+    )
+    return Ask(
+        ApiKey.CREATE_PARTITIONS,
+        _read_grown,
+        body,
+        changes=not validate_only,
+        timeout_ns=timeout_ns,
+    )
+
+
+def _assignments(
+    nodes: Sequence[Sequence[int]] | None,
+) -> tuple[CreatePartitionsAssignment, ...] | None:
+    if nodes is None:
+        return None
+    return tuple(CreatePartitionsAssignment(tuple(each)) for each in nodes)
+
+
+def _read_grown(body: CreatePartitionsResponse) -> list[TopicResult]:
+    return [TopicResult(each.name, each.error_code, each.error_message) for each in body.results]
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+def list_offsets(
+    place: TopicPartition, timestamp_ms: int, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+) -> Ask:
+    """`OffsetAt` for a timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP."""
+
+    def make(epoch: int, topic_id: bytes) -> ListOffsetsRequest:
+        del topic_id
+        asked = ListOffsetsPartition(place.partition, epoch, timestamp_ms)
+        topics = (ListOffsetsTopic(place.topic, (asked,)),)
+        return ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=_broker_ms(timeout_ns))
+
+    def read(body: ListOffsetsResponse) -> OffsetAt:
+        found = _only([each for topic in body.topics for each in topic.partitions], place)
+        _check(found.error_code, str(place))
+        return OffsetAt(Offset(found.offset), WallMillis(found.timestamp), found.leader_epoch)
+
+    return Ask(ApiKey.LIST_OFFSETS, read, make=make, place=place, timeout_ns=timeout_ns)
+
+
+def end_of_epoch(
+    place: TopicPartition, leader_epoch: int, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+) -> Ask:
+    """(the largest epoch at or below `leader_epoch`, the offset at which it ends)."""
+
+    def make(epoch: int, topic_id: bytes) -> OffsetForLeaderEpochRequest:
+        del topic_id
+        asked = OffsetForLeaderPartition(place.partition, epoch, leader_epoch)
+        topics = (OffsetForLeaderTopic(place.topic, (asked,)),)
+        return OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+
+    def read(body: OffsetForLeaderEpochResponse) -> tuple[int, Offset]:
+        found = _only([each for topic in body.topics for each in topic.partitions], place)
+        _check(found.error_code, str(place))
+        return found.leader_epoch, Offset(found.end_offset)
+
+    return Ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, read, make=make, place=place, timeout_ns=timeout_ns)
+
+
+def fetch(
+    place: TopicPartition,
+    offset: Offset,
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = MIB,
+    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+) -> Ask:
+    """`FetchedBatches` from `offset` on; without batches when nothing came in time. An offset out
+    of range is a `KafkaError` with code 1."""
+
+    def make(epoch: int, topic_id: bytes) -> FetchRequest:
+        asked = FetchPartition(
+            partition=place.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            partition_max_bytes=max_bytes,
+        )
+        return FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max(max_bytes, 64 * KIB),
+            topics=(FetchTopic(place.topic, topic_id, (asked,)),),
+        )
+
+    def read(body: FetchResponse) -> FetchedBatches:
+        _check(body.error_code, str(place))
+        found = _only([each for topic in body.responses for each in topic.partitions], place)
+        _check(found.error_code, str(place))
+        return check_batches(place, offset, found)
+
+    patience = millis(max_wait_ms)
+    return Ask(
+        ApiKey.FETCH, read, make=make, place=place, timeout_ns=timeout_ns, patience_ns=patience
+    )
+
+
+def _only(found: list[Any], place: TopicPartition) -> Any:
+    if len(found) != 1:
+        raise ProtocolError(f"an answer about {len(found)} partitions, not one", on=str(place))
+    return found[0]
+
+
+def _check(code: int, on: str, message: str | None = None) -> None:
+    if code != ErrorCode.NONE:
+        raise KafkaError(code, on=on, message=message or None)
+
+
+def _broker_ms(timeout_ns: Nanos) -> int:
+    """What the broker may take: less than we wait, so that its answer still counts."""
+    return max(1, timeout_ns * 3 // 4 // NANOS_PER_MILLI)

@@ -1,0 +1,109 @@
+"""What a fetch brought: whole batches, checked before anybody sees them.
+
+Checked: each batch's length against what is left, magic, CRC-32C, that offsets ascend without going
+back below the fetch offset. A batch that is cut off at the end is dropped (Kafka's brokers cut at
+the byte limit; ours do not). What is inside a batch is the producer's word and is checked where
+records are read.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from raftlog.base.errors import CorruptData, ProtocolError
+from raftlog.base.ids import Offset
+from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.client.core.errors import LogTruncated
+from raftlog.client.core.values import ConsumedRecord, TopicPartition
+from raftlog.kafka.messages.fetch import PartitionData
+from raftlog.records.batch import CONTROL, LENGTH_OVERHEAD, MAGIC, crc_matches, read_header
+from raftlog.records.record import records_of
+
+_LENGTH: Final = struct.Struct(">i")
+_LENGTH_AT: Final = 8
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of one partition, checked, from the fetch offset on. `next_offset` is where the
+    next fetch begins; records below `first_offset`, the offset asked for, have to be dropped."""
+
+    place: TopicPartition
+    first_offset: Offset
+    next_offset: Offset
+    high_watermark: Offset
+    log_start: Offset
+    last_epoch: int
+    """The leader epoch of the last batch; -1 without one."""
+    batches: tuple[memoryview, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all batches."""
+        return sum(len(batch) for batch in self.batches)
+
+    def records(self) -> Iterator[ConsumedRecord]:
+        """The records, in order, without those below the offset asked for and without control
+        batches. `CorruptData` where the inside of a batch lies."""
+        place, first = self.place, self.first_offset
+        for batch in self.batches:
+            if read_header(batch).attributes & CONTROL:
+                continue
+            for record in records_of(batch, CorruptData, str(place)):
+                if record.offset >= first:
+                    yield ConsumedRecord.of(place, record)
+
+
+def check_batches(place: TopicPartition, asked: Offset, data: PartitionData) -> FetchedBatches:
+    """The batches of an answer without an error. `CorruptData` for what fails its checksum,
+    `ProtocolError` for what is no batch at this place, `LogTruncated` for a diverging epoch."""
+    if data.diverging_epoch.epoch >= 0:
+        raise LogTruncated(
+            f"the log has ended epoch {data.diverging_epoch.epoch} at offset "
+            f"{data.diverging_epoch.end_offset}, before what was read",
+            on=str(place),
+            do="seek, knowing that records were lost",
+        )
+    batches: list[memoryview] = []
+    next_offset, epoch = asked, -1
+    for batch in _whole_batches(place, data.records):
+        header = read_header(batch)
+        if header.magic != MAGIC:
+            raise ProtocolError(f"batch of magic {header.magic}", on=str(place))
+        if not crc_matches(batch, header):
+            raise CorruptData("a fetched batch fails its CRC", on=f"{place}, {header.base_offset}")
+        if header.next_offset <= next_offset or (batches and header.base_offset < next_offset):
+            raise ProtocolError(
+                f"batch {header.base_offset} to {header.next_offset} where {next_offset} was due",
+                on=str(place),
+            )
+        next_offset, epoch = Offset(header.next_offset), header.leader_epoch
+        batches.append(batch)
+    return FetchedBatches(
+        place,
+        asked,
+        next_offset,
+        Offset(data.high_watermark),
+        Offset(data.log_start_offset),
+        epoch,
+        tuple(batches),
+    )
+
+
+def _whole_batches(place: TopicPartition, records: object) -> Iterator[memoryview]:
+    if records is None:
+        return
+    assert isinstance(records, memoryview | bytes | bytearray), type(records)
+    view = memoryview(records)
+    position = 0
+    while len(view) - position >= BATCH_HEADER_BYTES:
+        size = int(_LENGTH.unpack_from(view, position + _LENGTH_AT)[0]) + LENGTH_OVERHEAD
+        if size < BATCH_HEADER_BYTES:
+            raise ProtocolError(f"batch says {size} bytes", on=str(place))
+        if size > len(view) - position:
+            break
+        yield view[position : position + size]
+        position += size
+    if position == 0 and len(view) > 0:
+        raise ProtocolError(
+            f"{len(view)} bytes without a whole batch", on=str(place), do="fetch more bytes"
+        )

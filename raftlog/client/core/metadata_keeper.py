@@ -1,0 +1,113 @@
+"""Asks for metadata: when somebody misses something, and when what is known has grown old.
+
+One request is under way at a time; one that is not answered within `suspect_ns` is given up for
+another broker's answer. While somebody misses a leader or a topic, it is asked again every
+`metadata_retry_ns`: a failover takes half a second, and who waits longer than it adds to it.
+"""
+
+from functools import partial
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.limits import CLIENT_TOPICS_MAX
+from raftlog.base.units import NEVER, Instant
+from raftlog.client.core.connections import Connections
+from raftlog.client.core.metadata_cache import MetadataCache
+from raftlog.client.core.values import ANY_NODE, ClientOptions
+from raftlog.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from raftlog.kafka.versions import ApiKey
+
+_NOBODY: Final = 0
+
+
+@final
+@attrs.define(eq=False)
+class MetadataKeeper:
+    """Keeps `cache` fresh for `topics`. `learned` counts the answers."""
+
+    options: ClientOptions
+    cache: MetadataCache
+    connections: Connections
+    topics: dict[str, None] = attrs.field(factory=dict, init=False)
+    learned: int = attrs.field(default=0, init=False)
+    last_error: RaftlogError | None = attrs.field(default=None, init=False)
+    _wanted: bool = attrs.field(default=False, init=False)
+    _asking: int = attrs.field(default=_NOBODY, init=False)
+    """The number of the request under way; an older one's answer is learned from all the same."""
+    _asks: int = attrs.field(default=0, init=False)
+    _asked_at: Instant = attrs.field(default=Instant(0), init=False)
+    _not_before: Instant = attrs.field(default=Instant(0), init=False)
+    _fresh_until: Instant = attrs.field(default=NEVER, init=False)
+
+    def follow(self, topic: str) -> None:
+        """Keep this topic's metadata from now on."""
+        if topic in self.topics:
+            return
+        if len(self.topics) >= CLIENT_TOPICS_MAX:
+            raise LocalMisuse(f"{len(self.topics)} topics in one client", do="use several clients")
+        self.topics[topic] = None
+        self._wanted = True
+        self._not_before = Instant(0)
+
+    def unfollow(self, topic: str) -> None:
+        """Nobody cares for this topic any more."""
+        self.topics.pop(topic, None)
+
+    def refresh(self) -> None:
+        """Something is missing, or was wrong."""
+        self._wanted = True
+
+    def refresh_if_older(self, age_ns: int, now: Instant) -> Instant:
+        """Ask again unless that was done in the last `age_ns`; when it will be time to."""
+        if now >= self._asked_at + age_ns:
+            self._wanted = True
+            return Instant(now + age_ns)
+        return Instant(self._asked_at + age_ns)
+
+    def drive(self, now: Instant) -> None:
+        """Ask when it is time to."""
+        if now >= self._fresh_until:
+            self._wanted = True
+        if self._asking and now >= self._asked_at + self.options.suspect_ns:
+            self._asking = _NOBODY
+        if self._wanted and not self._asking and now >= self._not_before:
+            self._ask(now)
+
+    def _ask(self, now: Instant) -> None:
+        self._wanted = False
+        self._asks += 1
+        self._asking = self._asks
+        self._asked_at = now
+        self._not_before = Instant(now + self.options.metadata_retry_ns)
+        self._fresh_until = Instant(now + self.options.metadata_max_age_ns)
+        request = MetadataRequest(
+            topics=tuple(MetadataRequestTopic(name=name) for name in self.topics),
+            allow_auto_topic_creation=self.options.auto_create,
+        )
+        then = partial(self._answered, self._asks)
+        self.connections.send(ANY_NODE, ApiKey.METADATA, request, then, now)
+
+    def _answered(self, number: int, answer: MetadataResponse | RaftlogError) -> None:
+        if number == self._asking:
+            self._asking = _NOBODY
+        if isinstance(answer, RaftlogError):
+            self.last_error = answer
+            self._wanted = True
+            return
+        self.cache.learn(answer)
+        self.learned += 1
+        self.last_error = None
+
+    def next_instant(self, now: Instant) -> Instant:
+        """When `drive` has something to do again."""
+        if self._asking:
+            return Instant(self._asked_at + self.options.suspect_ns)
+        if self._wanted:
+            return max(self._not_before, now)
+        return self._fresh_until

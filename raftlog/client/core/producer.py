@@ -1,0 +1,395 @@
+"""The producer: which batches leave for which leader, and what their answers mean.
+
+Order within a partition, retries and sequences are `partition_queue`'s; here batches of several
+partitions with one leader share a request, each partition at most once in it (a broker takes one
+batch per partition).
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.ids import NodeId
+from raftlog.base.limits import BATCH_BYTES_MAX, BATCH_HEADER_BYTES
+from raftlog.base.ports import Entropy
+from raftlog.base.units import NANOS_PER_MILLI, NEVER, Instant, WallMillis
+from raftlog.client.core.batches import Headers, Identity, PendingBatch, SentRecord
+from raftlog.client.core.connections import Connections, backoff
+from raftlog.client.core.errors import BufferFull, ConnectionLost, KafkaError, NotSent
+from raftlog.client.core.metadata_cache import MetadataCache, TopicView
+from raftlog.client.core.metadata_keeper import MetadataKeeper
+from raftlog.client.core.partition_queue import PartitionQueue
+from raftlog.client.core.partitioner import RoundRobin, partition_of
+from raftlog.client.core.values import ANY_NODE, ClientOptions, TopicPartition, Turn
+from raftlog.kafka.error_codes import ErrorCode, is_retriable
+from raftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from raftlog.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from raftlog.kafka.versions import ApiKey
+from raftlog.records.builder import RecordBatchBuilder
+
+TOPIC_IDS_FROM: Final = 13
+"""The Produce version that names topics by id."""
+_RECORD_OVERHEAD: Final = 36
+_NEVER_WRITTEN: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""Retriable answers after which the batch is certainly not in the log. NOT_LEADER is none of them:
+a leader that steps down gives it for entries whose fate it no longer knows."""
+_LEADER_MOVED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+    }
+)
+_IDENTITY_LOST: Final = frozenset(
+    {
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+    }
+)
+
+Flight = tuple[PartitionQueue, PendingBatch]
+
+
+@final
+@attrs.define(eq=False)
+class Producer:
+    """All partitions to which records are sent. Settled batches are put into `settled`."""
+
+    options: ClientOptions
+    cache: MetadataCache
+    keeper: MetadataKeeper
+    connections: Connections
+    entropy: Entropy
+    turn: Turn
+    settled: list[PendingBatch] = attrs.field(factory=list, init=False)
+    unsettled_bytes: int = attrs.field(default=0, init=False)
+    unsettled_batches: int = attrs.field(default=0, init=False)
+    _queues: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
+    _active: dict[TopicPartition, PartitionQueue] = attrs.field(factory=dict, init=False)
+    _round_robin: RoundRobin = attrs.field(factory=RoundRobin, init=False)
+    _identity: Identity | None = attrs.field(default=None, init=False)
+    _identity_asked: bool = attrs.field(default=False, init=False)
+    _identity_at: Instant = attrs.field(default=Instant(0), init=False)
+    _identity_failures: int = attrs.field(default=0, init=False)
+    _learned: int = attrs.field(default=0, init=False)
+
+    # --- records in -------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        return self.unsettled_bytes < self.options.buffer_bytes
+
+    def send(
+        self,
+        view: TopicView,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: WallMillis,
+    ) -> SentRecord:
+        """Put a record into its partition's batch. `BufferFull` beyond `buffer_bytes`;
+        `LocalMisuse` for a partition that the topic does not have and a record beyond bounds."""
+        if self.unsettled_bytes >= self.options.buffer_bytes:
+            raise BufferFull(f"{self.unsettled_bytes} bytes wait", do="wait for acknowledgements")
+        if headers:
+            size = RecordBatchBuilder.size_bound(key, value, headers)
+        else:
+            size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+        if size > BATCH_BYTES_MAX - BATCH_HEADER_BYTES:
+            raise LocalMisuse(f"a record of {size} bytes", do=f"at most {BATCH_BYTES_MAX}")
+        if partition is None:
+            if key is not None:
+                partition = partition_of(key, view.count)
+            else:
+                partition = self._round_robin.next(view.name, view.count)
+        elif not 0 <= partition < view.count:
+            raise LocalMisuse(f"no partition {partition}", on=f"{view.name} of {view.count}")
+        place = TopicPartition(view.name, partition)
+        queue = self._active.get(place) or self._activate(place, view.topic_id)
+        batch, index = queue.add(timestamp_ms, key, value, headers, size, self.turn.now)
+        if index == 0:
+            self.unsettled_batches += 1
+        self.unsettled_bytes += size
+        return SentRecord(batch, index, timestamp_ms)
+
+    def _activate(self, place: TopicPartition, topic_id: bytes) -> PartitionQueue:
+        queue = self._queues.get(place)
+        if queue is None:
+            queue = self._queues[place] = PartitionQueue(place, self.options, topic_id)
+        self._active[place] = queue
+        return queue
+
+    def flush(self) -> None:
+        """Let everything leave without waiting for company."""
+        for queue in self._active.values():
+            queue.hurry = True
+
+    def is_sending(self, topic: str) -> bool:
+        """Whether records of this topic are unsettled."""
+        return any(place.topic == topic for place in self._active)
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    def drive(self) -> None:
+        """Send what may leave; give up what is too late."""
+        if not self._active:
+            return
+        if self.keeper.learned != self._learned:
+            self._learned = self.keeper.learned
+            self._look_at_metadata()
+        now = self.turn.now
+        for queue in list(self._active.values()):
+            for batch in queue.overdue(now):
+                assert batch.carrier is not None, batch.place
+                self.connections.withdraw(batch.carrier)
+            self._settle(queue, queue.expire(now))
+        if self.options.idempotent:
+            self._see_to_identity()
+        while self._send_round():
+            pass
+
+    def _send_round(self) -> bool:
+        """One batch of every partition that has one to send; whether there was any."""
+        by_node: dict[NodeId, list[Flight]] = {}
+        for queue in self._active.values():
+            leader = self.cache.leader_of(queue.place)
+            if leader is None:
+                self.keeper.refresh()
+                continue
+            batch = queue.next_batch(self._identity, self.turn.now)
+            if batch is not None:
+                batch.sent_to = leader
+                by_node.setdefault(leader, []).append((queue, batch))
+        for node, flights in by_node.items():
+            self._send_to(node, flights)
+        return bool(by_node)
+
+    def _send_to(self, node: NodeId, flights: list[Flight]) -> None:
+        """Requests of at most `request_bytes`, or one batch."""
+        group: list[Flight] = []
+        size = 0
+        for flight in flights:
+            bytes_more = len(flight[1].encoded)
+            if group and size + bytes_more > self.options.request_bytes:
+                self._request(node, group)
+                group, size = [], 0
+            group.append(flight)
+            size += bytes_more
+        self._request(node, group)
+
+    def _request(self, node: NodeId, flights: list[Flight]) -> None:
+        acks = self.options.acks
+        topics: dict[str, list[PartitionProduceData]] = {}
+        ids: dict[str, bytes] = {}
+        for queue, batch in flights:
+            place = queue.place
+            data = PartitionProduceData(index=place.partition, records=batch.encoded)
+            topics.setdefault(place.topic, []).append(data)
+            ids[place.topic] = queue.topic_id
+        body = ProduceRequest(
+            acks=acks,
+            timeout_ms=self.options.request_timeout_ns * 3 // 4 // NANOS_PER_MILLI,
+            topic_data=tuple(
+                TopicProduceData(name=name, topic_id=ids[name], partition_data=tuple(data))
+                for name, data in topics.items()
+            ),
+        )
+        then = partial(self._answered, node, flights)
+        now = self.turn.now
+        carrier = self.connections.send(node, ApiKey.PRODUCE, body, then, now, answered=acks != 0)
+        for _, batch in flights:
+            batch.carrier = carrier
+
+    def next_instant(self, now: Instant) -> Instant:
+        """When `drive` has something to do again."""
+        wake = min((queue.next_instant(now) for queue in self._active.values()), default=NEVER)
+        if self._active and self.options.idempotent and now < self._identity_at:
+            wake = min(wake, self._identity_at)
+        return wake
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def _answered(
+        self, node: NodeId, flights: list[Flight], answer: ProduceResponse | RaftlogError | None
+    ) -> None:
+        if answer is None:
+            for queue, batch in flights:
+                self._settle(queue, queue.acked(batch, -1, -1))
+        elif isinstance(answer, RaftlogError):
+            self._failed(flights, answer)
+        else:
+            endpoints = [(each.node_id, each.host, each.port) for each in answer.node_endpoints]
+            self.cache.told_endpoints(endpoints)
+            results = self._results(answer)
+            for queue, batch in flights:
+                result = results.get(queue.place)
+                if result is None:
+                    lost = ConnectionLost("the answer leaves the partition out", on=f"node {node}")
+                    self._retry(queue, batch, lost, maybe_written=True)
+                else:
+                    self._judge(queue, batch, result)
+
+    def _results(self, answer: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
+        return {
+            TopicPartition(topic.name or self.cache.names.get(topic.topic_id, ""), each.index): each
+            for topic in answer.responses
+            for each in topic.partition_responses
+        }
+
+    def _failed(self, flights: list[Flight], error: RaftlogError) -> None:
+        """The request as a whole."""
+        self.keeper.refresh()
+        for queue, batch in flights:
+            if isinstance(error, ConnectionLost):
+                self._retry(queue, batch, error, maybe_written=True)
+            elif isinstance(error, NotSent):
+                self._retry(queue, batch, error, maybe_written=False)
+            else:
+                self._settle(queue, queue.refused(batch, error))
+
+    def _judge(
+        self, queue: PartitionQueue, batch: PendingBatch, result: PartitionProduceResponse
+    ) -> None:
+        code = result.error_code
+        if code == ErrorCode.NONE:
+            self._settle(queue, queue.acked(batch, result.base_offset, result.log_append_time_ms))
+            return
+        if code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._settle(queue, queue.acked(batch, -1, -1))
+            return
+        error = KafkaError(code, on=str(queue.place), message=result.error_message)
+        if code in _LEADER_MOVED:
+            self._leader_moved(queue.place, result)
+        gap = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_earlier(batch)
+        if gap or is_retriable(code):
+            self._retry(queue, batch, error, maybe_written=code not in _NEVER_WRITTEN)
+            return
+        lost = code in _IDENTITY_LOST
+        self._settle(queue, queue.refused(batch, error, lost=lost))
+
+    def _leader_moved(self, place: TopicPartition, result: PartitionProduceResponse) -> None:
+        new = result.current_leader
+        self.cache.forget_leader(place)
+        self.cache.told_leader(place, new.leader_id, new.leader_epoch)
+        self.keeper.refresh()
+
+    def _retry(
+        self,
+        queue: PartitionQueue,
+        batch: PendingBatch,
+        error: RaftlogError,
+        *,
+        maybe_written: bool,
+    ) -> None:
+        pause = backoff(self.options, queue.failures + 1, self.entropy)
+        retry_at = Instant(self.turn.now + pause)
+        settled = queue.failed(batch, error, maybe_written=maybe_written, retry_at=retry_at)
+        self._settle(queue, settled)
+
+    def _settle(self, queue: PartitionQueue, batches: Iterable[PendingBatch]) -> None:
+        for batch in batches:
+            self.unsettled_bytes -= batch.size - BATCH_HEADER_BYTES
+            self.unsettled_batches -= 1
+            self.settled.append(batch)
+        if queue.idle:
+            queue.hurry = False
+            self._active.pop(queue.place, None)
+
+    # --- leaders and identity ---------------------------------------------------------------------
+
+    def _look_at_metadata(self) -> None:
+        """After news: a partition that waits for a leader need not wait longer; one whose topic was
+        deleted and created again loses what it had sent."""
+        now = self.turn.now
+        for queue in list(self._active.values()):
+            view = self.cache.topic(queue.place.topic)
+            if view is None:
+                continue
+            if view.topic_id != queue.topic_id:
+                error = KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_ID,
+                    on=str(queue.place),
+                    message="the topic was deleted and created again",
+                )
+                self._settle(queue, queue.topic_replaced(view.topic_id, error))
+            leader = self.cache.leader_of(queue.place)
+            if leader is not None and leader not in self._leaders_seen(queue):
+                queue.retry_at = now
+
+    def _leaders_seen(self, queue: PartitionQueue) -> Sequence[NodeId]:
+        """The nodes that the unacknowledged batches were sent to."""
+        return [batch.sent_to for batch in queue.sent if not batch.settled]
+
+    def moved_from(self, node: NodeId) -> bool:
+        """Whether a batch flies to `node` although another node is known to lead its partition."""
+        for queue in self._active.values():
+            leader = self.cache.leader_of(queue.place)
+            if leader is None or leader == node:
+                continue
+            if any(batch.flying and batch.sent_to == node for batch in queue.sent):
+                return True
+        return False
+
+    def _see_to_identity(self) -> None:
+        """Ask for a producer id when none is there, or the one there is broken somewhere."""
+        if self._identity is not None and any(
+            queue.needs_identity_after == self._identity for queue in self._active.values()
+        ):
+            self._identity = None
+        if self._identity is None and not self._identity_asked:
+            if self.turn.now < self._identity_at:
+                return
+            self._identity_asked = True
+            body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+            self.connections.send(
+                ANY_NODE, ApiKey.INIT_PRODUCER_ID, body, self._got_identity, self.turn.now
+            )
+
+    def _got_identity(self, answer: InitProducerIdResponse | RaftlogError) -> None:
+        self._identity_asked = False
+        if isinstance(answer, InitProducerIdResponse) and answer.error_code == 0:
+            self._identity = Identity(answer.producer_id, answer.producer_epoch)
+            self._identity_failures = 0
+            return
+        self._identity_failures += 1
+        pause = backoff(self.options, self._identity_failures, self.entropy)
+        self._identity_at = Instant(self.turn.now + pause)
+        if isinstance(answer, InitProducerIdResponse) and not is_retriable(answer.error_code):
+            self._fail_all(KafkaError(answer.error_code, on="InitProducerId"))
+
+    def _fail_all(self, error: RaftlogError) -> None:
+        """No identity can be had: nothing unsent will ever leave."""
+        for queue in list(self._active.values()):
+            self._settle(queue, queue.give_up_unsent(error))
+
+    def close(self, error: RaftlogError) -> None:
+        """Settle everything: what never left certainly failed, of the rest nothing is known."""
+        for queue in list(self._active.values()):
+            self._settle(queue, queue.give_up(error))
+        self._active.clear()

@@ -1,0 +1,211 @@
+"""One-shot calls under way: routed, retried with backoff, and given up at their deadline.
+
+A question that only reads is asked again elsewhere when it is not answered promptly; the first
+answer counts. A call that changes the cluster is sent once more only when it certainly had no
+effect.
+"""
+
+from functools import partial
+from typing import Any, final
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.ids import NodeId
+from raftlog.base.limits import CLIENT_CALLS_MAX
+from raftlog.base.ports import Entropy
+from raftlog.base.units import NEVER, Instant
+from raftlog.client.core.asks import Ask
+from raftlog.client.core.connections import Connections, Waiting, backoff
+from raftlog.client.core.errors import ConnectionLost, KafkaError, NotDone, NotSent, OutcomeUnknown
+from raftlog.client.core.metadata_cache import MetadataCache
+from raftlog.client.core.metadata_keeper import MetadataKeeper
+from raftlog.client.core.values import CallId, ClientOptions, Complete, Turn
+from raftlog.kafka.error_codes import ErrorCode
+
+
+@final
+@attrs.define(eq=False)
+class _Call:
+    """A question until it is answered. `attempt` names the request that counts; 0 is none."""
+
+    call: CallId
+    ask: Ask
+    since: Instant
+    deadline: Instant
+    attempt: int = 0
+    attempts: int = 0
+    sent_at: Instant = Instant(0)
+    sent_to: NodeId = NodeId(-1)
+    carrier: Waiting | None = None
+    failures: int = 0
+    retry_at: Instant = Instant(0)
+    last_error: RaftlogError | None = None
+
+
+@final
+@attrs.define(eq=False)
+class Requests:
+    """All one-shot calls. `done` collects what is complete."""
+
+    options: ClientOptions
+    cache: MetadataCache
+    keeper: MetadataKeeper
+    connections: Connections
+    entropy: Entropy
+    turn: Turn
+    done: list[Complete] = attrs.field(factory=list, init=False)
+    _calls: dict[CallId, _Call] = attrs.field(factory=dict, init=False)
+
+    def start(self, call_id: CallId, ask: Ask) -> None:
+        """Begin a call; its result will be in `done`."""
+        assert call_id not in self._calls, call_id
+        if len(self._calls) >= CLIENT_CALLS_MAX:
+            self.done.append(Complete(call_id, LocalMisuse(f"{len(self._calls)} calls wait")))
+            return
+        now = self.turn.now
+        deadline = Instant(now + ask.timeout_ns)
+        self._calls[call_id] = _Call(call_id, ask, now, deadline)
+
+    def cancel(self, call_id: CallId) -> None:
+        """Nobody waits for this call any more."""
+        self._calls.pop(call_id, None)
+
+    def drive(self) -> None:
+        """Send what is due, give up what is overdue."""
+        now = self.turn.now
+        for call in list(self._calls.values()):
+            if now >= call.deadline:
+                if call.attempt and call.carrier is not None:
+                    self.connections.withdraw(call.carrier)
+                self._finish(call, self._too_late(call))
+            elif call.attempt and now >= self._impatient_at(call):
+                call.attempt = 0
+                call.last_error = ConnectionLost("no answer yet", on=f"node {call.sent_to}")
+            if not call.attempt and now >= call.retry_at and call.call in self._calls:
+                self._send(call)
+
+    def _impatient_at(self, call: _Call) -> Instant:
+        if call.ask.changes or call.ask.node >= 0:
+            return NEVER
+        doubled = self.options.suspect_ns << min(call.attempts - 1, 4)
+        return Instant(call.sent_at + doubled + call.ask.patience_ns)
+
+    def _send(self, call: _Call) -> None:
+        ask, now = call.ask, self.turn.now
+        target, body = ask.node, ask.body
+        if ask.place is not None:
+            self.keeper.follow(ask.place.topic)
+            leader = self.cache.leader_of(ask.place)
+            if leader is None:
+                self._without_leader(call)
+                return
+            view = self.cache.topics[ask.place.topic]
+            assert ask.make is not None, ask
+            target = leader
+            body = ask.make(view.leaders[ask.place.partition].epoch, view.topic_id)
+        call.attempts += 1
+        call.attempt = call.attempts
+        call.sent_at, call.sent_to = now, target
+        then = partial(self._answered, call, call.attempt)
+        call.carrier = self.connections.send(target, ask.api_key, body, then, now)
+
+    def _without_leader(self, call: _Call) -> None:
+        """Wait for metadata; a topic or partition that stays unknown is an error soon."""
+        place = call.ask.place
+        assert place is not None, call.ask
+        view = self.cache.topics.get(place.topic)
+        error = unknown_topic(view.error if view is not None else None, place.topic)
+        if view is not None and view.partitions and place.partition not in view.leaders:
+            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, on=str(place))
+        if error is not None:
+            call.last_error = error
+            waited = self.turn.now - call.since >= self.options.topic_wait_ns
+            if waited or not error.retriable:
+                self._finish(call, error)
+                return
+        self.keeper.refresh()
+        call.retry_at = Instant(self.turn.now + self.options.metadata_retry_ns)
+
+    def _answered(self, call: _Call, attempt: int, answer: Any) -> None:
+        if self._calls.get(call.call) is not call:
+            return
+        if isinstance(answer, RaftlogError):
+            if attempt == call.attempt:
+                self._failed(call, answer)
+            return
+        try:
+            result = call.ask.read(answer)
+        except KafkaError as error:
+            if attempt == call.attempt:
+                self._refused(call, error)
+        except RaftlogError as error:
+            self._finish(call, error)
+        else:
+            self._finish(call, result)
+
+    def _failed(self, call: _Call, error: RaftlogError) -> None:
+        call.attempt = 0
+        call.last_error = error
+        if isinstance(error, ConnectionLost) and call.ask.changes:
+            self._finish(call, _unknown(error))
+        elif isinstance(error, ConnectionLost | NotSent):
+            self.keeper.refresh()
+            self._again(call)
+        else:
+            self._finish(call, error)
+
+    def _refused(self, call: _Call, error: KafkaError) -> None:
+        call.attempt = 0
+        call.last_error = error
+        if not error.retriable or call.ask.changes:
+            self._finish(call, error)
+            return
+        if call.ask.place is not None:
+            self.cache.forget_leader(call.ask.place)
+            self.keeper.refresh()
+        self._again(call)
+
+    def _again(self, call: _Call) -> None:
+        call.failures += 1
+        pause = backoff(self.options, call.failures, self.entropy)
+        call.retry_at = Instant(self.turn.now + pause)
+
+    def _too_late(self, call: _Call) -> RaftlogError:
+        carrier = call.carrier
+        if call.attempt and call.ask.changes and carrier is not None and carrier.departed:
+            return _unknown(ConnectionLost("no answer in time"))
+        last = f"; last: {call.last_error}" if call.last_error is not None else ""
+        return NotDone(f"no answer in time{last}", do="check that the brokers can be reached")
+
+    def _finish(self, call: _Call, value: object) -> None:
+        if self._calls.pop(call.call, None) is not None:
+            self.done.append(Complete(call.call, value))
+
+    def next_instant(self, now: Instant) -> Instant:
+        """When `drive` has something to do again."""
+        wake = NEVER
+        for call in self._calls.values():
+            wake = min(wake, call.deadline)
+            wake = min(wake, self._impatient_at(call) if call.attempt else max(call.retry_at, now))
+        return wake
+
+    def close(self, error: RaftlogError) -> None:
+        """End all calls."""
+        for call in list(self._calls.values()):
+            self._finish(call, error)
+
+
+def unknown_topic(code: int | None, topic: str) -> KafkaError | None:
+    """The error of a topic that metadata does not know; None when nothing was told yet."""
+    if code is None or code == ErrorCode.NONE:
+        return None
+    return KafkaError(code, on=f"topic {topic}")
+
+
+def _unknown(error: RaftlogError) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"it may or may not have been done: {error.what}",
+        on=error.on,
+        do="look at the state of the cluster before asking again",
+    )

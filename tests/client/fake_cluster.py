@@ -1,0 +1,437 @@
+"""A cluster in memory, and a harness that lets a `ClientCore` talk to it in virtual time.
+
+The brokers decode and answer real frames. They keep one log of batches per partition with the rules
+of idempotence, and do as they are told: `refuse` makes answers of an API carry an error, `lose`
+carries a request out and cuts the connection, `cut` cuts it before, `pause` leaves a broker silent,
+`move` makes another broker lead.
+"""
+
+import heapq
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import NodeId
+from raftlog.base.units import NEVER, millis
+from raftlog.client.core.client import ClientCore
+from raftlog.client.core.values import (
+    ClientOptions,
+    Complete,
+    Connected,
+    Dial,
+    Disconnected,
+    Frame,
+    Hangup,
+    Send,
+    Settled,
+)
+from raftlog.kafka.codec import decode_request, encode_response
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.frames import FrameBuffer, FrameCutter
+from raftlog.kafka.messages import (
+    create_topics,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from raftlog.kafka.versions import ApiKey, api_versions_response
+from raftlog.records.batch import patch, read_header
+from raftlog.records.record import records_of
+from raftlog.runtime.real_ports import OsEntropy
+
+START = 1_000_000_000_000
+HOST = "broker"
+
+
+@attrs.define(eq=False)
+class Partition:
+    leader: int
+    epoch: int = 1
+    batches: list[bytes] = attrs.Factory(list)
+    producers: dict[int, list[tuple[int, int, int]]] = attrs.Factory(dict)
+
+    @property
+    def end(self) -> int:
+        return read_header(self.batches[-1]).next_offset if self.batches else 0
+
+    def append(self, records: memoryview) -> tuple[int, int]:
+        """(error, base offset), as a broker with the rules of idempotence."""
+        header = read_header(records)
+        spans = self.producers.setdefault(header.producer_id, [])
+        if header.producer_id >= 0 and spans:
+            for first, count, base in spans:
+                if first == header.base_sequence and count == header.records_count:
+                    return 0, base
+            if header.base_sequence != spans[-1][0] + spans[-1][1]:
+                return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+        base = self.end
+        batch = bytearray(records)
+        patch(batch, base, self.epoch)
+        self.batches.append(bytes(batch))
+        spans.append((header.base_sequence, header.records_count, base))
+        del spans[:-5]
+        return 0, base
+
+    def values(self) -> list[bytes | None]:
+        return [
+            record.value
+            for batch in self.batches
+            for record in records_of(batch, RaftlogError, "fake")
+        ]
+
+
+@attrs.define(eq=False)
+class FakeCluster:
+    """`nodes` brokers; node n listens on port 9000 + n."""
+
+    nodes: int = 3
+    topics: dict[str, list[Partition]] = attrs.Factory(dict)
+    ids: dict[str, bytes] = attrs.Factory(dict)
+    paused: set[int] = attrs.Factory(set)
+    dead: set[int] = attrs.Factory(set)
+    fenced: set[int] = attrs.Factory(set)
+    stale: set[int] = attrs.Factory(set)
+    """Partitions' leaders that still say so in Metadata is not modelled; a stale node answers
+    Metadata with the leaders as they were at first."""
+    requests: list[tuple[int, int, Any]] = attrs.Factory(list)
+    refusals: dict[int, list[int]] = attrs.Factory(lambda: defaultdict(list))
+    losses: Counter[int] = attrs.Factory(Counter)
+    cuts: Counter[int] = attrs.Factory(Counter)
+    tell_leader: bool = True
+    next_producer: int = 1000
+    mangle: Callable[[list[bytes]], list[bytes]] | None = None
+    versions: dict[int, int] = attrs.Factory(dict)
+    """Highest version of an API that is offered, when lower than all."""
+
+    def topic(self, name: str, partitions: int = 1) -> list[Partition]:
+        """Create a topic whose leaders go round the nodes."""
+        self.topics[name] = [Partition(1 + at % self.nodes) for at in range(partitions)]
+        self.ids[name] = bytes(15) + bytes([len(self.ids) + 1])
+        return self.topics[name]
+
+    def move(self, name: str, partition: int, node: int) -> None:
+        each = self.topics[name][partition]
+        each.leader, each.epoch = node, each.epoch + 1
+
+    def refuse(self, api: ApiKey, *codes: int) -> None:
+        self.refusals[api].extend(codes)
+
+    def count(self, api: ApiKey) -> int:
+        return sum(1 for _, key, _ in self.requests if key == api)
+
+    def bodies(self, api: ApiKey) -> list[Any]:
+        return [body for _, key, body in self.requests if key == api]
+
+    # --- a request --------------------------------------------------------------------------------
+
+    def answer(self, node: int, frame: memoryview) -> tuple[list[Any] | None, str | None]:
+        """(parts or None, why the connection is cut or None)."""
+        request = decode_request(bytes(frame))
+        self.requests.append((node, request.api_key, request.body))
+        key = request.api_key
+        if self.cuts[key] > 0:
+            self.cuts[key] -= 1
+            return None, "cut before"
+        body = self._body(node, request)
+        if self.losses[key] > 0:
+            self.losses[key] -= 1
+            return None, "cut after"
+        if body is None:
+            return None, None
+        parts = encode_response(key, request.api_version, request.correlation_id, body)
+        return parts, None
+
+    def _body(self, node: int, request: Any) -> Any:
+        refusals = self.refusals[request.api_key]
+        code = refusals.pop(0) if refusals else 0
+        match request.api_key:
+            case ApiKey.API_VERSIONS:
+                offered = api_versions_response(error_code=code)
+                lowered = tuple(
+                    each._replace(max_version=self.versions.get(each.api_key, each.max_version))
+                    for each in offered.api_keys
+                )
+                return offered._replace(api_keys=lowered)
+            case ApiKey.METADATA:
+                return self._metadata(request.body)
+            case ApiKey.PRODUCE:
+                return self._produce(node, request.body, code)
+            case ApiKey.INIT_PRODUCER_ID:
+                self.next_producer += 1
+                return init_producer_id.InitProducerIdResponse(0, code, self.next_producer, 0)
+            case ApiKey.FETCH:
+                return self._fetch(node, request.body, code)
+            case ApiKey.LIST_OFFSETS:
+                return self._list_offsets(node, request.body, code)
+            case ApiKey.CREATE_TOPICS:
+                return self._create_topics(request.body, code)
+        raise AssertionError(request)
+
+    def _metadata(self, body: Any) -> Any:
+        alive = [n for n in range(1, self.nodes + 1) if n not in self.dead | self.fenced]
+        names = list(self.topics) if body.topics is None else [each.name for each in body.topics]
+        return metadata.MetadataResponse(
+            brokers=[metadata.MetadataResponseBroker(n, HOST, 9000 + n) for n in alive],
+            cluster_id="fake",
+            controller_id=alive[0],
+            topics=[self._metadata_topic(name) for name in names],
+        )
+
+    def _metadata_topic(self, name: str) -> Any:
+        if name not in self.topics:
+            code = 17 if "/" in name else 3
+            return metadata.MetadataResponseTopic(error_code=code, name=name)
+        partitions = [
+            metadata.MetadataResponsePartition(
+                5 if each.leader < 0 else 0, at, each.leader, each.epoch, [1, 2, 3], [1, 2, 3]
+            )
+            for at, each in enumerate(self.topics[name])
+        ]
+        return metadata.MetadataResponseTopic(0, name, self.ids[name], partitions=partitions)
+
+    def _name(self, each: Any) -> str | None:
+        name = getattr(each, "name", "") or getattr(each, "topic", "")
+        if name:
+            return name
+        return next((n for n, i in self.ids.items() if i == bytes(each.topic_id)), None)
+
+    def _produce(self, node: int, body: Any, code: int) -> Any:
+        responses, endpoints = [], []
+        for topic in body.topic_data:
+            name = self._name(topic)
+            partitions = []
+            for data in topic.partition_data:
+                result = self._produce_one(node, name, data, code)
+                if result.current_leader.leader_id >= 0:
+                    leader = result.current_leader.leader_id
+                    endpoints.append(produce.NodeEndpoint(leader, HOST, 9000 + leader))
+                partitions.append(result)
+            responses.append(
+                produce.TopicProduceResponse(topic.name, bytes(topic.topic_id), partitions)
+            )
+        if body.acks == 0:
+            return None
+        return produce.ProduceResponse(responses, 0, endpoints)
+
+    def _produce_one(self, node: int, name: str | None, data: Any, code: int) -> Any:
+        at = data.index
+        if name is None or at >= len(self.topics[name]):
+            return produce.PartitionProduceResponse(at, 100 if name is None else 3, -1)
+        each = self.topics[name][at]
+        if code:
+            return produce.PartitionProduceResponse(at, code, -1)
+        if each.leader != node:
+            told = produce.LeaderIdAndEpoch()
+            if self.tell_leader:
+                told = produce.LeaderIdAndEpoch(each.leader, each.epoch)
+            return produce.PartitionProduceResponse(at, 6, -1, current_leader=told)
+        error, base = each.append(data.records)
+        return produce.PartitionProduceResponse(at, error, base)
+
+    def _fetch(self, node: int, body: Any, code: int) -> Any:
+        responses = []
+        for topic in body.topics:
+            name = self._name(topic)
+            partitions = [self._fetch_one(node, name, asked, code) for asked in topic.partitions]
+            responses.append(
+                fetch.FetchableTopicResponse(topic.topic, bytes(topic.topic_id), partitions)
+            )
+        return fetch.FetchResponse(responses=responses)
+
+    def _fetch_one(self, node: int, name: str | None, asked: Any, code: int) -> Any:
+        at = asked.partition
+        if name is None or code:
+            return fetch.PartitionData(at, code or 100)
+        each = self.topics[name][at]
+        if each.leader != node:
+            told = fetch.LeaderIdAndEpoch(each.leader, each.epoch)
+            return fetch.PartitionData(at, 6, current_leader=told)
+        if -1 < asked.current_leader_epoch < each.epoch:
+            return fetch.PartitionData(at, 74)
+        if asked.current_leader_epoch > each.epoch:
+            return fetch.PartitionData(at, 75)
+        if not 0 <= asked.fetch_offset <= each.end:
+            return fetch.PartitionData(at, 1)
+        batches: list[bytes] = []
+        for batch in each.batches:
+            if read_header(batch).next_offset <= asked.fetch_offset:
+                continue
+            if batches and sum(map(len, batches)) + len(batch) > asked.partition_max_bytes:
+                break
+            batches.append(batch)
+        if self.mangle is not None:
+            batches = self.mangle(batches)
+        return fetch.PartitionData(at, 0, each.end, each.end, 0, records=b"".join(batches))
+
+    def _list_offsets(self, node: int, body: Any, code: int) -> Any:
+        topics = []
+        for topic in body.topics:
+            partitions = []
+            for asked in topic.partitions:
+                each = self.topics[topic.name][asked.partition_index]
+                error = code or (0 if each.leader == node else 6)
+                offset = 0 if asked.timestamp == -2 else each.end
+                partitions.append(
+                    list_offsets.ListOffsetsPartitionResponse(
+                        asked.partition_index, error, -1, offset, each.epoch
+                    )
+                )
+            topics.append(list_offsets.ListOffsetsTopicResponse(topic.name, partitions))
+        return list_offsets.ListOffsetsResponse(topics=topics)
+
+    def _create_topics(self, body: Any, code: int) -> Any:
+        results = []
+        for each in body.topics:
+            error = code or (36 if each.name in self.topics else 0)
+            if error == 0:
+                self.topic(each.name, max(1, each.num_partitions))
+            results.append(create_topics.CreatableTopicResult(each.name, error_code=error))
+        return create_topics.CreateTopicsResponse(topics=results)
+
+
+@attrs.define(eq=False)
+class Harness:
+    """A core, a cluster, and the network between them: `latency_ns` each way."""
+
+    cluster: FakeCluster
+    options: ClientOptions = attrs.Factory(
+        lambda: ClientOptions(bootstrap=((HOST, 9001), (HOST, 9002)))
+    )
+    latency_ns: int = millis(1)
+    now: int = START
+    core: ClientCore = attrs.field(init=False)
+    results: dict[int, Any] = attrs.field(factory=dict, init=False)
+    settled: list[Any] = attrs.field(factory=list, init=False)
+    hangups: list[int] = attrs.field(factory=list, init=False)
+    dials: dict[int, int] = attrs.field(factory=dict, init=False)
+    wake_at: int = attrs.field(default=START, init=False)
+    _buffers: dict[int, FrameBuffer] = attrs.field(factory=dict, init=False)
+    _heap: list[tuple[int, int, Any]] = attrs.field(factory=list, init=False)
+    _numbers: Any = attrs.field(factory=lambda: itertools.count(1), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.core = ClientCore(self.options, OsEntropy(b"x" * 32))
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def call(self, request: Any) -> int:
+        number = next(self._numbers)
+        self.perform(self.core.call(number, request, self.now))
+        return number
+
+    def ask(self, request: Any) -> Any:
+        """Call and run until the result; raises what the call failed with."""
+        number = self.call(request)
+        self.run_until(lambda: number in self.results)
+        result = self.results.pop(number)
+        if isinstance(result, RaftlogError):
+            raise result
+        return result
+
+    def send(self, topic: str, value: bytes, **more: Any) -> Any:
+        return self.core.send(topic, value, timestamp_ms=1, now=self.now, **more)
+
+    # --- running ----------------------------------------------------------------------------------
+
+    def turn(self, *events: Any) -> None:
+        self.perform(self.core.handle(events, self.now))
+
+    def perform(self, effects: Any) -> None:
+        self.wake_at = effects.wake_at
+        for action in effects.actions:
+            match action:
+                case Dial():
+                    self._dial(action)
+                case Send():
+                    self._post(self.latency_ns, "arrive", action)
+                case Hangup():
+                    self.hangups.append(self.dials.pop(action.dial, 0))
+                case Complete():
+                    assert action.call not in self.results
+                    self.results[action.call] = action.value
+                case Settled():
+                    assert action.batch.settled
+                    self.settled.append(action.batch)
+
+    def _dial(self, dial: Dial) -> None:
+        node = dial.port - 9000
+        self.dials[dial.dial] = node
+        self._buffers[dial.dial] = FrameBuffer(FrameCutter.for_requests())
+        if node in self.cluster.dead or not 1 <= node <= self.cluster.nodes:
+            self._post(self.latency_ns, "event", Disconnected(dial.dial, "refused"))
+        else:
+            self._post(self.latency_ns, "event", Connected(dial.dial))
+
+    def _post(self, delay: int, kind: str, item: Any) -> None:
+        heapq.heappush(self._heap, (self.now + delay, next(self._numbers), (kind, item)))
+
+    def _arrive(self, send: Send) -> None:
+        node = self.dials.get(send.dial)
+        if node is None or node in self.cluster.dead:
+            return
+        if node in self.cluster.paused:
+            self._post(millis(100), "arrive", send)
+            return
+        data = b"".join(bytes(part) for part in send.parts)
+        for frame in self._buffers[send.dial].feed(data):
+            parts, cut = self.cluster.answer(node, frame)
+            if cut is not None:
+                self._post(self.latency_ns, "event", Disconnected(send.dial, cut))
+                self.dials.pop(send.dial, None)
+                return
+            if parts is not None:
+                whole = b"".join(bytes(part) for part in parts)
+                self._post(self.latency_ns, "event", Frame(send.dial, whole[4:]))
+
+    def kill(self, node: int) -> None:
+        """The broker is gone; its connections break."""
+        self.cluster.dead.add(node)
+        for dial, at in list(self.dials.items()):
+            if at == node:
+                del self.dials[dial]
+                self._post(0, "event", Disconnected(dial, "reset"))
+
+    def step(self) -> None:
+        """Go to the next thing that happens: a message, or the core's own deadline."""
+        due = self._heap[0][0] if self._heap else NEVER
+        assert min(due, self.wake_at) < NEVER, "nothing will ever happen again"
+        if self.wake_at < due:
+            assert self.wake_at >= self.now, (self.wake_at, self.now)
+            before = (self.now, self.wake_at)
+            self.now = self.wake_at
+            self.turn()
+            assert (self.now, self.wake_at) != before, "the core asks to be woken in vain"
+            return
+        self.now, _, (kind, item) = heapq.heappop(self._heap)
+        if kind == "arrive":
+            self._arrive(item)
+        elif item.dial in self.dials or isinstance(item, Disconnected):
+            self.turn(item)
+
+    def run_until(self, done: Callable[[], bool], steps: int = 100_000) -> None:
+        for _ in range(steps):
+            if done():
+                return
+            self.step()
+        raise AssertionError("it did not happen")
+
+    def run_for(self, nanos: int) -> None:
+        end = self.now + nanos
+        while min(self._heap[0][0] if self._heap else NEVER, self.wake_at) <= end:
+            self.step()
+        self.now = end
+
+    def settle(self) -> None:
+        """Run until every record is settled."""
+        self.turn()
+        self.run_until(lambda: self.core.unsettled_batches == 0)
+
+
+def node(number: int) -> NodeId:
+    return NodeId(number)
