@@ -180,7 +180,7 @@ def _lead(state: RaftState) -> None:
     state.election_deadline = NEVER
     state.heartbeat_deadline = Instant(state.now + state.options.heartbeat_ns)
     state.progress.clear()
-    membership.follow_everyone(state)
+    membership.follow_everyone(state, RaftIndex(state.log.last_index + 1))
     start = TermStart(state.me, state.expire_before_ms)
     state.term_start = append_control(
         state, EntryKind.TERM_START, write_term_start(start)

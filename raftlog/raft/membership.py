@@ -159,16 +159,16 @@ def _follow_membership(state: RaftState) -> None:
         ("learners", " ".join(map(str, membership.learners))),
     )
     if state.role is Role.LEADER:
-        follow_everyone(state)
+        follow_everyone(state, state.log.last_index)
 
 
-def follow_everyone(state: RaftState) -> None:
-    """One Progress for everybody else in force, none for anybody who left."""
+def follow_everyone(state: RaftState, following: RaftIndex) -> None:
+    """One Progress for everybody else in force, none for anybody who left. Who is new is probed
+    from `following` on, an entry that it must get anyway."""
     everyone = state.membership.everyone()
     for replica in [r for r in state.progress if r not in everyone]:
         if state.progress.pop(replica).covered:
             state.out.uncovered.append(replica)
-    following = RaftIndex(state.log.last_index + 1)
     for replica in everyone:
         if replica != state.me and replica not in state.progress:
             state.progress[replica] = Progress(replica, following, state.now)

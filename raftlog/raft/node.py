@@ -292,6 +292,13 @@ class RaftNode:
         if self._state.role is not Role.STOPPED:
             election.tick(self._state)
 
+    def hasten(self, deadline: Instant) -> None:
+        """Campaign at `deadline` at the latest if nobody leads by then: a new group's preferred
+        replica need not wait for its election timeout."""
+        state = self._state
+        if state.leader is None and not state.covered:
+            state.election_deadline = min(state.election_deadline, deadline)
+
     def written(self, io_id: IoId) -> None:
         """The round can be read back, but is not durable: that promises nothing, and nothing
         moves."""

@@ -213,8 +213,8 @@ def on_append_reply(state: RaftState, message: AppendReply) -> None:
     if moved:
         if message.match > state.commit:
             maybe_commit(state)
-        membership.after_progress(state)
         transfer.after_progress(state, follower)
+    membership.after_progress(state)
 
 
 def on_append_refused(state: RaftState, message: AppendRefused) -> None:
@@ -226,6 +226,9 @@ def on_append_refused(state: RaftState, message: AppendRefused) -> None:
         _content_refused(state, follower, message.prev_index)
         return
     if follower.state is ProgressState.INSTALL:
+        return
+    if follower.next < state.log.first_index:
+        follower.waiting = False  # it is there, and needs what we no longer hold: an install begins
         return
     if follower.state is ProgressState.REPLICATE and message.prev_index <= follower.match:
         probe("stale-refusal")
