@@ -29,7 +29,7 @@ from raftlog.records.record import records_of
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
 
 ACKS_ALL = -1
-RETRIABLE = (3, 5, 6, 7, 19, 20, 100)
+RETRIABLE = (3, 5, 6, 7, 19, 20, 56, 100)
 
 
 class Cluster:
@@ -124,7 +124,7 @@ class Cluster:
             [TopicProduceData(name, partition_data=[PartitionProduceData(number, batch(values))])],
         )
 
-    def produce_surely(self, name, values, number=0, limit=30.0):
+    def put(self, name, values, number=0, limit=30.0):
         """Retry as a client does until the batch is acknowledged; its base offset."""
         end = self.world.now + seconds(limit)
         while self.world.now < end:
