@@ -230,6 +230,8 @@ class Broker:
 
     def _image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None:
         if self._open_for_partitions:
+            if delta.evicted:  # earlier, the log may speak of the directory that this one replaced
+                self.registration.evicted()
             self.manager.apply(delta)
         else:
             self._open_partitions()

@@ -226,6 +226,30 @@ class TestWiped:
         world.ready(60.0)
         wait_settled(world, "orders")
 
+    def test_a_broker_whose_node_id_was_taken_over_knows_it_is_out(self):
+        """It was cut off, another directory registered under its number, and then it came back."""
+        world = cluster(3, 3)
+        world.create("orders", partitions=2)
+        wait_settled(world, "orders")
+        cut_off = world.world.nodes[3]
+        cut_off.suspended = True
+        alive = world.world.nodes[1]
+        world.wait(lambda: alive.broker.context.image.brokers[NodeId(3)].fenced, 20, "fenced")
+        old = cut_off.disk
+        cut_off.stop_process()
+        wipe(world, 3)
+        world.restart(3)
+        world.ready(40.0)
+        wait_settled(world, "orders")
+        world.kill(3)
+        cut_off.disk = old
+        world.restart(3)
+        world.wait(lambda: broker(world, 3).registration.refused is not None, 40, "refused")
+        assert broker(world, 3).registration.refused is Refusal.CONDEMNED_DIRECTORY
+        assert set(broker(world, 3).context.replicas) <= {METADATA_GROUP}
+        world.run(3.0)
+        assert all(part.settled for part in image(world, 1).topic("orders").partitions)
+
 
 class TestLostPartition:
     def test_one_lost_directory_gets_a_new_id(self):
