@@ -37,12 +37,12 @@ class RequestHeader(NamedTuple):
     client_id: str | None = None
 
 
-def peek(frame: Buffer) -> RequestHeader:
-    """The fixed first 8 bytes, all that can be read of an unknown version."""
+def read_fixed(frame: Buffer) -> tuple[int, int, int]:
+    """Key, version and correlation id: the first 8 bytes, all that an unknown version shows."""
     if len(frame) < _FIXED.size:
         raise ProtocolError(f"a request of {len(frame)} bytes", do="at least 8 are needed")
     key, version, correlation = _FIXED.unpack_from(frame)
-    return RequestHeader(key, version, correlation)
+    return key, version, correlation
 
 
 def read_client_id(frame: Buffer, flexible: bool) -> tuple[str | None, int]:

@@ -64,9 +64,10 @@ def _stores(node):
 
 def test_functions_are_made_once_and_on_first_use():
     table = named_table("MetadataRequest")
-    first = codec._writing(3, 12, "request")
-    assert codec._writing(3, 12, "request") is first
-    assert compile_encoder(table, 12) is not first.encode
+    codec.encode_request(3, 12, 1, "c", MetadataRequest())
+    first = codec._request_writings[3, 12]
+    codec.encode_request(3, 12, 2, "c", MetadataRequest())
+    assert codec._request_writings[3, 12] is first
     parts = []
     compile_encoder(table, 12)(MetadataRequest(), parts, [])
     assert b"".join(parts) == b"\x01\x01\x00\x00"

@@ -12,8 +12,8 @@ from kio.serial import entity_writer
 from raftlog.base.errors import LocalMisuse, ProtocolError
 from raftlog.kafka.headers import (
     RequestHeader,
-    peek,
     read_client_id,
+    read_fixed,
     read_response_head,
     request_head,
     response_has_tags,
@@ -58,7 +58,7 @@ def test_the_same_bytes_as_kio_and_back(key, version, correlation, client_id, fl
     ours = request_head(RequestHeader(key, version, correlation, client_id), flexible, 0)
     assert ours[4:] == out.getvalue()
     assert int.from_bytes(ours[:4], "big") == len(ours) - 4
-    assert peek(ours[4:]) == RequestHeader(key, version, correlation)
+    assert read_fixed(ours[4:]) == (key, version, correlation)
     assert read_client_id(ours[4:], flexible) == (client_id, len(ours) - 4)
 
 
