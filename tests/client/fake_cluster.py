@@ -96,9 +96,6 @@ class FakeCluster:
     paused: set[int] = attrs.Factory(set)
     dead: set[int] = attrs.Factory(set)
     fenced: set[int] = attrs.Factory(set)
-    stale: set[int] = attrs.Factory(set)
-    """Partitions' leaders that still say so in Metadata is not modelled; a stale node answers
-    Metadata with the leaders as they were at first."""
     requests: list[tuple[int, int, Any]] = attrs.Factory(list)
     refusals: dict[int, list[int]] = attrs.Factory(lambda: defaultdict(list))
     losses: Counter[int] = attrs.Factory(Counter)
@@ -106,6 +103,8 @@ class FakeCluster:
     tell_leader: bool = True
     next_producer: int = 1000
     mangle: Callable[[list[bytes]], list[bytes]] | None = None
+    addresses: dict[int, tuple[str, int]] = attrs.Factory(dict)
+    """Where brokers really listen, when they do (fake_server)."""
     versions: dict[int, int] = attrs.Factory(dict)
     """Highest version of an API that is offered, when lower than all."""
 
@@ -114,6 +113,9 @@ class FakeCluster:
         self.topics[name] = [Partition(1 + at % self.nodes) for at in range(partitions)]
         self.ids[name] = bytes(15) + bytes([len(self.ids) + 1])
         return self.topics[name]
+
+    def address(self, node: int) -> tuple[str, int]:
+        return self.addresses.get(node, (HOST, 9000 + node))
 
     def move(self, name: str, partition: int, node: int) -> None:
         each = self.topics[name][partition]
@@ -177,7 +179,7 @@ class FakeCluster:
         alive = [n for n in range(1, self.nodes + 1) if n not in self.dead | self.fenced]
         names = list(self.topics) if body.topics is None else [each.name for each in body.topics]
         return metadata.MetadataResponse(
-            brokers=[metadata.MetadataResponseBroker(n, HOST, 9000 + n) for n in alive],
+            brokers=[metadata.MetadataResponseBroker(n, *self.address(n)) for n in alive],
             cluster_id="fake",
             controller_id=alive[0],
             topics=[self._metadata_topic(name) for name in names],
@@ -210,7 +212,7 @@ class FakeCluster:
                 result = self._produce_one(node, name, data, code)
                 if result.current_leader.leader_id >= 0:
                     leader = result.current_leader.leader_id
-                    endpoints.append(produce.NodeEndpoint(leader, HOST, 9000 + leader))
+                    endpoints.append(produce.NodeEndpoint(leader, *self.address(leader)))
                 partitions.append(result)
             responses.append(
                 produce.TopicProduceResponse(topic.name, bytes(topic.topic_id), partitions)

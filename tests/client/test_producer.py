@@ -358,7 +358,7 @@ def test_a_leaderless_partition_is_waited_for():
     assert log[0].values() == [b"x"]
 
 
-# --- what can not be sent ---------------------------------------------------------------------------
+# --- what can not be sent -------------------------------------------------------------------------
 
 
 def test_nothing_sent_in_time_certainly_did_not_happen():
@@ -425,7 +425,7 @@ def test_a_permanent_refusal_fails_its_batch_and_not_the_next(code):
 
 @pytest.mark.parametrize("code", [45, 59, 47])
 def test_a_broker_that_has_forgotten_the_producer_gets_a_new_one(code):
-    harness, log = start()
+    harness, _ = start()
     send_all(harness, values(1))
     harness.settle()
     harness.cluster.refuse(ApiKey.PRODUCE, code)

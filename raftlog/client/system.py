@@ -1,0 +1,127 @@
+"""What the drivers need of the machine: time, randomness and sockets.
+
+The client may not import the runtime (they are strangers, DESIGN: floors), and needs little: this
+is all of it.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from typing import Final, final
+
+import trio
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import LocalMisuse
+from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, Instant, WallMillis
+from raftlog.client.core.values import ClientOptions
+
+SEND_PARTS_MAX: Final = 512
+DEFAULT_PORT: Final = 9092
+
+
+def now() -> Instant:
+    """The trio clock, so that tests in virtual time hold for the client too."""
+    return Instant(int(trio.current_time() * NANOS_PER_SECOND))
+
+
+def wall_ms() -> WallMillis:
+    """Unix time in milliseconds: the timestamp of records that are given none."""
+    return WallMillis(time.time_ns() // NANOS_PER_MILLI)  # noqa: TID251 - the client's own clock
+
+
+@final
+class SystemEntropy:
+    """Randomness of the operating system; the client uses it for jitter only."""
+
+    __slots__ = ()
+
+    def below(self, bound: int) -> int:
+        """An integer from 0 up to and without `bound`; its bias is below 2**-64."""
+        size = (bound.bit_length() + 7) // 8 + 8
+        return int.from_bytes(self.bytes(size), "big") % bound
+
+    def bytes(self, count: int) -> bytes:
+        return os.urandom(count)  # noqa: TID251 - the client's own dice
+
+    def fork(self, label: str) -> "SystemEntropy":
+        del label
+        return self
+
+
+def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
+    """`host:port,host:port`; the port is 9092 when it is left out. `LocalMisuse` for anything
+    else."""
+    found: list[tuple[str, int]] = []
+    for each in servers.split(","):
+        text = each.strip()
+        host, colon, port = text.rpartition(":")
+        if not colon or (text.count(":") > 1 and text.endswith("]")):
+            host, port = text, str(DEFAULT_PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+            raise LocalMisuse(f"{text!r} is not host:port", on="bootstrap servers")
+        found.append((host, int(port)))
+    return tuple(found)
+
+
+def client_options(
+    bootstrap: str, options: ClientOptions | None, more: dict[str, object]
+) -> ClientOptions:
+    """The options of a driver: given whole, or made from keywords."""
+    if options is not None:
+        if more:
+            raise LocalMisuse("options are given whole and in part")
+        return options
+    try:
+        return ClientOptions(bootstrap=parse_bootstrap(bootstrap), **more)  # type: ignore[arg-type]
+    except (TypeError, AssertionError) as error:
+        raise LocalMisuse(f"an option of the client is wrong: {error}") from error
+
+
+@final
+class ClientSocket:
+    """A connected, non-blocking TCP socket. OSError when the other end is gone."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected
+
+    async def receive_into(self, view: memoryview) -> int:
+        """Bytes received; 0 at the end of the stream."""
+        while True:
+            try:
+                received = self._socket.recv_into(view)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+                continue
+            await trio.lowlevel.checkpoint()
+            return received
+
+    def send_nowait(self, parts: Sequence[Buffer]) -> int:
+        """Bytes taken by the kernel; 0 when its buffer is full."""
+        try:
+            return self._socket.sendmsg(parts[:SEND_PARTS_MAX])
+        except BlockingIOError:
+            return 0
+
+    async def wait_writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._socket)
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+
+async def connect(host: str, port: int) -> ClientSocket:
+    """Connect; OSError when nobody listens there."""
+    stream = await trio.open_tcp_stream(host, port)
+    # trio's stream owns a trio socket; its duplicate is ours, so that both may be closed.
+    connected = socket.socket(fileno=os.dup(stream.socket.fileno()))
+    await stream.aclose()
+    return ClientSocket(connected)

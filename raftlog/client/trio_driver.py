@@ -1,0 +1,398 @@
+"""The trio client: `async with Client("localhost:9092") as client`.
+
+    position = await client.produce("orders", b"value", key=b"k")     one record, acknowledged
+
+    for value in values:                                              many records, pipelined
+        await client.send_soon("orders", value)
+    await client.flush()
+
+    client.assign({TopicPartition("orders", 0): 0})
+    for piece in await client.poll():
+        for record in piece.records(): ...
+
+Every decision is the core's (raftlog.client.core); this file turns its effects into sockets and its
+results into awaitables. All methods belong to the trio task that opened the client, or to tasks
+beside it; from other threads use `raftlog.client.blocking`.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+import trio
+
+from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
+from raftlog.base.ids import Offset
+from raftlog.base.units import NANOS_PER_SECOND, NEVER, Instant, WallMillis
+from raftlog.client import system
+from raftlog.client.core import asks
+from raftlog.client.core.batches import Headers, PendingBatch, SentRecord
+from raftlog.client.core.client import Call, ClientCore, KnowTopic
+from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.fetcher import Polled
+from raftlog.client.core.values import (
+    ClientOptions,
+    Complete,
+    Dial,
+    Effects,
+    Event,
+    Hangup,
+    RecordPosition,
+    Send,
+    Settled,
+    TopicPartition,
+)
+from raftlog.client.wires import Wires
+from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
+
+_SENDS_PER_CHECKPOINT: Final = 256
+"""`send_soon` lets other tasks run this often: each time costs as much as ten records."""
+
+Then = Callable[[RecordPosition | RaftlogError], None]
+"""Told of one record: where it is, or why it is not."""
+
+
+@final
+class Client:
+    """See the module. `options` are the fields of `ClientOptions`, or one such value whole."""
+
+    def __init__(
+        self, bootstrap: str = "", *, options: ClientOptions | None = None, **more: object
+    ) -> None:
+        self.options = system.client_options(bootstrap, options, more)
+        self._core = ClientCore(self.options, system.SystemEntropy())
+        self._wires: Wires | None = None
+        self._calls: dict[int, Callable[[Any], None]] = {}
+        self._last_call = 0
+        self._wake_at: Instant = NEVER
+        self._wake = trio.Event()
+        self._changed = trio.Event()
+        """Set and replaced whenever batches were settled or something was fetched."""
+        self._changed_waited = False
+        self._unseen_error: RaftlogError | None = None
+        self._sent_on = 0
+        """Records handed over since the sending task last let others run."""
+        self._nursery_manager: Any = None
+
+    async def __aenter__(self) -> Self:
+        assert self._nursery_manager is None, "a client is opened once"
+        self._nursery_manager = trio.open_nursery()
+        nursery: trio.Nursery = await self._nursery_manager.__aenter__()
+        self._wires = Wires(nursery, self._turn)
+        nursery.start_soon(self._run, name="client")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        """Wait for what was sent, unless the block failed; then hang up."""
+        assert self._wires is not None
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            self._perform(self._core.close(system.now()))
+            self._wires.nursery.cancel_scope.cancel()
+            swallowed = await _leave(self._nursery_manager, kind, error, trace)
+        return swallowed
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Turns for deadlines, and for what `send_soon` and `poll` left to do."""
+        while True:
+            seconds = (self._wake_at - system.now()) / NANOS_PER_SECOND
+            with trio.move_on_after(max(0.0, min(seconds, 3600.0))):
+                await self._wake.wait()
+            self._wake = trio.Event()
+            await trio.lowlevel.checkpoint()
+            self._turn(())
+
+    def _turn(self, events: Sequence[Event]) -> None:
+        self._perform(self._core.handle(events, system.now()))
+
+    def _perform(self, effects: Effects) -> None:
+        wires = self._wires
+        assert wires is not None, "the client is not open"
+        for action in effects.actions:
+            kind = type(action)
+            if kind is Send:
+                wires.send(action)  # type: ignore[arg-type]
+            elif kind is Settled:
+                self._settled(action.batch)  # type: ignore[union-attr]
+            elif kind is Complete:
+                done = self._calls.pop(action.call, None)  # type: ignore[union-attr]
+                if done is not None:
+                    done(action.value)  # type: ignore[union-attr]
+            elif kind is Dial:
+                wires.dial(action)  # type: ignore[arg-type]
+            else:
+                assert isinstance(action, Hangup), action
+                wires.hang_up(action)
+        earlier = effects.wake_at < self._wake_at
+        self._wake_at = effects.wake_at
+        if earlier:
+            self._wake.set()
+        if (self._changed_waited and effects.actions) or self._core.fetcher.has_ready:
+            self._tell()
+
+    def _tell(self) -> None:
+        if self._changed_waited:
+            self._changed_waited = False
+            self._changed.set()
+            self._changed = trio.Event()
+
+    async def _until_changed(self) -> None:
+        self._changed_waited = True
+        await self._changed.wait()
+
+    def _settled(self, batch: PendingBatch) -> None:
+        if batch.watch:
+            for done in batch.watch:
+                done()
+            batch.watch = None
+        elif batch.error is not None and self._unseen_error is None:
+            self._unseen_error = batch.error
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    async def ask(self, request: Call) -> Any:
+        """Make a call of the core (`raftlog.client.core.asks`) and wait for its result."""
+        if self._wires is None:
+            raise LocalMisuse("the client is not open", do="async with Client(...) as client")
+        self._last_call += 1
+        call_id = self._last_call
+        answered = trio.Event()
+        results: list[Any] = []
+
+        def done(value: object) -> None:
+            results.append(value)
+            answered.set()
+
+        self._calls[call_id] = done
+        self._perform(self._core.call(call_id, request, system.now()))
+        try:
+            await answered.wait()
+        finally:
+            if not results:
+                self._calls.pop(call_id, None)
+                self._core.cancel(call_id)
+        if isinstance(results[0], RaftlogError):
+            raise results[0]
+        return results[0]
+
+    # --- producing --------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordPosition:
+        """Send one record and wait until it is acknowledged. Raises `KafkaError` (refused),
+        `NotDone` (certainly not written) or `OutcomeUnknown`."""
+        sent = await self.send_soon(
+            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+        return await self.wait(sent)
+
+    async def send_soon(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        then: Then | None = None,
+    ) -> SentRecord:
+        """Hand over a record and go on; waits only for room. `then` is told of the outcome, in the
+        order of the partition; without it, `wait`, or the position of the handle after `flush`."""
+        core = self._core
+        if core.topic(topic) is None:
+            await self.ask(KnowTopic(topic))
+        while not core.has_room():
+            await self._until_changed()
+        stamp = system.wall_ms() if timestamp_ms is None else WallMillis(timestamp_ms)
+        now = system.now()
+        sent = core.send(
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=stamp,
+            now=now,
+        )
+        if then is not None:
+            _watch(sent.batch, partial(_tell_one, then, sent))
+        if sent.at == 0 or sent.batch.size >= self.options.batch_bytes:
+            self._wake.set()
+        self._sent_on += 1
+        if self._sent_on >= _SENDS_PER_CHECKPOINT:
+            self._sent_on = 0
+            await trio.lowlevel.checkpoint()
+        return sent
+
+    async def wait(self, sent: SentRecord) -> RecordPosition:
+        """Wait until a record is acknowledged or given up; raises as `produce` does."""
+        if not sent.settled:
+            settled = trio.Event()
+            _watch(sent.batch, settled.set)
+            await settled.wait()
+        return sent.position()
+
+    async def flush(self) -> None:
+        """Wait until everything handed over is settled; then raise the first error, since the last
+        flush, of records that nobody watches (no `then`, no `wait`)."""
+        self._core.flush()
+        self._wake.set()
+        while self._core.unsettled_batches:
+            await self._until_changed()
+        error, self._unseen_error = self._unseen_error, None
+        if error is not None:
+            raise error
+
+    @property
+    def unsettled_bytes(self) -> int:
+        """Bytes of records handed over and not yet acknowledged."""
+        return self._core.producer.unsettled_bytes
+
+    # --- consuming --------------------------------------------------------------------------------
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read exactly these partitions, each from an offset on. Ask `offsets` for ends."""
+        self._core.assign({place: Offset(offset) for place, offset in positions.items()})
+        self._wake.set()
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Read a partition from another offset on."""
+        self._core.seek(place, Offset(offset))
+        self._wake.set()
+
+    def unassign(self, place: TopicPartition) -> None:
+        """Stop reading a partition."""
+        self._core.unassign(place)
+
+    async def poll(self, *, seconds: float = 1.0, bytes_max: int = 1 << 20) -> list[Polled]:
+        """What has been read ahead, waiting up to `seconds` for the first of it. A `Trouble` among
+        it names a partition that stands still until it is sought anew."""
+        if not self._core.fetcher.has_ready:
+            with trio.move_on_after(seconds):
+                while not self._core.fetcher.has_ready:
+                    await self._until_changed()
+        else:
+            await trio.lowlevel.checkpoint()
+        given = self._core.poll(bytes_max)
+        if given:
+            self._wake.set()
+        return given
+
+    # --- the cluster ------------------------------------------------------------------------------
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, sorted."""
+        answer: MetadataResponse = await self.ask(asks.metadata())
+        return sorted(topic.name or "" for topic in answer.topics)
+
+    async def describe(self, topic: str) -> MetadataResponseTopic:
+        """A topic's id and partitions; `KafkaError` when it does not exist."""
+        answer: MetadataResponse = await self.ask(asks.metadata([topic]))
+        found = answer.topics[0]
+        if found.error_code != 0:
+            raise KafkaError(found.error_code, on=f"topic {topic}")
+        return found
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; `KafkaError` when the cluster refuses."""
+        topic = asks.new_topic(name, partitions, replication_factor, configs=configs)
+        for result in await self.ask(asks.create_topics([topic])):
+            result.check()
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and all its records."""
+        for result in await self.ask(asks.delete_topics([name])):
+            result.check()
+
+    async def create_partitions(self, name: str, count: int) -> None:
+        """Grow a topic to `count` partitions."""
+        for result in await self.ask(asks.create_partitions({name: count})):
+            result.check()
+
+    async def offset(self, place: TopicPartition, timestamp_ms: int) -> asks.OffsetAt:
+        """The first offset at or after a timestamp; or asks.EARLIEST, asks.LATEST."""
+        found: asks.OffsetAt = await self.ask(asks.list_offsets(place, timestamp_ms))
+        return found
+
+    async def offsets(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, Offset]:
+        """`offset` of every partition of a topic."""
+        view = await self.ask(KnowTopic(topic))
+        found: dict[TopicPartition, Offset] = {}
+
+        async def one(place: TopicPartition) -> None:
+            found[place] = (await self.offset(place, timestamp_ms)).offset
+
+        async with _gather() as nursery:
+            for partition in range(view.count):
+                nursery.start_soon(one, TopicPartition(topic, partition))
+        return dict(sorted(found.items()))
+
+
+async def _leave(
+    manager: Any,
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> bool:
+    """Leave the nursery. An error of the block alone stays bare: its author knows no nursery."""
+    try:
+        return bool(await manager.__aexit__(kind, error, trace))
+    except BaseExceptionGroup as group:
+        if error is not None and group.exceptions == (error,):
+            return False
+        raise
+
+
+@asynccontextmanager
+async def _gather() -> AsyncIterator[trio.Nursery]:
+    """A nursery for calls beside each other; the first error is raised bare."""
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+    except BaseExceptionGroup as group:
+        errors, rest = group.split(RaftlogError)
+        if rest is not None:
+            raise
+        error: BaseException | None = errors
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error or OperatingError("a call failed") from None
+
+
+def _watch(batch: PendingBatch, done: Callable[[], None]) -> None:
+    if batch.watch is None:
+        batch.watch = [done]
+    else:
+        batch.watch.append(done)
+
+
+def _tell_one(then: Then, sent: SentRecord) -> None:
+    error = sent.batch.error
+    then(error if error is not None else sent.position())
