@@ -98,6 +98,8 @@ class LogTracker:
         log = self._log
         if log.last_index == self._tracked and log.last_term == self._tracked_term:
             return
+        if log.first_index > self._commit + 1:
+            return  # replaced by an install: `installed` follows with the next take
         self._drop_truncated()
         while self._tracked < log.last_index:
             entries = log.entries(RaftIndex(self._tracked + 1), _ALL_BYTES)
