@@ -24,8 +24,8 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "cluster": ("raftlog.cli.cluster", "cluster", "Show the state of a running cluster."),
     "consume": ("raftlog.cli.consume", "consume", "Read records from a topic."),
     "demo": (
-        "raftlog.cli.demo",
-        "demo",
+        "raftlog.cli.demo.command",
+        "demo_command",
         "Run the main job: real data, real faults, and the proof.",
     ),
     "down": ("raftlog.cli.up", "down", "Stop the cluster that `raftlog up --detach` started."),

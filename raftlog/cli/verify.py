@@ -26,6 +26,7 @@ from raftlog.verify.check import LOG, MODES
 from raftlog.verify.classes import NAMES, allowed_by_default
 from raftlog.verify.jepsen_edn import header_for, read_ops
 from raftlog.verify.junit import junit
+from raftlog.verify.report import RunFolder, render
 from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, ClassResult, Verdict
 
 _HISTORY: Final = "history.jsonl"
@@ -33,7 +34,7 @@ _VERDICT: Final = "verdict.json"
 
 
 @click.command(
-    epilog="Example: raftlog verify runs/latest --junit verdict.xml",
+    epilog="Example: raftlog verify runs/latest --report report.html",
     context_settings={"max_content_width": 100},
 )
 @click.argument("path", metavar="HISTORY|RUNFOLDER", type=click.Path(exists=True, path_type=Path))
@@ -63,6 +64,9 @@ _VERDICT: Final = "verdict.json"
     help="Budget of the general search; when it is spent, the verdict is unknown.",
 )
 @click.option(
+    "--report", metavar="FILE", type=click.Path(path_type=Path), help="Write the HTML report here."
+)
+@click.option(
     "--junit",
     "junit_file",
     metavar="FILE",
@@ -76,6 +80,7 @@ def verify(
     reads: str | None,
     allow: tuple[str, ...],
     search_steps: int,
+    report: Path | None,
     junit_file: Path | None,
     form: str,
 ) -> int:
@@ -91,16 +96,18 @@ def verify(
     except (BadHistory, FutureFormat) as error:
         raise click.UsageError(f"{history}: {error}") from None
     verdict = judgement.verdict
-    before = _json(path / _VERDICT) if path.is_dir() else {}
-    document = verdict.document(before.get("invariants"))
+    folder = _run_folder(path) if path.is_dir() else RunFolder()
+    document = verdict.document(folder.invariants)
     if path.is_dir():
         _write(path / _VERDICT, json.dumps(document, indent=1) + "\n")
+    if report is not None:
+        _write(report, render(judgement, folder))
     if junit_file is not None:
         _write(junit_file, junit(verdict, str(path)))
     if form == "json":
         print(json.dumps(document, indent=1))
     else:
-        _print_text(verdict, path)
+        _print_text(verdict, path, report)
     return verdict.exit_code
 
 
@@ -171,6 +178,18 @@ def _model(name: str | None) -> str | Model | None:
     return model
 
 
+def _run_folder(path: Path) -> RunFolder:
+    """What else the run left behind: run.json, the trace, and the simulator's invariants."""
+    before = _json(path / _VERDICT)
+    trace = path / "trace.txt"
+    return RunFolder(
+        name=path.resolve().name,
+        run=_json(path / "run.json"),
+        invariants=before.get("invariants") or {},
+        trace=trace.read_text(encoding="utf-8", errors="replace") if trace.exists() else "",
+    )
+
+
 def _json(path: Path) -> Mapping[str, Any]:
     if not path.exists():
         return {}
@@ -188,7 +207,7 @@ def _write(path: Path, text: str) -> None:
         raise RaftlogError(f"cannot write: {error.strerror}", on=str(path)) from None
 
 
-def _print_text(verdict: Verdict, path: Path) -> None:
+def _print_text(verdict: Verdict, path: Path, report: Path | None) -> None:
     """Verdict first, then the smallest evidence, then the rest."""
     print(
         f"{verdict.verdict.upper()}  {path}: {verdict.operations:,} operations, "
@@ -209,6 +228,8 @@ def _print_text(verdict: Verdict, path: Path) -> None:
     _print_names("not checked, no evidence", [r for r in results if r.status == NOT_CHECKED])
     for note in verdict.notes:
         print(f"note: {note}")
+    if report is not None:
+        print(f"report: {report}")
 
 
 def _print_names(what: str, results: list[ClassResult], *, counts: bool = False) -> None:

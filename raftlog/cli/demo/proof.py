@@ -121,7 +121,6 @@ class ReplicaLog(NamedTuple):
 
     node: int
     partition: int
-    raft_index: int
     chain: str
     content_hash: str
 

@@ -73,7 +73,7 @@ def test_a_hole_or_a_record_too_many_is_named(read, words):
 
 
 def logs(*contents: str) -> list[ReplicaLog]:
-    return [ReplicaLog(node, 0, 7, "c1", each) for node, each in enumerate(contents, start=1)]
+    return [ReplicaLog(node, 0, "c1", each) for node, each in enumerate(contents, start=1)]
 
 
 def test_replicas_must_agree_and_all_be_there():

@@ -1,0 +1,82 @@
+"""The command `raftlog demo`."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import click
+import trio
+
+from raftlog.cli.demo import flights
+from raftlog.cli.demo import run as demo
+from raftlog.cli.demo.run import Outcome
+from raftlog.cli.render import format_option, print_json
+from raftlog.cli.run_folder import make_run_folder
+from raftlog.runtime.real_ports import SystemClock
+
+
+@click.command(
+    "demo",
+    epilog="Example: raftlog demo --rows 50000 --out demo-run",
+    context_settings={"max_content_width": 100},
+)
+@click.option(
+    "--rows",
+    type=click.IntRange(1000, flights.ROWS),
+    default=flights.ROWS,
+    show_default=True,
+    help="How many departures to stream.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The run's folder, instead of one under runs/."
+)
+@click.option("--keep", is_flag=True, help="Keep the brokers' data directories.")
+@format_option()
+def demo_command(rows: int, out: Path | None, keep: bool, form: str) -> int:
+    """Stream the flights of 2013 through three brokers, break two of them, prove what survived.
+
+    Exit code 0 when every claim holds and the judge calls the history valid, 1 when not.
+    """
+    folder = make_run_folder("demo", demo.SEED, out, SystemClock())
+    outcome = trio.run(partial(demo.run, folder, rows, _say))
+    if not keep:
+        demo.remove_data(folder)
+    if form == "json":
+        print_json(_document(outcome))
+    else:
+        _print(outcome)
+    return outcome.exit_code
+
+
+def _say(step: str) -> None:
+    print(f"{step} ...", file=sys.stderr, flush=True)
+
+
+def _document(outcome: Outcome) -> dict[str, object]:
+    return {
+        "verdict": outcome.verdict,
+        "claims": {claim.name: claim.as_json() for claim in outcome.claims},
+        "metrics": outcome.metrics,
+        "folder": str(outcome.folder),
+        "report": str(outcome.folder / demo.REPORT),
+    }
+
+
+def _print(outcome: Outcome) -> None:
+    for fault in outcome.faults:
+        print(
+            f"{fault.name} of broker {fault.node}: {len(fault.moved())} partitions moved, "
+            f"unavailable for {fault.unavailable_ms:.0f} ms, "
+            f"{fault.acks_after:,} acknowledgements after it"
+        )
+    for claim in outcome.claims:
+        print(f"{'PROVED' if claim.holds else 'FAILED'}  {claim.says}")
+        if not claim.holds:
+            print(f"        {claim.evidence}")
+    metrics = outcome.metrics
+    print(
+        f"{metrics['acknowledged']:,} records in {metrics['seconds']:.1f} s: "
+        f"{metrics['records_per_second']:,} a second, faults included"
+    )
+    print(f"the judge calls the history {outcome.verdict}")
+    print(f"report: {outcome.folder / demo.REPORT}")

@@ -1,0 +1,253 @@
+"""The demo, step by step: cluster, stream, faults, reading back, proof, run folder."""
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, TextIO, cast, final
+
+import attrs
+import trio
+
+from raftlog.base.errors import OperatingError
+from raftlog.base.units import NANOS_PER_SECOND
+from raftlog.cli.demo import flights, proof, reading
+from raftlog.cli.demo.faults import Faults
+from raftlog.cli.demo.proof import Claim, Fault
+from raftlog.cli.demo.stream import Stream
+from raftlog.cli.render import FAILED_CODE, UNKNOWN_CODE, progress
+from raftlog.cli.run_folder import utc_text, write_json
+from raftlog.client.trio_driver import Client
+from raftlog.runtime import local_cluster
+from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.real_ports import SystemClock
+from raftlog.verify import Header, HistoryWriter, Judgement, judge
+from raftlog.verify.report import RunFolder, render
+from raftlog.verify.verdict import INVALID, VALID
+
+TOPIC: Final = "flights"
+PARTITIONS: Final = 6
+BROKERS: Final = 3
+SEED: Final = 0
+HISTORY: Final = "history.jsonl"
+REPORT: Final = "report.html"
+_WATCH_SECONDS: Final = 0.1
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What the demo found. `verdict` is the judge's word over the whole history."""
+
+    folder: Path
+    claims: tuple[Claim, ...]
+    faults: tuple[Fault, ...]
+    verdict: str
+    metrics: dict[str, Any]
+
+    @property
+    def exit_code(self) -> int:
+        """0 proved, 1 disproved, 2 when only the judge's budget ran out."""
+        if self.verdict == INVALID or not all(claim.holds for claim in self.claims):
+            return FAILED_CODE
+        return 0 if self.verdict == VALID else UNKNOWN_CODE
+
+
+async def run(folder: Path, rows: int, say: Callable[[str], None]) -> Outcome:
+    """Run the demo into `folder`; `say` is told each step. The cluster is stopped in any case."""
+    archive = flights.archive_path()
+    clock = SystemClock()
+    began = utc_text(clock)
+    say(f"starting {BROKERS} broker processes")
+    cluster = local_cluster.found(folder / "cluster", brokers=BROKERS)
+    try:
+        await trio.to_thread.run_sync(cluster.start_all)
+        demo = _Demo(folder, cluster, clock, rows, say)
+        outcome = await demo.run(archive)
+    finally:
+        await trio.to_thread.run_sync(cluster.stop)
+        _keep_outputs(cluster, folder)
+    _write_down(outcome, began, utc_text(clock), rows)
+    return outcome
+
+
+@final
+class _Demo:
+    """One run over a cluster that serves."""
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: LocalCluster,
+        clock: SystemClock,
+        rows: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.folder = folder
+        self.cluster = cluster
+        self.clock = clock
+        self.rows = rows
+        self.say = say
+
+    async def run(self, archive: Path) -> Outcome:
+        """Stream, break, read back, prove."""
+        async with Client(self.cluster.bootstrap_servers, client_id="demo") as client:
+            await client.create_topic(
+                TOPIC,
+                partitions=PARTITIONS,
+                replication_factor=BROKERS,
+                configs={"min.insync.replicas": "2"},
+            )
+            nodes: list[Any] = [f"n{place.node}" for place in self.cluster.places]
+            header = Header(
+                source="demo",
+                seed=SEED,
+                model="log",
+                options={"consumer": "assign", "pipelined": True, "retention": "none"},
+                nodes=tuple(nodes),
+            )
+            with self._history_file("w") as file:
+                history = HistoryWriter(file, header)
+                stream, faults, seconds = await self._stream(client, history, archive)
+                self.say("reading everything back")
+                read, ends = await reading.read_all(client, history, self.clock, TOPIC)
+                history.close()
+            topic_id = bytes((await client.describe(TOPIC)).topic_id)
+        self.say("comparing the replicas' files")
+        logs = await reading.replica_logs(self.cluster, topic_id, ends)
+        self.say("judging the history")
+        judgement = await trio.to_thread.run_sync(self._judge)
+        claims = (
+            _all_settled(stream),
+            proof.exactly_once(stream.acknowledged, read),
+            proof.nothing_invented(stream.sent, read),
+            proof.key_order(read),
+            proof.dense(read, ends),
+            proof.replicas_equal(logs, BROKERS),
+            proof.faults_took_effect(faults.happened),
+        )
+        metrics = {
+            "records": stream.sent,
+            "acknowledged": len(stream.acknowledged),
+            "seconds": round(seconds, 3),
+            "records_per_second": round(len(stream.acknowledged) / seconds),
+            "unavailable_ms": {
+                fault.name: round(fault.unavailable_ms) for fault in faults.happened
+            },
+        }
+        verdict = judgement.verdict.verdict
+        outcome = Outcome(
+            folder=self.folder,
+            claims=claims,
+            faults=tuple(faults.happened),
+            verdict=verdict,
+            metrics=metrics,
+        )
+        self._write_verdict(judgement, outcome)
+        return outcome
+
+    async def _stream(
+        self, client: Client, history: HistoryWriter, archive: Path
+    ) -> tuple[Stream, Faults, float]:
+        stream = Stream(client, history, self.clock, TOPIC, PARTITIONS, limit=self.rows * 30 // 100)
+        faults = Faults(
+            self.cluster, client, stream, history, self.clock, TOPIC, self.rows, BROKERS
+        )
+        await faults.recovered()
+        self.say(f"streaming {self.rows:,} departures; kill -9, then SIGSTOP, on the way")
+        began = self.clock.now()
+        with progress("acknowledged", self.rows) as advance:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_watch, stream, advance)
+                nursery.start_soon(stream.run, flights.read_flights(archive, self.rows))
+                await faults.run()
+        return stream, faults, (self.clock.now() - began) / NANOS_PER_SECOND
+
+    def _history_file(self, mode: str) -> TextIO:
+        return cast("TextIO", (self.folder / HISTORY).open(mode, encoding="utf-8"))
+
+    def _judge(self) -> Judgement:
+        with self._history_file("r") as file:
+            return judge(file)
+
+    def _write_verdict(self, judgement: Judgement, outcome: Outcome) -> None:
+        invariants = {
+            claim.name: {"status": "held" if claim.holds else "violated", "note": _note(claim)}
+            for claim in outcome.claims
+        }
+        write_json(self.folder / "verdict.json", judgement.verdict.document(invariants))
+        manifest = {"version": 1, "command": ["demo"], "seed": SEED, "metrics": outcome.metrics}
+        page = render(
+            judgement, RunFolder(name=self.folder.name, run=manifest, invariants=invariants)
+        )
+        (self.folder / REPORT).write_text(page, encoding="utf-8")
+
+
+def _note(claim: Claim) -> str:
+    return claim.says if claim.holds else f"{claim.says}: {claim.evidence}"
+
+
+def _all_settled(stream: Stream) -> Claim:
+    """Every record was acknowledged: idempotent retries outlast both faults."""
+    left = stream.sent - len(stream.acknowledged)
+    evidence = f"{len(stream.unknown)} unknown, {len(stream.refused)} refused" if left else ""
+    return Claim(
+        "acknowledged", f"all {stream.sent:,} records were acknowledged", left == 0, evidence
+    )
+
+
+async def _watch(stream: Stream, advance: Callable[[int], None]) -> None:
+    shown = 0
+    while not stream.done:
+        await trio.sleep(_WATCH_SECONDS)
+        advance(len(stream.acknowledged) - shown)
+        shown = len(stream.acknowledged)
+
+
+def _keep_outputs(cluster: LocalCluster, folder: Path) -> None:
+    """The brokers' output stays with the run."""
+    for place in cluster.places:
+        log = cluster.log_path(place.node)
+        if log.exists():
+            target = folder / "nodes" / f"n{place.node}"
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy(log, target / "output.log")
+
+
+def _write_down(outcome: Outcome, began: str, ended: str, rows: int) -> None:
+    manifest = {
+        "version": 1,
+        "command": ["raftlog", "demo", "--rows", str(rows)],
+        "seed": SEED,
+        "options": {"rows": rows, "partitions": PARTITIONS, "replication": BROKERS},
+        "started": began,
+        "ended": ended,
+        "versions": {
+            "raftlog": version("raftlog"),
+            "python": platform.python_version(),
+            "platform": sys.platform,
+        },
+        "nodes": [f"n{node}" for node in range(1, BROKERS + 1)],
+        "metrics": outcome.metrics,
+        "faults": [
+            {
+                "name": fault.name,
+                "node": f"n{fault.node}",
+                "partitions_moved": fault.moved(),
+                "acks_after": fault.acks_after,
+                "unavailable_ms": round(fault.unavailable_ms, 1),
+            }
+            for fault in outcome.faults
+        ],
+    }
+    write_json(outcome.folder / "run.json", manifest)
+
+
+def remove_data(folder: Path) -> None:
+    """The brokers' data directories are large and proved equal: only the rest of a run is kept."""
+    cluster = folder / "cluster"
+    if not (cluster / local_cluster.STATE_FILE).exists():
+        raise OperatingError("no cluster's directory", on=str(cluster))
+    shutil.rmtree(cluster)
