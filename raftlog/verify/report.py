@@ -1,0 +1,360 @@
+"""The report: one self-contained HTML file that a person reads without the tool that made it.
+
+Everything is data in one JSON block, drawn by the script beside it (raftlog/verify/report_page).
+The page asks nothing of the network, opens from disk, and stays under `REPORT_BYTES_MAX`: the whole
+history is in its counts and plots, the operations in a window around the failure. Nothing from a
+history is ever markup: the JSON block cannot end early, and the script writes text nodes only.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.base.limits import REPORT_BYTES_MAX
+from raftlog.verify.check import Judgement
+from raftlog.verify.classes import DEFINITIONS
+from raftlog.verify.explain import moment
+from raftlog.verify.pairing import OPEN, shortened
+from raftlog.verify.report_plots import plots_of
+from raftlog.verify.report_strips import strips_of
+from raftlog.verify.report_trace import Fault, Picture, faults_of, picture_of, trace_lines
+from raftlog.verify.report_window import Window, bars_of, partitions_of, window_of
+from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, VALID
+
+_PAGE: Final = "raftlog.verify.report_page"
+_SCRIPTS: Final = ("base.js", "summary.js", "diagram.js", "timeline.js", "plots.js", "main.js")
+_HEADLINES: Final = {VALID: "PASS", INVALID: "FAIL", UNKNOWN: "UNKNOWN"}
+_MESSAGES_MAX: Final = 1_500
+_TICKS_MAX: Final = 1_500
+_FAULTS_MAX: Final = 500
+_TEXT_MAX: Final = 2_000
+
+
+@final
+@attrs.frozen(kw_only=True)
+class RunFolder:
+    """What a run left beside its history. Everything may be missing."""
+
+    name: str = ""
+    run: Mapping[str, Any] = attrs.field(factory=dict)
+    invariants: Mapping[str, Any] = attrs.field(factory=dict)
+    trace: str = ""
+
+
+def render(judgement: Judgement, folder: RunFolder | None = None) -> str:
+    """The whole page."""
+    data = page_data(judgement, folder or RunFolder())
+    text = _assemble(data)
+    # A hostile or enormous history: the pictures shrink, the verdict stays.
+    for shrink in (_drop_messages, _drop_cells, _drop_bars, _drop_run):
+        if len(text.encode("utf-8", "replace")) < REPORT_BYTES_MAX:
+            break
+        shrink(data)
+        text = _assemble(data)
+    return text
+
+
+def _assemble(data: Mapping[str, Any]) -> str:
+    page = files(_PAGE)
+    template = (page / "page.html").read_text(encoding="utf-8")
+    style = (page / "page.css").read_text(encoding="utf-8")
+    script = "\n".join((page / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    before, rest = template.split("/*STYLE*/")
+    middle, rest = rest.split("/*DATA*/")
+    late, after = rest.split("/*SCRIPT*/")
+    return "".join((before, style, middle, as_block(data), late, script, after))
+
+
+def as_block(data: Any) -> str:
+    """JSON that may stand inside a script element: no `<`, so neither its end nor a comment."""
+    text = json.dumps(data, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
+    """Everything that the page shows, as JSON."""
+    faults = faults_of(judgement.nemesis)
+    window = window_of(judgement, faults)
+    events, strange = trace_lines(folder.trace)
+    picture = picture_of(events, window.start_ns, window.end_ns)
+    operations = judgement.operations
+    span = [
+        min((op.start_ns for op in operations), default=0),
+        max((op.end_ns for op in operations if op.end_ns < OPEN), default=0),
+    ]
+    return {
+        "version": 1,
+        "summary": _summary(judgement, folder, span),
+        "story": story_of(judgement, faults, window),
+        "classes": _classes(judgement),
+        "window": {
+            "start": window.start_ns,
+            "end": window.end_ns,
+            "shown": len(window.operations),
+            "total": window.total,
+            "note": window.note,
+        },
+        "span": span,
+        "accused": [op.index for op in window.accused],
+        "bars": bars_of(judgement, window),
+        "lanes": _lanes(judgement, picture, window),
+        "messages": picture.messages[:_MESSAGES_MAX],
+        "ticks": picture.ticks[:_TICKS_MAX],
+        "trace": {"events": len(events), "strange": strange, "given": bool(folder.trace)},
+        "faults": [fault.document() for fault in faults[:_FAULTS_MAX]],
+        "strips": strips_of(folder.run, operations),
+        "partitions": partitions_of(judgement, window),
+        "invariants": _table(folder.invariants),
+        "probes": _counts(folder.run.get("probes")),
+        "buggify": _counts(folder.run.get("buggify")),
+        "plots": plots_of(operations, judgement.verdict.metrics),
+        "shrink": _shrink(folder.run.get("shrink")),
+        "manifest": _manifest(judgement, folder),
+    }
+
+
+# --- verdict bar ----------------------------------------------------------------------------------
+
+
+def _summary(judgement: Judgement, folder: RunFolder, span: Sequence[int]) -> dict[str, Any]:
+    verdict, header, run = judgement.verdict, judgement.header, folder.run
+    metrics = run.get("metrics") if isinstance(run.get("metrics"), dict) else {}
+    assert isinstance(metrics, dict)
+    facts = [
+        ("seed", header.seed if header.seed is not None else run.get("seed")),
+        ("commit", header.commit or run.get("commit")),
+        ("source", header.source),
+        ("reads", verdict.mode),
+        ("model", verdict.model),
+        ("operations", f"{verdict.operations:,}"),
+        ("options digest", _digest(header.options)),
+        ("trace hash", run.get("trace_hash") or metrics.get("trace_hash")),
+        ("events", metrics.get("events")),
+        ("time in the history", moment(max(0, span[1] - span[0]))),
+        ("simulated time", _duration(metrics.get("simulated_ns"))),
+        ("real time", _duration(metrics.get("real_ns"))),
+    ]
+    return {
+        "headline": _HEADLINES[verdict.verdict],
+        "verdict": verdict.verdict,
+        "failing": [result.name for result in verdict.failures()],
+        "unknown": [r.note for r in verdict.classes.values() if r.status == UNKNOWN],
+        "facts": [
+            [name, str(shortened(value))] for name, value in facts if value not in (None, "")
+        ],
+        "commands": _commands(judgement, folder),
+        "notes": list(verdict.notes),
+        "name": folder.name,
+    }
+
+
+def _digest(options: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _duration(value: Any) -> str | None:
+    return moment(value) if type(value) is int else None
+
+
+def _commands(judgement: Judgement, folder: RunFolder) -> list[list[str]]:
+    """[what it does, command], ready to copy. The run's own words first."""
+    place = f"runs/{folder.name}" if folder.name else "RUNFOLDER"
+    own = folder.run.get("commands")
+    found = [[str(name), str(text)] for name, text in own.items()] if isinstance(own, dict) else []
+    known = [name for name, _ in found]
+    seed = judgement.header.seed if judgement.header.seed is not None else folder.run.get("seed")
+    derived: list[list[str]] = []
+    if judgement.header.source == "sim":
+        derived = [
+            [
+                "replay",
+                f"raftlog sim replay {place}" if folder.name else f"raftlog sim run --seed {seed}",
+            ],
+            ["debug", f"raftlog sim debug --seed {seed}"],
+            ["shrink", f"raftlog sim shrink --seed {seed}"],
+        ]
+    elif "command" in folder.run:
+        command = folder.run["command"]
+        text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
+        derived = [["replay", text]]
+    derived.append(["judge again", f"raftlog verify {place}"])
+    return found + [entry for entry in derived if entry[0] not in known]
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> list[str]:
+    """Three to six sentences, made from the smallest evidence only."""
+    verdict = judgement.verdict
+    processes = len(dict.fromkeys(op.process for op in judgement.operations))
+    keys = len(judgement.facts.keys)
+    where = f" on {keys} partition{'s' if keys != 1 else ''}" if keys else ""
+    sentences = [
+        f"{processes} clients made {verdict.operations:,} operations{where}"
+        + (f" while {len(faults)} faults were injected." if faults else "; no fault was recorded.")
+    ]
+    failures = verdict.failures()
+    if failures:
+        names = ", ".join(f"{result.name} ({result.count})" for result in failures)
+        sentences.append(f"The history is invalid: {names}.")
+        sentences += [result.witness.text for result in failures[:2] if result.witness is not None]
+        sentences += _meanwhile(faults, window)
+    elif verdict.verdict == UNKNOWN:
+        notes = [r.note for r in verdict.classes.values() if r.status == UNKNOWN]
+        sentences.append(f"It could not be decided: {'; '.join(notes)}. That is not a pass.")
+    else:
+        checked = [r for r in verdict.classes.values() if r.status not in (NOT_CHECKED,)]
+        allowed = [f"{r.name} ({r.count})" for r in checked if r.count]
+        sentences.append(
+            f"None of the {len(checked)} classes of anomaly that this history can show was found"
+            + (f", but for what is allowed here: {', '.join(allowed)}." if allowed else ".")
+        )
+    missing = [r.name for r in verdict.classes.values() if r.status == NOT_CHECKED]
+    if missing:
+        sentences.append(
+            f"{len(missing)} classes were not checked, for the history lacks their evidence: "
+            f"{', '.join(missing)}."
+        )
+    return sentences[:6]
+
+
+def _meanwhile(faults: Sequence[Fault], window: Window) -> list[str]:
+    """The faults that were on between the first call and the last return of the witness."""
+    if not window.accused:
+        return []
+    start = min(op.start_ns for op in window.accused)
+    end = max((op.end_ns for op in window.accused if op.end_ns < OPEN), default=start)
+    active = [
+        fault.label
+        for fault in faults
+        if fault.start_ns <= end and (fault.end_ns is None or fault.end_ns >= start)
+    ]
+    if not active:
+        return []
+    return [f"Meanwhile: {', '.join(active[:6])}" + (" and more." if len(active) > 6 else ".")]
+
+
+def _classes(judgement: Judgement) -> list[dict[str, Any]]:
+    found = []
+    for name, result in judgement.verdict.classes.items():
+        document = result.document()
+        witness = document["witness"]
+        if witness is not None:
+            witness["text"] = witness["text"][:_TEXT_MAX]
+            witness["operations"] = witness["operations"][:8]
+        found.append({"name": name, "definition": DEFINITIONS[name], **document})
+    return found
+
+
+# --- lanes ----------------------------------------------------------------------------------------
+
+
+def _lanes(judgement: Judgement, picture: Picture, window: Window) -> list[dict[str, Any]]:
+    """Nodes first, then the clients of the window."""
+    nodes = dict.fromkeys(judgement.header.nodes)
+    nodes.update(dict.fromkeys(op.node for op in window.operations if op.node is not None))
+    nodes.update(dict.fromkeys(picture.roles))
+    lanes = [
+        {"id": node, "kind": "node", "roles": picture.roles.get(node, [])[-400:]} for node in nodes
+    ]
+    clients = dict.fromkeys(op.process for op in window.accused)
+    clients.update(dict.fromkeys(op.process for op in window.operations))
+    return lanes + [{"id": process, "kind": "client", "roles": []} for process in clients]
+
+
+# --- small tables ---------------------------------------------------------------------------------
+
+
+def _table(entries: Any) -> list[dict[str, str]]:
+    """Name -> anything, as rows of text."""
+    if not isinstance(entries, dict):
+        return []
+    rows = []
+    for name, entry in list(entries.items())[:200]:
+        fields = entry if isinstance(entry, dict) else {"status": entry}
+        row = {str(key): str(shortened(value))[:300] for key, value in fields.items()}
+        rows.append({"name": str(name), **row})
+    return rows
+
+
+def _counts(entries: Any) -> list[list[Any]]:
+    if not isinstance(entries, dict):
+        return []
+    return [[str(name), hits] for name, hits in sorted(entries.items()) if type(hits) is int]
+
+
+def _shrink(entry: Any) -> dict[str, Any] | None:
+    if not isinstance(entry, dict):
+        return None
+    found = {name: _points(entry.get(name)) for name in ("steps", "p_bug")}
+    return found if any(found.values()) else None
+
+
+def _points(points: Any) -> list[list[float]]:
+    if not isinstance(points, list):
+        return []
+    return [
+        list(point)
+        for point in points[:1000]
+        if isinstance(point, list)
+        and len(point) == 2
+        and all(type(x) in (int, float) for x in point)
+    ]
+
+
+def _manifest(judgement: Judgement, folder: RunFolder) -> list[list[str]]:
+    run = folder.run
+    rows: list[list[str]] = []
+    for name in ("command", "started", "ended"):
+        if name in run:
+            value = run[name]
+            text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rows.append([name, text[:_TEXT_MAX]])
+    for what, entries in (
+        ("version", run.get("versions")),
+        ("option", {**_dict(run.get("options")), **judgement.header.options}),
+        ("metric", run.get("metrics")),
+        ("budget", judgement.verdict.budget),
+    ):
+        for name, value in list(_dict(entries).items())[:200]:
+            text = value if isinstance(value, str) else json.dumps(shortened(value, 40))
+            rows.append([f"{what}: {name}", text[:_TEXT_MAX]])
+    return rows
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, dict) else {}
+
+
+# --- what goes when the page would be too large ---------------------------------------------------
+
+
+def _drop_messages(data: dict[str, Any]) -> None:
+    for name in ("messages", "ticks"):
+        data[name] = data[name][:200]
+    data["faults"] = data["faults"][:100]
+
+
+def _drop_cells(data: dict[str, Any]) -> None:
+    data["partitions"] = data["partitions"][:1]
+
+
+def _drop_bars(data: dict[str, Any]) -> None:
+    accused = [bar for bar in data["bars"] if bar["accused"]]
+    others = [bar for bar in data["bars"] if not bar["accused"]]
+    data["bars"] = [*accused[:10], *others[:50]]
+    for bar in data["bars"]:
+        bar["text"], bar["label"] = bar["text"][:_TEXT_MAX], bar["label"][:200]
+
+
+def _drop_run(data: dict[str, Any]) -> None:
+    data["manifest"], data["invariants"], data["strips"] = [], [], []
+    data["partitions"], data["plots"] = [], []
+    for entry in data["classes"]:
+        if entry["witness"] is not None:
+            entry["witness"] = {"text": entry["witness"]["text"][:_TEXT_MAX], "operations": []}

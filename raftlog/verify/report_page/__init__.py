@@ -1,0 +1,1 @@
+"""The page of the report: template, style and scripts; `report.render` makes one file of them."""

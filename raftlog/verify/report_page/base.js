@@ -1,0 +1,96 @@
+// What every part uses. Text reaches the page as text nodes only: a history is never markup.
+const data = JSON.parse(document.getElementById("data").textContent);
+const page = document.getElementById("page");
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value);
+  }
+  for (const child of children.flat()) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+  return element;
+}
+const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
+
+function moment(ns) {
+  const size = Math.abs(ns);
+  if (size < 1e4) return `${Math.round(ns)} ns`;
+  if (size < 1e7) return `${(ns / 1e3).toFixed(1)} us`;
+  if (size < 1e10) return `${(ns / 1e6).toFixed(1)} ms`;
+  return `${(ns / 1e9).toFixed(2)} s`;
+}
+// Instants are shown from the beginning of the history: a monotonic clock's zero means nothing.
+const since = (ns) => moment(ns - data.span[0]);
+
+// --- hover to see, click or Enter to keep, Escape to let go ---------------------------------------
+const tip = document.getElementById("tip");
+let kept = null;
+
+function showTip(element, text) {
+  tip.textContent = text;
+  tip.hidden = false;
+  const box = element.getBoundingClientRect();
+  const wide = Math.min(520, window.innerWidth - 20);
+  tip.style.left = `${Math.max(8, Math.min(box.left + box.width / 2, window.innerWidth - wide - 8))}px`;
+  const below = box.bottom + 8 + tip.offsetHeight < window.innerHeight;
+  tip.style.top = `${below ? box.bottom + 8 : Math.max(8, box.top - tip.offsetHeight - 8)}px`;
+}
+function letGo() {
+  if (kept) kept.classList.remove("frozen");
+  kept = null;
+  tip.classList.remove("kept");
+  tip.hidden = true;
+}
+function explain(element, text, focusable = true) {
+  fill(element, { role: "img", "aria-label": text, tabindex: focusable ? 0 : null }, []);
+  const keep = (event) => {
+    event.stopPropagation();
+    const again = kept === element;
+    letGo();
+    if (again) return;
+    kept = element;
+    element.classList.add("frozen");
+    showTip(element, text);
+    tip.classList.add("kept");
+  };
+  element.addEventListener("mouseenter", () => kept || showTip(element, text));
+  element.addEventListener("focus", () => kept || showTip(element, text));
+  element.addEventListener("mouseleave", () => kept || letGo());
+  element.addEventListener("blur", () => kept || letGo());
+  element.addEventListener("click", keep);
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") { event.preventDefault(); keep(event); }
+  });
+  return element;
+}
+
+// --- sections -------------------------------------------------------------------------------------
+const sections = [];
+function section(id, title, about, ...children) {
+  const made = h("section", { id, "aria-labelledby": `${id}-title` },
+    h("h2", { id: `${id}-title` }, title), about ? h("p", { class: "note" }, about) : null, ...children);
+  sections.push([id, title]);
+  page.append(made);
+  return made;
+}
+function table(columns, rows, attributes) {
+  return h("div", { class: "scroll tall", tabindex: 0 }, h("table", attributes,
+    h("thead", {}, h("tr", {}, columns.map((name) => h("th", { scope: "col" }, name)))),
+    h("tbody", {}, rows)));
+}
+function swatch(shape) { return s("svg", { width: 26, height: 14, "aria-hidden": "true" }, shape); }
+function legend(entries) {
+  return h("div", { class: "key" }, entries.map(([shape, words]) => h("span", {}, swatch(shape), words)));
+}
+// One style class per name, the same on the whole page; the first six differ in colour.
+const styles = new Map();
+function styleOf(name) {
+  if (!styles.has(name)) styles.set(name, `s${Math.min(5, styles.size)}`);
+  return styles.get(name);
+}
+["send", "poll"].forEach(styleOf);

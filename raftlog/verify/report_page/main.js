@@ -1,0 +1,40 @@
+// Order of the page: verdict, evidence, then the rest. Keys: e error, t theme, + and - zoom, 1-9 sections.
+verdictBar();
+const menu = h("nav", { "aria-label": "sections" });
+page.append(menu);
+story();
+diagram();
+strips();
+partitions();
+classTable();
+invariants();
+plots();
+shrink();
+manifest();
+
+function toggleTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+}
+menu.append(...sections.map(([id, title], at) => h("a", { href: `#${id}` }, `${at < 9 ? at + 1 : "\u00b7"} ${title}`)),
+  h("span", { class: "push" }, data.accused.length ? h("button", { type: "button", onclick: toError }, "e: first error") : null, " ",
+    h("button", { type: "button", onclick: toggleTheme }, "t: dark or light")));
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "Escape") letGo();
+  else if (event.key === "e") toError();
+  else if (event.key === "t") toggleTheme();
+  else if (event.key === "+" || event.key === "=") zoomBy(2);
+  else if (event.key === "-") zoomBy(0.5);
+  else if (/^[1-9]$/.test(event.key) && sections[event.key - 1]) {
+    const target = document.getElementById(sections[event.key - 1][0]);
+    target.scrollIntoView();
+    target.querySelector("h2").setAttribute("tabindex", -1);
+    target.querySelector("h2").focus();
+  }
+});
+document.addEventListener("click", letGo);
+document.addEventListener("scroll", () => kept || letGo(), { passive: true });
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,90 @@
+// Per partition: when each operation ran and took effect, and who says what lies where. Log strips.
+const ROW = 17, LABEL = 250;
+
+function clientTimeline(key) {
+  const bars = data.bars.filter((bar) => bar.keys.includes(key)).slice(0, 200);
+  if (!bars.length) return h("p", { class: "note" }, "No operation of the window touches it.");
+  const start = Math.min(...bars.map((bar) => bar.start));
+  const end = Math.max(start + 1, ...bars.map((bar) => (bar.end === null ? bar.start : bar.end)));
+  const width = 1160;
+  const x = (ns) => LABEL + ((ns - start) / (end - start)) * (width - LABEL - 40);
+  const svg = s("svg", { width, height: ROW * bars.length + 26, role: "group", "aria-label": `operations on ${key}` });
+  for (let at = 0; at <= 6; at += 1) {
+    const ns = start + ((end - start) * at) / 6;
+    svg.append(s("line", { class: "rule", x1: x(ns), x2: x(ns), y1: 14, y2: ROW * bars.length + 22 }),
+      s("text", { class: "soft", x: x(ns), y: 10, "text-anchor": at === 6 ? "end" : "middle" }, since(ns)));
+  }
+  const rows = new Map();
+  bars.forEach((bar, at) => {
+    const top = 18 + at * ROW, from = x(bar.start), to = bar.end === null ? width - 8 : x(bar.end);
+    rows.set(bar.index, [x(bar.point === null ? bar.start : bar.point), top + 7]);
+    const group = s("g", { class: bar.accused ? "accused-row" : null },
+      s("text", { x: 4, y: top + 11, class: bar.accused ? "bad" : null }, `${bar.accused ? "! " : ""}${bar.process}: ${bar.label}`.slice(0, 38)),
+      s("rect", { class: `op ${styleOf(bar.f)} ${bar.type} ${bar.accused ? "accused" : ""}`, x: from, y: top + 2, width: Math.max(3, to - from), height: ROW - 6, rx: 2 }),
+      bar.end === null ? s("text", { x: width - 22, y: top + 11, class: "soft" }, "...") : null,
+      bar.point === null ? null : s("circle", { class: "point", cx: x(bar.point), cy: top + 7, r: 3.5 }));
+    svg.append(explain(group, `${bar.text}\n${since(bar.start)} to ${bar.end === null ? "no return" : since(bar.end)}` +
+      `${bar.point === null ? "" : `\ntakes effect at ${since(bar.point)}`}`));
+  });
+  const pair = data.accused.map((index) => rows.get(index)).filter(Boolean);
+  if (pair.length > 1) svg.append(s("path", { class: "pair", d: pair.map(([px, py], at) => `${at ? "L" : "M"}${px} ${py}`).join(" ") }));
+  return h("div", { class: "scroll tall", tabindex: 0 }, svg);
+}
+
+function orderGrid(part) {
+  if (!part.columns.length) return null;
+  const differs = new Set(part.conflicts);
+  return h("div", {}, h("h3", {}, `Who says what lies where in ${part.key}`),
+    h("p", { class: "note" }, "A row is an operation, a column an offset. \u2260 and red: the values of a column disagree.",
+      part.log_start ? ` Log start ${part.log_start}.` : "", part.left_out ? ` ${part.left_out} rows left out.` : ""),
+    h("div", { class: "scroll tall", tabindex: 0 }, h("table", { class: "grid" },
+      h("thead", {}, h("tr", {}, h("th", {}, "operation"), part.columns.map((offset) =>
+        h("th", { scope: "col" }, `${offset}${differs.has(offset) ? " \u2260" : ""}`)))),
+      h("tbody", {}, part.rows.map((row) => h("tr", { class: row.accused ? "accused" : null },
+        h("th", { scope: "row" }, `${row.accused ? "! " : ""}${row.index} ${row.label}`),
+        part.columns.map((offset) => h("td", { class: differs.has(offset) && row.cells[offset] !== undefined ? "differs" : null },
+          row.cells[offset] === undefined ? "" : row.cells[offset]))))))));
+}
+
+function partitions() {
+  if (!data.partitions.length) {
+    if (data.bars.length && !data.classes.some((entry) => entry.name !== "model" && entry.status !== "not checked")) objects();
+    return;
+  }
+  section("partitions", "Partitions", "Bars run from call to return; a dot is the moment at which the operation took effect, as the judge placed it.",
+    data.partitions.map((part) => h("div", {}, h("h3", {}, part.key), clientTimeline(part.key), orderGrid(part))));
+}
+function objects() {  // models other than the log: the same timeline, by object
+  const keys = [...new Set(data.bars.flatMap((bar) => bar.keys))].slice(0, 6);
+  section("partitions", "Objects", "Bars run from call to return.", keys.map((key) => h("div", {}, h("h3", {}, key), clientTimeline(key))));
+}
+
+function strips() {
+  if (!data.strips.length) return;
+  section("strips", "Logs of the nodes", "Offsets from left to right, one band per term; the number is the term. Green line: committed. Red dashes: first divergence.",
+    data.strips.map((strip) => h("div", {}, h("h3", {}, strip.key), h("p", { class: "note" }, `Known: ${strip.known}.` +
+      (strip.divergence === null ? " No divergence." : ` First divergence at offset ${strip.divergence}.`)), h("div", { class: "scroll" }, stripSvg(strip)))));
+}
+function stripSvg(strip) {
+  const runs = strip.nodes.flatMap((node) => node.runs);
+  const low = Math.min(0, ...runs.map((run) => run[0])), high = Math.max(low + 1, ...runs.map((run) => run[1]));
+  const width = 1160, x = (offset) => 90 + ((offset - low) / (high - low)) * (width - 120);
+  const svg = s("svg", { width, height: 26 * strip.nodes.length + 30, role: "group", "aria-label": `logs of ${strip.key}` });
+  strip.nodes.forEach((node, at) => {
+    const top = 6 + at * 26;
+    svg.append(s("text", { x: 4, y: top + 14 }, node.node));
+    for (const [first, stop, term] of node.runs) {
+      const wide = Math.max(1.5, x(stop) - x(first) - 0.5);
+      const style = term === null ? "s5" : `s${term % 5}`;
+      svg.append(explain(s("rect", { class: `op ${style} ok`, x: x(first), y: top, width: wide, height: 19 }),
+        `${node.node} ${strip.key}: offsets ${first} to ${stop - 1}, ${term === null ? "term not known" : `term ${term}`}`));
+      if (term !== null && wide > 16) svg.append(s("text", { x: x(first) + 3, y: top + 14 }, String(term)));
+    }
+    if (node.committed !== null) svg.append(s("line", { class: "committed", x1: x(node.committed), x2: x(node.committed), y1: top - 2, y2: top + 21 }));
+  });
+  const bottom = 26 * strip.nodes.length + 8;
+  if (strip.divergence !== null) svg.append(s("line", { class: "divergence", x1: x(strip.divergence), x2: x(strip.divergence), y1: 0, y2: bottom }),
+    s("text", { class: "bad", x: x(strip.divergence) + 4, y: bottom + 12 }, `! ${strip.divergence}`));
+  svg.append(s("text", { class: "soft", x: 90, y: bottom + 14 }, String(low)), s("text", { class: "soft", x: width - 30, y: bottom + 14, "text-anchor": "end" }, String(high)));
+  return svg;
+}
