@@ -5,13 +5,13 @@ import hashlib
 
 import attrs
 import pytest
+from raftlog_sim.disk import Keep
+from raftlog_sim.world import seconds
 
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.broker.events import AdminCall, Stop
 from raftlog.kafka.messages.produce import ProduceRequest
 from raftlog.kafka.versions import ApiKey
-from raftlog_sim.disk import Keep
-from raftlog_sim.world import seconds
 from tests.broker.cluster import Cluster
 
 
