@@ -135,7 +135,7 @@ class _Listing:
             return
         wanted = asked.timestamp
         if wanted == MAX_TIMESTAMP:
-            wanted = max((one.latest_timestamp for one in replica.log.segments), default=-1)
+            wanted = _largest_timestamp(replica)
         if wanted < 0:
             self._known(place, asked, -1, -1)
             return
@@ -162,6 +162,8 @@ class _Listing:
                     asked.partition_index, 0, value.timestamp_ms, value.offset, value.term
                 ),
             )
+        elif value is None and _may_be_uncommitted(replica, asked.timestamp):
+            self._fail(place, asked, ErrorCode.OFFSET_NOT_AVAILABLE)
         elif value is None:
             self._known(place, asked, -1, -1)
         else:
@@ -204,3 +206,23 @@ class _Listing:
             topics.append(ListOffsetsTopicResponse(topic.name, answers))
             place += count
         self.request.answer(ListOffsetsResponse(0, topics))
+
+
+def _largest_timestamp(replica: PartitionReplica) -> int:
+    """The latest timestamp that any batch of the log claims, committed or not."""
+    return max(
+        (
+            max(
+                segment.latest_timestamp,
+                -1 if segment.index is None else segment.index.latest_timestamp,
+            )
+            for segment in replica.log.segments
+        ),
+        default=-1,
+    )
+
+
+def _may_be_uncommitted(replica: PartitionReplica, timestamp: int) -> bool:
+    """Whether the batch with the largest timestamp may be one that is not committed yet: the client
+    asks again, for it will be, or be gone."""
+    return timestamp == MAX_TIMESTAMP and replica.high_watermark < replica.log.next_offset

@@ -1,0 +1,132 @@
+"""Goal: ListOffsets: ends, beginnings, timestamps, and nothing from a leader that may not know."""
+
+import pytest
+
+from raftlog.kafka.error_codes import ErrorCode
+from tests.broker.handlers.data_path import (
+    WALL,
+    batch_of,
+    led_topic,
+    list_offsets,
+    list_offsets_later,
+    produce,
+)
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+
+
+def filled(**options):
+    """Offsets 0 to 5; batches of two records, 10 ms apart."""
+    cluster = led_topic(brokers=1, **options)
+    for number in range(3):
+        produce(cluster, 1, batch_of(b"a", b"b", timestamp_ms=WALL + 10 * number))
+    return cluster
+
+
+def one(cluster, timestamp, **options):
+    (answer,) = list_offsets(cluster, 1, timestamp, **options)
+    return (answer.error_code, answer.offset, answer.timestamp)
+
+
+@pytest.mark.parametrize("version", range(1, 12))
+def test_the_end_is_the_high_watermark_in_every_version(version):
+    assert one(filled(), LATEST, version=version) == (0, 6, -1)
+
+
+def test_the_beginning_is_the_log_start():
+    cluster = filled()
+    assert one(cluster, EARLIEST) == (0, 0, -1)
+    assert one(cluster, EARLIEST_LOCAL, version=8) == (0, 0, -1)
+
+
+def test_the_epoch_of_the_end_is_the_leaders():
+    cluster = filled()
+    (answer,) = list_offsets(cluster, 1, LATEST)
+    assert answer.leader_epoch == cluster.leader("t").broker.context.router.replica("t", 0).term
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset", "found"),
+    [
+        (0, 0, WALL),
+        (WALL, 0, WALL),
+        (WALL + 1, 2, WALL + 10),
+        (WALL + 20, 4, WALL + 20),
+        (WALL + 21, -1, -1),
+    ],
+)
+def test_the_first_record_at_or_after_a_timestamp(timestamp, offset, found):
+    assert one(filled(), timestamp) == (0, offset, found)
+
+
+def test_the_largest_timestamp():
+    assert one(filled(), MAX_TIMESTAMP) == (0, 4, WALL + 20)
+    assert one(led_topic(brokers=1), MAX_TIMESTAMP) == (0, -1, -1)
+
+
+def test_tiered_offsets_do_not_exist():
+    assert one(filled(), LATEST_TIERED, version=9) == (0, -1, -1)
+    assert one(filled(), -6, version=11) == (0, -1, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "version"), [(-3, 6), (-4, 7), (-5, 8), (-6, 10)])
+def test_a_question_that_the_version_does_not_know(timestamp, version):
+    assert one(filled(), timestamp, version=version)[0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_an_absurd_timestamp():
+    assert one(filled(), -7)[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_unknown_partitions_and_epochs():
+    cluster = filled()
+    answers = list_offsets(cluster, 1, LATEST, LATEST)
+    assert [answer.error_code for answer in answers] == [0, 3]
+    assert one(cluster, LATEST, epoch=99)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_forged_replica_id_is_refused():
+    assert one(filled(), LATEST, replica_id=3)[0] == ErrorCode.INVALID_REQUEST
+
+
+def test_a_follower_refuses():
+    cluster = led_topic()
+    leader = cluster.leader("t").number
+    other = next(n for n in (1, 2, 3) if n != leader)
+    (answer,) = list_offsets(cluster, other, LATEST)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("version", "error"), [(4, 5), (5, 78), (8, 78)])
+def test_a_leader_that_has_not_committed_in_its_term_does_not_say(version, error):
+    """KIP-207: it may know less than the leader before it."""
+    cluster = led_topic()
+    leader = cluster.leader("t")
+    replica = leader.broker.context.router.replica("t", 0)
+    serving = replica._serving
+    serving._published_term, told = None, serving._published_term
+    (answer,) = list_offsets(cluster, leader.number, LATEST, version=version)
+    assert answer.error_code == error
+    (answer,) = list_offsets(cluster, leader.number, EARLIEST, version=version)
+    assert (answer.error_code, answer.offset) == (0, 0)
+    serving._published_term = told
+
+
+def test_a_linearizable_end_is_confirmed_first():
+    configs = (("raftlog.read.consistency", "linearizable"),)
+    cluster = led_topic(configs=configs)
+    leader = cluster.leader("t").number
+    produce(cluster, leader, batch_of(b"a"))
+    (answer,) = list_offsets(cluster, leader, LATEST)
+    assert (answer.error_code, answer.offset) == (0, 1)
+    for number in (1, 2, 3):
+        if number != leader:
+            cluster.kill(number)
+    pending = list_offsets_later(cluster, leader, LATEST)
+    cluster.wait(lambda: pending.done, 40.0, "refused")
+    (answer,) = pending.answer.topics[0].partitions
+    assert answer.error_code in (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+    )
