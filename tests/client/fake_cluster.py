@@ -103,6 +103,10 @@ class FakeCluster:
     tell_leader: bool = True
     next_producer: int = 1000
     mangle: Callable[[list[bytes]], list[bytes]] | None = None
+    garbled: int = 0
+    """Answers that will be bytes without meaning."""
+    changed: dict[int, Callable[[Any], Any]] = attrs.Factory(dict)
+    """What is done to the bodies of an API's answers."""
     addresses: dict[int, tuple[str, int]] = attrs.Factory(dict)
     """Where brokers really listen, when they do (fake_server)."""
     versions: dict[int, int] = attrs.Factory(dict)
@@ -146,6 +150,11 @@ class FakeCluster:
             return None, "cut after"
         if body is None:
             return None, None
+        if self.garbled:
+            self.garbled -= 1
+            return [b"\0\0\0\4\xff\xff\xff\xff"], None
+        if key in self.changed:
+            body = self.changed[key](body)
         parts = encode_response(key, request.api_version, request.correlation_id, body)
         return parts, None
 
