@@ -126,10 +126,10 @@ class Rounds:
     # --- coming back ---
 
     def written(self, event: Written) -> None:
-        """The round's bytes can be read from the files."""
+        """The round's bytes can be read from the files: that promises nothing, so nobody who waits
+        gets an answer by it and no replica is taken for it."""
         for replica in self._replicas_of(event.io_id):
             replica.written(event.io_id)
-            self.context.touched[replica.group] = replica
 
     def persisted(self, event: Persisted) -> None:
         """The round is durable, but for the groups that were reported as failed."""
