@@ -72,6 +72,7 @@ class Client:
         """Set and replaced whenever batches were settled or something was fetched."""
         self._changed_waited = False
         self._unseen_error: RaftlogError | None = None
+        self._given_up = False
         self._sent_on = 0
         """Records handed over since the sending task last let others run."""
         self._nursery_manager: Any = None
@@ -93,13 +94,17 @@ class Client:
         """Wait for what was sent, unless the block failed; then hang up."""
         assert self._wires is not None
         try:
-            if error is None:
+            if error is None and not self._given_up:
                 await self.flush()
         finally:
             self._perform(self._core.close(system.now()))
             self._wires.nursery.cancel_scope.cancel()
             swallowed = await _leave(self._nursery_manager, kind, error, trace)
         return swallowed
+
+    def give_up(self) -> None:
+        """Do not wait for what was sent when the block is left."""
+        self._given_up = True
 
     # --- turns ------------------------------------------------------------------------------------
 

@@ -1,0 +1,258 @@
+"""The blocking client: the trio client in a thread of its own, with the same methods.
+
+    with BlockingClient("localhost:9092") as client:
+        print(client.produce("orders", b"value", key=b"k"))
+        for number in range(100_000):
+            client.send_soon("orders", b"%d" % number)
+        client.flush()
+
+It may be used from any number of threads. A call costs two thread switches (50-100 us), so
+`send_soon` collects records and hands them over in bulk.
+"""
+
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, final
+
+import trio
+
+from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.base.ids import Offset
+from raftlog.client.core.asks import OffsetAt
+from raftlog.client.core.batches import Headers
+from raftlog.client.core.client import Call
+from raftlog.client.core.fetcher import Polled
+from raftlog.client.core.values import ClientOptions, RecordPosition, TopicPartition
+from raftlog.client.trio_driver import Client, Then
+from raftlog.kafka.messages.metadata import MetadataResponseTopic
+
+Result = TypeVar("Result")
+
+COLLECTED_MAX: Final = 500
+"""Records that `send_soon` collects before it hands them over."""
+
+
+@final
+class BlockingClient:
+    """See the module. Options as for `Client`. What `send_soon` has collected leaves when there are
+    `COLLECTED_MAX` of it, at `flush`, at `produce`, and when the block is left."""
+
+    def __init__(
+        self, bootstrap: str = "", *, options: ClientOptions | None = None, **more: object
+    ) -> None:
+        self._client = Client(bootstrap, options=options, **more)
+        self._thread = threading.Thread(target=self._run, name="raftlog client", daemon=True)
+        self._started = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._closing: trio.Event | None = None
+        self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._collected: list[Callable[[], Awaitable[object]]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._started.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for what was sent, unless the block failed; then end the thread."""
+        del kind, trace
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self._close()
+        if error is None and self._error is not None:
+            raise self._error
+
+    def _close(self) -> None:
+        token, closing = self._token, self._closing
+        if token is not None and closing is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(closing.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._started.set()
+
+    async def _main(self) -> None:
+        self._closing = trio.Event()
+        self._token = trio.lowlevel.current_trio_token()
+        async with self._client as client:
+            self._started.set()
+            await self._closing.wait()
+            client.give_up()
+
+    def _call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
+        """Run in the client's thread; its result, or what it raised."""
+        if self._token is None:
+            raise LocalMisuse("the client is not open", do="with BlockingClient(...) as client")
+        try:
+            return trio.from_thread.run(function, *args, trio_token=self._token)
+        except trio.RunFinishedError:
+            raise self._ended() from None
+        except trio.Cancelled:
+            raise self._ended() from None
+
+    def _ended(self) -> OperatingError:
+        why = f": {self._error}" if self._error is not None else ""
+        return OperatingError(f"the client is closed{why}")
+
+    # --- producing --------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordPosition:
+        """`Client.produce`."""
+        self._hand_over()
+        produce = partial(
+            self._client.produce,
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+        )
+        return self._call(produce)
+
+    def send_soon(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        then: Then | None = None,
+    ) -> None:
+        """`Client.send_soon`; `then` is called in the client's thread and must not block."""
+        send = partial(
+            self._client.send_soon,
+            topic,
+            value,
+            key=key,
+            headers=headers,
+            partition=partition,
+            timestamp_ms=timestamp_ms,
+            then=then,
+        )
+        with self._lock:
+            self._collected.append(send)
+            if len(self._collected) < COLLECTED_MAX:
+                return
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        """One thread at a time hands over, so that the records of each keep their order."""
+        with self._lock:
+            collected, self._collected = self._collected, []
+            if collected:
+                self._call(_send_all, collected)
+
+    def flush(self) -> None:
+        """`Client.flush`, of what was collected too."""
+        self._hand_over()
+        self._call(self._client.flush)
+
+    # --- consuming --------------------------------------------------------------------------------
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """`Client.assign`."""
+        self._call(_async(self._client.assign), positions)
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """`Client.seek`."""
+        self._call(_async(self._client.seek), place, offset)
+
+    def unassign(self, place: TopicPartition) -> None:
+        """`Client.unassign`."""
+        self._call(_async(self._client.unassign), place)
+
+    def poll(self, *, seconds: float = 1.0, bytes_max: int = 1 << 20) -> list[Polled]:
+        """`Client.poll`."""
+        return self._call(partial(self._client.poll, seconds=seconds, bytes_max=bytes_max))
+
+    # --- the cluster ------------------------------------------------------------------------------
+
+    def ask(self, request: Call) -> Any:
+        """`Client.ask`."""
+        return self._call(self._client.ask, request)
+
+    def topics(self) -> list[str]:
+        """`Client.topics`."""
+        return self._call(self._client.topics)
+
+    def describe(self, topic: str) -> MetadataResponseTopic:
+        """`Client.describe`."""
+        return self._call(self._client.describe, topic)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> None:
+        """`Client.create_topic`."""
+        create = partial(
+            self._client.create_topic,
+            name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            configs=configs,
+        )
+        self._call(create)
+
+    def delete_topic(self, name: str) -> None:
+        """`Client.delete_topic`."""
+        self._call(self._client.delete_topic, name)
+
+    def create_partitions(self, name: str, count: int) -> None:
+        """`Client.create_partitions`."""
+        self._call(self._client.create_partitions, name, count)
+
+    def offset(self, place: TopicPartition, timestamp_ms: int) -> OffsetAt:
+        """`Client.offset`."""
+        return self._call(self._client.offset, place, timestamp_ms)
+
+    def offsets(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, Offset]:
+        """`Client.offsets`."""
+        return self._call(self._client.offsets, topic, timestamp_ms)
+
+
+async def _send_all(collected: list[Callable[[], Awaitable[object]]]) -> None:
+    for send in collected:
+        await send()
+
+
+def _async(function: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
+    async def run(*args: object) -> Result:
+        return function(*args)
+
+    return run
