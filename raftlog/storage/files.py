@@ -1,4 +1,5 @@
-"""Whole small files: read with a bound; written so that a crash leaves the old file or the new one."""
+"""Whole small files: read with a bound; written so that a crash leaves the old file or the new
+one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -33,7 +33,6 @@ from raftlog.storage.replica import ReplicaSpec, index_name, snapshot_name
 from raftlog.storage.segment import SegmentRef
 from raftlog.storage.snapshot import newest_snapshot, snapshots_of
 from raftlog.storage.sparse_index import (
-    ControlRow,
     IndexFile,
     Point,
     SegmentIndex,
@@ -138,25 +137,9 @@ def verify_segments(disk: Disk, segments: Sequence[SegmentRef]) -> None:
 def note_batch(index: SegmentIndex, batch: WalkedBatch) -> None:
     """Put a walked batch into the index, as an append would have."""
     before, entry = batch.before, batch.entry
-    if index.wants_point(before.position):
-        index.add_point(
-            Point(
-                before.raft_index,
-                before.offset,
-                before.position,
-                before.chain,
-                index.latest_timestamp,
-            )
-        )
+    index.note(entry, before.position, before.chain)
     if entry.term != before.term:
         index.terms.append(TermRow(entry.term, before.raft_index, before.offset))
-    if entry.kind:
-        size = len(entry.batch)
-        index.controls.append(
-            ControlRow(before.raft_index, before.position, size, entry.kind, before.offset)
-        )
-    elif batch.header.max_timestamp > index.latest_timestamp:
-        index.latest_timestamp = batch.header.max_timestamp
 
 
 def write_index(disk: Disk, order: IndexOrder) -> None:

@@ -8,6 +8,7 @@ from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.storage.files import opened
+from raftlog.storage.head import read_head
 from raftlog.storage.replica import ReplicaSpec, parse_segment_name
 from raftlog.storage.segment_header import SegmentHeader, read_segment_header
 
@@ -26,6 +27,7 @@ class LiveFiles(NamedTuple):
     `live`: oldest first. `void`: paths of files of which nothing counts any more. `beyond`: whole
     files behind one whose header cannot be read; they only show how far the log once went.
     `unreadable`: why the last live file's end cannot be continued, None when nothing is wrong.
+    `head`: the first entry since retention removed something.
     """
 
     live: list[LiveFile]
@@ -33,6 +35,7 @@ class LiveFiles(NamedTuple):
     beyond: list[LiveFile]
     sequence_max: int
     unreadable: str | None
+    head: RaftIndex | None
 
 
 class _Named(NamedTuple):
@@ -46,7 +49,8 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
 
     A file gets its name only after its header is synced, so a header that cannot be read is damage,
     never an unfinished creation: everything from the index in its name on is then unknown, and
-    older files count only below that. Raises `FutureFormat` when one needs a newer reader.
+    older files count only below that. Raises `FutureFormat` when one needs a newer reader,
+    `CorruptData` when the head file is damaged.
     """
     live: list[LiveFile] = []
     void: list[str] = []
@@ -54,10 +58,13 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
     unreadable: str | None = None
     stop: RaftIndex | None = None
     reset = False
+    head = read_head(disk, spec)
     named = _named_files(disk, spec.path)
     for name in reversed(named):
-        # A file that replaced one with the reset flag carries the flag itself.
-        if reset or (stop is not None and name.first_index >= stop):
+        # A file that replaced one with the reset flag carries the flag itself. A removal that was
+        # cut short is carried on: what lies before the recorded head is void.
+        covered = reset or (stop is not None and name.first_index >= stop)
+        if covered or (head is not None and name.first_index < head):
             void.append(name.path)
             continue
         try:
@@ -71,7 +78,7 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
             reset = header.reset
         stop = name.first_index
     sequence_max = max((name.file_sequence for name in named), default=0)
-    return LiveFiles(live, void, beyond, sequence_max, unreadable)
+    return LiveFiles(live, void, beyond, sequence_max, unreadable, head)
 
 
 def _named_files(disk: Disk, path: str) -> list[_Named]:

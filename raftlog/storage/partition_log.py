@@ -17,11 +17,9 @@ synced;
    goes below commit, finds the chain and offset to continue from.
 """
 
-import struct
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple, final
+from typing import final
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, InstallPosition, LogPosition
@@ -34,7 +32,8 @@ from raftlog.records.slices import FileSlice
 from raftlog.storage.cold import ColdRead, RangeScanned, SegmentsRemoved, SegmentWalked
 from raftlog.storage.jobs import IndexOrder, remove_files, write_index
 from raftlog.storage.log_end import FileEnd, LogParts
-from raftlog.storage.ops import AppendBytes, CreateFile, WriteOp
+from raftlog.storage.ops import WriteOp
+from raftlog.storage.pending import PendingWrites
 from raftlog.storage.read_plan import ReadPlanner
 from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import (
@@ -45,23 +44,13 @@ from raftlog.storage.replica import (
     segment_name,
     snapshot_name,
 )
-from raftlog.storage.segment import Segment
+from raftlog.storage.rounds import Rounds
+from raftlog.storage.segment import Segment, position_before
 from raftlog.storage.segment_header import SegmentHeader, write_segment_header
 from raftlog.storage.snapshot import snapshot_bytes
-from raftlog.storage.sparse_index import ControlRow, Point, SegmentIndex, TermRow
+from raftlog.storage.sparse_index import SegmentIndex, TermRow
 from raftlog.storage.term_table import TermTable
 from raftlog.storage.walk import TERM_BEGINNERS
-
-_MAX_TIMESTAMP: Final = struct.Struct(">q")
-_MAX_TIMESTAMP_AT: Final = 35
-
-
-class _Round(NamedTuple):
-    """What a round in flight makes durable, and the files that are void once it did."""
-
-    io_id: IoId
-    end: FileEnd
-    obsolete: list[str]
 
 
 @final
@@ -76,40 +65,12 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_commit",
-        "_durable",
-        "_file_due",
-        "_file_needed",
-        "_jobs",
-        "_mark_from",
-        "_new_file_resets",
-        "_obsolete",
-        "_ops",
-        "_parts",
-        "_parts_position",
-        "_planner",
-        "_position",
-        "_repair",
-        "_rolls",
-        "_rounds",
-        "_segments",
-        "_sequence",
-        "_taken",
-        "_terms",
-        "_window",
-        "_written",
-        "first_index",
-        "last_chain",
-        "last_index",
-        "last_term",
-        "log_start",
-        "memberships",
-        "next_offset",
-        "options",
-        "prev_chain",
-        "prev_term",
-        "spec",
-    )
+        "_commit", "_file_due", "_file_needed", "_jobs", "_mark_from", "_new_file_resets",
+        "_pending", "_planner", "_repair", "_rolls", "_rounds", "_segment_bytes", "_segments",
+        "_sequence", "_terms", "_window", "_window_slack", "first_index", "last_chain",
+        "last_index", "last_term", "log_start", "memberships", "next_offset", "options",
+        "prev_chain", "prev_term", "spec",
+    )  # fmt: skip
 
     def __init__(self, spec: ReplicaSpec, options: LogOptions, parts: LogParts) -> None:
         """A log as recovery found it: everything in `parts` is on disk and durable."""
@@ -126,24 +87,20 @@ class PartitionLog:
         self.last_chain = parts.end.end.chain
         self.next_offset = parts.end.end.next_offset
         self._segments = parts.segments
+        self._segment_bytes = options.segment_bytes
         self._window = parts.window
+        self._window_slack = options.window_bytes + options.window_bytes // 4
         self._terms = parts.terms
         self._sequence = parts.file_sequence
-        self._position = parts.end.position
         self._repair = parts.repair
         self._file_due = parts.repair is not None and parts.repair_file_due
         self._file_needed = False
         self._mark_from = self._sequence + 1 if self._file_due else 0
         self._new_file_resets = parts.new_file_resets
         self._commit = RaftIndex(0)
-        self._written: FileEnd | None = parts.end
-        self._durable: FileEnd | None = parts.end
-        self._taken = parts.end
-        self._rounds: deque[_Round] = deque()
-        self._ops: list[WriteOp] = []
-        self._parts: list[Buffer] = []
-        self._parts_position = self._position
-        self._obsolete: list[str] = []
+        self._rounds = Rounds(parts.end)
+        path = parts.segments[-1].path if parts.segments else ""
+        self._pending = PendingWrites(spec.group, path, parts.end.position)
         self._rolls: list[RaftIndex] = []
         self._jobs: list[ColdRead] = []
         self._planner = ReadPlanner(spec, options, parts.segments, parts.window, parts.terms)
@@ -164,9 +121,9 @@ class PartitionLog:
     def damaged_until(self) -> tuple[RaftIndex, Term] | None:
         """What the replica once held and no longer does: (index, term). None once the durable log
         is at least as up to date as that, last term before length."""
-        if self._repair is None or self._durable is None:
+        if self._repair is None or self._rounds.durable is None:
             return self._repair
-        end = self._durable.end
+        end = self._rounds.durable.end
         if (end.term, end.raft_index) >= (self._repair[1], self._repair[0]):
             self._repair = None
         return self._repair
@@ -219,58 +176,41 @@ class PartitionLog:
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries that continue the log in index, offset and term; a higher term begins with
         its term-start entry."""
-        window = self._window
+        window, pending = self._window, self._pending
         for entry in entries:
             index = entry.raft_index
             assert index == self.last_index + 1, (index, self.last_index)
             assert entry.base_offset == self.next_offset, (entry.base_offset, self.next_offset)
-            batch = entry.batch
-            size = len(batch)
-            if self._file_due or self._is_full(size):
+            size = len(entry.batch)
+            position = pending.position
+            if self._file_due or (
+                position + size > self._segment_bytes and position > SEGMENT_HEADER_BYTES
+            ):
                 self._begin_file(entry.term)
-            position = self._position
+                position = pending.position
             before = self.last_chain
+            sparse = self._segments[-1].index
+            assert sparse is not None, index
             if entry.kind or entry.term != self.last_term:
-                self._note_raft_entry(entry, position)
+                self._note_raft_entry(entry, sparse)
             window.append(entry, position, before)
-            self._note_in_index(entry, position, before)
-            self._parts.append(batch)
-            self._position = position + size
-            self.last_chain = chain_next(before, batch)
+            sparse.note(entry, position, before)
+            pending.append(entry.batch)
+            self.last_chain = chain_next(before, entry.batch)
             self.last_index = index
             self.last_term = entry.term
             self.next_offset = entry.next_offset
-        if window.bytes > self.options.window_bytes:
+        if window.bytes > self._window_slack:
             self.trim_window(self.options.window_bytes)
 
-    def _is_full(self, size: int) -> bool:
-        position = self._position
-        return position + size > self.options.segment_bytes and position > SEGMENT_HEADER_BYTES
-
-    def _note_in_index(self, entry: Entry, position: int, chain_before: Chain) -> None:
-        index = self._segments[-1].index
-        assert index is not None, entry.raft_index
-        if index.wants_point(position):
-            latest = index.latest_timestamp
-            index.add_point(
-                Point(entry.raft_index, entry.base_offset, position, chain_before, latest)
-            )
-        (timestamp,) = _MAX_TIMESTAMP.unpack_from(entry.batch, _MAX_TIMESTAMP_AT)
-        if timestamp > index.latest_timestamp and not entry.kind:
-            index.latest_timestamp = timestamp
-
-    def _note_raft_entry(self, entry: Entry, position: int) -> None:
+    def _note_raft_entry(self, entry: Entry, segment_index: SegmentIndex) -> None:
+        """An entry of Raft's own, or the first one of a term."""
         index, offset = entry.raft_index, entry.base_offset
-        segment_index = self._segments[-1].index
-        assert segment_index is not None, index
         if entry.term != self.last_term:
             assert entry.term > self.last_term, (entry.term, self.last_term)
             assert entry.kind in TERM_BEGINNERS, (entry.kind, entry.term)
             self._terms.begin(entry.term, index, offset)
             segment_index.terms.append(TermRow(entry.term, index, offset))
-        if entry.kind:
-            size = len(entry.batch)
-            segment_index.controls.append(ControlRow(index, position, size, entry.kind, offset))
         if entry.kind is EntryKind.MEMBERSHIP:
             control = parse_control_entry(entry.batch, CorruptData, self.spec.path)
             self.memberships.append((index, read_membership_body(control.body)))
@@ -282,7 +222,6 @@ class PartitionLog:
         end = self._end_before(index)
         position = self._window.position_of(index)
         assert position is not None, (index, self._window.first)
-        self._flush()
         self._settle_active()
         sequence = self._drop_segments_from(index)
         if self._segments and self._segments[-1].end_index > index:
@@ -295,21 +234,16 @@ class PartitionLog:
         self.memberships = [pair for pair in self.memberships if pair[0] < index]
         self._rolls = [roll for roll in self._rolls if roll < index]
         self._set_end(end)
-        self._clamp(FileEnd(end, sequence, position))
+        self._rounds.clamp(FileEnd(end, sequence, position))
         self._file_due = self._file_needed = True
 
     def _end_before(self, index: RaftIndex) -> LogEnd:
         before = RaftIndex(index - 1)
-        term, chain = self.term_at(before), self.chain_at(before)
-        offset = self._next_offset_before(index)
+        term, chain, offset = self.term_at(before), self.chain_at(before), self.offset_at(before)
         assert term is not None, (index, self.first_index)
         assert chain is not None, (index, self._window.first)
-        return LogEnd(before, term, chain, offset)
-
-    def _next_offset_before(self, index: RaftIndex) -> Offset:
-        offset = self.offset_at(RaftIndex(index - 1))
         assert offset is not None, (index, self._window.first)
-        return offset
+        return LogEnd(before, term, chain, offset)
 
     def _drop_segments_from(self, index: RaftIndex) -> int:
         """Give up the files that hold nothing below `index`; returns the oldest one's sequence, or
@@ -318,7 +252,7 @@ class PartitionLog:
         while self._segments and self._segments[-1].first_index >= index:
             segment = self._segments.pop()
             sequence = segment.header.file_sequence
-            self._obsolete.append(segment.path)
+            self._pending.obsolete.append(segment.path)
             # What takes the place of a file that began the log anew does so too.
             self._new_file_resets = not self._segments and segment.header.reset
         return sequence
@@ -326,11 +260,9 @@ class PartitionLog:
     def install(self, position: InstallPosition, snapshot: Buffer) -> None:
         """Forget all entries and begin after `position`, as one switch: the snapshot's file is
         synced before the header that makes everything older void."""
-        self._flush()
         path = f"{self.spec.path}/{snapshot_name(RaftIndex(position.raft_index + 1))}"
-        body = snapshot_bytes(self.spec, position, snapshot)
-        self._ops.append(CreateFile(self.spec.group, path, body))
-        self._obsolete += [segment.path for segment in self._segments]
+        self._pending.create(path, snapshot_bytes(self.spec, position, snapshot))
+        self._pending.obsolete += [segment.path for segment in self._segments]
         self._segments.clear()
         self.first_index = RaftIndex(position.raft_index + 1)
         self.prev_term = position.term
@@ -343,27 +275,15 @@ class PartitionLog:
         self._window = RecentWindow(self.first_index, position.next_offset)
         self._planner.replace(self._window, self._terms)
         self._rolls.clear()
-        self._rounds = deque(_Round(io_id, _VOID, paths) for io_id, _, paths in self._rounds)
-        self._written = self._durable = None
+        self._rounds.overtake()
         self._commit = RaftIndex(0)
         self._file_due = self._file_needed = self._new_file_resets = True
 
     def _set_end(self, end: LogEnd) -> None:
         self.last_index, self.last_term, self.last_chain, self.next_offset = end
 
-    def _clamp(self, cut: FileEnd) -> None:
-        """No completion speaks for more than `cut` any longer."""
-        self._rounds = deque(
-            _Round(io_id, min(end, cut, key=_index_of), paths) for io_id, end, paths in self._rounds
-        )
-        if self._written is not None:
-            self._written = min(self._written, cut, key=_index_of)
-        if self._durable is not None:
-            self._durable = min(self._durable, cut, key=_index_of)
-
     def _begin_file(self, term: Term) -> None:
         """Begin the next file with the next entry, which is of `term`."""
-        self._flush()
         self._settle_active()
         if not self._file_due:
             self._rolls.append(RaftIndex(self.last_index + 1))
@@ -371,13 +291,12 @@ class PartitionLog:
         self._sequence += 1
         header = self._header(term)
         path = f"{self.spec.path}/{segment_name(header.first_index, self._sequence)}"
-        self._ops.append(CreateFile(self.spec.group, path, write_segment_header(header)))
+        self._pending.begin_segment(path, write_segment_header(header))
         end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
         index = SegmentIndex(self.options.interval_bytes)
         self._segments.append(
             Segment(path, header, end, SEGMENT_HEADER_BYTES, index, index.latest_timestamp, True)
         )
-        self._position = self._parts_position = SEGMENT_HEADER_BYTES
         self._file_due = self._file_needed = self._new_file_resets = False
 
     def _header(self, term: Term) -> SegmentHeader:
@@ -405,68 +324,51 @@ class PartitionLog:
         """What must be written in the round `io_id`, in order; [] when there is nothing."""
         if self._file_needed:
             self._begin_file(self.last_term)
-        self._flush()
-        if not self._ops:
-            return self._ops
-        ops, self._ops = self._ops, []
-        self._rounds.append(_Round(io_id, self._here(), self._obsolete))
-        self._obsolete = []
+        ops, obsolete = self._pending.take()
+        if ops:
+            self._rounds.begin(io_id, self._here(), obsolete)
         return ops
 
     def _here(self) -> FileEnd:
         end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
         sequence = self._segments[-1].header.file_sequence
-        return FileEnd(end, sequence, self._position)
-
-    def _flush(self) -> None:
-        """Turn the appended batches into an operation."""
-        if self._parts:
-            path = self._segments[-1].path
-            self._ops.append(AppendBytes(self.spec.group, path, self._parts_position, self._parts))
-            self._parts = []
-        self._parts_position = self._position
+        return FileEnd(end, sequence, self._pending.position)
 
     def written(self, io_id: IoId) -> None:
         """The bytes of the round can be read from the files. An unknown io_id changes nothing."""
-        for flight in self._rounds:
-            if flight.io_id > io_id:
-                break
-            self._written = _later(self._written, flight.end)
+        self._rounds.note_written(io_id)
 
     def persisted(self, io_id: IoId) -> None:
         """The round is durable. An unknown io_id changes nothing."""
-        while self._rounds and self._rounds[0].io_id <= io_id:
-            flight = self._rounds.popleft()
-            self._durable = _later(self._durable, flight.end)
-            self._written = _later(self._written, flight.end)
-            if flight.obsolete:
-                self._jobs.append(ColdRead(remove_files, (tuple(flight.obsolete),)))
+        obsolete = self._rounds.note_persisted(io_id)
+        if obsolete:
+            self._jobs.append(ColdRead(remove_files, (tuple(obsolete),)))
 
     @property
     def written_index(self) -> RaftIndex:
         """Entries up to here can be read from files; 0 when an install is not written yet."""
-        return self._written.end.raft_index if self._written else RaftIndex(0)
+        return self._rounds.written.end.raft_index if self._rounds.written else RaftIndex(0)
 
     @property
     def durable_index(self) -> RaftIndex:
         """Entries up to here survive a crash; 0 when an install is not durable yet."""
-        return self._durable.end.raft_index if self._durable else RaftIndex(0)
+        return self._rounds.durable.end.raft_index if self._rounds.durable else RaftIndex(0)
 
     @property
     def durable_end(self) -> LogPosition | None:
         """The last durable entry; None while an install is not durable."""
-        if self._durable is None:
+        if self._rounds.durable is None:
             return None
-        end = self._durable.end
+        end = self._rounds.durable.end
         return LogPosition(end.raft_index, end.term, end.chain)
 
     def mark(self, commit: RaftIndex) -> Mark | None:
         """What the store should say about this log now. None while an install is not durable, and
         while damage is not yet noted in the header of a durable file: a mark that fell back would
         let the next boot take the damage for a torn tail."""
-        if self._durable is None or self._durable.file_sequence < self._mark_from:
+        if self._rounds.durable is None or self._rounds.durable.file_sequence < self._mark_from:
             return None
-        end, sequence, position = self._durable
+        end, sequence, position = self._rounds.durable
         hint = RaftIndex(min(commit, end.raft_index))
         return Mark(self.spec.group, sequence, position, end.raft_index, end.term, end.chain, hint)
 
@@ -523,7 +425,8 @@ class PartitionLog:
         return self._planner.plan_time(timestamp_ms, limit, self.written_index)
 
     def plan_producer_replay(self) -> ColdRead:
-        """A job that gives the nearest producer snapshot and what follows it, up to the last entry."""
+        """A job that gives the nearest producer snapshot and what follows it, up to the last
+        entry."""
         self._settle_active()
         return self._planner.plan_replay(self.written_index, self.last_index)
 
@@ -548,17 +451,9 @@ class PartitionLog:
     def position_before(self, index: RaftIndex) -> InstallPosition:
         """The place before a segment's first entry."""
         ordinal = bisect_right(self._segments, index, key=_first_index_of) - 1
-        header = self._segments[ordinal].header
-        assert header.first_index == index, (index, header.first_index)
-        return InstallPosition(
-            raft_index=RaftIndex(index - 1),
-            term=header.term_before,
-            chain=header.chain_before,
-            next_offset=header.base_offset,
-            log_start=header.log_start,
-            membership=header.membership,
-            membership_index=header.membership_index,
-        )
+        position = position_before(self._segments[ordinal].header)
+        assert position.raft_index == index - 1, (index, position.raft_index)
+        return position
 
     @property
     def snapshot_position(self) -> InstallPosition:
@@ -601,30 +496,13 @@ class PartitionLog:
         if self._segments and not self._file_due:
             segment = self._segments[-1]
             segment.end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
-            segment.end_position = self._position
+            segment.end_position = self._pending.position
 
     def _index_job(self, segment: Segment) -> ColdRead:
         assert segment.index is not None, segment.path
         assert segment.end_position is not None, segment.path
         reference = segment.reference(self.spec.replica.directory, self.options.interval_bytes)
         return ColdRead(write_index, (IndexOrder(reference, segment.index, segment.end_position),))
-
-
-_VOID: Final = FileEnd(LogEnd(RaftIndex(0), Term(0), Chain(0), Offset(0)), 0, 0)
-"""The end of a round that an install overtook: it makes nothing of the new log durable."""
-
-
-def _later(known: FileEnd | None, end: FileEnd) -> FileEnd | None:
-    """The further of two ends, by raft index; a round that an install overtook is none."""
-    if end is _VOID:
-        return known
-    if known is None or end.end.raft_index >= known.end.raft_index:
-        return end
-    return known
-
-
-def _index_of(end: FileEnd) -> RaftIndex:
-    return end.end.raft_index
 
 
 def _first_index_of(segment: Segment) -> RaftIndex:

@@ -247,7 +247,8 @@ class ReadPlanner:
         return max(1, between - (start - SEGMENT_HEADER_BYTES) + (stop - SEGMENT_HEADER_BYTES))
 
     def _near(self, ordinal: int, offset: Offset) -> int:
-        """The position of `offset` in a segment, exact in the window, else of the point below it."""
+        """The position of `offset` in a segment, exact in the window, else of the point
+        below it."""
         segment = self._segments[ordinal]
         window = self._window
         if offset >= segment.end.next_offset:

@@ -26,9 +26,8 @@ from raftlog.base.probes import probe
 from raftlog.records.chain import chain_start
 from raftlog.storage.cold import ProducerReplay
 from raftlog.storage.files import remove_if_there, write_whole
-from raftlog.storage.head import read_head
 from raftlog.storage.jobs import ReplayOrder, replay_producers
-from raftlog.storage.live_files import LiveFile, find_live_files
+from raftlog.storage.live_files import LiveFile, LiveFiles, find_live_files
 from raftlog.storage.log_end import LogParts
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.replica import (
@@ -121,7 +120,7 @@ def recover_replica(
     _remove_unfinished(disk, spec.path)
     try:
         files = find_live_files(disk, spec)
-        head = _check_head(disk, spec, files.live)
+        head = _check_head(spec, files)
     except CorruptData as damage:
         probe("replica-lost")
         return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
@@ -157,17 +156,16 @@ def _remove_unfinished(disk: Disk, path: str) -> None:
             remove_if_there(disk, f"{path}/{name}")
 
 
-def _check_head(disk: Disk, spec: ReplicaSpec, live: list[LiveFile]) -> SegmentHeader:
+def _check_head(spec: ReplicaSpec, files: LiveFiles) -> SegmentHeader:
     """The first live file must be one that may begin a log."""
-    if not live:
-        raise CorruptData("the replica has no segment", on=spec.path)
-    header = live[0].header
-    removed = read_head(disk, spec)
-    if header.reset or header.first_index == 1 or header.first_index == removed:
+    if not files.live:
+        raise CorruptData("the replica has no segment that can be read", on=spec.path)
+    header = files.live[0].header
+    if header.reset or header.first_index in (1, files.head):
         return header
     raise CorruptData(
         f"the log begins with entry {header.first_index}, and no record says that it should",
-        on=live[0].path,
+        on=files.live[0].path,
         do="the segments before it are lost; the replica needs a new id",
     )
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, final
 
 import attrs
 
+from raftlog.base.entries import InstallPosition
 from raftlog.base.ids import Chain, DirectoryId, GroupId, Offset, RaftIndex, Term
 from raftlog.storage.replica import LogEnd
 from raftlog.storage.segment_header import SegmentHeader
@@ -101,4 +102,17 @@ def before_header(header: SegmentHeader) -> LogEnd:
         Term(header.term_before),
         header.chain_before,
         header.base_offset,
+    )
+
+
+def position_before(header: SegmentHeader) -> InstallPosition:
+    """The same, as an install or a snapshot names it."""
+    return InstallPosition(
+        raft_index=RaftIndex(header.first_index - 1),
+        term=header.term_before,
+        chain=header.chain_before,
+        next_offset=header.base_offset,
+        log_start=header.log_start,
+        membership=header.membership,
+        membership_index=header.membership_index,
     )

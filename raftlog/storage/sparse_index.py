@@ -17,13 +17,14 @@ In a file it can be deleted: it is rebuilt by walking the segment. Layout (big-e
      u64 ..  CRC-32C of all before, u32
 """
 
+import struct
 from array import array
 from bisect import bisect_right
 from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.checksum import crc32c
-from raftlog.base.entries import EntryKind
+from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Chain, GroupId, Offset, RaftIndex, Term
 from raftlog.base.limits import INDEX_ROWS_MAX, SEGMENT_HEADER_BYTES
@@ -31,6 +32,8 @@ from raftlog.base.limits import INDEX_ROWS_MAX, SEGMENT_HEADER_BYTES
 MAGIC: Final = b"rlindex\x00"
 VERSION: Final = 1
 NO_TIMESTAMP: Final = -1
+MAX_TIMESTAMP_AT: Final = 35
+_I64: Final = struct.Struct(">q")
 
 
 class Point(NamedTuple):
@@ -99,11 +102,20 @@ class SegmentIndex:
         self._chains.append(point.chain)
         self._timestamps.append(point.timestamp)
 
-    def wants_point(self, position: int) -> bool:
-        """Whether a batch at `position` is far enough from the last point."""
+    def note(self, entry: Entry, position: int, chain_before: Chain) -> None:
+        """Take an entry that lies at `position` into account; its term row is the caller's."""
         positions = self._positions
         last = positions[-1] if positions else SEGMENT_HEADER_BYTES
-        return position - last >= self._interval
+        index, offset = entry.raft_index, entry.base_offset
+        if position - last >= self._interval:
+            self.add_point(Point(index, offset, position, chain_before, self.latest_timestamp))
+        if entry.kind:
+            size = len(entry.batch)
+            self.controls.append(ControlRow(index, position, size, entry.kind, offset))
+            return
+        (timestamp,) = _I64.unpack_from(entry.batch, MAX_TIMESTAMP_AT)
+        if timestamp > self.latest_timestamp:
+            self.latest_timestamp = timestamp
 
     def point(self, ordinal: int) -> Point:
         return Point(

@@ -19,6 +19,7 @@ vote. Sectors of 512 bytes (big-endian):
 Numbers rise by one from frame to frame, across generations too.
 """
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Reader, Writer
@@ -73,6 +74,7 @@ class _Generation(NamedTuple):
     last_number: int
     state: StoreState | None
     why: str
+    seen: int
 
 
 def format_store(disk: Disk, owner: StoreOwner) -> None:
@@ -98,10 +100,10 @@ class StoreFiles:
     def __init__(self, disk: Disk, owner: StoreOwner) -> None:
         """Raises `CorruptData` when neither file holds the whole truth, or one shows damage."""
         self._owner = owner
-        newest = _newest(disk, owner)
+        newest, generation_seen = _newest(disk, owner)
         assert newest.state is not None, newest.why
         self.state = newest.state
-        self._generation = newest.generation
+        self._generation = generation_seen
         self._number = newest.last_number
         self._slot = newest.slot
         self._files: list[DiskFile] = [disk.open(name) for name in STORE_FILES]
@@ -112,7 +114,8 @@ class StoreFiles:
         self.sync()
 
     def append(self, records: list[bytes]) -> None:
-        """Write one frame, or a new generation when it does not fit. Durable after `sync`."""
+        """Write one frame, or a new generation when it does not fit. Durable after `sync`, which
+        comes before the next call: only one frame may be unsynced."""
         for record in records:
             assert len(record) <= STORE_RECORD_BYTES_MAX, len(record)
             self.state.apply(record, "store")
@@ -127,7 +130,8 @@ class StoreFiles:
         self._checksum = _checksum_of(frame)
 
     def begin_generation(self) -> None:
-        """Write a full image into the other file. Until it is synced the present file is the truth."""
+        """Write a full image into the other file. Until it is synced the present file is the
+        truth."""
         slot = 1 - self._slot
         image, checksum = _image_bytes(
             self._owner, self._generation + 1, self._number + 1, self.state
@@ -155,18 +159,19 @@ class StoreFiles:
 
 def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
     """What the store says, without changing it."""
-    newest = _newest(disk, owner)
+    newest, _ = _newest(disk, owner)
     assert newest.state is not None, newest.why
     return newest.state
 
 
-def _newest(disk: Disk, owner: StoreOwner) -> _Generation:
-    """The newest generation whose image is whole."""
+def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
+    """The newest generation whose image is whole, and the highest number that any frame or header
+    carries: a torn attempt at a generation must not be mixed up with the next one."""
     found = [_read_file(disk, slot, owner) for slot in range(len(STORE_FILES))]
     found.sort(key=lambda generation: generation.generation, reverse=True)
     for generation in found:
         if generation.state is not None:
-            return generation
+            return generation, max(one.seen for one in found)
     why = "; ".join(f"{STORE_FILES[one.slot]}: {one.why}" for one in found)
     raise CorruptData(
         f"the store of votes and registrations is damaged: {why}",
@@ -176,15 +181,18 @@ def _newest(disk: Disk, owner: StoreOwner) -> _Generation:
 
 
 def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
-    """One file. A damaged frame with whole frames behind it raises; a torn last one is passed over."""
+    """One file. A damaged frame with whole frames behind it raises; a torn last one is passed
+    over."""
     name = STORE_FILES[slot]
     if not disk.exists(name):
-        return _Generation(slot, 0, 0, None, "missing")
-    data = memoryview(read_whole(disk, name, _FILE_BYTES_MAX))
+        return _Generation(slot, 0, 0, None, "missing", 0)
+    data = read_whole(disk, name, _FILE_BYTES_MAX)
     header = _read_header(data, owner, name)
+    seen = _highest_generation(data)
     if header is None:
-        return _Generation(slot, 0, 0, None, "no whole header")
+        return _Generation(slot, 0, 0, None, "no whole header", seen)
     generation, number, checksum = header
+    seen = max(seen, generation)
     position = _FRAMES_AT
     state = StoreState()
     frames = 0
@@ -198,18 +206,33 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
         number, checksum = frame.number + 1, frame.checksum
         frames += 1
     if frames == 0:
-        return _Generation(slot, generation, number, None, "no whole image")
-    return _Generation(slot, generation, number - 1, state, "")
+        return _Generation(slot, generation, number, None, "no whole image", seen)
+    return _Generation(slot, generation, number - 1, state, "", seen)
+
+
+def _highest_generation(data: bytes) -> int:
+    """Of all whole frames in the file, whatever generation the file is of."""
+    frames = (_parse_frame(data, at) for at in _frame_places(data, _FRAMES_AT))
+    return max((frame.generation for frame in frames if frame is not None), default=0)
+
+
+def _frame_places(data: bytes, start: int) -> Iterator[int]:
+    """The sectors from `start` on that begin like a frame."""
+    at = data.find(_FRAME_MAGIC, start)
+    while at >= 0:
+        if at % SECTOR == 0:
+            yield at
+        at = data.find(_FRAME_MAGIC, at + 1)
 
 
 def _find_frame(
-    data: memoryview, position: int, generation: int, number: int, previous: int, name: str
+    data: bytes, position: int, generation: int, number: int, previous: int, name: str
 ) -> tuple[_Frame, int] | None:
     """The frame with this number, and where the next one begins; None when the file ends here.
 
     The first copy lies at `position`; should it be damaged, the second lies in some later sector.
     """
-    for at in range(position, len(data) - _FRAME_HEAD_BYTES, SECTOR):
+    for at in _frame_places(data, position):
         frame = _parse_frame(data, at)
         if frame is None or frame.generation != generation:
             continue
@@ -227,17 +250,16 @@ def _find_frame(
     return None
 
 
-def _parse_frame(data: memoryview, at: int) -> _Frame | None:
-    if bytes(data[at : at + 4]) != _FRAME_MAGIC:
-        return None
+def _parse_frame(data: bytes, at: int) -> _Frame | None:
     size = int.from_bytes(data[at + 4 : at + 8], "big")
     end = at + _FRAME_HEAD_BYTES + size
     if size > STORE_FRAME_BYTES_MAX or end + 4 > len(data):
         return None
     checksum = int.from_bytes(data[end : end + 4], "big")
-    if crc32c(data[at:end]) != checksum:
+    content = data[at:end]
+    if crc32c(content) != checksum:
         return None
-    reader = Reader(data[at:end], CorruptData, "store frame", position=8)
+    reader = Reader(content, CorruptData, "store frame", position=8)
     generation, number, previous = reader.u64(), reader.u64(), reader.u32()
     records = []
     while reader.remaining():
@@ -274,7 +296,7 @@ def _image_bytes(
     return header + header + frame + frame, _checksum_of(frame)
 
 
-def _read_header(data: memoryview, owner: StoreOwner, name: str) -> tuple[int, int, int] | None:
+def _read_header(data: bytes, owner: StoreOwner, name: str) -> tuple[int, int, int] | None:
     """Generation, first frame number and checksum; None when neither copy is whole."""
     for at in (0, SECTOR):
         copy = data[at : at + _HEADER_CRC_AT + 4]

@@ -185,7 +185,8 @@ class _Walker:
     def _checkpoints(
         self, file: LiveFile, following: LiveFile | None
     ) -> dict[RaftIndex, _Checkpoint]:
-        """Places whose chain was written down elsewhere, by the index of the entry they are before."""
+        """Places whose chain was written down elsewhere, by the index of the entry they are
+        before."""
         found: dict[RaftIndex, _Checkpoint] = {}
         stored = self._index_file(file)
         for point in stored.sparse.points() if stored else ():
@@ -315,7 +316,8 @@ class _Walker:
         return stored if told == (header.group, header.file_sequence, header.first_index) else None
 
     def _control_body(self, opened_file: DiskFile, row: ControlRow) -> bytes | None:
-        """The payload of a raft entry that the index lists; None when it is not there as it says."""
+        """The payload of a raft entry that the index lists; None when it is not there as
+        it says."""
         batch = opened_file.read_at(row.position, row.size)
         if len(batch) < row.size or not crc_matches(batch, read_header(batch)):
             return None

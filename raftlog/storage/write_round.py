@@ -64,11 +64,16 @@ class DirectoryWriter:
     ) -> RoundResult:
         """Write everything, call `on_written`, then sync. Never raises a DiskError."""
         failed: dict[GroupId, RaftlogError] = {}
+        records: list[bytes] = []
         try:
-            for op in ops:
-                self._check_poison()
-                self._perform(op, failed)
             self._check_poison()
+            for op in ops:
+                if isinstance(op, StoreRecords):
+                    records += op.records
+                else:
+                    self._perform(op, failed)
+            if records:
+                self._write_store(records)
             if on_written is not None:
                 on_written()
             self._sync_all()
@@ -88,10 +93,9 @@ class DirectoryWriter:
         if self._poison is not None:
             raise _PoisonedError(self._poison)
 
-    def _perform(self, op: WriteOp, failed: dict[GroupId, RaftlogError]) -> None:
-        if isinstance(op, StoreRecords):
-            self._write_store(op)
-            return
+    def _perform(
+        self, op: CreateFile | AppendBytes | CloseGroup, failed: dict[GroupId, RaftlogError]
+    ) -> None:
         if isinstance(op, CloseGroup):
             self._close_group(op.group)
             return
@@ -141,9 +145,10 @@ class DirectoryWriter:
             self._synced(self._open[path].file.sync)
             del self._dirty[path]
 
-    def _write_store(self, op: StoreRecords) -> None:
+    def _write_store(self, records: list[bytes]) -> None:
+        """One frame a round: only the last frame may ever be torn."""
         try:
-            self._store.append(list(op.records))
+            self._store.append(records)
         except DiskError as error:
             probe("store-write-failed")
             raise _PoisonedError(error) from error

@@ -1,5 +1,8 @@
 """What the tests of storage share: a formatted simulated disk, one replica, batches, rounds."""
 
+from raftlog_sim.disk import SimulatedDisk
+from raftlog_sim.streams import Stream
+
 from raftlog.base.entries import Entry, EntryKind, Membership
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import ReplicaId
@@ -12,8 +15,6 @@ from raftlog.storage.recovery import create_replica, recover_replica
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
 from raftlog.storage.store import StoreImage
 from raftlog.storage.write_round import DirectoryWriter
-from raftlog_sim.disk import SimulatedDisk
-from raftlog_sim.streams import Stream
 
 CLUSTER = bytes(range(16))
 NOW_MS = 1_700_000_000_000

@@ -1,0 +1,55 @@
+"""What a log wants written since the last round, in order."""
+
+from typing import final
+
+from raftlog.base.binary import Buffer
+from raftlog.base.ids import GroupId
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.storage.ops import AppendBytes, CreateFile, WriteOp
+
+
+@final
+class PendingWrites:
+    """Batches of one file are gathered into one operation. `position` is where the next batch goes
+    in `path`, the file of now."""
+
+    __slots__ = ("_group", "_ops", "_parts", "_parts_position", "obsolete", "path", "position")
+
+    def __init__(self, group: GroupId, path: str, position: int) -> None:
+        self._group = group
+        self._ops: list[WriteOp] = []
+        self._parts: list[Buffer] = []
+        self._parts_position = position
+        self.path = path
+        self.position = position
+        self.obsolete: list[str] = []
+
+    def append(self, batch: Buffer) -> None:
+        """The next batch of the file of now."""
+        self._parts.append(batch)
+        self.position += len(batch)
+
+    def create(self, path: str, content: Buffer) -> None:
+        """A file beside the segments."""
+        self._flush()
+        self._ops.append(CreateFile(self._group, path, content))
+
+    def begin_segment(self, path: str, header: Buffer) -> None:
+        """The next file: batches go there from now on."""
+        self.create(path, header)
+        self.path = path
+        self.position = self._parts_position = SEGMENT_HEADER_BYTES
+
+    def take(self) -> tuple[list[WriteOp], list[str]]:
+        """All operations, and the files that are void once they are durable."""
+        self._flush()
+        ops, obsolete = self._ops, self.obsolete
+        if ops:
+            self._ops, self.obsolete = [], []
+        return ops, obsolete
+
+    def _flush(self) -> None:
+        if self._parts:
+            self._ops.append(AppendBytes(self._group, self.path, self._parts_position, self._parts))
+            self._parts = []
+        self._parts_position = self.position

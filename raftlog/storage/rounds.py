@@ -1,0 +1,86 @@
+"""Write rounds in flight: up to where the log can be read from files, and survives a crash."""
+
+from collections import deque
+from typing import Final, NamedTuple, final
+
+from raftlog.base.ids import Chain, IoId, Offset, RaftIndex, Term
+from raftlog.storage.log_end import FileEnd
+from raftlog.storage.replica import LogEnd
+
+
+class _Flight(NamedTuple):
+    """What a round makes durable, and the files that are void once it did."""
+
+    io_id: IoId
+    end: FileEnd
+    obsolete: list[str]
+
+
+_OVERTAKEN: Final = FileEnd(LogEnd(RaftIndex(0), Term(0), Chain(0), Offset(0)), 0, 0)
+"""The end of a round that an install overtook: it makes nothing of the new log durable."""
+
+
+@final
+class Rounds:
+    """`written` and `durable`: the ends so far, None while an install is not. They rise with
+    completions and fall with truncations only."""
+
+    __slots__ = ("_flights", "durable", "written")
+
+    def __init__(self, end: FileEnd) -> None:
+        self._flights: deque[_Flight] = deque()
+        self.written: FileEnd | None = end
+        self.durable: FileEnd | None = end
+
+    def begin(self, io_id: IoId, end: FileEnd, obsolete: list[str]) -> None:
+        """A round was taken whose completion makes everything up to `end` durable."""
+        assert not self._flights or self._flights[-1].io_id < io_id, (io_id, self._flights[-1])
+        self._flights.append(_Flight(io_id, end, obsolete))
+
+    def note_written(self, io_id: IoId) -> None:
+        """The bytes of the rounds up to `io_id` can be read."""
+        for flight in self._flights:
+            if flight.io_id > io_id:
+                break
+            self.written = _later(self.written, flight.end)
+
+    def note_persisted(self, io_id: IoId) -> list[str]:
+        """The rounds up to `io_id` are durable; returns the files that are void since."""
+        obsolete: list[str] = []
+        while self._flights and self._flights[0].io_id <= io_id:
+            flight = self._flights.popleft()
+            self.durable = _later(self.durable, flight.end)
+            self.written = _later(self.written, flight.end)
+            obsolete += flight.obsolete
+        return obsolete
+
+    def clamp(self, cut: FileEnd) -> None:
+        """No completion speaks for more than `cut` any longer: its entries are gone, whatever comes
+        to lie at their indexes (etcd's append ABA)."""
+        self._flights = deque(
+            _Flight(io_id, min(end, cut, key=_index_of), obsolete)
+            for io_id, end, obsolete in self._flights
+        )
+        if self.written is not None:
+            self.written = min(self.written, cut, key=_index_of)
+        if self.durable is not None:
+            self.durable = min(self.durable, cut, key=_index_of)
+
+    def overtake(self) -> None:
+        """The log begins anew: nothing in flight says anything about it."""
+        self._flights = deque(
+            _Flight(io_id, _OVERTAKEN, obsolete) for io_id, _, obsolete in self._flights
+        )
+        self.written = self.durable = None
+
+
+def _later(known: FileEnd | None, end: FileEnd) -> FileEnd | None:
+    if end is _OVERTAKEN:
+        return known
+    if known is None or end.end.raft_index >= known.end.raft_index:
+        return end
+    return known
+
+
+def _index_of(end: FileEnd) -> RaftIndex:
+    return end.end.raft_index
