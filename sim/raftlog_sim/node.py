@@ -149,6 +149,10 @@ class Node:
         boot.inbox.append(event)
         self._turn_soon(boot)
 
+    def deliver_nothing(self) -> None:
+        """A turn without events, for whoever changed something by hand."""
+        self._turn_soon(self.live)
+
     def arrive_later(self, delay_ns: int, event: e.Event) -> None:
         """An event that reaches this boot of the process after a while, or nobody."""
         self.world.after(delay_ns, self._arrive, self.live, event)
