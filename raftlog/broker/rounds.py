@@ -49,10 +49,14 @@ class Rounds:
         completed: list[Completion] = []
         if context.touched:
             self._io_id += 1
-            if METADATA_GROUP in context.touched:
-                self._take(context.touched.pop(METADATA_GROUP), completed)
+            metadata = context.touched.pop(METADATA_GROUP, None)
+            if metadata is not None:
+                self._take(metadata, completed)
                 context.run_soon()
             touched, context.touched = context.touched, {}
+            if metadata is not None and METADATA_GROUP in touched:
+                probe("metadata-group-waits-for-the-next-turn")
+                context.touched[METADATA_GROUP] = touched.pop(METADATA_GROUP)
             for replica in touched.values():
                 self._take(replica, completed)
         else:
