@@ -1,9 +1,9 @@
 """A turn takes every replica at most once: a second take under one io_id would mix two rounds.
 
-Seen in a random run of four brokers: the take of group 0 brought a commit and a membership step of its
-own; the loader applied the commit, the controller proposed (an unfenced broker), group 0 was touched
-again and taken a second time in the same turn, under the io_id that its node had just used. What a
-take brings about must wait for the next turn, which is due at once.
+Seen in a random run of four brokers: the take of group 0 brought a commit and a membership step
+of its own; the loader applied the commit, the controller proposed (an unfenced broker), group 0
+was touched again and taken a second time in the same turn, under the io_id that its node had just
+used. What a take brings about must wait for the next turn, which is due at once.
 """
 
 import pytest
@@ -19,7 +19,7 @@ def test_no_replica_is_taken_twice_under_one_io_id(monkeypatch, brokers, control
     take = PartitionReplica.take
 
     def counting(self, io_id, now, wall_ms):
-        key = (id(self), io_id)
+        key = (self, io_id)
         taken[key] = taken.get(key, 0) + 1
         return take(self, io_id, now, wall_ms)
 
