@@ -116,8 +116,8 @@ class KeyFacts:
             self.seen.update(values)
             end = pairs.end
             known = self.at_least.get(end)
-            if known is None or op.end_ns < known[0]:
-                self.at_least[end] = (op.end_ns, op)
+            if known is None or op.end_ns <= known[0]:
+                _earliest(self.at_least, end, op)
 
     def _read_anew(self, op: Interval, pairs: Pairs) -> None:
         at, writers = self.at, self.writers
@@ -250,13 +250,16 @@ def per_key(op: Interval, value: Any) -> Iterable[tuple[str, int]]:
     return []
 
 
+# Ties go to the lower index, so that a cluster which meets operations in another order agrees.
+
+
 def _earliest(bounds: dict[int, Bound], gap: int, op: Interval) -> None:
     known = bounds.get(gap)
-    if known is None or op.end_ns < known[0]:
+    if known is None or (op.end_ns, op.index) < (known[0], known[1].index):
         bounds[gap] = (op.end_ns, op)
 
 
 def _latest(bounds: dict[int, Bound], gap: int, op: Interval) -> None:
     known = bounds.get(gap)
-    if known is None or op.start_ns > known[0]:
+    if known is None or (op.start_ns, -op.index) > (known[0], -known[1].index):
         bounds[gap] = (op.start_ns, op)

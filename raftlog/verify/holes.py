@@ -54,10 +54,16 @@ class Outcome:
     exhausted: bool = False
 
 
-def segments_of(rows: Sequence[Any], first: int) -> list[Segment]:
-    """The holes between the rows of a chain, ascending, from offset `first` on."""
+def segments_of(
+    rows: Sequence[Any], first: int, behind: tuple[int, Any] = (OPEN, None)
+) -> list[Segment]:
+    """The holes between the rows of a chain, ascending, from offset `first` on.
+
+    `behind` is the earliest return of what follows these rows, and whose: of the blocks behind,
+    where the chain was cut into blocks.
+    """
     found: list[Segment] = []
-    deadline, holder = OPEN, None
+    deadline, holder = behind
     for at in range(len(rows) - 1, -1, -1):
         offset, _, exact_out, at_least, _, append = rows[at]
         if append is not None and append[1] < deadline:

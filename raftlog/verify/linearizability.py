@@ -148,13 +148,13 @@ def _stop(batch: Sent) -> int:
 
 def _lower(bounds: dict[int, Bound], gap: int, bound: Bound) -> None:
     known = bounds.get(gap)
-    if known is None or bound[0] < known[0]:
+    if known is None or (bound[0], bound[1].index) < (known[0], known[1].index):
         bounds[gap] = bound
 
 
 def _raise(bounds: dict[int, Bound], gap: int, bound: Bound) -> None:
     known = bounds.get(gap)
-    if known is None or bound[0] > known[0]:
+    if known is None or (bound[0], -bound[1].index) > (known[0], -known[1].index):
         bounds[gap] = bound
 
 

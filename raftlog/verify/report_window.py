@@ -5,6 +5,7 @@ around the witness of the first failure; of a history without failures, those ar
 fault, else its beginning. Counts, plots and the table of classes are of the whole history.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, final
 
@@ -86,33 +87,51 @@ def witness_of(judgement: Judgement) -> tuple[Interval, ...]:
     return ()
 
 
-def points_of(chain: Sequence[Row]) -> dict[int, int]:
-    """Operation -> its earliest point on the chain, as the scan gives it."""
+def points_of(chain: Sequence[Row]) -> tuple[dict[int, int], list[int], list[int]]:
+    """Earliest points as the scan gives them: of each append by operation, and of reads by gap.
+
+    Reads: two lists, gaps ascending and the earliest point of a read of that end.
+    """
     latest = BEFORE_ALL
-    found: dict[int, int] = {}
-    for _, exact_in, exact_out, at_least, at_most, append in chain:
+    appends: dict[int, int] = {}
+    gaps: list[int] = []
+    levels: list[int] = []
+    for offset, exact_in, _, _, at_most, append in chain:
+        gaps.append(offset)
+        levels.append(latest)
         for bound in (exact_in, at_most):
             if bound is not None:
                 latest = max(latest, bound[0])
-                found.setdefault(bound[1].index, latest)
-        for bound in (exact_out, at_least):
-            if bound is not None:
-                found.setdefault(bound[1].index, max(latest, bound[1].start_ns))
         if append is not None and append[2] is not None:
             latest = max(latest, append[0])
-            found.setdefault(append[2].index, latest)
+            appends.setdefault(append[2].index, latest)
+        gaps.append(offset + 1)
+        levels.append(latest)
+    return appends, gaps, levels
+
+
+def _read_point(op: Interval, chains: Mapping[str, tuple[Any, Any, Any]]) -> int | None:
+    """Where a read took effect: not before its call, nor before what it saw."""
+    ends = {key: pairs.end for key, pairs in op.reads().items() if len(pairs)}
+    if op.f == "end" and op.key is not None and op.value is not None:
+        ends[op.key] = op.value
+    found = None
+    for key, end in ends.items():
+        _, gaps, levels = chains.get(key, ({}, [], []))
+        at = bisect_right(gaps, end) - 1
+        level = levels[at] if at >= 0 else BEFORE_ALL
+        found = max(op.start_ns, level, found if found is not None else BEFORE_ALL)
     return found
 
 
 def bars_of(judgement: Judgement, window: Window) -> list[dict[str, Any]]:
     """Every operation of the window as the page draws it."""
-    points: dict[int, int] = {}
-    for chain in judgement.chains.values():
-        points.update(points_of(chain))
+    chains = {key: points_of(chain) for key, chain in judgement.chains.items()}
+    appends = {index: at for found, _, _ in chains.values() for index, at in found.items()}
     accused = dict.fromkeys(op.index for op in window.accused)
-    found = []
+    found: list[dict[str, Any]] = []
     for op in window.operations:
-        point = points.get(op.index)
+        point = appends.get(op.index, _read_point(op, chains))
         if point is not None and not op.start_ns <= point <= op.end_ns:
             point = None  # there is no legal one: that is what the red pair says
         found.append(
