@@ -5,7 +5,9 @@ membership changes, transfers, retention and installs go on meanwhile. Invariant
 LESSONS.md part 2 that concern the core, checked on memory and on the model of the disk.
 """
 
-from raftlog.base.entries import EntryKind
+import attrs
+
+from raftlog.base.entries import EntryKind, Membership
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import RaftIndex, ReplicaId
 from raftlog.base.units import Instant, millis
@@ -31,17 +33,24 @@ WIRE_MAX = 60
 class Chaos:
     """Five replicas, three of them voters at first; steps are small and chosen by the caller."""
 
-    def __init__(self, *, pre_vote: bool = True, check_quorum: bool = True) -> None:
-        import attrs
-
+    def __init__(
+        self,
+        *,
+        pre_vote: bool = True,
+        check_quorum: bool = True,
+        membership: Membership | None = None,
+    ) -> None:
         options = attrs.evolve(OPTIONS, pre_vote=pre_vote, check_quorum=check_quorum)
         self.live = pre_vote and check_quorum
-        self.c = Cluster(5, membership=voters(1, 2, 3), options=options)
+        self.finishing = False
+        self.c = Cluster(5, membership=membership or voters(1, 2, 3), options=options)
         self.leaders: dict[int, ReplicaId] = {}
         self.chains: dict[tuple[int, int], int] = {}
         self.ghost: dict[int, tuple[int, int]] = {}
+        self.granted: dict[tuple[int, ReplicaId], dict[ReplicaId, bool]] = {}
         self.reads: dict[tuple[int, int], int] = {}
         self.commits: dict[int, int] = {}
+        self.in_force: dict[int, tuple[int, Membership]] = {}
         self.tokens = 0
         self.payload = 0
 
@@ -101,6 +110,7 @@ class Chaos:
     def crash(self, number: int) -> None:
         self.c.crash(number)
         self.commits.pop(number, None)
+        self.in_force.pop(number, None)
         self.reads = {key: seen for key, seen in self.reads.items() if key[0] != number}
         self._link_reset(number)
 
@@ -182,6 +192,7 @@ class Chaos:
         """What leaves is true on the disk already (invariant 9, LESSONS.md part 2)."""
         if isinstance(message, VoteReply) and message.granted:
             assert peer.stored == (message.term, message.to), (peer.stored, message)
+            self.granted.setdefault((message.term, message.to), {})[peer.me] = True
         elif isinstance(message, VoteRequest):
             assert peer.stored == (message.term, peer.me), (peer.stored, message)
         elif isinstance(message, AppendReply):
@@ -199,6 +210,8 @@ class Chaos:
         node, log = peer.node, peer.log
         assert peer.role is not Role.STOPPED, (number, node.stopped_why)
         if peer.role is Role.LEADER:
+            if node.term not in self.leaders and not self.finishing:
+                self._check_elected(number, peer)
             first = self.leaders.setdefault(node.term, peer.me)
             assert first == peer.me, f"two leaders of term {node.term}: {first} and {peer.me}"
         for at, entry in enumerate(log.all_entries):
@@ -208,13 +221,38 @@ class Chaos:
         assert node.commit >= self.commits.get(number, 0), (number, node.commit)
         assert node.commit <= log.last_index
         assert node.durable <= log.last_index
+        self._check_commit_rule(number, peer)
+        self._check_commit(number, peer)
+        self._check_cuts(peer)
         self.commits[number] = node.commit
-        self._check_commit(peer)
+        self.in_force[number] = (node.membership_index, node.membership)
         if peer.role is Role.LEADER and node.term == max(self.leaders):
             self._check_complete(peer)
         self._check_membership(peer)
 
-    def _check_commit(self, peer: Peer) -> None:
+    def _check_elected(self, number: int, peer: Peer) -> None:
+        """A leader has the durable votes of a majority, of both halves if joint (invariant 1)."""
+        votes = self.granted.get((peer.node.term, peer.me), {}) | {peer.me: True}
+        assert peer.stored == (peer.node.term, peer.me), (peer.stored, peer.node.term)
+        _, before = self.in_force.get(number, (0, peer.node.membership))
+        deciding = (before, peer.node.membership)
+        assert any(joint_vote(m, votes) is VoteResult.WON for m in deciding), (votes, deciding)
+
+    def _check_commit_rule(self, number: int, peer: Peer) -> None:
+        """A leader's commit moves only by an entry of its own term (invariant 8). One voter may
+        follow and lead within one step, so it is left out."""
+        node = peer.node
+        moved = number in self.commits and node.commit > self.commits[number]
+        if peer.role is Role.LEADER and moved and len(node.membership.all_voters()) > 1:
+            assert peer.log.term_at(node.commit) == node.term, (number, node.commit, node.term)
+
+    def _check_cuts(self, peer: Peer) -> None:
+        """Nothing that was committed then was cut from any log in this step (invariant 12)."""
+        cut, peer.log.cut_off = peer.log.cut_off, []
+        for index, term, chain in cut:
+            assert self.ghost.get(index) != (term, chain), (peer.me, index)
+
+    def _check_commit(self, number: int, peer: Peer) -> None:
         log = peer.log
         for at, entry in enumerate(log.all_entries):
             if entry.raft_index > peer.node.commit:
@@ -222,10 +260,10 @@ class Chaos:
             index, value = entry.raft_index, (entry.term, log._chains[at + 1])
             if index not in self.ghost:
                 self.ghost[index] = value
-                self._check_durable(peer, index, entry.term)
+                self._check_durable(number, peer, index, entry.term)
             assert self.ghost[index] == value, f"committed entry {index} differs on {peer.me}"
 
-    def _check_durable(self, peer: Peer, index: int, term: int) -> None:
+    def _check_durable(self, number: int, peer: Peer, index: int, term: int) -> None:
         """A new commit lies on the synced disks of a majority (of both halves)."""
         held = {}
         for other in self.c.peers.values():
@@ -233,9 +271,13 @@ class Chaos:
             at = index - disk["_first"]
             mine = 0 <= at < len(disk["_entries"]) and disk["_entries"][at].term == term
             held[other.me] = mine or index < disk["_first"]
-        memberships = [m for i, m in peer.log.memberships if i <= index]
-        current = [peer.node.membership, memberships[-1]] if memberships else [peer.node.membership]
-        assert any(joint_vote(m, held) is VoteResult.WON for m in current), (index, held, current)
+        if peer.role is not Role.LEADER:
+            return
+        before_index, before = self.in_force.get(number, peer.log.memberships[0])
+        newer = [m for i, m in peer.log.memberships if i > before_index]
+        # a newer configuration is proposed only when the one before is committed, by its own quorum
+        deciding = [before] if index <= before_index else [before, *newer]
+        assert any(joint_vote(m, held) is VoteResult.WON for m in deciding), (index, held, deciding)
 
     def _check_complete(self, peer: Peer) -> None:
         """The leader of the highest term holds everything that was ever committed."""
@@ -261,6 +303,9 @@ class Chaos:
     def heal_and_finish(self) -> None:
         """Healed, the group elects a leader, commits, and all its members end with one log."""
         c = self.c
+        self.finishing = True  # from here on the cluster flushes by itself: votes are not recorded
+        self.in_force.clear()
+        self.commits.clear()
         c.heal()
         c.wire.clear()
         for number in c.peers:

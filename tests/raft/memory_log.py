@@ -31,6 +31,7 @@ class MemoryLog:
         self.memberships: list[tuple[RaftIndex, Membership]] = []
         self.window: int | None = None
         self.truncations: list[RaftIndex] = []
+        self.cut_off: list[tuple[RaftIndex, Term, Chain]] = []
         self._disk: dict | None = None
         self._rounds: list[tuple[IoId, dict]] = []
 
@@ -109,6 +110,8 @@ class MemoryLog:
         assert self._first <= index <= self.last_index, (index, self._first, self.last_index)
         self.truncations.append(index)
         at = index - self._first
+        for gone, chain in zip(self._entries[at:], self._chains[at + 1 :], strict=True):
+            self.cut_off.append((gone.raft_index, gone.term, chain))
         if at == 0:
             self._next_offset = self._entries[0].base_offset
         del self._entries[at:]
