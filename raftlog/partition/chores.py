@@ -78,7 +78,9 @@ class LeaderChores:
     @property
     def deadline(self) -> Instant:
         """When `tick` must be called at the latest."""
-        return min((delete.deadline for delete in self._deletes), default=self.check_at)
+        if not self._deletes:
+            return self.check_at
+        return min(self.check_at, *(delete.deadline for delete in self._deletes))
 
     def arm(self, now: Instant) -> None:
         """Something was committed while this replica leads: look after it in a while."""

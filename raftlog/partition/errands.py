@@ -39,6 +39,7 @@ class Errands:
         "_log",
         "_node",
         "_removal_failed",
+        "_removal_until",
         "_removing",
         "_token",
         "_tracer",
@@ -55,6 +56,7 @@ class Errands:
         self._token = 0
         self._waiting: dict[int, JobThen] = {}
         self._removing = False
+        self._removal_until: RaftIndex | None = log.last_index
         self._removal_failed: tuple[object, ...] | None = None
         self._jobs: list[ReplicaJob] = []
         self.damage: RaftlogError | None = None
@@ -110,17 +112,25 @@ class Errands:
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Producer state beside the segment that begins at its index."""
         position = self._log.position_before(snapshot.before)
+        self.want_removal()
         self._start(write_snapshot, (self._log.spec, position, snapshot.body), self._forget)
+
+    def want_removal(self) -> None:
+        """The log start moved, or a segment was closed: see whether segments can go, until all that is
+        committed now is durable here too."""
+        self._removal_until = self._log.last_index
 
     def remove_segments(self) -> None:
         """Segments below the log start go; one removal at a time, a failed one is tried again when
         the next segment could go."""
-        if self._removing:
+        if self._removal_until is None or self._removing:
             return
         plan = self._log.plan_removal()
         if plan is not None and plan.args != self._removal_failed:
             self._removing = True
             self._start_cold(plan, partial(self._segments_removed, plan.args))
+        elif self._removal_until <= min(self._log.durable_index, self._node.commit):
+            self._removal_until = None
 
     def remove_files(self, paths: Sequence[str]) -> None:
         """Void files that recovery found."""

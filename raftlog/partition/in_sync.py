@@ -214,7 +214,7 @@ class InSyncSet:
     def _put_out(self, nodes: Sequence[NodeId]) -> None:
         for replica, voter in self._voters.items():
             if replica.node in nodes and voter.member:
-                probe("in-sync-voter-out")
+                probe("in-sync-voter-cut-off")
                 voter.member = False
         self._count()
 

@@ -57,6 +57,7 @@ class ProducePath:
     """
 
     __slots__ = (
+        "_batch_bytes_max",
         "_in_sync",
         "_log",
         "_mark",
@@ -89,6 +90,7 @@ class ProducePath:
         self._tracker = tracker
         self._mark = mark
         self._in_sync = in_sync
+        self._batch_bytes_max = log.options.segment_bytes - SEGMENT_HEADER_BYTES
         self._parked: deque[_Parked] = deque()
         self._parked_earliest = NEVER
         self._uncommitted: deque[tuple[RaftIndex, int]] = deque()
@@ -127,7 +129,7 @@ class ProducePath:
             header = judged(records, self.config, wall_ms)
         except Refused as refused:
             return ProduceAnswer(refused.code, message=refused.message)
-        if len(records) > self._log.options.segment_bytes - SEGMENT_HEADER_BYTES:
+        if len(records) > self._batch_bytes_max:
             return ProduceAnswer(ErrorCode.RECORD_LIST_TOO_LARGE)
         if self._parked or not self._node.ready:
             return self._park(_Parked(records, header, acks, deadline, then))

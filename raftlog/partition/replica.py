@@ -17,7 +17,7 @@ taken.
 """
 
 from collections.abc import Sequence
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import EntryKind, HardState, LogPosition, Membership
@@ -52,6 +52,8 @@ from raftlog.raft.output import Output
 from raftlog.records.batch import read_header
 from raftlog.storage.cold import ColdRead
 from raftlog.storage.recovery import RecoveredReplica
+
+_NO_WALL: Final = WallMillis(-1)
 
 
 class HardStateStore(Protocol):
@@ -296,6 +298,7 @@ class PartitionReplica:
     def configure(self, config: PartitionConfig, now: Instant) -> None:
         """The topic's or broker's settings changed."""
         self.config = config
+        self.node.wall_ms = _NO_WALL  # the cut-off is to be reckoned anew
         self._serving.configure(config, now)
 
     def transfer(self, to: ReplicaId, now: Instant) -> None:
@@ -413,6 +416,8 @@ class PartitionReplica:
 
     def _note_wall(self, wall_ms: WallMillis) -> None:
         """For entries that the node makes by itself: their timestamp, and whom they expire."""
+        if wall_ms == self.node.wall_ms:
+            return
         self.node.wall_ms = wall_ms
         cut_off_ms = wall_ms - self.config.producer_expiration_ms
         self.node.expire_before_ms = WallMillis(max(-1, cut_off_ms))
@@ -443,6 +448,7 @@ class PartitionReplica:
         log_start = self._tracker.committed(commit)
         if log_start is not None and log_start > self.log.log_start:
             self.log.set_log_start(log_start)
+            self._errands.want_removal()
         for snapshot in self._tracker.take_snapshots(commit):
             self._errands.write_snapshot(snapshot)
         self._errands.remove_segments()
@@ -460,15 +466,14 @@ class PartitionReplica:
     def _fill(self, output: ReplicaOutput, drained: Output, io_id: IoId) -> None:
         if drained.hard_state is not None:
             output.store_records.append(self._store.set_hard_state(self.group, drained.hard_state))
-        output.send.extend(drained.send)
-        if self._refusals:
-            output.send.extend(self._refusals)
-            self._refusals.clear()
+        output.send = [*drained.send, *self._refusals]
+        self._refusals.clear()
         output.ops = self.log.take_ops(io_id)
         output.jobs = self._errands.take_jobs()
         output.completed = self._serving.take_completed()
-        output.agreed.extend(drained.agreed)
-        output.uncovered.extend(drained.uncovered)
+        if drained.agreed or drained.uncovered:
+            output.agreed.extend(drained.agreed)
+            output.uncovered.extend(drained.uncovered)
         output.committed = drained.commit is not None
         output.installed = drained.installed is not None
         output.damage = self._errands.damage

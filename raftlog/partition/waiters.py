@@ -73,6 +73,8 @@ class ProduceWaiters:
         _take_front(self._in_sync, min(commit, held), decided)
         if self._duplicates:
             self._take_duplicates(commit, held, decided)
+        if not (self._plain or self._in_sync or self._duplicates):
+            self._earliest = NEVER
         return decided
 
     def take_short_of_replicas(self, commit: RaftIndex) -> list[ProduceWaiter]:
