@@ -50,6 +50,8 @@ def enter_joint(current: Membership, target: Membership) -> Membership:
     so when the joint configuration ends, for until then it counts in the outgoing half."""
     if current.joint:
         raise LocalMisuse("the membership is joint already", do="leave it first")
+    if not current.voters:
+        raise LocalMisuse("0 voters", do="a joint membership needs both halves")
     check_target(target)
     return Membership(
         voters=target.voters,
