@@ -110,7 +110,7 @@ def decode_request(frame: Buffer) -> Request:
             return Request(key, version, correlation, None, ApiVersionsRequest(), False, 0)
         raise ProtocolError(f"no schema for API {key} version {version}", do="close")
     label, decode, tags, views, served = reading
-    data = _as_data(frame, views)
+    data = as_data(frame, views)
     try:
         client_id, pos = read_client_id(data, tags)
         body, pos = decode(data, pos, FRAME_ITEMS_MAX)
@@ -169,7 +169,7 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> Response:
     if reading is None:
         raise LocalMisuse(f"no schema for API {api_key} version {api_version}")
     label, decode, tags, views, _ = reading
-    data = _as_data(frame, views)
+    data = as_data(frame, views)
     try:
         correlation, pos = read_response_head(data, tags)
         body, pos = decode(data, pos, FRAME_ITEMS_MAX)
@@ -185,7 +185,7 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> Response:
 # --- shared ---------------------------------------------------------------------------------------
 
 
-def _as_data(frame: Buffer, views: bool) -> bytes | memoryview:
+def as_data(frame: Buffer, views: bool) -> bytes | memoryview:
     """A view where fields are handed out as views, else bytes, which are quicker to read."""
     if views:
         return frame if type(frame) is memoryview else memoryview(frame)

@@ -67,7 +67,7 @@ def compile_encoder(table: MessageTable, version: int) -> Encoder:
 
 def class_finder(table: MessageTable) -> Callable[[str], type]:
     """Finds the class of a struct: by its name, or with the message's role where two share it."""
-    role = next(role for role in ROLES if table[1].endswith(role))
+    role = next((role for role in ROLES if table[1].endswith(role)), "")
     space = vars(import_module(f"raftlog.kafka.messages.{module_name(table[1])}"))
 
     def class_of(struct: str) -> type:

@@ -34,6 +34,16 @@ BITS = "authorized_operations"
 _MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 
 
+def known_to_kafka_python(table: MessageTable) -> bool:
+    """It has all client APIs but this one, and no record formats."""
+    return table[0] >= 0 and not table[1].startswith("UnregisterBroker")
+
+
+def known_to_kio(table: MessageTable) -> bool:
+    """It has all APIs and the consumer protocol, but not the records of __consumer_offsets."""
+    return table[0] >= 0 or table[1].startswith("ConsumerProtocol")
+
+
 def kafka_python_class(name: str) -> Any:
     """kafka-python's class of a message."""
     for module in _MODULES:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from raftlog.base.errors import ProtocolError
 from raftlog.base.limits import FRAME_ITEMS_MAX
 from raftlog.kafka.compile import compile_decoder, compile_encoder
 from raftlog.kafka.messages.api_versions import ApiVersionsResponse
 from raftlog.kafka.shape import MessageTable
 from raftlog.kafka.source import has_views
+from raftlog.kafka.tables import named_table
 from tests.kafka import oracles
 from tests.kafka.bodies import PAIRS, bodies, encoded, pair_id
 
@@ -36,10 +38,11 @@ def agree(table: MessageTable, version: int, data: st.DataObject) -> None:
     body = data.draw(bodies(table, version))
     ours = encoded(compile_encoder(table, version), body)
     assert read(table, version, ours) == body
-    assert oracles.kio_reencode(table, version, ours) == ours
-    if table[0] >= 0:
+    if oracles.known_to_kio(table):
+        assert oracles.kio_reencode(table, version, ours) == ours
+    if oracles.known_to_kafka_python(table):
         assert oracles.kafka_python_encode(table, version, body) == ours
-    if table[0] >= 0 and not falls_back(body):
+    if oracles.known_to_kafka_python(table) and not falls_back(body):
         theirs = oracles.kafka_python_decode(table, version, ours)
         assert theirs == oracles.plain(table, version, body)
 
@@ -73,4 +76,32 @@ def test_the_codecs_agree_on_everything_else(table, version, data):
 
 
 def test_every_message_of_the_schemas_is_compared():
-    assert len(pairs(quick=True)) + len(pairs(quick=False)) == len(PAIRS) == 484
+    assert len(pairs(quick=True)) + len(pairs(quick=False)) == len(PAIRS) == 499
+
+
+def test_what_no_oracle_knows_is_named():
+    """The records of __consumer_offsets; their bytes are written by hand in test_embedded."""
+    alone = {table[1] for table, _ in PAIRS if not oracles.known_to_kio(table)}
+    assert alone == {
+        "OffsetCommitKey",
+        "OffsetCommitValue",
+        "GroupMetadataKey",
+        "GroupMetadataValue",
+    }
+    served = {table[1] for table, _ in PAIRS if table[0] >= 0}
+    theirs = {table[1] for table, _ in PAIRS if oracles.known_to_kafka_python(table)}
+    assert served - theirs == {"UnregisterBrokerRequest", "UnregisterBrokerResponse"}
+
+
+def test_the_frame_that_aborts_kio_is_an_error_of_ours():
+    """Why kio is never shown what we did not accept: it dies without an exception (0.6.5)."""
+    frame = "ffffffff0f0000"
+    code = (
+        "from kio.schema.metadata.v12.request import MetadataRequest\n"
+        "from kio.serial import entity_reader\n"
+        f"entity_reader(MetadataRequest)(bytes.fromhex('{frame}'), 0)\n"
+    )
+    assert oracles.kio_in_child(code) != 0
+    table = named_table("MetadataRequest")
+    with pytest.raises(ProtocolError, match="elements"):
+        compile_decoder(table, 12)(bytes.fromhex(frame), 0, FRAME_ITEMS_MAX)

@@ -214,6 +214,14 @@ MESSAGES: Final[tuple[MessageTable, ...]] = (
             )),
         )),
     )),
+    (64, "UnregisterBrokerRequest", "request", (0, 0), (0, 0), (
+        ("broker_id", "int32", (0, 0), None, None, None, 0, ()),
+    )),
+    (64, "UnregisterBrokerResponse", "response", (0, 0), (0, 0), (
+        ("throttle_time_ms", "int32", (0, 0), None, None, None, 0, ()),
+        ("error_code", "int16", (0, 0), None, None, None, 0, ()),
+        ("error_message", "string", (0, 0), (0, 0), None, None, "", ()),
+    )),
     (74, "ListConfigResourcesRequest", "request", (0, 1), (0, 1), (
         ("resource_types", "[]int8", (1, 1), None, None, None, (), ()),
     )),

@@ -23,4 +23,36 @@ MESSAGES: Final[tuple[MessageTable, ...]] = (
         ("generation_id", "int32", (2, 3), None, None, None, -1, ()),
         ("rack_id", "string", (3, 3), (3, 3), None, None, None, ()),
     )),
+    (-1, "GroupMetadataKey", "data", (2, 2), None, (
+        ("group", "string", (2, 2), None, None, None, "", ()),
+    )),
+    (-1, "GroupMetadataValue", "data", (0, 4), (4, 4), (
+        ("protocol_type", "string", (0, 4), None, None, None, "", ()),
+        ("generation", "int32", (0, 4), None, None, None, 0, ()),
+        ("protocol", "string", (0, 4), (0, 4), None, None, "", ()),
+        ("leader", "string", (0, 4), (0, 4), None, None, "", ()),
+        ("current_state_timestamp", "int64", (2, 4), None, None, None, -1, ()),
+        ("members", "[]MemberMetadata", (0, 4), None, None, None, (), (
+            ("member_id", "string", (0, 4), None, None, None, "", ()),
+            ("group_instance_id", "string", (3, 4), (3, 4), None, None, None, ()),
+            ("client_id", "string", (0, 4), None, None, None, "", ()),
+            ("client_host", "string", (0, 4), None, None, None, "", ()),
+            ("rebalance_timeout", "int32", (1, 4), None, None, None, 0, ()),
+            ("session_timeout", "int32", (0, 4), None, None, None, 0, ()),
+            ("subscription", "bytes", (0, 4), None, None, None, b"", ()),
+            ("assignment", "bytes", (0, 4), None, None, None, b"", ()),
+        )),
+    )),
+    (-1, "OffsetCommitKey", "data", (0, 1), None, (
+        ("group", "string", (0, 1), None, None, None, "", ()),
+        ("topic", "string", (0, 1), None, None, None, "", ()),
+        ("partition", "int32", (0, 1), None, None, None, 0, ()),
+    )),
+    (-1, "OffsetCommitValue", "data", (0, 4), (4, 4), (
+        ("offset", "int64", (0, 4), None, None, None, 0, ()),
+        ("leader_epoch", "int32", (3, 4), None, None, None, -1, ()),
+        ("metadata", "string", (0, 4), None, None, None, "", ()),
+        ("commit_timestamp", "int64", (0, 4), None, None, None, 0, ()),
+        ("expire_timestamp", "int64", (1, 1), None, None, None, -1, ()),
+    )),
 )
