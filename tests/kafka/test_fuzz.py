@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import ProtocolError
 from raftlog.kafka.codec import decode_request, decode_response, encode_request, encode_response
-from raftlog.kafka.tables import message_table
+from raftlog.kafka.tables import all_tables, message_table
 from raftlog.kafka.versions import SERVED
 from tests.kafka.bodies import PAIRS, bodies, pair_id
 
@@ -23,6 +23,8 @@ SEED = 20_260_101
 ANY_REQUEST = (-1, "a request of any API", "request")
 HARD = [b"\xff" * 5, b"\x80" * 9, b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00", b"\x80\x00"]
 APIS = [(table, version) for table, version in PAIRS if table[0] >= 0]
+TABLES = [table for table in all_tables() if table[0] >= 0]
+EXAMPLES = max(6, settings().max_examples // 8)
 
 
 def frame_of(table, version, body):
@@ -53,32 +55,30 @@ def spoiled(frame, data):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("table", "version"), APIS, ids=pair_id)
-@settings(
-    max_examples=max(2, settings().max_examples // 20), suppress_health_check=list(HealthCheck)
-)
+@pytest.mark.parametrize("table", TABLES, ids=pair_id)
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_truncation_is_refused_or_is_a_whole_message(table, version, data):
+def test_every_truncation_is_refused(table, data):
+    version = data.draw(st.integers(*table[3]))
     frame = frame_of(table, version, data.draw(bodies(table, version)))
     whole = decode(table, version, frame)
     assert whole is not None
     assert whole.trailing == 0
-    for size in range(min(len(frame), 600)):
+    for size in range(min(len(frame), 400)):
         assert decode(table, version, frame[:size]) is None, size
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("table", "version"), APIS, ids=pair_id)
-@settings(
-    max_examples=max(8, settings().max_examples // 4), suppress_health_check=list(HealthCheck)
-)
+@pytest.mark.parametrize("table", TABLES, ids=pair_id)
+@settings(max_examples=3 * EXAMPLES, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_a_spoiled_frame_is_read_or_refused(table, version, data):
+def test_a_spoiled_frame_is_read_or_refused(table, data):
+    version = data.draw(st.integers(*table[3]))
     frame = frame_of(table, version, data.draw(bodies(table, version)))
     decode(table, version, spoiled(frame, data))
 
 
-@settings(max_examples=400, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4 * settings().max_examples, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_spoiled_frame_of_a_served_api_is_read_or_refused(data):
     key = data.draw(st.sampled_from(sorted(SERVED)))
