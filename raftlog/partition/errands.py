@@ -116,8 +116,8 @@ class Errands:
         self._start(write_snapshot, (self._log.spec, position, snapshot.body), self._forget)
 
     def want_removal(self) -> None:
-        """The log start moved, or a segment was closed: see whether segments can go, until all that is
-        committed now is durable here too."""
+        """The log start moved, or a segment was closed: see whether segments can go, until all
+        that is committed now is durable here too."""
         self._removal_until = self._log.last_index
 
     def remove_segments(self) -> None:
