@@ -14,7 +14,7 @@ needs a new id.
 """
 
 import enum
-from typing import final
+from typing import NamedTuple, final
 
 import attrs
 
@@ -120,19 +120,16 @@ def recover_replica(
     _remove_unfinished(disk, spec.path)
     try:
         files = find_live_files(disk, spec)
-        head = _check_head(spec, files)
+        _check_head(spec, files)
     except CorruptData as damage:
         probe("replica-lost")
         return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
-    walked = walk_log(disk, spec, files, mark, options)
-    fault = walked.fault
-    claimed = _claimed(walked, mark, files.live + files.beyond)
-    log = _log_of(spec, options, head, walked, files.sequence_max, claimed)
-    try:
-        producers = _replay(disk, spec, log)
-    except CorruptData as damage:
+    walked, log, producers = _walk_and_replay(disk, spec, files, mark, options)
+    if producers is None:
         probe("head-snapshot-lost")
-        return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
+        why = f"no whole snapshot of the state before entry {log.first_index}"
+        return RecoveredReplica(state=ReplicaState.LOST, why=walked.fault or why)
+    fault = walked.fault
     state = ReplicaState.INTACT if log.damaged_until is None else ReplicaState.DAMAGED
     hint = _hint(log, walked, mark)
     log.set_commit(hint)
@@ -156,13 +153,13 @@ def _remove_unfinished(disk: Disk, path: str) -> None:
             remove_if_there(disk, f"{path}/{name}")
 
 
-def _check_head(spec: ReplicaSpec, files: LiveFiles) -> SegmentHeader:
+def _check_head(spec: ReplicaSpec, files: LiveFiles) -> None:
     """The first live file must be one that may begin a log."""
     if not files.live:
         raise CorruptData("the replica has no segment that can be read", on=spec.path)
     header = files.live[0].header
     if header.reset or header.first_index in (1, files.head):
-        return header
+        return
     raise CorruptData(
         f"the log begins with entry {header.first_index}, and no record says that it should",
         on=files.live[0].path,
@@ -202,11 +199,11 @@ def _hint(log: PartitionLog, walked: WalkedLog, mark: Mark | None) -> RaftIndex:
 def _log_of(
     spec: ReplicaSpec,
     options: LogOptions,
-    head: SegmentHeader,
+    files: LiveFiles,
     walked: WalkedLog,
-    sequence_max: int,
     claimed: tuple[RaftIndex, Term] | None,
 ) -> PartitionLog:
+    head = files.live[0].header
     parts = LogParts(
         before=before_header(head),
         end=walked.end,
@@ -215,7 +212,7 @@ def _log_of(
         terms=walked.terms,
         memberships=walked.memberships,
         log_start=head.log_start,
-        file_sequence=sequence_max,
+        file_sequence=files.sequence_max,
         repair=claimed,
         repair_file_due=walked.fault is not None,
         new_file_resets=not walked.segments and head.reset,
@@ -223,8 +220,42 @@ def _log_of(
     return PartitionLog(spec, options, parts)
 
 
-def _replay(disk: Disk, spec: ReplicaSpec, log: PartitionLog) -> ProducerReplay:
-    cold = log.plan_producer_replay()
-    (order,) = cold.args
+class _Attempt(NamedTuple):
+    walked: WalkedLog
+    log: PartitionLog
+    producers: ProducerReplay | None
+
+
+def _walk_and_replay(
+    disk: Disk, spec: ReplicaSpec, files: LiveFiles, mark: Mark | None, options: LogOptions
+) -> _Attempt:
+    """The log, and the producer state at its end; None when the snapshot it needs is not there.
+
+    The replay may be the first to look at a segment that an index file vouched for: should it meet
+    damage there, everything is walked, and the valid prefix ends where the damage is.
+    """
+    attempt = _attempt(disk, spec, files, mark, options, trust_indexes=True)
+    if attempt.producers is not None:
+        return attempt
+    probe("damage-met-by-the-replay")
+    return _attempt(disk, spec, files, mark, options, trust_indexes=False)
+
+
+def _attempt(
+    disk: Disk,
+    spec: ReplicaSpec,
+    files: LiveFiles,
+    mark: Mark | None,
+    options: LogOptions,
+    *,
+    trust_indexes: bool,
+) -> _Attempt:
+    walked = walk_log(disk, spec, files, mark, options, trust_indexes=trust_indexes)
+    claimed = _claimed(walked, mark, files.live + files.beyond)
+    log = _log_of(spec, options, files, walked, claimed)
+    (order,) = log.plan_producer_replay().args
     assert isinstance(order, ReplayOrder), order
-    return replay_producers(disk, order)
+    try:
+        return _Attempt(walked, log, replay_producers(disk, order))
+    except CorruptData:
+        return _Attempt(walked, log, None)

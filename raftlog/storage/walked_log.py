@@ -77,10 +77,16 @@ class _SegmentEnd(NamedTuple):
 
 
 def walk_log(
-    disk: Disk, spec: ReplicaSpec, files: LiveFiles, mark: Mark | None, options: LogOptions
+    disk: Disk,
+    spec: ReplicaSpec,
+    files: LiveFiles,
+    mark: Mark | None,
+    options: LogOptions,
+    *,
+    trust_indexes: bool = True,
 ) -> WalkedLog:
     """Walk all live files (at least one). Cuts a torn tail of the last one, durably."""
-    return _Walker(disk, spec, files, mark, options).run()
+    return _Walker(disk, spec, files, mark, options, trust_indexes).run()
 
 
 @final
@@ -94,8 +100,10 @@ class _Walker:
         files: LiveFiles,
         mark: Mark | None,
         options: LogOptions,
+        trust_indexes: bool,
     ) -> None:
         self._disk = disk
+        self._trust_indexes = trust_indexes
         self._spec = spec
         self._files = files
         self._mark = mark
@@ -279,7 +287,7 @@ class _Walker:
 
     def _loaded(self, file: LiveFile, following: LiveFile | None) -> IndexFile | None:
         """The index file of a sealed segment, when it may stand for a walk until first use."""
-        stored = self._index_file(file)
+        stored = self._index_file(file) if self._trust_indexes else None
         if stored is None or following is None or file.stop is None:
             return None
         header = following.header

@@ -346,6 +346,8 @@ class SimulatedDisk:
     def check_read(self, path: str, position: int, size: int) -> None:
         """Raise when a read meets a fault or an unreadable sector."""
         self._check("read", path)
+        if not self._bad_sectors:
+            return
         for sector in range(position // SECTOR, (position + size - 1) // SECTOR + 1):
             if (path, sector) in self._bad_sectors:
                 raise DiskError("sector cannot be read", on=f"{path} sector {sector}")

@@ -1,7 +1,8 @@
 """One scenario per kind of file, crashed at EVERY changing disk call.
 
-All, none or part of the pending writes are kept; then the recovery invariants: what was reported durable is there, what is there
-was once written at its place, nothing is called damaged, and a second boot says the same.
+All, none or part of the pending writes are kept; then the recovery invariants: what was reported
+durable is there, what is there was once written at its place, nothing is called damaged, and a
+second boot says the same.
 """
 
 import copy
@@ -29,7 +30,7 @@ from raftlog.storage.replica import Registration, ReplicaSpec
 from raftlog.storage.snapshot import newest_snapshot, write_snapshot
 from tests.storage.making import FOUNDERS, IDENTITY, ME, OTHER, SPEC, TINY, Driver, new_disk
 
-CRASHES = [(keep, tears) for keep in Keep for tears in (False, True)]
+CRASHES = [(Keep.ALL, False), (Keep.NONE, True), (Keep.SOME, False), (Keep.SOME, True)]
 
 
 class Watched(Driver):
@@ -223,6 +224,7 @@ def check_boot(driver, found):
         assert newest_snapshot(driver.disk, SPEC, driver.reset_to)[1] == b"producer state"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize(("keep", "tears"), CRASHES)
 def test_every_changing_call(prepared, name, keep, tears):

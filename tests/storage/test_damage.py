@@ -1,0 +1,488 @@
+"""Damage below the durable mark is found, never cut, never served; and it is repaired by the log.
+
+The scenarios named review-N are those of the design review (shared lessons, part 4).
+"""
+
+import copy
+import os
+
+import pytest
+from raftlog_sim.disk import Keep
+
+from raftlog.base.entries import EntryKind, Membership
+from raftlog.base.errors import CorruptData, RaftlogError
+from raftlog.base.ids import ReplicaId
+from raftlog.records.batch import read_header
+from raftlog.records.control import write_log_start, write_membership_body
+from raftlog.storage.data_dir import FORMAT_FILE, peek_directory, read_identity
+from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.replica import index_name
+from raftlog.storage.snapshot import newest_snapshot, write_snapshot
+from raftlog.storage.store_file import STORE_FILES
+from tests.storage.making import ME, SPEC, Driver, batch_of, new_disk
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """Three segments, everything committed, marked and durable."""
+    driver = Driver(new_disk())
+    driver.lead(1)
+    driver.append(6, 2, size=60)
+    driver.lead(2)
+    driver.append(6, 2, size=60)
+    driver.settle()
+    for segment in driver.log.segments[1:]:
+        position = driver.log.position_before(segment.first_index)
+        write_snapshot(driver.disk, SPEC, position, b"at %d" % segment.first_index)
+    driver.commit_all()
+    driver.settle()
+    assert len(driver.log.segments) == 3
+    return driver
+
+
+@pytest.fixture
+def driver(prepared):
+    return copy.deepcopy(prepared)
+
+
+def files(driver):
+    return [segment.path for segment in driver.log.segments]
+
+
+def last_batch(driver):
+    """Path and position of the last entry."""
+    segment = driver.log.segments[-1]
+    return segment.path, driver.log._window.position_of(driver.log.last_index)
+
+
+def serves_only_truth(driver, truth):
+    """Reads of everything give the truth from the start, or damage; never anything else."""
+    try:
+        found = driver.read_all(300)
+    except RaftlogError:
+        return False
+    assert found == truth[: len(found)]
+    return len(found) == len(truth)
+
+
+STRIDE = 1 if os.environ.get("RAFTLOG_EVERY_BIT") else 11
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ordinal", [0, 1, 2])
+def test_no_flipped_bit_is_served_or_cut(prepared, ordinal):
+    """Goal: law 7, on every kind of byte. The first 200 bytes of batches are tried one by one, the
+    others in steps (all of them with RAFTLOG_EVERY_BIT)."""
+    path = files(prepared)[ordinal]
+    truth, size = prepared.read_all(), len(prepared.disk.content(path))
+    positions = [*range(4096, 4300), *range(4300, size, STRIDE)]
+    for position in positions:
+        driver = copy.deepcopy(prepared)
+        driver.disk.flip_bit(path, position, position % 8)
+        last = driver.log.last_index
+        found = driver.crash(Keep.NONE)
+        if found.state is ReplicaState.DAMAGED:
+            assert found.claimed == (last, 2)
+            assert driver.log.last_index < last
+            assert serves_only_truth(driver, truth) is False or truth != driver.read_all()
+        else:
+            assert ordinal < 2, "the last segment is always walked"
+            assert driver.log.last_index == last
+            assert not serves_only_truth(driver, truth)
+
+
+def test_review_1_everything_is_known_from_the_head(driver):
+    """Retention drops the segments with the last term start and the last membership entry; every
+    index file is deleted; start: index, term, membership, chain come from the head's header."""
+    body = write_membership_body(Membership((ME, ReplicaId(9, 9, 9))))
+    driver.log.append([driver.control(EntryKind.MEMBERSHIP, body)])
+    driver.append(8, size=300)
+    driver.round()
+    driver.commit_all()
+    log = driver.log
+    log.append([driver.control(EntryKind.LOG_START, write_log_start(log.next_offset - 1))])
+    driver.round()
+    driver.commit_all()
+    driver.settle()
+    log.set_log_start(log.next_offset - 1)
+    plan = log.plan_removal()
+    (order,) = plan.args
+    write_snapshot(driver.disk, SPEC, log.position_before(order.first_index), b"producers")
+    driver.run(plan)
+    driver.settle()
+    assert log.first_index > 14
+    shape = (log.first_index, log.prev_term, log.prev_chain, log.last_index, log.last_chain)
+    memberships = log.memberships
+    for path in driver.disk.paths():
+        if path.endswith(".index"):
+            driver.disk.vanish(path)
+    found = driver.crash(Keep.NONE)
+    log = driver.log
+    assert found.state is ReplicaState.INTACT
+    assert shape == (
+        log.first_index,
+        log.prev_term,
+        log.prev_chain,
+        log.last_index,
+        log.last_chain,
+    )
+    assert found.memberships == tuple(memberships)
+    assert log.term_at(log.first_index) == 2
+    assert found.producers.snapshot == b"producers"
+    assert found.log_starts[-1][1] == log.next_offset - 1
+
+
+@pytest.mark.parametrize("ordinal", [0, 1])
+def test_review_2_a_sealed_segment_cut_at_a_batch_border(driver, ordinal):
+    """Every remaining batch is whole; only the next header's index and chain tell."""
+    segment = driver.log.segments[ordinal]
+    position = driver.log._window.position_of(segment.end_index - 1)
+    driver.disk.shorten(segment.path, position)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.DAMAGED
+    assert driver.log.last_index == segment.end_index - 2
+
+
+def test_review_2_the_active_segment_cut_at_a_batch_border(driver):
+    path, position = last_batch(driver)
+    last = driver.log.last_index
+    driver.disk.shorten(path, position)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.DAMAGED
+    assert (driver.log.last_index, found.claimed) == (last - 1, (last, 2))
+    assert driver.disk.content(path)[position:] == b""
+
+
+@pytest.mark.parametrize("ordinal", [0, 2])
+def test_review_3_a_batch_of_another_partition(driver, ordinal):
+    """Equal size, base offset and epoch, a right CRC: only the chain binds it to its place."""
+    segment = driver.log.segments[ordinal]
+    index = segment.first_index + 1
+    position = driver.log._window.position_of(index)
+    mine = driver.log.entries(index, 1)[0]
+    alien = bytearray(batch_of(2, size=60, fill=b"x"))
+    alien[:8], alien[12:16] = mine.batch[:8], mine.batch[12:16]
+    assert len(alien) == len(mine.batch)
+    driver.disk.overwrite(segment.path, position, bytes(alien))
+    found = driver.crash(Keep.NONE)
+    if ordinal == 2:
+        assert found.state is ReplicaState.DAMAGED
+        assert driver.log.last_index < index
+        return
+    assert found.state is ReplicaState.INTACT
+    with pytest.raises(CorruptData):
+        driver.read(0)
+    with pytest.raises(CorruptData):
+        driver.run(driver.log.plan_entries(1, 100))
+
+
+def test_review_4_rot_below_the_mark_is_not_a_torn_tail(driver):
+    path, position = last_batch(driver)
+    last = driver.log.last_index
+    driver.disk.flip_bit(path, position + 70)
+    content = driver.disk.content(path)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.DAMAGED
+    assert found.claimed == (last, 2)
+    assert driver.disk.content(path) == content
+    assert driver.log.mark(driver.log.last_index) is None
+
+
+def test_what_is_younger_than_the_mark_is_a_torn_tail(driver):
+    marked = driver.image.marks
+    driver.append(2)
+    io_id, ops = driver.begin_round()
+    driver.writer.perform(io_id, ops)
+    path, position = last_batch(driver)
+    last = driver.log.last_index
+    driver.disk.flip_bit(path, position + 70)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.INTACT
+    assert driver.log.last_index == last - 1
+    assert len(driver.disk.content(path)) == position
+    assert SPEC.group in driver.image.marks
+    assert marked is not driver.image.marks
+
+
+def damaged_at_the_end(driver):
+    path, position = last_batch(driver)
+    last = driver.log.last_index
+    driver.disk.flip_bit(path, position + 70)
+    lost = [
+        entry for index in range(last - 1, last + 1) for entry in [driver.log.entries(index, 1)[0]]
+    ]
+    driver.crash(Keep.NONE)
+    return lost
+
+
+def test_repair_by_the_log(driver):
+    """The entries come again from a leader; the header of the new file remembers the damage until
+    the log is whole, through crashes too."""
+    lost = damaged_at_the_end(driver)[-1:]
+    claimed = driver.log.damaged_until
+    assert claimed == (lost[-1].raft_index, 2)
+    found = driver.crash(Keep.NONE)
+    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, claimed)
+    driver.log.append(lost)
+    assert driver.log.damaged_until == claimed
+    driver.round()
+    assert driver.log.damaged_until is None
+    driver.settle()
+    found = driver.crash(Keep.NONE)
+    assert (found.state, found.claimed) == (ReplicaState.INTACT, None)
+    assert driver.log.last_index == lost[-1].raft_index
+
+
+def test_an_unfinished_repair_is_remembered(driver):
+    """Two entries are lost, one came again, then a crash: still damaged, by the header alone."""
+    path, _ = last_batch(driver)
+    last = driver.log.last_index
+    position = driver.log._window.position_of(last - 1)
+    lost = driver.log.entries(last - 1, 1 << 20)
+    driver.disk.flip_bit(path, position + 70)
+    driver.crash(Keep.NONE)
+    driver.log.append(lost[:1])
+    driver.settle()
+    assert driver.log.mark(0) is not None
+    found = driver.crash(Keep.NONE)
+    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (last, 2))
+    assert driver.log.last_index == last - 1
+    driver.log.append(lost[1:])
+    driver.settle()
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+
+
+def test_a_later_term_ends_the_damage(driver):
+    """What was lost was never committed: the next leader's log is shorter, and later."""
+    damaged_at_the_end(driver)
+    driver.lead(3)
+    driver.settle()
+    assert driver.log.damaged_until is None
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+
+
+def test_review_17_an_old_segment_with_a_flipped_base_offset(driver):
+    """It lies outside the CRC; nothing of the segment is served before it was walked."""
+    path = files(driver)[0]
+    position = driver.log._window.position_of(3)
+    driver.disk.flip_bit(path, position + 7)
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+    with pytest.raises(CorruptData, match="offset"):
+        driver.read(0)
+    with pytest.raises(CorruptData):
+        driver.run(driver.log.plan_verify(1, 3))
+
+
+@pytest.mark.parametrize("ordinal", [0, 1, 2])
+def test_one_bad_header_copy_is_survived(driver, ordinal):
+    for position in (100, 3000):
+        driver.disk.flip_bit(files(driver)[ordinal], position)
+        found = driver.crash(Keep.NONE)
+        if position == 100:
+            assert found.state is ReplicaState.INTACT
+        else:
+            assert found.state in (ReplicaState.DAMAGED, ReplicaState.LOST)
+            assert (found.state is ReplicaState.LOST) == (ordinal == 0)
+
+
+def test_behind_a_lost_header_nothing_is_taken_for_committed(driver):
+    """The file might have begun the log anew: what older files hold then proves nothing."""
+    path = files(driver)[1]
+    first, last = driver.log.segments[1].first_index, driver.log.last_index
+    driver.disk.flip_bit(path, 100)
+    driver.disk.flip_bit(path, 3000)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.DAMAGED
+    assert driver.log.last_index == first - 1
+    assert found.commit_hint == 0
+    assert found.claimed == (last, 2)
+
+
+@pytest.mark.parametrize("ordinal", [0, 1, 2])
+def test_a_lost_file(driver, ordinal):
+    segments = list(driver.log.segments)
+    last = driver.log.last_index
+    driver.disk.vanish(segments[ordinal].path)
+    found = driver.crash(Keep.NONE)
+    if ordinal == 0:
+        assert found.state is ReplicaState.LOST
+        assert found.log is None
+        return
+    assert found.state is ReplicaState.DAMAGED
+    assert found.claimed == (last, 2)
+    assert driver.log.last_index == segments[ordinal].first_index - 1
+
+
+def test_a_lost_directory(driver):
+    for path in files(driver):
+        driver.disk.vanish(path)
+        if driver.disk.exists(index_name(path)):
+            driver.disk.vanish(index_name(path))
+    assert driver.crash(Keep.NONE).state is ReplicaState.LOST
+
+
+def test_deleting_all_indexes_changes_nothing(driver):
+    truth = driver.read_all()
+    shape = (driver.log.last_index, driver.log.last_chain, driver.log.terms.rows())
+    for round_number in range(2):
+        for path in driver.disk.paths():
+            if path.endswith(".index"):
+                driver.disk.vanish(path)
+                assert round_number == 0 or path
+        assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+        assert shape == (driver.log.last_index, driver.log.last_chain, driver.log.terms.rows())
+        assert driver.read_all(300) == truth
+    assert driver.disk.exists(index_name(files(driver)[0]))
+
+
+def test_a_damaged_index_is_rebuilt(driver):
+    truth = driver.read_all()
+    for path in files(driver)[:2]:
+        driver.disk.flip_bit(index_name(path), 50)
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+    assert driver.read_all() == truth
+
+
+def test_an_index_of_another_file_is_not_trusted(driver):
+    """Mutant 17: an index file trusted over the log."""
+    first, second = files(driver)[:2]
+    content = driver.disk.content(index_name(second))
+    target = index_name(first)
+    driver.disk.shorten(target, 0)
+    driver.disk.overwrite(target, 0, content)
+    truth = driver.read_all()
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+    assert driver.read_all() == truth
+
+
+def test_a_segment_of_another_group_under_our_name(driver):
+    """A misdirected file: its header says whose it is."""
+    path = files(driver)[1]
+    header = bytearray(driver.disk.content(path)[:4096])
+    other = Driver(new_disk(9))
+    alien = bytearray(other.disk.content(files(other)[0])[:4096])
+    assert alien[:2048] != header[:2048]
+    driver.disk.overwrite(path, 0, bytes(alien))
+    assert driver.crash(Keep.NONE).state is ReplicaState.DAMAGED
+
+
+# --- the store, format file and snapshots ---------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_any_one_bad_sector_of_the_store_loses_nothing(prepared):
+    """Either the same state is read, or the damage is named; an older vote is never taken."""
+    driver = copy.deepcopy(prepared)
+    for term in range(3, 6):
+        from raftlog.base.entries import HardState
+
+        driver.round([driver.store.set_hard_state(SPEC.group, HardState(term, ME))])
+    truth = peek_directory(driver.disk)
+    used = {name: len(driver.disk.content(name).rstrip(b"\x00")) for name in STORE_FILES}
+    for name in STORE_FILES:
+        for sector in range(used[name] // 512 + 1):
+            disk = copy.deepcopy(driver.disk)
+            disk.overwrite(name, sector * 512, bytes(range(256)) * 2)
+            assert peek_directory(disk) == truth, (name, sector)
+
+
+def test_two_bad_copies_with_a_frame_behind_them_are_damage(driver):
+    from raftlog.base.entries import HardState
+
+    for term in range(3, 6):
+        driver.round([driver.store.set_hard_state(SPEC.group, HardState(term, ME))])
+    newest = max(STORE_FILES, key=lambda name: len(driver.disk.content(name).rstrip(b"\x00")))
+    content = driver.disk.content(newest)
+    frames = [at for at in range(0, len(content), 512) if content[at : at + 4] == b"RLFR"]
+    for at in frames[-4:-2]:
+        driver.disk.flip_bit(newest, at + 40)
+    with pytest.raises(CorruptData, match="follows it"):
+        peek_directory(driver.disk)
+
+
+def test_both_store_files_gone(driver):
+    for name in STORE_FILES:
+        driver.disk.shorten(name, 0)
+    with pytest.raises(CorruptData, match="damaged"):
+        peek_directory(driver.disk)
+
+
+def test_the_format_file_survives_one_bad_copy(driver):
+    identity = read_identity(driver.disk)
+    driver.disk.flip_bit(FORMAT_FILE, 40)
+    assert read_identity(driver.disk) == identity
+    driver.disk.flip_bit(FORMAT_FILE, 2048 + 40)
+    with pytest.raises(CorruptData, match="both copies"):
+        read_identity(driver.disk)
+
+
+def test_snapshots_an_older_one_stands_in(driver):
+    log = driver.log
+    newest = log.segments[2].first_index
+    older = log.segments[1].first_index
+    assert newest_snapshot(driver.disk, SPEC, log.last_index)[1] == b"at %d" % newest
+    path = [path for path in driver.disk.paths() if path.endswith(".snapshot")][-1]
+    driver.disk.flip_bit(path, 60)
+    assert newest_snapshot(driver.disk, SPEC, log.last_index)[1] == b"at %d" % older
+    found = driver.crash(Keep.NONE)
+    assert found.producers.before == older
+
+
+def test_a_producer_batch_is_replayed_once(driver):
+    driver.append(1, producer_id=5, producer_epoch=0, base_sequence=0)
+    driver.settle()
+    found = driver.crash(Keep.NONE)
+    ids = [item.header.producer_id for item in found.producers.items if item.control is None]
+    assert ids == [5]
+    for path in driver.disk.paths():
+        if path.endswith(".snapshot"):
+            driver.disk.vanish(path)
+    found = driver.crash(Keep.NONE)
+    kinds = [item.control.kind for item in found.producers.items if item.control]
+    assert kinds == [EntryKind.TERM_START, EntryKind.TERM_START]
+    assert (found.producers.snapshot, found.producers.before) == (None, 1)
+    assert found.producers.end == driver.log.last_index + 1
+
+
+def test_a_log_without_its_head_snapshot_is_lost(driver):
+    """The head's producer state is data: without it a retry would count as new."""
+    log = driver.log
+    log.append([driver.control(EntryKind.LOG_START, write_log_start(log.next_offset))])
+    driver.round()
+    driver.commit_all()
+    log.set_log_start(log.next_offset)
+    plan = log.plan_removal()
+    (order,) = plan.args
+    write_snapshot(driver.disk, SPEC, log.position_before(order.first_index), b"producers")
+    driver.run(plan)
+    driver.settle()
+    for path in driver.disk.paths():
+        if path.endswith(".snapshot"):
+            driver.disk.flip_bit(path, 60)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.LOST
+    assert "snapshot" in found.why
+
+
+def test_damage_that_only_the_replay_meets(driver):
+    """A sealed segment that its index vouches for, no snapshot behind it: the replay of producers
+    is the first to read it. That is damage there, not a lost replica."""
+    for path in driver.disk.paths():
+        if path.endswith(".snapshot"):
+            driver.disk.vanish(path)
+    position = driver.log._window.position_of(3)
+    last = driver.log.last_index
+    driver.disk.flip_bit(files(driver)[0], position + 70)
+    found = driver.crash(Keep.NONE)
+    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (last, 2))
+    assert driver.log.last_index == 2
+
+
+def test_unreadable_sectors_are_an_error_not_an_end(driver):
+    """A read that fails says nothing about the bytes: recovery does not go on."""
+    path, position = last_batch(driver)
+    driver.disk.make_unreadable(path, position)
+    driver.disk.crash(Keep.NONE)
+    with pytest.raises(RaftlogError, match="cannot be read"):
+        driver.reopen()
+    assert read_header(batch_of()).magic == 2
