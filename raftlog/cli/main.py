@@ -70,9 +70,25 @@ class _LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: raftlog up --brokers 3 --detach && raftlog topics list && raftlog down",
 )
-@click.version_option(package_name="raftlog", message="raftlog %(version)s\n" + "%(package)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, wanted: _print_version(context, wanted=wanted),
+    help="Print the version, and the layout and protocol levels that it reads and speaks.",
+)
 def cli() -> None:
     """A Raft-replicated log that speaks the Kafka protocol."""
+
+
+def _print_version(context: click.Context, *, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    from raftlog.cli.version import version_text
+
+    print(version_text())
+    context.exit()
 
 
 def run(arguments: Sequence[str]) -> int:

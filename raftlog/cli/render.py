@@ -9,7 +9,14 @@ from typing import Any, Final, TypeVar
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 DONE_CODE: Final = 0
 FAILED_CODE: Final = 1
@@ -83,6 +90,7 @@ class _Bar(AbstractContextManager[Callable[[int], None]]):
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
+            TaskProgressColumn(show_speed=True),
             TimeRemainingColumn(),
             console=Console(stderr=True),
             transient=True,

@@ -46,13 +46,13 @@ def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
         raise _only_error(group) from group
 
 
-def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
+def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
     """`key=value` arguments as a mapping."""
     pairs: dict[str, str] = {}
     for each in settings:
         key, equals, value = each.partition("=")
         if not equals:
-            raise click.BadParameter(f"{each!r} is not KEY=VALUE", param_hint="--set")
+            raise click.BadParameter(f"{each!r} is not KEY=VALUE", param_hint=option)
         pairs[key.strip()] = value.strip()
     return pairs
 

@@ -90,7 +90,7 @@ class Client:
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> bool:
+    ) -> None:
         """Wait for what was sent, unless the block failed; then hang up."""
         assert self._wires is not None
         try:
@@ -99,8 +99,7 @@ class Client:
         finally:
             self._perform(self._core.close(system.now()))
             self._wires.nursery.cancel_scope.cancel()
-            swallowed = await _leave(self._nursery_manager, kind, error, trace)
-        return swallowed
+            await _leave(self._nursery_manager, kind, error, trace)
 
     def give_up(self) -> None:
         """Do not wait for what was sent when the block is left."""
@@ -305,6 +304,11 @@ class Client:
 
     # --- the cluster ------------------------------------------------------------------------------
 
+    async def know_brokers(self) -> None:
+        """Make sure that the addresses of all live brokers are known, so that one of them may be
+        asked by its number."""
+        self._core.cache.learn_brokers(await self.ask(asks.metadata([])))
+
     async def topics(self) -> list[str]:
         """The names of all topics, sorted."""
         answer: MetadataResponse = await self.ask(asks.metadata())
@@ -365,14 +369,13 @@ async def _leave(
     kind: type[BaseException] | None,
     error: BaseException | None,
     trace: TracebackType | None,
-) -> bool:
+) -> None:
     """Leave the nursery. An error of the block alone stays bare: its author knows no nursery."""
     try:
-        return bool(await manager.__aexit__(kind, error, trace))
+        await manager.__aexit__(kind, error, trace)
     except BaseExceptionGroup as group:
-        if error is not None and group.exceptions == (error,):
-            return False
-        raise
+        if error is None or group.exceptions != (error,):
+            raise
 
 
 @asynccontextmanager

@@ -133,9 +133,12 @@ def test_an_error_that_nobody_watches_is_raised_at_the_end():
     cluster = FakeCluster()
     cluster.topic("t", 1)
     cluster.refuse(ApiKey.PRODUCE, ErrorCode.INVALID_RECORD)
-    with served(cluster) as bootstrap, pytest.raises(KafkaError):
-        with BlockingClient(bootstrap) as client:
-            client.send_soon("t", b"x")
+    with (
+        served(cluster) as bootstrap,
+        pytest.raises(KafkaError),
+        BlockingClient(bootstrap) as client,
+    ):
+        client.send_soon("t", b"x")
 
 
 def test_misuse_is_told_early():

@@ -58,14 +58,18 @@ class MetadataCache:
 
     def learn(self, answer: MetadataResponse) -> None:
         """Merge an answer."""
+        self.learn_brokers(answer)
+        for topic in answer.topics or ():
+            self._learn_topic(topic)
+
+    def learn_brokers(self, answer: MetadataResponse) -> None:
+        """Merge what an answer says of the cluster, without its topics."""
         if answer.brokers:
             self.addresses = {
                 NodeId(each.node_id): (each.host, each.port) for each in answer.brokers
             }
         self.cluster_id = answer.cluster_id or self.cluster_id
         self.controller = NodeId(answer.controller_id)
-        for topic in answer.topics or ():
-            self._learn_topic(topic)
 
     def _learn_topic(self, topic: MetadataResponseTopic) -> None:
         name = topic.name or ""

@@ -1,0 +1,201 @@
+"""`raftlog consume`: read records, with kcat's manners."""
+
+import sys
+from typing import Final, NamedTuple, final
+
+import click
+import trio
+
+from raftlog.cli.connect import with_client
+from raftlog.cli.record_format import compile_format, record_as_json
+from raftlog.cli.render import bootstrap_option, format_option, print_json_line, progress
+from raftlog.client.core.asks import EARLIEST, LATEST
+from raftlog.client.core.fetcher import Trouble
+from raftlog.client.core.values import ConsumedRecord, TopicPartition
+from raftlog.client.trio_driver import Client
+
+_POLL_SECONDS: Final = 1.0
+_DEFAULT_FORMAT: Final = "%s\\n"
+
+
+class Start(NamedTuple):
+    """Where to begin: `kind` is timestamp (a time, or EARLIEST or LATEST), offset, or tail (so many
+    before the end)."""
+
+    kind: str
+    number: int
+
+
+def parse_start(text: str) -> Start:
+    """`beginning`, `end`, N, -N, `s@MS`. `BadParameter` for anything else."""
+    if text in ("beginning", "earliest"):
+        return Start("timestamp", EARLIEST)
+    if text in ("end", "latest"):
+        return Start("timestamp", LATEST)
+    kind, digits = ("timestamp", text[2:]) if text.startswith("s@") else ("offset", text)
+    if kind == "offset" and text.startswith("-"):
+        kind, digits = "tail", text[1:]
+    if not digits.isascii() or not digits.isdigit():
+        raise click.BadParameter(
+            f"{text!r} is none of beginning, end, N, -N, s@MILLISECONDS", param_hint="-o"
+        )
+    return Start(kind, int(digits))
+
+
+class Wanted(NamedTuple):
+    """What to read and when to stop."""
+
+    topic: str
+    partitions: tuple[int, ...]
+    start: Start
+    stop_at_end: bool
+    count_max: int | None
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  raftlog consume orders -o beginning -e
+  raftlog consume orders -p 0 -o -10 -c 10 -f '%o %p %k %s\\n'""",
+    context_settings={"max_content_width": 100},
+)
+@click.argument("topic")
+@click.option(
+    "-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="Only these."
+)
+@click.option(
+    "-o",
+    "--offset",
+    "offset",
+    default="beginning",
+    show_default=True,
+    metavar="WHERE",
+    help="beginning, end, N, -N (so many before the end), s@MS (a time).",
+)
+@click.option("-e", "--exit", "stop_at_end", is_flag=True, help="Stop at what is the end now.")
+@click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many records.")
+@click.option(
+    "-f", "text_format", metavar="FORMAT", help=r"kcat's: %t %p %o %T %k %K %s %S %h, \n \t \xNN."
+)
+@click.option("-Z", "null_words", is_flag=True, help="Write NULL for a null key or value.")
+@bootstrap_option()
+@format_option()
+def consume(
+    topic: str,
+    partitions: tuple[int, ...],
+    offset: str,
+    stop_at_end: bool,
+    count: int | None,
+    text_format: str | None,
+    null_words: bool,
+    bootstrap: str,
+    form: str,
+) -> None:
+    """Read records from a topic, in order within each partition, until Ctrl-C.
+
+    Each value is written on a line of its own, unless -f says otherwise. With --format json each
+    record is one line of JSON.
+    """
+    render = compile_format(text_format or _DEFAULT_FORMAT, b"NULL" if null_words else b"")
+    wanted = Wanted(topic, partitions, parse_start(offset), stop_at_end, count)
+
+    def write(record: ConsumedRecord) -> None:
+        if form == "json":
+            print_json_line(record_as_json(record))
+        else:
+            sys.stdout.buffer.write(render(record))
+
+    async def work(client: Client) -> None:
+        positions = await _positions(client, wanted)
+        ends = await _ends(client, wanted) if stop_at_end else {}
+        total = count if count is not None else _left(positions, ends)
+        with progress(f"reading {topic}", total) as advance:
+            reader = _Reader(client, wanted, positions, ends)
+            while not reader.done:
+                for record in await reader.next_records():
+                    write(record)
+                    advance(1)
+                sys.stdout.flush()
+
+    with_client(bootstrap, work, fetch_wait_ms=500)
+
+
+async def _positions(client: Client, wanted: Wanted) -> dict[TopicPartition, int]:
+    """The first offset to read of each partition."""
+    kind, number = wanted.start
+    asked = number if kind == "timestamp" else LATEST
+    found: dict[TopicPartition, int] = {**await client.offsets(wanted.topic, asked)}
+    if kind == "timestamp" and number >= 0:
+        ends = await client.offsets(wanted.topic, LATEST)
+        found = {place: at if at >= 0 else ends[place] for place, at in found.items()}
+    if kind == "offset":
+        found = dict.fromkeys(found, number)
+    if kind == "tail":
+        first = await client.offsets(wanted.topic, EARLIEST)
+        found = {place: max(first[place], at - number) for place, at in found.items()}
+    return _only(found, wanted)
+
+
+async def _ends(client: Client, wanted: Wanted) -> dict[TopicPartition, int]:
+    return _only({**await client.offsets(wanted.topic, LATEST)}, wanted)
+
+
+def _only(found: dict[TopicPartition, int], wanted: Wanted) -> dict[TopicPartition, int]:
+    for partition in wanted.partitions:
+        if TopicPartition(wanted.topic, partition) not in found:
+            raise click.BadParameter(
+                f"{wanted.topic} has partitions 0 to {len(found) - 1}", param_hint="-p"
+            )
+    if not wanted.partitions:
+        return found
+    return {place: at for place, at in found.items() if place.partition in wanted.partitions}
+
+
+def _left(positions: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> int | None:
+    if not ends:
+        return None
+    return sum(max(0, ends[place] - at) for place, at in positions.items())
+
+
+@final
+class _Reader:
+    """Records until the count or the ends are reached."""
+
+    def __init__(
+        self,
+        client: Client,
+        wanted: Wanted,
+        positions: dict[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+    ) -> None:
+        self._client = client
+        self._left = wanted.count_max
+        self._ends = ends
+        self._open = dict(positions)
+        if wanted.stop_at_end:
+            self._open = {place: at for place, at in positions.items() if at < ends[place]}
+        client.assign(self._open)
+
+    @property
+    def done(self) -> bool:
+        return not self._open or self._left == 0
+
+    async def next_records(self) -> list[ConsumedRecord]:
+        """What came within a second; raises what a partition is in trouble with."""
+        records: list[ConsumedRecord] = []
+        for piece in await self._client.poll(seconds=_POLL_SECONDS):
+            if isinstance(piece, Trouble):
+                raise piece.error
+            place = piece.place
+            end = self._ends.get(place)
+            if place not in self._open:
+                continue
+            records += [each for each in piece.records() if end is None or each.offset < end]
+            if end is not None and piece.next_offset >= end:
+                del self._open[place]
+                self._client.unassign(place)
+        if self._left is not None:
+            records = records[: self._left]
+            self._left -= len(records)
+        await trio.lowlevel.checkpoint()
+        return records

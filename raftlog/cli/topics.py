@@ -1,0 +1,197 @@
+"""`raftlog topics`: create, list, describe, alter, delete."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import click
+
+from raftlog.base.errors import OperatingError
+from raftlog.cli.connect import with_client
+from raftlog.cli.render import bootstrap_option, format_option, print_json
+from raftlog.cli.serve import parse_settings
+from raftlog.cli.topic_view import TopicDescription, describe_topics, id_text
+from raftlog.client.core.asks import (
+    TopicResult,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    metadata,
+    new_topic,
+)
+from raftlog.client.trio_driver import Client
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata.topic_names import topic_name_problem
+
+_CONTEXT: dict[str, Any] = {"max_content_width": 100}
+
+
+@click.group(
+    epilog="Example: raftlog topics create orders --partitions 6 --replication-factor 3",
+    context_settings=_CONTEXT,
+)
+def topics() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@topics.command(
+    epilog="""\b
+Example:
+  raftlog topics create orders --partitions 6 --replication-factor 3 \\
+      --config min.insync.replicas=2""",
+    context_settings=_CONTEXT,
+)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    help="How many; the brokers' default (num.partitions) if left out.",
+)
+@click.option(
+    "--replication-factor",
+    type=click.IntRange(1),
+    help="How many copies; the brokers' default if left out.",
+)
+@click.option(
+    "--config", "configs", multiple=True, metavar="KEY=VALUE", help="A setting of the topic."
+)
+@click.option("--if-not-exists", is_flag=True, help="Leave topics alone that are there.")
+@bootstrap_option()
+@format_option()
+def create(
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    configs: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+    form: str,
+) -> None:
+    """Create topics."""
+    _refuse_bad_names(names)
+    settings = parse_settings(configs, "--config")
+    wanted = [
+        new_topic(name, partitions or -1, replication_factor or -1, configs=settings)
+        for name in names
+    ]
+    results: list[TopicResult] = with_client(
+        bootstrap, lambda client: client.ask(create_topics(wanted))
+    )
+    made = [each for each in results if each.error_code == ErrorCode.NONE]
+    if form == "json":
+        print_json({"created": [_created(each) for each in made]})
+    else:
+        for each in made:
+            print(f"created topic {each.name}")
+            if each.message:
+                print(f"warning: {each.message}")
+    for each in results:
+        if not (if_not_exists and each.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
+            each.check()
+
+
+def _created(each: TopicResult) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "topic_id": id_text(each.topic_id),
+        "partition_count": each.partitions,
+        "replication_factor": each.replication_factor,
+        "warning": each.message or None,
+    }
+
+
+@topics.command(
+    "list", epilog="Example: raftlog topics list --exclude-internal", context_settings=_CONTEXT
+)
+@click.option("--exclude-internal", is_flag=True, help="Leave out topics like __consumer_offsets.")
+@bootstrap_option()
+@format_option()
+def list_command(exclude_internal: bool, bootstrap: str, form: str) -> None:
+    """List topics, one name per line, sorted."""
+    answer = with_client(bootstrap, lambda client: client.ask(metadata()))
+    found = sorted(
+        topic.name or "" for topic in answer.topics if not (exclude_internal and topic.is_internal)
+    )
+    if form == "json":
+        print_json({"topics": found})
+    else:
+        for name in found:
+            print(name)
+
+
+@topics.command(epilog="Example: raftlog topics describe orders", context_settings=_CONTEXT)
+@click.argument("names", nargs=-1, metavar="[TOPIC...]")
+@bootstrap_option()
+@format_option("legacy")
+def describe(names: tuple[str, ...], bootstrap: str, form: str) -> None:
+    """Describe topics, or all: leader, replicas and in-sync replicas of each partition.
+
+    The text is Kafka's; `--format legacy` is the layout of older releases.
+    """
+    described: list[TopicDescription] = with_client(
+        bootstrap, lambda client: describe_topics(client, list(names) or None)
+    )
+    if form == "json":
+        print_json({"topics": [each.as_json() for each in described]})
+        return
+    for each in described:
+        print(each.legacy_header() if form == "legacy" else each.header())
+        for partition in each.partitions:
+            print(partition.legacy_line() if form == "legacy" else partition.line())
+
+
+@topics.command(
+    epilog="Example: raftlog topics alter orders --partitions 12", context_settings=_CONTEXT
+)
+@click.argument("name", metavar="TOPIC")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1),
+    required=True,
+    help="The new number, larger than the present one.",
+)
+@bootstrap_option()
+@format_option()
+def alter(name: str, partitions: int, bootstrap: str, form: str) -> None:
+    """Give a topic more partitions. Keys may then map to other partitions than before."""
+    results: list[TopicResult] = with_client(
+        bootstrap, lambda client: client.ask(create_partitions({name: partitions}))
+    )
+    for each in results:
+        each.check()
+    if form == "json":
+        print_json({"altered": {"name": name, "partition_count": partitions}})
+    else:
+        print(f"topic {name} has {partitions} partitions now")
+
+
+@topics.command(epilog="Example: raftlog topics delete orders", context_settings=_CONTEXT)
+@click.argument("names", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--if-exists", is_flag=True, help="It is no error when a topic is not there.")
+@bootstrap_option()
+@format_option()
+def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, form: str) -> None:
+    """Delete topics with all their records."""
+    results: list[TopicResult] = with_client(bootstrap, partial(_delete, names))
+    gone = [each.name for each in results if each.error_code == ErrorCode.NONE]
+    if form == "json":
+        print_json({"deleted": gone})
+    else:
+        for name in gone:
+            print(f"deleted topic {name}")
+    for each in results:
+        missing = each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not (if_exists and missing):
+            each.check()
+
+
+async def _delete(names: Sequence[str], client: Client) -> list[TopicResult]:
+    results: list[TopicResult] = await client.ask(delete_topics(names))
+    return results
+
+
+def _refuse_bad_names(names: Sequence[str]) -> None:
+    for name in names:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            raise OperatingError(problem, on=f"topic {name}")
