@@ -192,9 +192,13 @@ FORMER_DIRECTORIES_MAX: Final = 64
 that."""
 REMOVALS_MAX: Final = 10_000
 """Removed replicas confirmed by one command."""
-COMMAND_BYTES_MAX: Final = 2 * MIB
-"""A topic of PARTITIONS_PER_TOPIC_MAX partitions at the highest replication factor fits."""
-IMAGE_BYTES_MAX: Final = 512 * MIB
+COMMAND_BYTES_MAX: Final = 48 * MIB
+"""A snapshot of an image of about PARTITIONS_MAX partitions fits; all other commands are smaller
+than CONTROLLER_BODY_BYTES_MAX."""
+SNAPSHOT_BYTES_MAX: Final = COMMAND_BYTES_MAX - KIB
+"""A larger image is not put into the log, which then is not trimmed."""
+METADATA_SEGMENT_BYTES: Final = 4 * MIB
+"""Segments of the metadata log: small, so that what a snapshot makes superfluous soon goes."""
 PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are handed to a broker in blocks of this size, as Kafka does."""
 CONTROLLER_CALLS_MAX: Final = 4096

@@ -32,7 +32,7 @@ from raftlog.base.ids import (
     ReplicaId,
     Term,
 )
-from raftlog.base.limits import CONTROLLER_CALLS_MAX
+from raftlog.base.limits import CONTROLLER_CALLS_MAX, SNAPSHOT_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceValue
 from raftlog.base.units import Instant, WallMillis
@@ -48,7 +48,7 @@ from raftlog.metadata.apply import apply
 from raftlog.metadata.command_codec import Proposal, encode_proposal
 from raftlog.metadata.engine import MetadataEngine
 from raftlog.metadata.features import FEATURE_LEVEL_MAX
-from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
+from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.partition.replica import PartitionReplica
 
@@ -56,6 +56,9 @@ _LOOKS_PER_SESSION: Final = 6
 """How often sessions are looked at: a silent broker is fenced at most so much too late."""
 DIGEST_EVERY: Final = 256
 """Image versions between two comparisons of digests over all brokers."""
+
+SNAPSHOT_EVERY: Final = 10_000
+"""Image versions between two snapshots in the log: a few megabytes of commands."""
 
 
 class Call(Protocol):
@@ -109,6 +112,7 @@ class Controller:
     engine: MetadataEngine
     founders: tuple[ReplicaId, ...]
     digest_every: int = DIGEST_EVERY
+    snapshot_every: int = SNAPSHOT_EVERY
     term: Term | None = None
     projected: ClusterImage = EMPTY_IMAGE
     sessions: BrokerSessions = attrs.field(init=False)
@@ -119,6 +123,7 @@ class Controller:
     _waiting: int = 0
     _flushing: bool = False
     _compared: int = 0
+    _snapshot_at: int = 0
     _wanted: Membership | None = None
 
     def __attrs_post_init__(self) -> None:
@@ -148,12 +153,13 @@ class Controller:
         self.sessions.begin(image, self.services.now)
         self._wanted = None
         self._compared = image.version
+        self._snapshot_at = image.version - image.version % self.snapshot_every
         self.services.trace("controller-active", self._where(), term=term, version=image.version)
         self.services.count("controller_terms")
         if image.cluster_id is None:
             self._found()
         else:
-            self._compare_digest()
+            self._compare_digest(image)
         self._look(term)
 
     def _found(self) -> None:
@@ -216,7 +222,7 @@ class Controller:
         """Judge a command on the projection and, when it changes something, propose it."""
         assert self.term is not None, command
         applied = apply(self.projected, command)
-        compares = isinstance(command, c.CompareDigest)
+        compares = isinstance(command, c.CompareDigest | c.SnapshotImage)
         if applied.refusal is not None or (applied.image is self.projected and not compares):
             return applied
         self._serial += 1
@@ -238,7 +244,7 @@ class Controller:
             probe("controller-cannot-propose")
             self._resign()
 
-    def applied(self, proposal: Proposal, applied: Applied) -> None:
+    def applied(self, proposal: Proposal, applied: Applied, position: int) -> None:
         """A record was committed and applied; the loader shows every one, in order."""
         if self.term is None or proposal.term != self.term:
             return
@@ -251,14 +257,28 @@ class Controller:
         for call, answer in self._after.pop(proposal.serial, ()):
             self._waiting -= 1
             self._reply(call, answer)
-        if not self._expected and applied.image.version - self._compared >= self.digest_every:
-            self._compare_digest_of(applied.image)
+        if isinstance(proposal.command, c.SnapshotImage):
+            self.engine.trim(position, self.services.now, self.services.wall)
+        if not self._expected:
+            self._check_images(applied.image)
 
-    def _compare_digest(self) -> None:
-        self._compare_digest_of(self.projected)
+    def _check_images(self, image: ClusterImage) -> None:
+        """Now and then, when nothing else is proposed: let every replica compare its image with
+        this one, and put a snapshot into the log, before which it may be trimmed."""
+        if image.version - self._snapshot_at >= self.snapshot_every:
+            self._snapshot_at = self._compared = image.version
+            self._put_snapshot(encode_snapshot(image))
+        elif image.version - self._compared >= self.digest_every:
+            self._compare_digest(image)
 
-    def _compare_digest_of(self, image: ClusterImage) -> None:
-        """Let every replica compare its image with this one, which is all that was proposed."""
+    def _put_snapshot(self, snapshot: bytes) -> None:
+        if len(snapshot) > SNAPSHOT_BYTES_MAX:
+            probe("metadata-snapshot-too-large")
+            self.services.trace("snapshot-too-large", self._where(), size=len(snapshot))
+            return
+        self._propose(c.SnapshotImage(snapshot=snapshot))
+
+    def _compare_digest(self, image: ClusterImage) -> None:
         self._compared = image.version
         self._propose(c.CompareDigest(version=image.version, digest=image.digest()))
 

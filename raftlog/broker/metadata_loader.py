@@ -20,6 +20,7 @@ from raftlog.base.units import Instant
 from raftlog.metadata.applied import Applied
 from raftlog.metadata.apply import apply
 from raftlog.metadata.command_codec import Proposal, decode_proposal
+from raftlog.metadata.commands import SnapshotImage
 from raftlog.metadata.delta import ClusterDelta, delta_between
 from raftlog.metadata.engine import Committed, MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
@@ -51,7 +52,7 @@ class Services(Protocol):
 class Duties(Protocol):
     """The controller, active or not."""
 
-    def applied(self, proposal: Proposal, applied: Applied) -> None: ...
+    def applied(self, proposal: Proposal, applied: Applied, position: int) -> None: ...
 
     def advance(self) -> None: ...
 
@@ -59,13 +60,18 @@ class Duties(Protocol):
 @final
 @attrs.define(eq=False)
 class MetadataLoader:
-    """`image` is the last one applied. `stopped` says why nothing is applied any more, once."""
+    """`image` is the last one applied, `next_position` where it goes on. `stopped` says why
+    nothing is applied any more, once. `skipping`: the log was trimmed beyond what is applied
+    here, and what comes next means nothing before the next snapshot of the image.
+    """
 
     services: Services
     engine: MetadataEngine
     controller: Duties
     image: ClusterImage = EMPTY_IMAGE
+    next_position: int = 0
     stopped: str | None = None
+    skipping: bool = False
 
     def advance(self) -> None:
         """Apply what is committed; call after every take of group 0 that moved something."""
@@ -95,13 +101,23 @@ class MetadataLoader:
         except (CorruptData, FutureFormat) as error:
             self._stop(f"{error}")
             return False
-        applied = apply(self.image, proposal.command)
-        if applied.refusal is Refusal.DIGEST_DIFFERS:
+        if record.position != self.next_position:
+            assert record.position > self.next_position, (record.position, self.next_position)
+            self.skipping = True
+        self.next_position = record.position + 1
+        snapshot = isinstance(proposal.command, SnapshotImage)
+        if self.skipping and not snapshot:
+            return True
+        applied = apply(EMPTY_IMAGE if self.skipping else self.image, proposal.command)
+        if applied.refusal is Refusal.DIGEST_DIFFERS or (snapshot and not applied.done):
             self._stop(applied.message)
             return False
+        if self.skipping:
+            probe("metadata-taken-over-from-a-snapshot")
+            self.skipping = False
         self.image = applied.image
         self.services.count("metadata_commands")
-        self.controller.applied(proposal, applied)
+        self.controller.applied(proposal, applied, record.position)
         return True
 
     def _stop(self, why: str) -> None:

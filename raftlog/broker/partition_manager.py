@@ -25,7 +25,7 @@ import attrs
 from raftlog.base.entries import HardState, Membership
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaEpoch, ReplicaId, Term, TopicId
-from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
+from raftlog.base.limits import METADATA_SEGMENT_BYTES, REOPEN_BACKOFF_MS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, millis
 from raftlog.broker.context import Context
@@ -132,7 +132,7 @@ class PartitionManager:
             founding=wanted.founding,
             preferred=wanted.preferred,
             config=partition_config(values, self.context.config),
-            options=log_options(values),
+            options=log_options(values, self.context.config),
         )
 
     def start_metadata(self, replica: ReplicaId, founders: tuple[ReplicaId, ...]) -> None:
@@ -146,7 +146,7 @@ class PartitionManager:
             founding=Membership(tuple(sorted(founders))),
             preferred=False,
             config=PartitionConfig(replica_lag_ns=self.context.config.replica_lag_ns),
-            options=LogOptions(),
+            options=LogOptions(segment_bytes=METADATA_SEGMENT_BYTES),
         )
 
     def _host(

@@ -14,16 +14,17 @@ from typing import Any, Final
 
 import attrs
 
+from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.metadata import apply_brokers, apply_topics
 from raftlog.metadata import commands as c
 from raftlog.metadata.applied import Applied
-from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.image import ClusterImage, decode_snapshot, encode_snapshot
 from raftlog.metadata.refusals import Refusal
 
 
 def apply(image: ClusterImage, command: c.Command) -> Applied:
     """The image after the command, or why not."""
-    if image.cluster_id is None and not isinstance(command, c.FoundCluster):
+    if image.cluster_id is None and not isinstance(command, _FIRST):
         return Applied(image, Refusal.NOT_FOUNDED, "the cluster has not been founded")
     return _RULES[type(command)](image, command)
 
@@ -86,6 +87,25 @@ def _compare_digest(image: ClusterImage, command: c.CompareDigest) -> Applied:
     return Applied(image)
 
 
+def _snapshot_image(image: ClusterImage, command: c.SnapshotImage) -> Applied:
+    """Nothing was applied before: the image is the one given. Otherwise it must be this one."""
+    if image.cluster_id is not None:
+        if command.snapshot == encode_snapshot(image):
+            return Applied(image)
+        return Applied(
+            image,
+            Refusal.DIGEST_DIFFERS,
+            f"at version {image.version} the image differs from the controller's snapshot",
+        )
+    try:
+        return Applied(decode_snapshot(command.snapshot))
+    except (CorruptData, FutureFormat) as error:
+        return Applied(image, Refusal.MALFORMED, str(error))
+
+
+_FIRST: Final = (c.FoundCluster, c.SnapshotImage)
+"""What an image can begin with."""
+
 _RULES: Final[dict[type[Any], Callable[[ClusterImage, Any], Applied]]] = {
     c.FoundCluster: _found_cluster,
     c.RegisterBroker: apply_brokers.register,
@@ -104,4 +124,5 @@ _RULES: Final[dict[type[Any], Callable[[ClusterImage, Any], Applied]]] = {
     c.AllocateProducerIds: _allocate_producer_ids,
     c.RaiseFeatureLevel: _raise_feature_level,
     c.CompareDigest: _compare_digest,
+    c.SnapshotImage: _snapshot_image,
 }

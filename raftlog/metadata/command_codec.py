@@ -105,6 +105,7 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     ),
     16: (c.RaiseFeatureLevel, (("level", f.U16),)),
     17: (c.CompareDigest, (("version", f.U64), ("digest", f.blob(DIGEST_BYTES)))),
+    18: (c.SnapshotImage, (("snapshot", f.blob(COMMAND_BYTES_MAX)),)),
 }
 _KINDS: Final = {command: kind for kind, (command, _) in _TABLE.items()}
 

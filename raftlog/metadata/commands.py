@@ -216,6 +216,16 @@ class CompareDigest:
     digest: bytes
 
 
+@final
+@attrs.frozen(kw_only=True)
+class SnapshotImage:
+    """The whole image, as everything before this record made it (image.encode_snapshot). Replicas
+    that have applied the log compare it with theirs, byte for byte; a replica whose log begins
+    later starts from it. What lies before the record may then be deleted from the log."""
+
+    snapshot: bytes
+
+
 Command = (
     FoundCluster
     | RegisterBroker
@@ -234,4 +244,5 @@ Command = (
     | AlterTopicConfigs
     | RaiseFeatureLevel
     | CompareDigest
+    | SnapshotImage
 )

@@ -52,6 +52,12 @@ class MetadataEngine(Protocol):
         ...
 
     def committed(self) -> Sequence[Committed]:
-        """Committed records not handed over before, in order; each exactly once per boot, after the
-        position at which the engine was told to begin."""
+        """Committed records not handed over before, in order, each once per boot. A gap in their
+        positions says that the log was trimmed in between: this node was away for long, or boots
+        from a log that begins later. What follows holds a snapshot of the image."""
+        ...
+
+    def trim(self, position: int, now: Instant, wall_ms: WallMillis) -> None:
+        """Records before `position`, which holds a committed snapshot, are needed no more. The
+        leader asks; how much of the log goes, and when, is the engine's business."""
         ...

@@ -132,6 +132,7 @@ class FakeEngine:
         self.log = []
         self.undecided = []
         self.handed = 0
+        self.trimmed = []
         self.leader = None
         self.leading_term = None
 
@@ -163,6 +164,9 @@ class FakeEngine:
     def commit(self):
         self.log += self.undecided
         self.undecided = []
+
+    def trim(self, position, now, wall_ms):
+        self.trimmed.append(position)
 
 
 class Call:
@@ -198,14 +202,18 @@ class FakeGroupZero:
 class Rig:
     """A controller on node 1 of a cluster whose controllers are 1, 2 and 3."""
 
-    def __init__(self, *controllers, digest_every=256):
+    def __init__(self, *controllers, digest_every=256, snapshot_every=10_000):
         self.services = FakeServices()
         self.engine = FakeEngine()
         self.group_zero = FakeGroupZero()
         self.services.replicas[METADATA_GROUP] = self.group_zero
         founders = tuple(founder(node) for node in controllers or (1, 2, 3))
         self.controller = Controller(
-            self.services, self.engine, founders, digest_every=digest_every
+            self.services,
+            self.engine,
+            founders,
+            digest_every=digest_every,
+            snapshot_every=snapshot_every,
         )
         self.loader = MetadataLoader(self.services, self.engine, self.controller)
 

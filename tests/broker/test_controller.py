@@ -12,6 +12,7 @@ from raftlog.base.units import millis
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.command_codec import decode_proposal
+from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.metadata.refusals import Refusal
 from tests.broker.metadata_rig import SESSION_NS, Call, Rig, allocate, create, led
 from tests.metadata.clusters import (
@@ -399,3 +400,51 @@ class TestDigests:
         rig.engine.commit()
         with pytest.raises(AssertionError):
             rig.turn()
+
+
+class TestSnapshots:
+    def test_come_every_so_many_versions_and_the_log_is_trimmed_before_them(self):
+        rig = led(1, snapshot_every=5)
+        for number in range(1, 14):
+            rig.ask(1, create(f"t{number}", topic_id=bytes([number]) * 16))
+        places = [
+            place for place, one in enumerate(commands(rig)) if isinstance(one, c.SnapshotImage)
+        ]
+        assert len(places) == 3
+        assert rig.engine.trimmed == places
+
+    def test_hold_the_image_as_of_their_place(self):
+        rig = led(1, snapshot_every=5)
+        for number in range(1, 9):
+            rig.ask(1, create(f"t{number}", topic_id=bytes([number]) * 16))
+        log = commands(rig)
+        place = next(n for n, one in enumerate(log) if isinstance(one, c.SnapshotImage))
+        rest = do(EMPTY_IMAGE, *log[place:])
+        assert rest.digest() == rig.image.digest()
+
+    def test_wait_until_nothing_is_undecided(self):
+        """A snapshot speaks of everything before it, so it must not overtake or follow a proposal
+        that is not in it."""
+        rig = led(1, snapshot_every=3)
+        for number in range(1, 8):
+            rig.ask(1, create(f"t{number}", topic_id=bytes([number]) * 16), commit=False)
+        rig.commit()
+        assert rig.loader.stopped is None
+        assert isinstance(commands(rig)[-1], c.SnapshotImage)
+
+    def test_one_that_is_too_large_is_left_out(self, monkeypatch):
+        monkeypatch.setattr("raftlog.broker.controller.SNAPSHOT_BYTES_MAX", 100)
+        rig = led(1, snapshot_every=3)
+        for number in range(1, 8):
+            rig.ask(1, create(f"t{number}", topic_id=bytes([number]) * 16))
+        assert rig.engine.trimmed == []
+        assert "snapshot-too-large" in rig.services.traced()
+
+    def test_a_new_leader_goes_on_counting(self):
+        rig = led(1, snapshot_every=8)
+        for term in range(2, 12):
+            rig.ask(1, create(f"t{term}", topic_id=bytes([term]) * 16))
+            rig.engine.depose()
+            rig.turn()
+            rig.lead(term=term)
+        assert any(isinstance(one, c.SnapshotImage) for one in commands(rig))

@@ -28,11 +28,16 @@ class FakeLog:
         self.all = []
         self.next_offset = Offset(0)
         self.window = RaftIndex(1)
+        self.trimmed = 0
         self.cold_reads = []
 
     @property
     def last_index(self):
         return RaftIndex(len(self.all))
+
+    @property
+    def first_index(self):
+        return RaftIndex(self.trimmed + 1)
 
     def append_batch(self, batch):
         whole = bytearray(batch)
@@ -56,7 +61,7 @@ class FakeLog:
         )
 
     def entries(self, first, bytes_max):
-        assert first <= self.last_index
+        assert self.first_index <= first <= self.last_index
         return None if first < self.window else self.all[first - 1 : first + 1]
 
     def plan_entries(self, first, bytes_max):
@@ -77,6 +82,10 @@ class FakeReplica:
 
     def propose_batch(self, batch, now, wall_ms):
         self.log.append_batch(batch)
+
+    def delete_records(self, offset, deadline, then, now, wall_ms):
+        self.deleted = offset
+        then("done")
 
 
 class Rig:
@@ -255,3 +264,34 @@ def test_a_batch_that_lies_stops_the_loader():
     rig.replica.log.append_batch(bytes(batch))
     with pytest.raises(CorruptData):
         rig.commit()
+
+
+def test_a_trimmed_log_goes_on_with_a_gap_in_the_positions():
+    rig = Rig()
+    for value in (b"a", b"b", b"c", b"d"):
+        rig.propose(value)
+    rig.replica.log.append_control()
+    rig.propose(b"e")
+    assert rig.commit(1) == [(0, b"a")]
+    rig.replica.log.trimmed = 2
+    assert rig.commit() == [(2, b"c"), (3, b"d"), (4, b"e")]
+
+
+def test_a_boot_from_a_trimmed_log_begins_at_its_first_record():
+    rig = Rig()
+    rig.propose(b"a", b"b")
+    rig.replica.log.append_control()
+    rig.propose(b"c")
+    rig.replica.log.trimmed = 1
+    assert rig.commit() == [(2, b"c")]
+
+
+def test_only_the_leader_trims():
+    rig = Rig()
+    rig.engine.trim(5, rig.services.now, WALL)
+    assert rig.replica.deleted == 5
+    rig.replica.deleted = None
+    rig.replica.is_leader = False
+    rig.engine.trim(6, rig.services.now, WALL)
+    assert rig.replica.deleted is None
+    NativeEngine(FakeServices()).trim(1, 0, WALL)

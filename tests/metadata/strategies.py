@@ -86,6 +86,7 @@ commands = st.one_of(
     ),
     st.builds(c.RaiseFeatureLevel, level=u16),
     st.builds(c.CompareDigest, version=u64, digest=st.binary(max_size=32)),
+    st.builds(c.SnapshotImage, snapshot=st.binary(max_size=40)),
 )
 
 node_lists = st.lists(nodes, max_size=5).map(tuple)

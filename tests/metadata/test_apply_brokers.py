@@ -7,7 +7,7 @@ from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch
 from raftlog.base.limits import BROKERS_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata.apply import apply
-from raftlog.metadata.image import EMPTY_IMAGE
+from raftlog.metadata.image import EMPTY_IMAGE, encode_image, encode_snapshot
 from raftlog.metadata.refusals import Refusal
 from tests.metadata.clusters import (
     ORDERS,
@@ -344,3 +344,30 @@ class TestLevelsAndProducers:
         assert refused(image, wrong).refusal is Refusal.DIGEST_DIFFERS
         older = c.CompareDigest(version=image.version - 1, digest=bytes(32))
         assert apply(image, older).done
+
+
+class TestSnapshots:
+    def test_an_empty_replica_begins_with_one(self):
+        image = cluster(1, 2)
+        command = c.SnapshotImage(snapshot=encode_snapshot(image))
+        assert do(EMPTY_IMAGE, command) == image
+        assert encode_image(do(EMPTY_IMAGE, command)) == encode_image(image)
+
+    def test_a_replica_that_applied_everything_compares(self):
+        image = cluster(1, 2)
+        same = c.SnapshotImage(snapshot=encode_snapshot(image))
+        assert apply(image, same).image is image
+        other = c.SnapshotImage(snapshot=encode_snapshot(cluster(1)))
+        assert refused(image, other).refusal is Refusal.DIGEST_DIFFERS
+
+    def test_damage_is_refused_and_never_raised(self):
+        whole = encode_snapshot(cluster(1))
+        for snapshot in (b"", whole[:-1], b"x" + whole[1:], whole[:40] + b"x" + whole[41:]):
+            command = c.SnapshotImage(snapshot=snapshot)
+            assert refused(EMPTY_IMAGE, command).refusal is Refusal.MALFORMED
+
+    def test_one_of_a_later_release_is_refused_by_name(self):
+        snapshot = bytearray(encode_snapshot(cluster(1)))
+        snapshot[9], snapshot[11] = 9, 9
+        answer = refused(EMPTY_IMAGE, c.SnapshotImage(snapshot=bytes(snapshot)))
+        assert "this release reads 1" in answer.message

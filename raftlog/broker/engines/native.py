@@ -14,7 +14,7 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import METADATA_GROUP, DirectoryId, GroupId, NodeId, RaftIndex, Term
 from raftlog.base.limits import APPEND_BYTES_MAX
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, WallMillis
+from raftlog.base.units import NEVER, Instant, WallMillis
 from raftlog.metadata.engine import Committed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.builder import RecordBatchBuilder
@@ -53,6 +53,7 @@ class NativeEngine:
     next_index: RaftIndex = RaftIndex(1)
     next_position: int = 0
     _reading: bool = False
+    _jumped: bool = False
     _read: list[Entry] = attrs.Factory(list)
 
     @property
@@ -94,6 +95,8 @@ class NativeEngine:
         replica = self._replica()
         if replica is None or self._reading:
             return ()
+        if self.next_index < replica.log.first_index:
+            self._jump(replica.log.first_index)
         found: list[Committed] = []
         self._take(self._read, replica.commit, found)
         self._read = []
@@ -104,6 +107,22 @@ class NativeEngine:
                 break
             self._take(entries, replica.commit, found)
         return found
+
+    def trim(self, position: int, now: Instant, wall_ms: WallMillis) -> None:
+        """Move the log start; whole segments below it go, on every replica, once that is committed.
+        Refused or lost with the leadership: the next snapshot asks again."""
+        replica = self._replica()
+        if replica is None or self.leading_term is None:
+            return
+        replica.delete_records(position, NEVER, _trimmed, now, wall_ms)
+        self.services.touch(METADATA_GROUP)
+
+    def _jump(self, first: RaftIndex) -> None:
+        """The log begins later than what was handed over last: go on at its first entry."""
+        probe("metadata-log-begins-later")
+        self.next_index = first
+        self._read = []
+        self._jumped = True
 
     def _replica(self) -> PartitionReplica | None:
         return self.services.replicas.get(METADATA_GROUP)
@@ -117,6 +136,10 @@ class NativeEngine:
             self.next_index = RaftIndex(entry.raft_index + 1)
 
     def _take_records(self, entry: Entry, found: list[Committed]) -> None:
+        if self._jumped:
+            self._jumped = False
+            assert entry.base_offset >= self.next_position, (entry, self.next_position)
+            self.next_position = entry.base_offset
         for record in records_of(entry.batch, CorruptData, _ON):
             assert record.offset == self.next_position, (record.offset, self.next_position)
             found.append(Committed(self.next_position, record.value or b""))
@@ -139,6 +162,10 @@ class NativeEngine:
             self._read = list(value.entries)
             if self.wake is not None:
                 self.services.soon(self.wake)
+
+
+def _trimmed(answer: object) -> None:
+    """The log start is moved, or not: nobody waits for it."""
 
 
 def _batches(values: Sequence[bytes], wall_ms: WallMillis) -> list[bytes]:
