@@ -10,6 +10,27 @@ from raftlog.verify.report import RunFolder
 MS = 1_000_000
 
 
+RUN = {
+    "version": 1,
+    "command": ["raftlog", "sim", "run", "--seed", "42"],
+    "seed": 42,
+    "options": {"profile": "swarm"},
+    "versions": {"raftlog": "0.1.0"},
+    "metrics": {"events": 1842, "simulated_ns": 3_000 * MS, "real_ns": 200 * MS},
+    "trace_hash": "9f2c33aa",
+    "probes": {"vote-split": 3, "install-late": 0},
+    "buggify": {"slow-sync": 4},
+    "shrink": {"steps": [[1842, 12], [60, 4], [7, 2]], "p_bug": [[100, 0.01], [2000, 0.4]]},
+    "replicas": {
+        "orders/0": {
+            "n1": {"committed": 60, "runs": [[0, 30, 1], [30, 60, 2]]},
+            "n2": {"committed": 62, "runs": [[0, 30, 1], [30, 62, 2]]},
+            "n3": {"committed": 50, "runs": [[0, 29, 1], [29, 50, 2]]},
+        }
+    },
+}
+
+
 def simulated(*, lose: bool) -> tuple[str, RunFolder]:
     """A history of 120 operations with faults, a trace, replicas and invariants.
 
@@ -67,29 +88,10 @@ def simulated(*, lose: bool) -> tuple[str, RunFolder]:
     writer.invoke(9, "poll", time_ns=now + MS)
     pairs = [[at, value] for at, value in enumerate(log)]
     writer.complete(9, "ok", time_ns=now + 2 * MS, value={"orders/0": pairs}, node="n2")
-    run = {
-        "version": 1,
-        "command": ["raftlog", "sim", "run", "--seed", "42"],
-        "seed": 42,
-        "options": {"profile": "swarm"},
-        "versions": {"raftlog": "0.1.0"},
-        "metrics": {"events": 1842, "simulated_ns": 3_000 * MS, "real_ns": 200 * MS},
-        "trace_hash": "9f2c33aa",
-        "probes": {"vote-split": 3, "install-late": 0},
-        "buggify": {"slow-sync": 4},
-        "shrink": {"steps": [[1842, 12], [60, 4], [7, 2]], "p_bug": [[100, 0.01], [2000, 0.4]]},
-        "replicas": {
-            "orders/0": {
-                "n1": {"committed": 60, "runs": [[0, 30, 1], [30, 60, 2]]},
-                "n2": {"committed": 62, "runs": [[0, 30, 1], [30, 62, 2]]},
-                "n3": {"committed": 50, "runs": [[0, 29, 1], [29, 50, 2]]},
-            }
-        },
-    }
     invariants = {"ElectionSafety": {"status": "held", "checked": 1842}}
     name = "20261121T100000-sim-42"
     return stream.getvalue(), RunFolder(
-        name=name, run=run, invariants=invariants, trace="\n".join(trace)
+        name=name, run=RUN, invariants=invariants, trace="\n".join(trace)
     )
 
 
