@@ -46,7 +46,12 @@ def handle(context: Context, request: KafkaRequest) -> None:
     pending = _Pending(context, request, body)
     for topic in body.topic_data:
         key: TopicKey = topic.topic_id if by_id else topic.name
+        found = context.router.topic(key)
+        ours = found is not None and found.internal
         for data in topic.partition_data:
+            if ours:
+                pending.refuse(key, data.index, ProduceAnswer(ErrorCode.INVALID_TOPIC_EXCEPTION))
+                continue
             # A decoded records field is a view of the frame, never a slice of a file.
             pending.submit(key, data.index, cast("Buffer | None", data.records))
     pending.all_submitted()
@@ -88,6 +93,11 @@ class _Pending:
         self.answers.append(answer)
         if answer is None:
             self.open += 1
+
+    def refuse(self, key: TopicKey, number: int, answer: ProduceAnswer) -> None:
+        """The next partition, which is not served."""
+        self.keys.append((key, number))
+        self.answers.append(answer)
 
     def all_submitted(self) -> None:
         """No more partitions come."""

@@ -1,6 +1,7 @@
 """Goal: Produce through real frames: several partitions, versions, acks 0, each error, the
 hints."""
 
+import attrs
 import pytest
 from raftlog_sim.client import ConnectionLostError
 
@@ -225,3 +226,15 @@ def test_pipelined_requests_append_in_order():
     offsets = [one.answer.responses[0].partition_responses[0].base_offset for one in pending]
     assert offsets == list(range(20))
     assert values(cluster.fetch("t")) == [b"%d" % n for n in range(20)]
+
+
+def test_a_client_cannot_write_into_an_internal_topic():
+    cluster = led_topic(brokers=1)
+    context = cluster.world.nodes[1].broker.context
+    image = context.image
+    topics = {key: attrs.evolve(topic, internal=True) for key, topic in image.topics.items()}
+    context.image = attrs.evolve(image, topics=topics)
+    answer = only(produce(cluster, 1, ONE))
+    assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    context.image = image
+    assert only(produce(cluster, 1, ONE)).base_offset == 0
