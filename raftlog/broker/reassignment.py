@@ -10,7 +10,8 @@ that is led here, and whenever something about it changed:
    the leader, the in-sync set or the target that was seen differ), a report goes to the
    controller. One report per group is open at a time; what changed meanwhile goes with the next.
 3. A partition that never had a leader is handed to the first choice of its placement, once: leaders
-   are then spread as they were placed.
+   are then spread as they were placed. After failures they are handed back little by little
+   (Kafka: auto.leader.rebalance.enable), to who has been in sync for a whole interval.
 
 `target_version` in a report says which target this leader had been told *before* it looked at its
 membership: replicas that the image wants to forget are forgotten only by such a report.
@@ -26,7 +27,7 @@ from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId, Term
 from raftlog.base.limits import REMOVALS_MAX
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, WallMillis
+from raftlog.base.units import Instant, Nanos, WallMillis, millis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
@@ -39,6 +40,11 @@ from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6
 """How soon after an answer it is looked whether the image shows what was reported."""
+BALANCE_NS: Final = millis(300_000)
+"""Kafka's leader.imbalance.check.interval.seconds."""
+BALANCED_AT_ONCE_MAX: Final = 32
+"""Each transfer sends the producers of a partition to look for its leader: not all at the same
+time."""
 
 
 class Services(Protocol):
@@ -68,7 +74,8 @@ class Led:
     """What was done about one partition in one term of leadership.
 
     `told` is the target version that the raft node was given last. `serial` is that of the last
-    report made here. `open` is whether a report awaits its answer.
+    report made here. `open` is whether a report awaits its answer. `first_in_sync`: the first
+    choice for leader was in sync when balance was last looked at, and ever since.
     """
 
     term: Term
@@ -76,6 +83,7 @@ class Led:
     serial: int = 0
     open: bool = False
     handed_over: bool = False
+    first_in_sync: bool = False
 
 
 @final
@@ -84,6 +92,8 @@ class Reassignment:
     """All partitions led by this broker."""
 
     services: Services
+    balance_ns: Nanos = BALANCE_NS
+    _balancing: bool = False
     _led: dict[GroupId, Led] = attrs.Factory(dict)
     _due: dict[GroupId, None] = attrs.Factory(dict)
     _looking: bool = False
@@ -119,8 +129,11 @@ class Reassignment:
         led = self._led.get(group)
         if led is None or led.term != replica.term:
             led = self._led[group] = Led(replica.term)
+            self._balance_later()
         if self._hand_to_preferred(replica, partition, led):
             return None
+        if partition.target[0] not in replica.in_sync:
+            led.first_in_sync = False
         self._tell_target(replica, partition, led)
         return self._report(replica, partition, led)
 
@@ -203,6 +216,46 @@ class Reassignment:
         replica.transfer(first, self.services.now)
         self.services.touch(replica.group)
         return True
+
+    def _balance_later(self) -> None:
+        if not self._balancing:
+            self._balancing = True
+            self.services.at(Instant(self.services.now + self.balance_ns), self._balance)
+
+    def _balance(self) -> None:
+        """Hand partitions back to their first choices."""
+        self._balancing = False
+        handed = 0
+        for group, led in self._led.items():
+            first = self._first_choice(group)
+            if first is None:
+                led.first_in_sync = False
+            elif not led.first_in_sync:
+                led.first_in_sync = True
+            elif handed < BALANCED_AT_ONCE_MAX:
+                probe("leadership-handed-back")
+                handed += 1
+                self.services.replicas[group].transfer(first, self.services.now)
+                self.services.touch(group)
+        if self._led:
+            self._balance_later()
+
+    def _first_choice(self, group: GroupId) -> ReplicaId | None:
+        """Who should lead a group led here instead, and could."""
+        replica = self.services.replicas.get(group)
+        partition = self.services.image.partition_of_group(group)
+        if replica is None or partition is None or not (replica.is_leader and replica.ready):
+            return None
+        first = partition.target[0]
+        able = (
+            first != replica.me
+            and first in replica.in_sync
+            and first in replica.membership.voters
+            and not replica.membership.joint
+            and first.node in self.services.sessions
+            and self.services.image.is_live(first)
+        )
+        return first if able else None
 
 
 @final

@@ -7,10 +7,10 @@ from raftlog.base.entries import Membership
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, Term
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
-from raftlog.broker.reassignment import Reassignment
+from raftlog.broker.reassignment import BALANCE_NS, BALANCED_AT_ONCE_MAX, Reassignment
 from raftlog.metadata.requests import decode_wish
 from tests.broker.metadata_rig import SESSION_NS, FakeServices
-from tests.metadata.clusters import cluster, do, part, replica, retarget, topic
+from tests.metadata.clusters import cluster, do, fence, part, replica, retarget, topic
 
 GROUP = GroupId(1)
 DONE = ControllerReply(0, 0, "", b"")
@@ -295,3 +295,89 @@ class TestPreferredLeader:
         )
         leader.look()
         assert leader.replica.transfers == []
+
+
+class TestBalance:
+    def led_by_the_second(self):
+        leader = Leader(2, 1, 3)
+        leader.replica.membership_index = RaftIndex(1)
+        leader.look()
+        leader.replica.ready = True
+        leader.look()
+        leader.replica.transfers.clear()
+        return leader
+
+    def interval(self, leader):
+        leader.services.pass_time(BALANCE_NS)
+
+    def test_leadership_goes_back_to_who_was_in_sync_for_a_whole_interval(self):
+        leader = self.led_by_the_second()
+        self.interval(leader)
+        assert leader.replica.transfers == []
+        self.interval(leader)
+        assert [to.node for to in leader.replica.transfers] == [2]
+
+    def test_falling_out_of_sync_in_between_begins_the_interval_anew(self):
+        leader = self.led_by_the_second()
+        self.interval(leader)
+        whole = leader.replica.in_sync
+        leader.replica.in_sync = tuple(one for one in whole if one.node != 2)
+        leader.look()
+        leader.replica.in_sync = whole
+        leader.look()
+        self.interval(leader)
+        assert leader.replica.transfers == []
+        self.interval(leader)
+        assert len(leader.replica.transfers) == 1
+
+    @pytest.mark.parametrize("why", ["no link", "fenced", "joint", "not ready", "deposed"])
+    def test_who_cannot_take_it_or_give_it_is_left_alone(self, why):
+        leader = self.led_by_the_second()
+        if why == "no link":
+            del leader.services.sessions[2]
+        elif why == "fenced":
+            leader.services.image = do(leader.image, fence(leader.image, 2))
+        elif why == "joint":
+            voters = leader.replica.membership.voters
+            leader.replica.membership = Membership(voters, outgoing=voters[:2])
+        elif why == "not ready":
+            leader.replica.ready = False
+        else:
+            leader.replica.is_leader = False
+        for _ in range(3):
+            self.interval(leader)
+        assert leader.replica.transfers == []
+
+    def test_the_first_choice_keeps_what_it_leads(self):
+        leader = Leader(1, 2, 3).settle()
+        for _ in range(3):
+            self.interval(leader)
+        assert leader.replica.transfers == []
+
+    def test_not_all_at_the_same_time(self):
+        image = cluster(1, 2, 3)
+        services = FakeServices(1)
+        count = BALANCED_AT_ONCE_MAX + 5
+        services.image = do(image, topic(image, *[(2, 1, 3)] * count))
+        services.link(2)
+        reassignment = Reassignment(services)
+        for number in range(count):
+            partition = part(services.image, number)
+            replica_here = FakeReplica(partition, replica(partition, 1))
+            services.replicas[partition.group] = replica_here
+            reassignment.look(partition.group)
+            services.run_soon()
+            replica_here.ready = True
+            replica_here.transfers.clear()
+        services.pass_time(2 * BALANCE_NS)
+        handed = sum(len(one.transfers) for one in services.replicas.values())
+        assert handed == BALANCED_AT_ONCE_MAX
+
+    def test_one_timer_whatever_it_leads(self):
+        leader = self.led_by_the_second()
+        for term in range(4, 9):
+            leader.replica.term = Term(term)
+            leader.look()
+        reports = len(leader.services.asked)
+        assert reports
+        assert len(leader.services.timers) == 1
