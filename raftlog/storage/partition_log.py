@@ -61,15 +61,16 @@ class PartitionLog:
     * `last_term`, `last_chain`, `next_offset`: of the place after `last_index`.
     * `prev_term`, `prev_chain`: of the place before `first_index`.
     * `log_start`: the first offset that clients may read; moves by committed markers and installs.
-    * `memberships`: (index, membership), ascending; the first is in force at `first_index - 1`.
+    * `terms`: where each term begins. `memberships`: (index, membership), ascending; the first one is
+      in force at `first_index - 1`.
     """
 
     __slots__ = (
         "_commit", "_file_due", "_file_needed", "_jobs", "_mark_from", "_new_file_resets",
         "_pending", "_planner", "_repair", "_rolls", "_rounds", "_segment_bytes", "_segments",
-        "_sequence", "_terms", "_window", "_window_slack", "first_index", "last_chain",
+        "_sequence", "_window", "_window_slack", "first_index", "last_chain",
         "last_index", "last_term", "log_start", "memberships", "next_offset", "options",
-        "prev_chain", "prev_term", "spec",
+        "prev_chain", "prev_term", "spec", "terms",
     )  # fmt: skip
 
     def __init__(self, spec: ReplicaSpec, options: LogOptions, parts: LogParts) -> None:
@@ -90,7 +91,7 @@ class PartitionLog:
         self._segment_bytes = options.segment_bytes
         self._window = parts.window
         self._window_slack = options.window_bytes + options.window_bytes // 4
-        self._terms = parts.terms
+        self.terms = parts.terms
         self._sequence = parts.file_sequence
         self._repair = parts.repair
         self._file_due = parts.repair is not None and parts.repair_file_due
@@ -108,10 +109,6 @@ class PartitionLog:
     # --- what there is ----------------------------------------------------------------------------
 
     @property
-    def terms(self) -> TermTable:
-        return self._terms
-
-    @property
     def segments(self) -> Sequence[Segment]:
         """The live segments, oldest first, as they are now."""
         self._settle_active()
@@ -124,7 +121,7 @@ class PartitionLog:
         if self._repair is None or self._rounds.durable is None:
             return self._repair
         end = self._rounds.durable.end
-        if (end.term, end.raft_index) >= (self._repair[1], self._repair[0]):
+        if (end.raft_index, end.term)[::-1] >= self._repair[::-1]:
             self._repair = None
         return self._repair
 
@@ -134,7 +131,7 @@ class PartitionLog:
             return self.last_term
         if not self.first_index - 1 <= index <= self.last_index:
             return None
-        return self._terms.at(index)
+        return self.terms.at(index)
 
     def chain_at(self, index: RaftIndex) -> Chain | None:
         """The chain after the entry, also of `first_index - 1`; None when it is not in memory."""
@@ -145,15 +142,14 @@ class PartitionLog:
         return self._window.chain_before(RaftIndex(index + 1))
 
     def first_index_of(self, term: Term) -> RaftIndex | None:
-        found = self._terms.first_index_of(term)
+        found = self.terms.first_index_of(term)
         return found if found is not None and found <= self.last_index else None
 
     def last_index_at_or_below(self, term: Term) -> RaftIndex:
-        return self._terms.last_index_at_or_below(term, self.last_index)
+        return self.terms.last_index_at_or_below(term, self.last_index)
 
     def offset_at(self, index: RaftIndex) -> Offset | None:
-        """The offset after the entry `index`: the high watermark of a commit index. None when its
-        place is no longer in memory."""
+        """The offset after the entry `index`; None when its place is no longer in memory."""
         if index == self.last_index:
             return self.next_offset
         if index == self._window.first - 1:
@@ -169,13 +165,12 @@ class PartitionLog:
     def term_end_offset(self, epoch: Term, limit: Offset) -> tuple[Term, Offset] | None:
         """For OffsetForLeaderEpoch: the largest known term at most `epoch`, and where it ends (at
         most `limit`). None when every known term is later."""
-        return self._terms.end_offset_for(epoch, limit)
+        return self.terms.end_offset_for(epoch, limit)
 
     # --- what changes it --------------------------------------------------------------------------
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Add entries that continue the log in index, offset and term; a higher term begins with
-        its term-start entry."""
+        """Add entries that continue the log; a higher term begins with its term-start entry."""
         window, pending = self._window, self._pending
         for entry in entries:
             index = entry.raft_index
@@ -209,7 +204,7 @@ class PartitionLog:
         if entry.term != self.last_term:
             assert entry.term > self.last_term, (entry.term, self.last_term)
             assert entry.kind in TERM_BEGINNERS, (entry.kind, entry.term)
-            self._terms.begin(entry.term, index, offset)
+            self.terms.begin(entry.term, index, offset)
             segment_index.terms.append(TermRow(entry.term, index, offset))
         if entry.kind is EntryKind.MEMBERSHIP:
             control = parse_control_entry(entry.batch, CorruptData, self.spec.path)
@@ -229,7 +224,7 @@ class PartitionLog:
             self._jobs.append(self._index_job(self._segments[-1]))
             sequence = self._segments[-1].header.file_sequence
         self._window.cut(index)
-        self._terms.cut(index)
+        self.terms.cut(index)
         self._planner.forget()
         self.memberships = [pair for pair in self.memberships if pair[0] < index]
         self._rolls = [roll for roll in self._rolls if roll < index]
@@ -246,8 +241,7 @@ class PartitionLog:
         return LogEnd(before, term, chain, offset)
 
     def _drop_segments_from(self, index: RaftIndex) -> int:
-        """Give up the files that hold nothing below `index`; returns the oldest one's sequence, or
-        the youngest live one's."""
+        """Give up the files that hold nothing below `index`; returns the sequence of the oldest."""
         sequence = self._segments[-1].header.file_sequence if self._segments else self._sequence
         while self._segments and self._segments[-1].first_index >= index:
             segment = self._segments.pop()
@@ -271,9 +265,9 @@ class PartitionLog:
         self.memberships = [(position.membership_index, position.membership)]
         end = LogEnd(position.raft_index, position.term, position.chain, position.next_offset)
         self._set_end(end)
-        self._terms = TermTable(position.term, position.raft_index, position.next_offset)
+        self.terms = TermTable(position.term, position.raft_index, position.next_offset)
         self._window = RecentWindow(self.first_index, position.next_offset)
-        self._planner.replace(self._window, self._terms)
+        self._planner.replace(self._window, self.terms)
         self._rolls.clear()
         self._rounds.overtake()
         self._commit = RaftIndex(0)
@@ -357,10 +351,8 @@ class PartitionLog:
     @property
     def durable_end(self) -> LogPosition | None:
         """The last durable entry; None while an install is not durable."""
-        if self._rounds.durable is None:
-            return None
-        end = self._rounds.durable.end
-        return LogPosition(end.raft_index, end.term, end.chain)
+        end = self._rounds.durable and self._rounds.durable.end
+        return LogPosition(end.raft_index, end.term, end.chain) if end else None
 
     def mark(self, commit: RaftIndex) -> Mark | None:
         """What the store should say about this log now. None while an install is not durable, and
@@ -398,37 +390,31 @@ class PartitionLog:
 
         A ColdRead must be run first; after `cold_done(its result)` plan again.
         """
-        self._settle_active()
-        return self._planner.plan(offset, bytes_max, limit, self.written_index)
+        return self._settled().plan(offset, bytes_max, limit, self.written_index)
 
     def available_bytes(self, offset: Offset, limit: Offset) -> int:
         """About how many log bytes lie between two offsets; exact near the end of the log."""
         if offset >= limit:
             return 0
-        self._settle_active()
-        return self._planner.bytes_between(offset, limit)
+        return self._settled().bytes_between(offset, limit)
 
     def plan_entries(self, first: RaftIndex, bytes_max: int) -> ColdRead:
         """A job that reads and verifies entries from `first` for a follower that is far behind."""
         assert self.first_index <= first <= self.written_index, (first, self.written_index)
-        self._settle_active()
-        return self._planner.plan_entries(first, bytes_max, self.written_index)
+        return self._settled().plan_entries(first, bytes_max, self.written_index)
 
     def plan_verify(self, first: RaftIndex, last: RaftIndex) -> ColdRead:
         """A job that verifies the segments that hold `first` to `last`: a follower refused them."""
-        self._settle_active()
-        return self._planner.plan_verify(first, RaftIndex(min(last, self.written_index)))
+        return self._settled().plan_verify(first, RaftIndex(min(last, self.written_index)))
 
     def plan_time(self, timestamp_ms: int, limit: Offset) -> ColdRead:
         """A job that finds the first record at or after a timestamp, below `limit`."""
-        self._settle_active()
-        return self._planner.plan_time(timestamp_ms, limit, self.written_index)
+        return self._settled().plan_time(timestamp_ms, limit, self.written_index)
 
     def plan_producer_replay(self) -> ColdRead:
         """A job that gives the nearest producer snapshot and what follows it, up to the last
         entry."""
-        self._settle_active()
-        return self._planner.plan_replay(self.written_index, self.last_index)
+        return self._settled().plan_replay(self.written_index, self.last_index)
 
     def cold_done(self, result: object) -> None:
         """Take the result of any ColdRead of this log; what came too late changes nothing."""
@@ -457,14 +443,16 @@ class PartitionLog:
 
     @property
     def snapshot_position(self) -> InstallPosition:
-        """The place before the first entry, with the log start of now: what an install sends."""
+        """The place before the first entry: what an install sends. A log start above it comes from a
+        marker that the follower will find among the entries behind it."""
         index, membership = self.memberships[0]
+        next_offset = self._segments[0].base_offset if self._segments else self.next_offset
         return InstallPosition(
             raft_index=RaftIndex(self.first_index - 1),
             term=self.prev_term,
             chain=self.prev_chain,
-            next_offset=self._segments[0].base_offset if self._segments else self.next_offset,
-            log_start=self.log_start,
+            next_offset=next_offset,
+            log_start=min(self.log_start, next_offset),
             membership=membership,
             membership_index=index,
         )
@@ -474,8 +462,7 @@ class PartitionLog:
     def plan_removal(self) -> ColdRead | None:
         """A job that removes the whole segments below the log start; None when there is none. Its
         result goes to `cold_done`, by which the log's beginning moves."""
-        self._settle_active()
-        return self._planner.plan_removal(self.log_start, min(self._commit, self.durable_index))
+        return self._settled().plan_removal(self.log_start, min(self._commit, self.durable_index))
 
     def _head_moved(self, first_index: RaftIndex) -> None:
         """The segments below the one that begins at `first_index` are gone."""
@@ -487,9 +474,13 @@ class PartitionLog:
         self.first_index = header.first_index
         self.prev_term = header.term_before
         self.prev_chain = header.chain_before
-        self._terms.drop_before(RaftIndex(header.first_index - 1), header.base_offset)
+        self.terms.drop_before(RaftIndex(header.first_index - 1), header.base_offset)
         later = [pair for pair in self.memberships if pair[0] >= header.first_index]
         self.memberships = [(header.membership_index, header.membership), *later]
+
+    def _settled(self) -> ReadPlanner:
+        self._settle_active()
+        return self._planner
 
     def _settle_active(self) -> None:
         """Bring the last segment's own end up to date with the log's."""
@@ -499,10 +490,11 @@ class PartitionLog:
             segment.end_position = self._pending.position
 
     def _index_job(self, segment: Segment) -> ColdRead:
-        assert segment.index is not None, segment.path
-        assert segment.end_position is not None, segment.path
+        sparse, end_position = segment.index, segment.end_position
+        assert sparse is not None, segment.path
+        assert end_position is not None, segment.path
         reference = segment.reference(self.spec.replica.directory, self.options.interval_bytes)
-        return ColdRead(write_index, (IndexOrder(reference, segment.index, segment.end_position),))
+        return ColdRead(write_index, (IndexOrder(reference, sparse.copy(), end_position),))
 
 
 def _first_index_of(segment: Segment) -> RaftIndex:

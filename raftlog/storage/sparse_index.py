@@ -130,6 +130,16 @@ class SegmentIndex:
         """All points, in order."""
         return [self.point(ordinal) for ordinal in range(len(self))]
 
+    def copy(self) -> "SegmentIndex":
+        """The same points and rows, for a job: this one may be cut meanwhile."""
+        made = SegmentIndex(self._interval)
+        made._indexes, made._offsets = self._indexes[:], self._offsets[:]
+        made._positions, made._chains = self._positions[:], self._chains[:]
+        made._timestamps = self._timestamps[:]
+        made.controls, made.terms = list(self.controls), list(self.terms)
+        made.latest_timestamp = self.latest_timestamp
+        return made
+
     def at_or_below_offset(self, offset: Offset) -> Point | None:
         """The last point whose batch begins at or below `offset`; None before the first."""
         return self._at(bisect_right(self._offsets, offset) - 1)
