@@ -37,6 +37,7 @@ class Parts(Protocol):
     registration: Registration
     stopping: Stopping
     clients: Clients
+    partitions_open: bool
 
 
 @final
@@ -84,6 +85,7 @@ class Admin:
         own = self.broker.context.image.brokers.get(self.broker.context.node)
         fenced = own is None or own.fenced
         closed = [host for host in self._hosts() if host.state is not HostState.RUNNING]
+        opened = self.broker.partitions_open
         return _checks(
             {
                 **self.livez()["checks"],
@@ -91,6 +93,7 @@ class Admin:
                 if self.broker.registration.registered
                 else "the controller has not answered yet",
                 "fenced": "the cluster holds this broker for dead" if fenced else "ok",
+                "metadata": "ok" if opened else "older than this boot's registration",
                 "replicas": f"{len(closed)} not running" if closed else "ok",
                 "stopping": "the broker is stopping" if self.broker.stopping.asked else "ok",
             }

@@ -137,7 +137,7 @@ class Broker:
         self.loader = MetadataLoader(context, self.engine, self.controller)
         self.engine.wake = self.loader.advance
         context.on_image = self._image_changed
-        self._open_for_partitions = False
+        self.partitions_open = False
 
     # --- the turn ---------------------------------------------------------------------------------
 
@@ -211,9 +211,9 @@ class Broker:
         its registration. An id that was deleted in an earlier boot is then known to be gone."""
         grant = self.registration.grant
         image = self.context.image
-        if self._open_for_partitions or grant is None or image.version < grant.epoch:
+        if self.partitions_open or grant is None or image.version < grant.epoch:
             return
-        self._open_for_partitions = True
+        self.partitions_open = True
         whole = delta_between(EMPTY_IMAGE, image, self.context.node, self.context.directory)
         self.manager.apply(whole)
 
@@ -229,7 +229,7 @@ class Broker:
             self.context.image_waiters.changed()
 
     def _image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        if self._open_for_partitions:
+        if self.partitions_open:
             if delta.evicted:  # earlier, the log may speak of the directory that this one replaced
                 self.registration.evicted()
             self.manager.apply(delta)

@@ -19,6 +19,7 @@ from raftlog.base.limits import (
 )
 from raftlog.base.units import Nanos, millis
 from raftlog.broker.events import PeerAddress
+from raftlog.storage.replica import LogOptions
 
 ReadConsistency = Literal["committed", "linearizable"]
 Engine = Literal["native", "pysyncobj"]
@@ -78,6 +79,11 @@ class BrokerConfig:
     replication_default: int = 1
     topic_defaults: tuple[(tuple[str, str]), ...] = ()
     """Broker-wide topic settings, (Kafka's topic-level name, text), over the built-in defaults."""
+
+    retention_check_ns: Nanos = millis(300_000)
+    """How often a leader looks whether old segments may go (log.retention.check.interval.ms)."""
+    log_sizes: LogOptions | None = None
+    """Sizes of every log, over what topics say: simulations make them tiny, to meet edges often."""
 
     read_consistency: ReadConsistency = "committed"
     strict_mark: bool = False

@@ -72,10 +72,11 @@ def partition_config(values: Mapping[str, str], config: BrokerConfig) -> Partiti
         timestamp_after_max_ms=int(values["message.timestamp.after.max.ms"]),
         linearizable=values["raftlog.read.consistency"] == "linearizable",
         retention_bytes=int(values["retention.bytes"]),
+        retention_check_ns=config.retention_check_ns,
         replica_lag_ns=config.replica_lag_ns,
     )
 
 
-def log_options(values: Mapping[str, str]) -> LogOptions:
+def log_options(values: Mapping[str, str], config: BrokerConfig) -> LogOptions:
     """How the log of a partition with these effective values lies on disk."""
-    return LogOptions(segment_bytes=int(values["segment.bytes"]))
+    return config.log_sizes or LogOptions(segment_bytes=int(values["segment.bytes"]))
