@@ -228,7 +228,8 @@ def on_append_refused(state: RaftState, message: AppendRefused) -> None:
     if follower.state is ProgressState.INSTALL:
         return
     if follower.next < state.log.first_index:
-        follower.waiting = False  # it is there, and needs what we no longer hold: an install begins
+        # it is there, and needs what we no longer hold; with its window cleared an install begins
+        follower.become_probe(RaftIndex(follower.match + 1))
         return
     if follower.state is ProgressState.REPLICATE and message.prev_index <= follower.match:
         probe("stale-refusal")

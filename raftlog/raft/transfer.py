@@ -68,7 +68,9 @@ def hand_over_and_follow(state: RaftState, why: str) -> None:
     for an election timeout; if it is not far enough, the others' votes decide against it."""
     assert state.role is Role.LEADER, state.role
     candidates = [p for p in state.progress.values() if _can_succeed(state, p)]
-    if candidates:
+    if state.transferring is not None:
+        _tell(state, state.transferring)
+    elif candidates:
         best = max(candidates, key=lambda p: p.match)  # the first of equals
         _tell(state, best.replica)
     state.trace("step-down", ("why", why))
