@@ -19,6 +19,7 @@ synced;
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import final
 
 from raftlog.base.binary import Buffer
@@ -61,7 +62,7 @@ class PartitionLog:
     * `last_term`, `last_chain`, `next_offset`: of the place after `last_index`.
     * `prev_term`, `prev_chain`: of the place before `first_index`.
     * `log_start`: the first offset that clients may read; moves by committed markers and installs.
-    * `terms`: where each term begins. `memberships`: (index, membership), ascending; the first one is
+    * `terms`: where each term begins. `memberships`: (index, membership), ascending; the first is
       in force at `first_index - 1`.
     """
 
@@ -351,8 +352,8 @@ class PartitionLog:
     @property
     def durable_end(self) -> LogPosition | None:
         """The last durable entry; None while an install is not durable."""
-        end = self._rounds.durable and self._rounds.durable.end
-        return LogPosition(end.raft_index, end.term, end.chain) if end else None
+        durable = self._rounds.durable
+        return LogPosition(*durable.end[:3]) if durable else None
 
     def mark(self, commit: RaftIndex) -> Mark | None:
         """What the store should say about this log now. None while an install is not durable, and
@@ -436,15 +437,15 @@ class PartitionLog:
 
     def position_before(self, index: RaftIndex) -> InstallPosition:
         """The place before a segment's first entry."""
-        ordinal = bisect_right(self._segments, index, key=_first_index_of) - 1
+        ordinal = bisect_right(self._segments, index, key=attrgetter("first_index")) - 1
         position = position_before(self._segments[ordinal].header)
         assert position.raft_index == index - 1, (index, position.raft_index)
         return position
 
     @property
     def snapshot_position(self) -> InstallPosition:
-        """The place before the first entry: what an install sends. A log start above it comes from a
-        marker that the follower will find among the entries behind it."""
+        """The place before the first entry: what an install sends. A log start above it comes from
+        a marker that the follower will find among the entries behind it."""
         index, membership = self.memberships[0]
         next_offset = self._segments[0].base_offset if self._segments else self.next_offset
         return InstallPosition(
@@ -495,7 +496,3 @@ class PartitionLog:
         assert end_position is not None, segment.path
         reference = segment.reference(self.spec.replica.directory, self.options.interval_bytes)
         return ColdRead(write_index, (IndexOrder(reference, sparse.copy(), end_position),))
-
-
-def _first_index_of(segment: Segment) -> RaftIndex:
-    return segment.first_index

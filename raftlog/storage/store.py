@@ -89,3 +89,5 @@ class StoreImage:
         self.hard_states.pop(group, None)
         self.marks.pop(group, None)
         self._dirty.pop(group, None)
+        if not self._dirty:
+            self.deadline = NEVER

@@ -1,0 +1,224 @@
+"""Write rounds: what is reported durable is; a failure is charged to whom it concerns, for good."""
+
+import pytest
+from raftlog_sim.disk import Keep
+
+from raftlog.base.entries import HardState
+from raftlog.base.errors import DiskError, DiskFull
+from raftlog.storage.data_dir import open_directory, peek_directory
+from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords
+from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.store_records import hard_state_record
+from raftlog.storage.write_round import DirectoryWriter
+from tests.storage.making import ME, SPEC, Driver, new_disk
+
+A, B = 11, 12
+
+
+@pytest.fixture
+def driver():
+    return Driver(new_disk())
+
+
+@pytest.fixture
+def disk(driver):
+    return driver.disk
+
+
+@pytest.fixture
+def writer(driver):
+    return driver.writer
+
+
+def path_of(group):
+    return f"{SPEC.path}/{group:020d}-0000000001.log"
+
+
+def create(group, content=b"header"):
+    return CreateFile(group, path_of(group), content)
+
+
+def append(group, position, *parts):
+    return AppendBytes(group, path_of(group), position, parts)
+
+
+def good(result):
+    assert (result.poisoned, result.failed) == (None, {}), result
+
+
+def test_what_is_reported_survives(disk, writer):
+    vote = hard_state_record(A, HardState(3, ME))
+    good(
+        writer.perform(
+            1,
+            [create(A), append(A, 6, b"one", b"two"), create(B), StoreRecords([vote])],
+        )
+    )
+    good(writer.perform(2, [append(A, 12, b"three")]))
+    disk.crash(Keep.NONE)
+    assert disk.content(path_of(A)) == b"headeronetwothree"
+    assert disk.content(path_of(B)) == b"header"
+    assert peek_directory(disk).hard_states[A] == HardState(3, ME)
+
+
+def test_written_comes_between_the_writes_and_the_syncs(disk, writer):
+    good(writer.perform(1, [create(A)]))
+    seen = []
+
+    def on_written():
+        seen.append((disk.content(path_of(A)), disk.durable_content(path_of(A))))
+
+    good(writer.perform(2, [append(A, 6, b"body")], on_written))
+    assert seen == [(b"headerbody", b"header")]
+    assert disk.durable_content(path_of(A)) == b"headerbody"
+
+
+def test_a_new_file_vouches_for_what_the_group_wrote_before(disk, writer):
+    """A header that is durable while the entries below it are not would be taken for damage."""
+    good(writer.perform(1, [create(A)]))
+    later = CreateFile(A, path_of(99), b"next header")
+    disk.fail("create", "99")
+    result = writer.perform(2, [append(A, 6, b"body"), later])
+    assert A in result.failed
+    assert disk.durable_content(path_of(A)) == b"headerbody"
+
+
+@pytest.mark.parametrize("syncfs_from", [1, 2, 3, 100])
+def test_many_files_or_one_sync_of_all(disk, syncfs_from):
+    writer = DirectoryWriter(disk, syncfs_from=syncfs_from)
+    good(writer.perform(1, [create(A), create(B)]))
+    vote = hard_state_record(A, HardState(3, ME))
+    good(writer.perform(2, [append(A, 6, b"a"), append(B, 6, b"b"), StoreRecords([vote])]))
+    disk.crash(Keep.NONE)
+    assert disk.content(path_of(A)) == b"headera"
+    assert disk.content(path_of(B)) == b"headerb"
+    assert peek_directory(disk).hard_states[A].term == 3
+
+
+def test_a_failed_write_fails_its_group_alone_and_for_good(disk, writer):
+    """review-16: ENOSPC on write n, success on n+1: n+1 fails too until the replica reopened."""
+    good(writer.perform(1, [create(A), create(B)]))
+    disk.fail("write", path_of(A), error=DiskFull)
+    result = writer.perform(2, [append(A, 6, b"lost"), append(B, 6, b"kept")])
+    assert result.poisoned is None
+    assert list(result.failed) == [A]
+    assert isinstance(result.failed[A], DiskFull)
+    again = writer.perform(3, [append(A, 10, b"after the hole"), append(B, 10, b"!")])
+    assert list(again.failed) == [A]
+    good(writer.perform(4, [append(B, 11, b"?")]))
+    good(writer.perform(5, [CloseGroup(A)]))
+    good(writer.perform(6, [append(A, 6, b"again")]))
+    disk.crash(Keep.NONE)
+    assert disk.content(path_of(A)) == b"headeragain"
+    assert disk.content(path_of(B)) == b"headerkept!?"
+
+
+@pytest.mark.parametrize("operation", ["open", "create", "write", "rename"])
+def test_each_failing_operation_of_a_creation(disk, writer, operation):
+    disk.fail(operation, path_of(A))
+    result = writer.perform(1, [create(A), append(A, 6, b"x"), create(B)])
+    assert list(result.failed) == [A]
+    assert disk.durable_content(path_of(B)) == b"header"
+
+
+@pytest.mark.parametrize(
+    ("operation", "part"), [("sync", path_of(A)), ("sync_dir", ""), ("sync", "store")]
+)
+def test_a_failed_sync_poisons_the_directory(disk, writer, operation, part):
+    """The pages are clean afterwards: a retry would succeed and prove nothing."""
+    good(writer.perform(1, [create(A)]))
+    disk.fail(operation, part)
+    vote = hard_state_record(A, HardState(3, ME))
+    ops = [create(B), append(A, 6, b"x"), StoreRecords([vote])]
+    result = writer.perform(2, ops)
+    assert isinstance(result.poisoned, DiskError)
+    for io_id in (3, 4):
+        assert writer.perform(io_id, [append(A, 6, b"y")]).poisoned is result.poisoned
+    assert writer.perform(5, [CloseGroup(A)]).poisoned is result.poisoned
+
+
+def test_a_failed_sync_of_all_poisons_too(disk):
+    writer = DirectoryWriter(disk, syncfs_from=1)
+    good(writer.perform(1, [create(A)]))
+    disk.fail("sync_all")
+    assert writer.perform(2, [append(A, 6, b"x")]).poisoned is not None
+
+
+def test_a_store_that_cannot_be_written_poisons(disk, writer):
+    disk.fail("write", "store")
+    vote = hard_state_record(A, HardState(3, ME))
+    assert writer.perform(1, [StoreRecords([vote])]).poisoned is not None
+
+
+def test_written_is_not_reported_when_the_store_failed(disk, writer):
+    disk.fail("write", "store")
+    called = []
+    vote = hard_state_record(A, HardState(3, ME))
+    writer.perform(1, [StoreRecords([vote])], lambda: called.append(1))
+    assert called == []
+
+
+def test_the_store_needs_no_space(driver):
+    """A full disk: votes still become durable, for the store's files were filled at format."""
+    driver.disk.free = 0
+    for term in range(1, 60):
+        record = driver.store.set_hard_state(SPEC.group, HardState(term, ME))
+        good(driver.writer.perform(term + 100, [StoreRecords([record])]))
+    driver.disk.crash(Keep.NONE)
+    assert peek_directory(driver.disk).hard_states[SPEC.group].term == 59
+
+
+def test_a_full_disk_and_a_replica_reopened(driver):
+    """A batch that did not fit leaves no hole and no ack; with space back the replica goes on."""
+    driver.lead(1)
+    driver.append(2)
+    driver.settle()
+    driver.disk.free = 30
+    driver.append(3)
+    result = driver.perform(*driver.begin_round())
+    assert isinstance(result.failed[SPEC.group], DiskFull)
+    durable = driver.log.durable_index
+    driver.append(1)
+    assert driver.perform(*driver.begin_round()).failed
+    driver.disk.free = None
+    driver.writer.perform(driver.io_id + 1, [CloseGroup(SPEC.group)])
+    found = driver.reopen()
+    assert found.state is ReplicaState.INTACT
+    assert driver.log.last_index >= durable
+    driver.append(4)
+    driver.settle()
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+
+
+def test_files_are_closed_when_there_are_too_many(disk, monkeypatch):
+    monkeypatch.setattr("raftlog.storage.write_round.OPEN_FILES_MAX", 3)
+    writer = DirectoryWriter(disk)
+    groups = range(20, 30)
+    for number, group in enumerate(groups):
+        good(writer.perform(number, [create(group)]))
+    assert len(writer._open) <= 3
+    good(writer.perform(100, [append(group, 6, b"x") for group in groups]))
+    for group in groups:
+        assert disk.durable_content(path_of(group)) == b"headerx"
+
+
+def test_a_store_of_another_directory_is_refused(disk):
+    from raftlog.base.errors import CorruptData
+    from raftlog.storage.store_file import StoreFiles, StoreOwner
+
+    with pytest.raises(CorruptData, match="store of node 1"):
+        StoreFiles(disk, StoreOwner(bytes(16), 1, 5))
+
+
+def test_the_store_grows_with_what_it_holds(driver, monkeypatch):
+    """Many groups, many rounds: generations follow one another, and the image is always whole."""
+    monkeypatch.setattr("raftlog.storage.store_file.STORE_BYTES_INITIAL", 8192)
+    for store in driver.writer._store._files:
+        store.truncate(8192)
+    driver.writer._store._end = 8192
+    for number in range(120):
+        vote = hard_state_record(number % 40, HardState(number + 1, ME))
+        good(driver.writer.perform(number + 50, [StoreRecords([vote])]))
+    image = open_directory(driver.disk)
+    assert image.hard_states[39] == HardState(120, ME)
+    assert len(image.hard_states) == 40
