@@ -73,7 +73,8 @@ class Client:
         """Send any bytes as one frame."""
         assert self.connection is not None, "not connected"
         pending = self.pending[self._next] = Pending(api_key, version)
-        event = Request(self.connection, self._next, memoryview(bytearray(frame)))
+        data = memoryview(bytearray(frame)) if self.node.world.views else frame
+        event = Request(self.connection, self._next, data)
         self.node.arrive_later(CLIENT_NS, event)
         self._next += 1
         return pending

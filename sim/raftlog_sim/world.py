@@ -43,6 +43,9 @@ class World:
     seed: int
     tracer: Tracer = attrs.Factory(NoTracer)
     configure: Configure | None = None
+    views: bool = False
+    """Hand frames over as the runtime does, as views into memory that can be written; else they are
+    bytes, and the world can be copied whole."""
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)
