@@ -1,6 +1,6 @@
 """The history format: `history.jsonl`, a header line and then one operation per line.
 
-The format is fixed by docs/reference/history_format.md. Everything that runs clients writes it
+The format is fixed by docs/internals/history_format.md. Everything that runs clients writes it
 through `HistoryWriter`; everything that judges reads it through `HistoryReader`. Neither opens a
 file: a text stream (anything with `write` and `flush`) or an iterable of lines is handed in.
 
@@ -89,7 +89,7 @@ class Op:
 @final
 @attrs.frozen(kw_only=True)
 class Header:
-    """The first line. `options` is described in docs/reference/history_format.md."""
+    """The first line. `options` is described in docs/internals/history_format.md."""
 
     source: str
     seed: int | str | None = None

@@ -5,7 +5,7 @@ end of an operation that may still happen (`info`, or no completion) is `OPEN`, 
 instant.
 
 Values are checked here, once: everything behind this module may rely on the shapes that the table
-in docs/reference/history_format.md gives for each `f`.
+in docs/internals/history_format.md gives for each `f`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

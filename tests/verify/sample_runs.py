@@ -3,6 +3,8 @@
 import io
 import json
 import random
+import sys
+from pathlib import Path
 
 from raftlog.verify import Header, HistoryWriter
 from raftlog.verify.report import RunFolder
@@ -137,3 +139,21 @@ def long_run(operations: int) -> str:
         lines.append(json.dumps(line))
         index += 2
     return "\n".join(lines) + "\n"
+
+
+def write_folder(kind: str, folder: Path) -> None:
+    """A run folder to look at: `passing`, `failing` or `long`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if kind == "long":
+        (folder / "history.jsonl").write_text(long_run(100_000), encoding="utf-8")
+        return
+    text, run = simulated(lose=kind == "failing")
+    (folder / "history.jsonl").write_text(text, encoding="utf-8")
+    (folder / "trace.txt").write_text(run.trace, encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps(run.run), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in ("passing", "failing", "long"):
+        sys.exit("usage: python -m tests.verify.sample_runs passing|failing|long FOLDER")
+    write_folder(sys.argv[1], Path(sys.argv[2]))
