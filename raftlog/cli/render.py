@@ -8,15 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 DONE_CODE: Final = 0
 FAILED_CODE: Final = 1
@@ -75,34 +66,10 @@ def progress(what: str, total: int | None) -> AbstractContextManager[Callable[[i
     it."""
     if not sys.stderr.isatty():
         return nullcontext(_no_progress)
-    return _Bar(what, total)
+    from raftlog.cli.progress_bar import Bar
+
+    return Bar(what, total)
 
 
 def _no_progress(amount: int) -> None:
     del amount
-
-
-class _Bar(AbstractContextManager[Callable[[int], None]]):
-    """One bar of rich's."""
-
-    def __init__(self, what: str, total: int | None) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TaskProgressColumn(show_speed=True),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._progress.add_task(what, total=total)
-
-    def __enter__(self) -> Callable[[int], None]:
-        self._progress.start()
-        return self._advance
-
-    def _advance(self, amount: int) -> None:
-        self._progress.advance(self._task, amount)
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()

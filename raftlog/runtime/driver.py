@@ -85,6 +85,8 @@ class Driver:
     admin: AdminAnswers = attrs.field(init=False)
     stopped: trio.Event = attrs.field(factory=trio.Event, init=False)
     turns: int = attrs.field(default=0, init=False)
+    paused: bool = attrs.field(default=False, init=False)
+    """No turn is taken: what SIGSTOP is to a process. What is posted waits."""
     _completions: deque[Event] = attrs.field(factory=deque, init=False)
     _requests: deque[Event] = attrs.field(factory=deque, init=False)
     _in_turn: bool = attrs.field(default=False, init=False)
@@ -97,7 +99,7 @@ class Driver:
     def post(self, event: Event) -> None:
         """Hand in an event, from the trio thread. It may run a turn before it returns."""
         self._queue(event)
-        if self._in_turn or self._failed is not None:
+        if self._in_turn or self._failed is not None or self.paused:
             return
         if self.clock.now() - self._last_turn >= LONE_GAP_NANOS:
             self._run_turn_guarded()
@@ -109,6 +111,15 @@ class Driver:
         self._queue(event)
         if wake:
             self._wake.set()
+
+    def pause(self) -> None:
+        """Take no more turns until `resume`."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Take turns again, first of all those for what was posted meanwhile."""
+        self.paused = False
+        self._wake.set()
 
     def _queue(self, event: Event) -> None:
         if isinstance(event, _BULKY):
@@ -123,6 +134,10 @@ class Driver:
         """
         self._run_turn_guarded()
         while self._failed is None:
+            if self.paused:
+                await self._wake.wait()
+                self._wake = trio.Event()
+                continue
             if self._completions or self._requests:
                 self._run_turn_guarded()
                 await trio.lowlevel.checkpoint()

@@ -35,6 +35,7 @@ from raftlog.broker.events import (
 from raftlog.storage.ops import AppendBytes, StoreRecords, WriteOp
 from raftlog.storage.write_round import RoundResult
 
+_JOIN_POLL_SECONDS: Final = 0.001
 ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
 INLINE_SYNC_NANOS_MAX: Final = 100 * NANOS_PER_MICRO
@@ -87,7 +88,9 @@ class DirectoryThreads:
         self._jobs.put(None)
         with trio.move_on_after(timeout_seconds):
             for thread in self._threads:
-                await trio.to_thread.run_sync(thread.join, abandon_on_cancel=True)
+                # Not by a helper thread that joins: trio would keep it for ten seconds more.
+                while thread.is_alive():  # noqa: ASYNC110
+                    await trio.sleep(_JOIN_POLL_SECONDS)
             self.writer.close()
 
     # --- called on the loop -----------------------------------------------------------------------

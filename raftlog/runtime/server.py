@@ -80,15 +80,29 @@ class Started:
     admin_port: int | None
 
 
+@final
+@attrs.define(eq=False)
+class Control:
+    """How the program that runs `serve` inside itself reaches its broker, from the trio thread."""
+
+    driver: Driver | None = None
+    stop: Callable[[], None] | None = None
+    """Ask for a graceful stop: leadership is handed over, then `serve` returns."""
+
+
 async def serve(
     config: ServerConfig,
     *,
     tracer: Tracer,
     started: Callable[[Started], None],
     clock: Clock | None = None,
-    handle_signals: bool = True,
+    own_process: bool = True,
+    control: Control | None = None,
 ) -> None:
-    """Run one broker until it is told to stop. Raises `RaftlogError` when it cannot start."""
+    """Run one broker until it is told to stop. Raises `RaftlogError` when it cannot start.
+
+    With `own_process` it watches signals and tunes the process; without, it leaves both alone.
+    """
     clock = clock or SystemClock()
     with ExitStack() as stack:
         disk = _open_disk(config, stack, tracer)
@@ -97,7 +111,9 @@ async def serve(
             await _format_as_joiner(config, disk, entropy, tracer)
         image = _open_image(config, disk)
         process = _BrokerProcess(config, disk, image, clock, entropy, tracer)
-        await process.run(started, handle_signals)
+        if control is not None:
+            control.driver, control.stop = process.driver, process.stop
+        await process.run(started, own_process)
 
 
 def _open_disk(config: ServerConfig, stack: ExitStack, tracer: Tracer) -> Disk:
@@ -229,9 +245,10 @@ class _BrokerProcess:
             self.driver.queue(event, wake=False)
         self.driver.post(events[-1])
 
-    async def run(self, started: Callable[[Started], None], handle_signals: bool) -> None:
+    async def run(self, started: Callable[[Started], None], own_process: bool) -> None:
         """Listen, report, and drive until stopped."""
-        _tune_process()
+        if own_process:
+            _tune_process()
         config, driver = self.config, self.driver
         self.threads.start()
         try:
@@ -257,7 +274,7 @@ class _BrokerProcess:
                 admin = AdminServer(driver, self.tracer)
                 driver.connections, driver.peers, driver.admin = connections, links, admin
                 ports = await self._listen(nursery, connections, links, admin)
-                if handle_signals:
+                if own_process:
                     await nursery.start(self._watch_signals, nursery)
                 nursery.start_soon(driver.run, name="driver")
                 started(ports)

@@ -127,14 +127,18 @@ class Connections:
         being connected; else the next of all that are known, in turn."""
         if target != ANY_NODE:
             return self._peers.setdefault(target, _Peer(target))
-        ready = [peer for peer in self._peers.values() if peer.state is _State.READY]
-        prompt = [peer for peer in ready if not self._is_slow(peer, now)]
+        slow = self._slow_addresses(now)
+        prompt = [
+            peer
+            for peer in self._peers.values()
+            if peer.state is _State.READY and self._address(peer) not in slow
+        ]
         if prompt:
             return min(prompt, key=_load)
         under_way = [
             peer
             for peer in self._peers.values()
-            if peer.state in _UNDER_WAY and peer.failures == 0 and not self._is_slow(peer, now)
+            if peer.state in _UNDER_WAY and peer.failures == 0 and self._address(peer) not in slow
         ]
         if under_way:
             return under_way[0]
@@ -158,6 +162,11 @@ class Connections:
         if peer.state in _UNDER_WAY:
             return peer.state_since
         return peer.in_flight[0].since if peer.in_flight else None
+
+    def _slow_addresses(self, now: Instant) -> list[tuple[str, int] | None]:
+        """A broker may be connected twice, as a node and from the bootstrap list: when one of the
+        two is slow, so will be the other."""
+        return [self._address(peer) for peer in self._peers.values() if self._is_slow(peer, now)]
 
     def slow_nodes(self, now: Instant) -> list[NodeId]:
         """Nodes that owe an answer for longer than `suspect_ns`: they may be dead, or paused."""

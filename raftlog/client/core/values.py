@@ -182,7 +182,7 @@ class ClientOptions:
     retry_backoff_max_ns: Nanos = millis(1_000)
     metadata_retry_ns: Nanos = millis(50)
     """How often metadata is asked again while somebody misses a leader or a topic in it."""
-    suspect_ns: Nanos = millis(1_000)
+    suspect_ns: Nanos = millis(500)
     """A broker that owes an answer for longer is not asked what others can answer, and is left
     when a partition that it was asked about has another leader."""
     topic_wait_ns: Nanos = millis(3_000)

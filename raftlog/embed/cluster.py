@@ -1,0 +1,331 @@
+"""A whole cluster in a `with` block.
+
+    with raftlog.Cluster(brokers=3) as cluster:
+        client = AnyKafkaClient(cluster.bootstrap_servers)
+        cluster.kill(cluster.leader_of("orders", 0))
+
+The brokers are real: they listen on free ports of the loopback interface, elect leaders, write and
+sync files. They live inside this process, or with `processes=True` each in its own. When the block
+is left nothing remains: no thread, no process, and no file unless a directory was given.
+
+The methods block; inside trio use `async with Cluster(...)` and the same methods under `.aio`.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar, final
+
+import trio
+
+from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
+from raftlog.base.units import Nanos, millis
+from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.asks import metadata
+from raftlog.embed.in_process import InProcessBrokers
+from raftlog.embed.settings import with_defaults
+from raftlog.kafka.messages.metadata import MetadataResponse
+from raftlog.runtime import local_cluster
+from raftlog.runtime.local_cluster import LocalCluster
+
+Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+
+HEALTHY_SECONDS: Final = 30.0
+START_ATTEMPTS: Final = 3
+"""Free ports are chosen before they are bound; somebody else may be quicker."""
+_POLL_SECONDS: Final = 0.02
+_ANSWER_NS: Final = millis(1_000)
+
+
+@final
+class Cluster:
+    """See the module. `settings` are broker settings by Kafka's names; `controllers` is 1 or 3 (by
+    default 3 from three brokers on). A given directory is founded once: the next cluster on it
+    finds the same data and listens on the same ports as long as they are free."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        processes: bool = False,
+        directory: str | Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        controllers: int | None = None,
+    ) -> None:
+        if not 1 <= brokers <= 9:
+            raise LocalMisuse(f"{brokers} brokers", do="1 to 9 fit on one machine")
+        self._count = brokers
+        self._processes = processes
+        self._directory = Path(directory) if directory is not None else None
+        self._settings = with_defaults(settings)
+        self._controllers = controllers
+        self._stack = ExitStack()
+        self._cluster: LocalCluster | None = None
+        self._inside: InProcessBrokers | None = None
+        self._client: BlockingClient | None = None
+        self._paused: set[int] = set()
+        self.aio = AsyncFace(self)
+
+    # --- life -------------------------------------------------------------------------------------
+
+    def start(self) -> Self:
+        """Found, start all brokers, and wait until they are ready; `with` does it."""
+        if self._cluster is not None:
+            raise LocalMisuse("the cluster is running already")
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _start(self) -> None:
+        directory = self._directory
+        if directory is None:
+            made = tempfile.TemporaryDirectory(prefix="raftlog-", ignore_cleanup_errors=True)
+            directory = Path(self._stack.enter_context(made))
+        for attempt in range(START_ATTEMPTS):
+            cluster = local_cluster.found(
+                directory.resolve(),
+                brokers=self._count,
+                controllers=self._controllers,
+                settings=self._settings,
+            )
+            try:
+                self._start_brokers(cluster)
+            except OperatingError as error:
+                self._stop_brokers()
+                if "cannot listen" not in str(error) or attempt == START_ATTEMPTS - 1:
+                    raise
+                continue
+            self._cluster = cluster
+            return
+
+    def _start_brokers(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        if self._processes:
+            cluster.start_all()
+        else:
+            self._inside = InProcessBrokers(cluster)
+            self._inside.start_all()
+
+    def stop(self) -> None:
+        """End everything and leave nothing behind; `with` does it."""
+        try:
+            client, self._client = self._client, None
+            if client is not None:
+                client.__exit__(LocalMisuse, LocalMisuse("the cluster stops"), None)
+            self._stop_brokers()
+        finally:
+            self._stack.close()
+
+    def _stop_brokers(self) -> None:
+        cluster, self._cluster = self._cluster, None
+        inside, self._inside = self._inside, None
+        self._paused.clear()
+        if inside is not None:
+            inside.stop()
+        elif cluster is not None:
+            cluster.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, trace
+        inside = self._inside
+        try:
+            if error is None and inside is not None:
+                inside.raise_failures()
+        finally:
+            self.stop()
+
+    async def __aenter__(self) -> Self:
+        return await trio.to_thread.run_sync(self.start)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self.__exit__, kind, error, trace)
+
+    # --- what there is ----------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> LocalCluster:
+        if self._cluster is None:
+            raise LocalMisuse("the cluster is not running", do="with Cluster(...) as cluster")
+        return self._cluster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a Kafka client takes to connect."""
+        return self._running.bootstrap_servers
+
+    @property
+    def directory(self) -> Path:
+        """Where the brokers' data, configuration and output (brokerN.log) lie."""
+        return self._running.directory
+
+    @property
+    def nodes(self) -> list[int]:
+        """The node ids of all brokers, dead or alive."""
+        return [place.node for place in self._running.places]
+
+    @property
+    def alive(self) -> list[int]:
+        """The nodes that were neither killed nor stopped; paused ones are alive."""
+        if self._inside is not None:
+            return self._inside.running()
+        processes = self._running.processes
+        return sorted(node for node, each in processes.items() if each.poll() is None)
+
+    def address_of(self, node: int) -> tuple[str, int]:
+        """Where clients reach a broker."""
+        return local_cluster.HOST, self._running.place(node).client_port
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def kill(self, node: int) -> None:
+        """SIGKILL, or its like: the broker ends between two instants and hands over nothing."""
+        (self._inside or self._running).kill(node)
+        self._paused.discard(node)
+
+    def shut_down(self, node: int) -> None:
+        """SIGTERM: the broker hands over leadership first."""
+        self.resume(node)
+        (self._inside or self._running).terminate(node)
+
+    def restart(self, node: int) -> None:
+        """Start a dead broker on its old directory and ports; a live one is killed first. Returns
+        when it is ready."""
+        if node in self.alive:
+            self.kill(node)
+        if self._inside is not None:
+            self._inside.start(node)
+        else:
+            self._running.restart(node)
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: the broker stands still, its connections stay open."""
+        (self._inside or self._running).pause(node)
+        self._paused.add(node)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT. A broker that is not paused is left alone."""
+        if node in self._paused:
+            (self._inside or self._running).resume(node)
+            self._paused.discard(node)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def leader_of(self, topic: str, partition: int = 0, *, seconds: float = HEALTHY_SECONDS) -> int:
+        """The node that leads a partition. One that is known to be dead is no answer: a new leader
+        is waited for. `OperatingError` when there is none in time."""
+        return self._until(partial(self._leader_of, topic, partition), seconds)
+
+    def _leader_of(self, topic: str, partition: int) -> int | str:
+        for each in self._metadata([topic]).topics:
+            for found in each.partitions:
+                if found.partition_index == partition and found.leader_id in self.alive:
+                    return found.leader_id
+        return f"{topic}-{partition} has no leader"
+
+    def wait_until_healthy(self, *, seconds: float = HEALTHY_SECONDS) -> None:
+        """Wait until every broker is alive and known to the cluster, and every partition has a
+        leader and all its replicas in sync. `OperatingError` says what is lacking."""
+        self._until(self._health, seconds)
+
+    def _health(self) -> int | str:
+        missing = [node for node in self.nodes if node not in self.alive or node in self._paused]
+        if missing:
+            return f"broker {missing[0]} is dead or paused"
+        answer = self._metadata(None)
+        known = [broker.node_id for broker in answer.brokers]
+        if len(known) < self._count:
+            return f"the cluster knows brokers {sorted(known)} only"
+        for topic in answer.topics:
+            for each in topic.partitions:
+                place = f"{topic.name}-{each.partition_index}"
+                if each.leader_id not in known:
+                    return f"{place} has no leader"
+                if len(each.isr_nodes) < len(each.replica_nodes):
+                    return f"{place} has in sync {sorted(each.isr_nodes)} only"
+        return 0
+
+    def _until(self, look: Callable[[], int | str], seconds: float) -> int:
+        """Look until there is a number; a text says what is lacking."""
+        lacking = "nothing was heard of the cluster"
+        deadline = _now() + seconds
+        while _now() < deadline:
+            try:
+                found = look()
+            except RaftlogError as error:
+                if isinstance(error, LocalMisuse):
+                    raise
+                found = str(error)
+            if isinstance(found, int):
+                return found
+            lacking = found
+            time.sleep(_POLL_SECONDS)
+        raise OperatingError(f"not in {seconds:g} seconds: {lacking}", on=str(self.directory))
+
+    def _metadata(self, topics: list[str] | None) -> MetadataResponse:
+        if self._client is None:
+            client = BlockingClient(
+                self.bootstrap_servers, request_timeout_ns=Nanos(_ANSWER_NS * 5)
+            )
+            self._client = client.__enter__()
+        answer: MetadataResponse = self._client.ask(metadata(topics, Nanos(_ANSWER_NS * 3)))
+        return answer
+
+
+@final
+class AsyncFace:
+    """The methods of a `Cluster`, awaitable from trio."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def _run(self, method: Callable[..., Result], *args: Any, **more: Any) -> Result:
+        return await trio.to_thread.run_sync(partial(method, *args, **more))
+
+    async def kill(self, node: int) -> None:
+        await self._run(self._cluster.kill, node)
+
+    async def shut_down(self, node: int) -> None:
+        await self._run(self._cluster.shut_down, node)
+
+    async def restart(self, node: int) -> None:
+        await self._run(self._cluster.restart, node)
+
+    async def pause(self, node: int) -> None:
+        await self._run(self._cluster.pause, node)
+
+    async def resume(self, node: int) -> None:
+        await self._run(self._cluster.resume, node)
+
+    async def leader_of(
+        self, topic: str, partition: int = 0, *, seconds: float = HEALTHY_SECONDS
+    ) -> int:
+        return await self._run(self._cluster.leader_of, topic, partition, seconds=seconds)
+
+    async def wait_until_healthy(self, *, seconds: float = HEALTHY_SECONDS) -> None:
+        await self._run(self._cluster.wait_until_healthy, seconds=seconds)
+
+
+def _now() -> float:
+    return time.perf_counter()

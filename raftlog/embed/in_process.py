@@ -1,0 +1,218 @@
+"""Brokers inside this process: all of them in one trio loop, in a thread of its own.
+
+`kill` cancels a broker between two turns: nothing is handed over, nothing more is written; what the
+operating system has of its files stays, as after SIGKILL. `pause` stops its turns, as SIGSTOP does.
+"""
+
+import io
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, TypeVar, final
+
+import attrs
+import trio
+
+from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
+from raftlog.runtime import config_file, server
+from raftlog.runtime.local_cluster import LocalCluster, is_ready
+from raftlog.runtime.real_ports import SystemClock
+from raftlog.runtime.tracing import JsonTracer
+
+Result = TypeVar("Result")
+
+START_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 0.01
+
+
+@final
+@attrs.define(eq=False)
+class _Running:
+    """One broker's task. `ended` is set when it is over, whatever the reason."""
+
+    scope: trio.CancelScope
+    control: server.Control
+    listening: trio.Event = attrs.Factory(trio.Event)
+    ended: trio.Event = attrs.Factory(trio.Event)
+    error: BaseException | None = None
+
+
+@final
+@attrs.define(eq=False)
+class InProcessBrokers:
+    """The brokers of a founded cluster. The methods block; any thread may call them but the
+    loop's own."""
+
+    cluster: LocalCluster
+    _thread: threading.Thread | None = attrs.field(default=None, init=False)
+    _token: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
+    _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
+    _up: threading.Event = attrs.field(factory=threading.Event, init=False)
+    _brokers: dict[int, _Running] = attrs.field(factory=dict, init=False)
+
+    def start_all(self) -> None:
+        """Start the loop and every broker; return when all are ready."""
+        self._thread = threading.Thread(target=trio.run, args=(self._main,), name="raftlog brokers")
+        self._thread.daemon = True
+        self._thread.start()
+        self._up.wait()
+        nodes = [place.node for place in self.cluster.places]
+        for node in nodes:
+            self._call(self._start, node)
+        for node in nodes:
+            self._wait_ready(node)
+
+    def start(self, node: int) -> None:
+        """Start one broker and wait until it is ready."""
+        if node in self._brokers:
+            raise LocalMisuse(f"broker {node} is running already")
+        self._call(self._start, node)
+        self._wait_ready(node)
+
+    def kill(self, node: int) -> None:
+        """End it between two turns."""
+        self._call(self._kill, self._running(node))
+        del self._brokers[node]
+
+    def terminate(self, node: int) -> None:
+        """End it gracefully: it hands over leadership first."""
+        self._call(self._terminate, self._running(node))
+        del self._brokers[node]
+
+    def pause(self, node: int) -> None:
+        """Let it take no more turns."""
+        driver = self._running(node).control.driver
+        assert driver is not None, node
+        self._call(_async(driver.pause))
+
+    def resume(self, node: int) -> None:
+        """Let it go on."""
+        driver = self._running(node).control.driver
+        assert driver is not None, node
+        self._call(_async(driver.resume))
+
+    def running(self) -> list[int]:
+        """The nodes that were started and not ended."""
+        return sorted(self._brokers)
+
+    def stop(self) -> None:
+        """End all, at once: nobody is left to hand over to. Then end the loop and its thread."""
+        if self._thread is None:
+            return
+        try:
+            self._call(self._stop_all)
+        finally:
+            self._thread.join()
+            self._thread = None
+            self._brokers.clear()
+
+    def _running(self, node: int) -> _Running:
+        self.cluster.place(node)
+        if node not in self._brokers:
+            raise LocalMisuse(f"broker {node} is not running")
+        return self._brokers[node]
+
+    def _call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
+        assert self._token is not None, "not started"
+        return trio.from_thread.run(function, *args, trio_token=self._token)
+
+    # --- in the loop ------------------------------------------------------------------------------
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._up.set()
+            await trio.sleep_forever()
+
+    async def _start(self, node: int) -> None:
+        assert self._nursery is not None, "not started"
+        running = _Running(trio.CancelScope(), server.Control())
+        self._brokers[node] = running
+        self._nursery.start_soon(self._serve, node, running, name=f"broker {node}")
+
+    async def _serve(self, node: int, running: _Running) -> None:
+        """One broker. What ends it is kept and told, for the others go on."""
+        try:
+            with self.cluster.log_path(node).open("a", encoding="utf-8") as output:
+                await self._serve_tracing(node, running, output)
+        except (Exception, BaseExceptionGroup) as error:
+            running.error = error
+        finally:
+            running.ended.set()
+
+    async def _serve_tracing(self, node: int, running: _Running, output: io.TextIOBase) -> None:
+        clock = SystemClock()
+        config = config_file.load(str(self.cluster.directory / f"broker{node}.properties"))
+        with running.scope:
+            await server.serve(
+                config,
+                tracer=JsonTracer(output, clock, node),  # type: ignore[arg-type]
+                started=partial(_listening, running),
+                clock=clock,
+                own_process=False,
+                control=running.control,
+            )
+
+    def _wait_ready(self, node: int) -> None:
+        running = self._brokers[node]
+        port = self.cluster.place(node).admin_port
+        deadline = time.perf_counter() + START_SECONDS
+        while not running.ended.is_set() and time.perf_counter() < deadline:
+            if running.listening.is_set() and is_ready(port):
+                return
+            time.sleep(_POLL_SECONDS)
+        error = running.error
+        why = str(_first(error)) if error is not None else "it is not ready in time"
+        raise OperatingError(
+            f"broker {node} does not serve: {why}",
+            on=str(self.cluster.log_path(node)),
+            do="\n" + self.cluster.last_lines(node),
+        )
+
+    async def _kill(self, running: _Running) -> None:
+        running.scope.cancel()
+        await running.ended.wait()
+
+    async def _terminate(self, running: _Running) -> None:
+        assert running.control.stop is not None, "not started"
+        running.control.stop()
+        with trio.move_on_after(STOP_SECONDS):
+            await running.ended.wait()
+        await self._kill(running)
+
+    async def _stop_all(self) -> None:
+        for running in self._brokers.values():
+            running.scope.cancel()
+        for running in self._brokers.values():
+            await running.ended.wait()
+        assert self._nursery is not None, "not started"
+        self._nursery.cancel_scope.cancel()
+
+    def raise_failures(self) -> None:
+        """Raise what a broker died of, if one did by itself."""
+        for node, running in self._brokers.items():
+            if running.ended.is_set() and running.error is not None:
+                first = _first(running.error)
+                text = first.what if isinstance(first, RaftlogError) else repr(first)
+                raise OperatingError(f"broker {node} ended: {text}") from running.error
+
+
+def _listening(running: _Running, started: server.Started) -> None:
+    del started
+    running.listening.set()
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _async(function: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        function()
+
+    return run

@@ -1,0 +1,184 @@
+"""Raft without Kafka: a log of bytes, kept by a majority of replicas.
+
+    with ReplicatedLog(replicas=3) as log:
+        offset = log.append(b"first")           durable on a majority when it returns
+        for entry in log.read(0):               up to the end as it is now
+            print(entry.offset, entry.data)
+        for entry in log.follow(0):             and on, for ever
+            ...
+
+Offsets are dense from 0 and never change. `end` is linearizable: it lies behind every append that
+was acknowledged, by anybody, before it was asked. An append that raises `OutcomeUnknown` may be in
+the log; every other error means that it is not.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self, final
+
+from raftlog.base.errors import LocalMisuse
+from raftlog.base.ids import Offset
+from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, Nanos
+from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.asks import EARLIEST, LATEST, fetch
+from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.fetched import FetchedBatches
+from raftlog.client.core.values import TopicPartition
+from raftlog.embed.cluster import Cluster
+from raftlog.kafka.error_codes import ErrorCode
+
+FOLLOW_WAIT_MS: Final = 500
+READ_BYTES: Final = 1 << 20
+_CONFIGS: Final = {"raftlog.read.consistency": "linearizable"}
+
+
+class LogEntry(NamedTuple):
+    """One appended piece of bytes and its place."""
+
+    offset: Offset
+    data: bytes
+
+
+@final
+class ReplicatedLog:
+    """See the module. It starts a cluster of its own, or uses one that runs; `name` tells several
+    logs of a cluster apart. With a directory the log is there again the next time."""
+
+    def __init__(
+        self,
+        replicas: int = 3,
+        *,
+        name: str = "log",
+        directory: str | Path | None = None,
+        cluster: Cluster | None = None,
+        processes: bool = False,
+    ) -> None:
+        if cluster is not None and directory is not None:
+            raise LocalMisuse("a running cluster has its own directory")
+        self._own = cluster is None
+        self.cluster = cluster or Cluster(replicas, directory=directory, processes=processes)
+        self._replicas = replicas
+        self._place = TopicPartition(name, 0)
+        self._client: BlockingClient | None = None
+
+    def __enter__(self) -> Self:
+        if self._own:
+            self.cluster.start()
+        try:
+            client = BlockingClient(self.cluster.bootstrap_servers)
+            self._client = client.__enter__()
+            self._make_topic(client)
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def _make_topic(self, client: BlockingClient) -> None:
+        try:
+            client.create_topic(
+                self._place.topic,
+                partitions=1,
+                replication_factor=self._replicas,
+                configs=_CONFIGS,
+            )
+        except KafkaError as error:
+            if error.code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        client, self._client = self._client, None
+        try:
+            if client is not None:
+                client.__exit__(kind, error, trace)
+        finally:
+            if self._own:
+                self.cluster.stop()
+
+    @property
+    def _open(self) -> BlockingClient:
+        if self._client is None:
+            raise LocalMisuse("the log is not open", do="with ReplicatedLog(...) as log")
+        return self._client
+
+    def append(self, data: bytes) -> Offset:
+        """Append; the offset, once a majority of the replicas has it on disk."""
+        place = self._place
+        return self._open.produce(place.topic, data, partition=place.partition).offset
+
+    def append_many(self, pieces: list[bytes]) -> list[Offset]:
+        """Append in order, in few rounds; their offsets. The first error is raised once the fate of
+        all is known."""
+        outcomes: list[Offset | Exception] = []
+        client, place = self._open, self._place
+        for data in pieces:
+            client.send_soon(
+                place.topic,
+                data,
+                partition=place.partition,
+                then=lambda told: outcomes.append(
+                    told if isinstance(told, Exception) else told.offset
+                ),
+            )
+        client.flush()
+        offsets: list[Offset] = []
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+            offsets.append(outcome)
+        return offsets
+
+    def start(self) -> Offset:
+        """The first offset that is still there."""
+        return self._open.offset(self._place, EARLIEST).offset
+
+    def end(self) -> Offset:
+        """The offset behind the last entry, linearizable: the leader makes sure that it leads,
+        after the question arrived."""
+        return self._open.offset(self._place, LATEST).offset
+
+    def read(self, from_offset: int = 0) -> Iterator[LogEntry]:
+        """The entries from an offset up to `end()` at the moment of the call."""
+        end = self.end()
+        return self._entries(from_offset, end)
+
+    def _entries(self, from_offset: int, end: int) -> Iterator[LogEntry]:
+        at = Offset(from_offset)
+        while at < end:
+            piece = self._fetch(at, 0)
+            for entry in _entries_of(piece):
+                if entry.offset < end:
+                    yield entry
+            at = piece.next_offset
+
+    def follow(self, from_offset: int = 0, *, seconds: float | None = None) -> Iterator[LogEntry]:
+        """The entries from an offset on, waiting for new ones; with `seconds`, until none came for
+        so long."""
+        at = Offset(from_offset)
+        quiet_ms = 0
+        while seconds is None or quiet_ms < seconds * 1000:
+            wait_ms = FOLLOW_WAIT_MS
+            if seconds is not None:
+                wait_ms = max(1, min(wait_ms, int(seconds * 1000) - quiet_ms))
+            piece = self._fetch(at, wait_ms)
+            quiet_ms = 0 if piece.batches else quiet_ms + wait_ms
+            yield from _entries_of(piece)
+            at = piece.next_offset
+
+    def _fetch(self, offset: Offset, wait_ms: int) -> FetchedBatches:
+        timeout = Nanos(30 * NANOS_PER_SECOND + wait_ms * NANOS_PER_MILLI)
+        ask = fetch(
+            self._place, offset, max_wait_ms=wait_ms, max_bytes=READ_BYTES, timeout_ns=timeout
+        )
+        found: FetchedBatches = self._open.ask(ask)
+        return found
+
+
+def _entries_of(piece: FetchedBatches) -> Iterator[LogEntry]:
+    for record in piece.records():
+        yield LogEntry(record.offset, record.value or b"")

@@ -1,0 +1,153 @@
+"""Clusters in this process, and one of real processes: faults, healing, and nothing left behind."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+import trio
+
+import raftlog
+from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.client.blocking import BlockingClient
+from raftlog.client.trio_driver import Client
+from raftlog.embed.cluster import Cluster
+
+pytestmark = pytest.mark.processes
+
+
+def threads() -> list[str]:
+    return sorted(
+        each.name for each in threading.enumerate() if not each.name.startswith("Trio thread")
+    )
+
+
+def test_a_cluster_serves_and_leaves_nothing_behind():
+    before = threads()
+    with raftlog.Cluster(brokers=3) as cluster:
+        directory = cluster.directory
+        assert cluster.nodes == [1, 2, 3]
+        assert cluster.alive == [1, 2, 3]
+        assert len(cluster.bootstrap_servers.split(",")) == 3
+        with BlockingClient(cluster.bootstrap_servers) as client:
+            client.create_topic("t", partitions=3, replication_factor=3)
+            assert client.produce("t", b"x", partition=0).offset == 0
+        cluster.wait_until_healthy()
+        assert cluster.leader_of("t", 1) in cluster.nodes
+        assert directory.is_dir()
+    assert not directory.exists()
+    assert threads() == before
+    with pytest.raises(LocalMisuse):
+        print(cluster.bootstrap_servers)
+
+
+def test_kill_fail_over_restart_heal():
+    with Cluster(brokers=3) as cluster, BlockingClient(cluster.bootstrap_servers) as client:
+        client.create_topic("t", partitions=1, replication_factor=3)
+        client.produce("t", b"before")
+        leader = cluster.leader_of("t")
+        cluster.kill(leader)
+        assert leader not in cluster.alive
+        assert client.produce("t", b"after").offset == 1
+        assert cluster.leader_of("t") != leader
+        with pytest.raises(OperatingError, match="dead or paused"):
+            cluster.wait_until_healthy(seconds=0.1)
+        cluster.restart(leader)
+        cluster.wait_until_healthy()
+        with pytest.raises(LocalMisuse):
+            cluster.kill(99)
+
+
+def test_pause_is_survived_and_resumed():
+    with Cluster(brokers=3) as cluster, BlockingClient(cluster.bootstrap_servers) as client:
+        client.create_topic("t", partitions=1, replication_factor=3)
+        client.produce("t", b"before")
+        leader = cluster.leader_of("t")
+        cluster.pause(leader)
+        assert client.produce("t", b"meanwhile").offset == 1
+        cluster.resume(leader)
+        cluster.wait_until_healthy()
+        assert client.produce("t", b"after").offset == 2
+
+
+def test_a_graceful_stop_hands_over():
+    with Cluster(brokers=3) as cluster, BlockingClient(cluster.bootstrap_servers) as client:
+        client.create_topic("t", partitions=1, replication_factor=3)
+        leader = cluster.leader_of("t")
+        cluster.shut_down(leader)
+        assert client.produce("t", b"x").offset == 0
+        cluster.restart(leader)
+        cluster.wait_until_healthy()
+
+
+def test_a_given_directory_keeps_the_data(tmp_path: Path):
+    with (
+        Cluster(brokers=1, directory=tmp_path) as cluster,
+        BlockingClient(cluster.bootstrap_servers) as client,
+    ):
+        client.create_topic("t")
+        client.produce("t", b"kept")
+    assert (tmp_path / "broker1.log").exists()
+    with (
+        Cluster(brokers=1, directory=tmp_path) as cluster,
+        BlockingClient(cluster.bootstrap_servers) as client,
+    ):
+        assert client.produce("t", b"more").offset == 1
+
+
+async def test_inside_trio():
+    async with Cluster(brokers=1) as cluster, Client(cluster.bootstrap_servers) as client:
+        await client.create_topic("t")
+        assert (await client.produce("t", b"x")).offset == 0
+        assert await cluster.aio.leader_of("t") == 1
+        await cluster.aio.kill(1)
+        with trio.move_on_after(0.2) as scope:
+            await client.produce("t", b"y")
+        assert scope.cancelled_caught
+        await cluster.aio.restart(1)
+        assert (await client.produce("t", b"z")).offset in (1, 2)
+        await cluster.aio.pause(1)
+        await cluster.aio.resume(1)
+        await cluster.aio.wait_until_healthy()
+        await cluster.aio.shut_down(1)
+
+
+def test_an_error_of_the_block_comes_out_bare_and_everything_ends():
+    before = threads()
+    with pytest.raises(ValueError, match="mine"), Cluster(brokers=1):
+        raise ValueError("mine")
+    assert threads() == before
+
+
+def test_what_cannot_start_says_why():
+    before = threads()
+    with pytest.raises(OperatingError, match=r"no\.such\.setting"):
+        Cluster(brokers=1, settings={"no.such.setting": "1"}).start()
+    assert threads() == before
+    with pytest.raises(LocalMisuse):
+        Cluster(brokers=0)
+
+
+def test_real_processes():
+    with (
+        Cluster(brokers=3, processes=True) as cluster,
+        BlockingClient(cluster.bootstrap_servers) as client,
+    ):
+        directory = cluster.directory
+        client.create_topic("t", partitions=1, replication_factor=3)
+        client.produce("t", b"before")
+        leader = cluster.leader_of("t")
+        processes = {node: each.pid for node, each in cluster._running.processes.items()}
+        cluster.kill(leader)
+        assert client.produce("t", b"after").offset == 1
+        cluster.restart(leader)
+        cluster.wait_until_healthy()
+        other = cluster.leader_of("t")
+        cluster.pause(other)
+        assert client.produce("t", b"meanwhile").offset == 2
+        cluster.resume(other)
+        cluster.wait_until_healthy()
+    assert not directory.exists()
+    for pid in processes.values():
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
