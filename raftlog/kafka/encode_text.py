@@ -5,7 +5,9 @@ It appends pieces to `parts` and puts the index of every piece that must not be 
 
 * consecutive fixed-width values, with the length that follows them, are one `pack`;
 * fields that this version lacks are not looked at;
-* a tagged field equal to its default is not written.
+* a tagged field equal to its default is not written;
+* in a response, a string that only other versions allow to be null is written as an empty one:
+  handlers set the newest shape, and what they park must be encodable in any version.
 """
 
 from typing import final
@@ -25,6 +27,7 @@ def encoder_source(table: MessageTable, version: int, class_of: ClassOf) -> Sour
         version=version,
         flexible=holds(table[4], version),
         class_of=class_of,
+        response=table[2] == "response",
     )
     with source.block("def encode(body, parts, large):"):
         source.line("add = parts.append")
@@ -40,6 +43,7 @@ class _Encoder:
     version: int
     flexible: bool
     class_of: ClassOf
+    response: bool
     sink: str = "add"
     """The function that takes a piece: the frame's, or that of a tagged field being built."""
     run: list[tuple[str, str]] = attrs.field(factory=list)
@@ -63,6 +67,8 @@ class _Encoder:
         elif kind.startswith("[]"):
             self.array(field, value, nullable, depth)
         elif kind == "string":
+            if self.response and field[3] is not None and not nullable:
+                self.source.line(f'if {value} is None: {value} = ""')
             self.string(value, nullable)
         elif kind in {"bytes", "records"}:
             self.bytes(value, nullable)

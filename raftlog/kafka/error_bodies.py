@@ -50,9 +50,8 @@ def _api_versions(_: ApiVersionsRequest, code: int, message: str | None) -> Any:
 
 
 def _metadata(request: metadata.MetadataRequest, code: int, message: str | None) -> object:
-    # Requests of v10 and v11 may leave out the name, answers may not (v12 and later may).
     topics = [
-        metadata.MetadataResponseTopic(code, topic.name or "", topic.topic_id)
+        metadata.MetadataResponseTopic(code, topic.name, topic.topic_id)
         for topic in request.topics or ()
     ]
     return metadata.MetadataResponse(topics=topics, error_code=code)

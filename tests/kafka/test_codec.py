@@ -13,12 +13,14 @@ from raftlog.kafka.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from raftlog.kafka.messages.join_group import JoinGroupRequest
+from raftlog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from raftlog.kafka.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
+    MetadataResponseTopic,
 )
+from raftlog.kafka.messages.offset_fetch import OffsetFetchRequest
 from raftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from raftlog.kafka.versions import ApiKey, api_versions_response
 
@@ -203,6 +205,31 @@ def test_fields_that_a_version_lacks_are_not_written():
     found = decode_response(1, 4, whole(encode_response(1, 4, 1, body))[4:]).body
     assert found.error_code == 0
     assert found.responses[0].partitions[0].current_leader == LeaderIdAndEpoch()
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_null_that_only_newer_responses_know_is_empty_in_older_ones(version):
+    """A request of Metadata v10 may leave out a name, its answer may not.
+
+    An echoed null failed to encode, and in an answer that was parked (for the creation of another
+    topic) that error would have been in nobody's request: it would have stopped the broker.
+    """
+    body = MetadataResponse(topics=[MetadataResponseTopic(3, None)])
+    found = decode_response(3, version, whole(encode_response(3, version, 1, body))[4:]).body
+    assert found.topics[0].name == (None if version >= 12 else "")
+
+
+def test_the_protocol_of_an_empty_group_is_not_null_before_v7():
+    for version in range(10):
+        parts = encode_response(11, version, 1, JoinGroupResponse(protocol_name=None))
+        found = decode_response(11, version, whole(parts)[4:]).body
+        assert found.protocol_name == (None if version >= 7 else "")
+
+
+def test_a_null_in_an_older_request_is_the_callers_fault():
+    """There null and empty may mean different things: all topics, or none."""
+    with pytest.raises(LocalMisuse):
+        encode_request(9, 1, 1, "c", OffsetFetchRequest("g", None))
 
 
 def test_a_response_to_an_unknown_api_is_the_callers_fault():
