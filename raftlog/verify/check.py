@@ -186,7 +186,7 @@ def mode_of(options: Mapping[str, Any]) -> str:
 
 
 def _first_ends(options: Mapping[str, Any]) -> dict[str, int]:
-    ends = options.get("first_end") or {}
+    ends = options.get("first_end", {})
     if not isinstance(ends, dict) or not all(
         type(end) is int and end >= 0 for end in ends.values()
     ):
@@ -226,11 +226,11 @@ def _check_log(
         chains[key] = linearizability.check_key(
             key_facts, findings, mode=mode, dense=dense, hole_steps=hole_steps
         )
+    order = ProcessOrder(facts, findings, options, mode)
+    order.run(operations)
     if options.get("compaction"):
         for name in ("lost-write", "poll-skip", "int-poll-skip", "unseen"):
             findings.forget(name)
-    order = ProcessOrder(facts, findings, options, mode)
-    order.run(operations)
     if any(op.node is not None and op.reads() for op in operations):
         findings.check("fork")
     evidence.check(operations, facts, findings, options=options, mode=mode)

@@ -69,7 +69,8 @@ def acyclic_by_scan(facts: Facts, operations: Sequence[Interval], findings: Find
 
 def check(facts: Facts, operations: Sequence[Interval], findings: Findings) -> None:
     """Judge all six classes."""
-    findings.check(*G0)
+    if any(key.batches for key in facts.keys.values()):
+        findings.check(*G0)
     if any(key.polled for key in facts.keys.values()):
         findings.check(*G1C)
     if acyclic_by_scan(facts, operations, findings):
