@@ -10,89 +10,26 @@ removal.
 import copy
 
 import pytest
-from raftlog_sim.world import StuckError, seconds
+from raftlog_sim.world import StuckError
 
 from raftlog.base.ids import METADATA_GROUP, NodeId
-from raftlog.broker.peer_messages import ControllerKind
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory, open_directory
-from tests.broker.cluster import Cluster
-
-
-def cluster(brokers=3, controllers=3, **options):
-    return Cluster(brokers=brokers, controllers=controllers, **options).ready()
-
-
-def broker(world, number):
-    return world.world.nodes[number].broker
-
-
-def image(world, number=None):
-    node = world.world.running()[0] if number is None else world.world.nodes[number]
-    return node.broker.context.image
-
-
-def partition(world, name, number=0, at=None):
-    return image(world, at).topic(name).partitions[number]
-
-
-def group_zero(world):
-    """The replica of group 0 that leads."""
-    for node in world.world.running():
-        replica = node.broker.context.replicas.get(METADATA_GROUP)
-        if replica is not None and replica.is_leader and replica.ready:
-            return replica
-    return None
-
-
-def settled(world, name):
-    """Every partition is where it is wanted, and the image knows no other id."""
-    for node in world.world.running():
-        topic = node.broker.context.image.topic(name)
-        if topic is None:
-            return False
-        for part in topic.partitions:
-            if not part.settled or sorted(part.replicas) != sorted(part.target):
-                return False
-            if part.leader is None or not node.broker.context.image.is_live(part.leader):
-                return False
-    return True
-
-
-def wait_settled(world, name, limit=30.0):
-    world.wait(lambda: settled(world, name), limit, f"{name} settled")
-
-
-def ask_controller(world, wish, at=None, limit=20.0):
-    """What a handler of some broker would ask; the controller's reply."""
-    node = world.world.nodes[at] if at else world.world.running()[0]
-    replies = []
-    context = node.broker.context
-    deadline = context.now + seconds(limit)
-    body = r.encode_wish(wish)
-    context.ask_controller(ControllerKind.PROPOSE, body, deadline, replies.append)
-    node._turn_soon(node.live)
-    world.wait(lambda: bool(replies), limit + 1, "an answer of the controller")
-    return replies[0]
-
-
-def group_directories(node):
-    return list(node.disk.list("groups"))
-
-
-def lose_group(node, group):
-    """Delete one replica's directory, as an operator's slip would."""
-    path = registered_path(node, group)
-    for name in node.disk.list(path):
-        node.disk.remove(f"{path}/{name}")
-    node.disk.remove(path)
-    node.disk.sync_dir("groups")
-
-
-def registered_path(node, group):
-    return open_directory(copy.deepcopy(node.disk)).registrations[group].path
+from tests.broker.whole_brokers import (
+    ask_controller,
+    broker,
+    cluster,
+    group_directories,
+    group_directories_of,
+    group_zero,
+    image,
+    join,
+    lose_group,
+    partition,
+    wait_settled,
+    wipe,
+)
 
 
 class TestFounding:
@@ -138,31 +75,6 @@ class TestFounding:
             assert context.image.cluster_id is None
             assert not broker(world, number).registration.registered
         assert broker(world, 1).context.replicas[METADATA_GROUP].log.last_index == held
-
-
-def join(world, number):
-    controllers = world.world.nodes[1].config.controllers
-    world.world.add(NodeId(number), empty_disk(world, number), controllers)
-
-
-def wipe(world, number):
-    """The node's next boot finds an empty disk, formatted as a joiner of the same cluster."""
-    node = world.world.nodes[number]
-    assert not node.up
-    node.disk = empty_disk(world, number)
-
-
-def empty_disk(world, number):
-    first = world.world.nodes[1]
-    identity = DirectoryIdentity(
-        cluster=open_directory(copy.deepcopy(first.disk)).identity.cluster,
-        node=NodeId(number),
-        directory=world.world.new_directory(NodeId(number)),
-        controllers=(),
-    )
-    disk = world.world.new_disk(NodeId(number))
-    format_directory(disk, identity)
-    return disk
 
 
 class TestWiped:
@@ -405,11 +317,6 @@ class TestMoves:
         world.ready(40.0)
         world.wait(lambda: not image(world).removals, 30, "confirmed")
         assert group_directories_of(world, fourth, topic_id) == []
-
-
-def group_directories_of(world, number, topic_id):
-    names = group_directories(world.world.nodes[number])
-    return [name for name in names if name.startswith(topic_id.hex())]
 
 
 class TestDeletion:

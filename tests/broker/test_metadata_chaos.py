@@ -27,7 +27,7 @@ from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.storage.data_dir import open_directory
 from tests.broker.cluster import Cluster
-from tests.broker.test_identity import group_zero, lose_group, settled, wipe
+from tests.broker.whole_brokers import group_zero, lose_group, settled, wipe
 
 NODES = (1, 2, 3, 4)
 ACTIONS = (

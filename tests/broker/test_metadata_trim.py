@@ -9,7 +9,7 @@ import pytest
 from raftlog.base import probes
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.broker.controller import Controller
-from tests.broker.test_identity import (
+from tests.broker.whole_brokers import (
     broker,
     cluster,
     group_zero,
