@@ -119,6 +119,8 @@ assert BATCH_BYTES_DEFAULT <= BATCH_BYTES_MAX < PEER_FRAME_BYTES_MAX
 assert FRAME_BYTES_PREAUTH_MAX < FRAME_BYTES_SMALL_MAX
 
 # --- kafka codec ----------------------------------------------------------------------------------
+ERROR_MESSAGE_CHARS_MAX: Final = 1_000
+"""Of a message in a response; it may quote a client, whose strings may have 32,767 bytes."""
 FRAME_ITEMS_MAX: Final = 200_000
 """Array elements of one frame: 3-byte elements became 25 MB of objects from 300 KB without it."""
 FRAME_BYTES_MAX: Final = 100 * MIB
@@ -137,7 +139,7 @@ assert BATCH_BYTES_MAX < FRAME_BYTES_MAX < RESPONSE_BYTES_MAX
 OUTPUT_BYTES_MAX: Final = 8 * MIB
 """Answer bytes of one connection that have not left the process; beyond it the connection pauses.
 One answer of any size is always admitted."""
-BROKER_GROUPS_MAX: Final = 65_536
+BROKER_GROUPS_MAX: Final = 100_000
 """Groups named in one node heartbeat: every list of them is bounded by this."""
 CONTROLLER_BODY_BYTES_MAX: Final = 4 * MIB
 """One request to the controller or its answer: a CreateTopics frame is at most as long."""
@@ -145,12 +147,17 @@ CONTROLLER_REQUESTS_MAX: Final = 10_000
 """Requests to the controller in flight per broker; beyond it the caller is refused at once."""
 CONTROLLER_TEXT_BYTES_MAX: Final = 4 * KIB
 PEER_MESSAGES_MAX: Final = 100_000
-"""Messages in one peer frame: a turn touches at most this many groups."""
+"""Messages in one peer frame; a turn that sends more makes more frames."""
+PEER_FRAME_BYTES_AIM: Final = MIB
+"""Messages of a turn are put into frames of about this size: a bounded piece to receive
+and check."""
 REOPEN_BACKOFF_MS_MAX: Final = 10_000
 """A replica whose disk failed is reopened after 100 ms, then half as often each time, up to
 this."""
 
 assert OUTPUT_BYTES_MAX <= PINNED_BYTES_MAX
+assert PEER_FRAME_BYTES_AIM <= PEER_FRAME_BYTES_MAX
+assert BROKER_GROUPS_MAX * 64 < PEER_FRAME_BYTES_MAX
 
 # --- the partition --------------------------------------------------------------------------------
 PRODUCERS_MAX: Final = 4_096
@@ -220,3 +227,5 @@ CLIENT_CALLS_MAX: Final = 100_000
 """Calls without a result; beyond it a call is refused at once."""
 FETCH_CORRUPT_RETRIES_MAX: Final = 3
 """A batch with a wrong CRC is fetched again this often: wires corrupt too. Then it is reported."""
+
+assert BROKER_GROUPS_MAX >= PARTITIONS_MAX

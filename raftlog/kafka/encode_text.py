@@ -7,13 +7,16 @@ It appends pieces to `parts` and puts the index of every piece that must not be 
 * fields that this version lacks are not looked at;
 * a tagged field equal to its default is not written;
 * in a response, a string that only other versions allow to be null is written as an empty one:
-  handlers set the newest shape, and what they park must be encodable in any version.
+  handlers set the newest shape, and what they park must be encodable in any version;
+* an error message is cut at a bound: it may quote what a client sent, and must never be what makes
+  an answer fail.
 """
 
 from typing import final
 
 import attrs
 
+from raftlog.base.limits import ERROR_MESSAGE_CHARS_MAX
 from raftlog.kafka.decode_text import ClassOf
 from raftlog.kafka.shape import FieldTable, MessageTable, holds
 from raftlog.kafka.source import FIXED, Source, element, has_views, on_wire, tagged
@@ -67,8 +70,8 @@ class _Encoder:
         elif kind.startswith("[]"):
             self.array(field, value, nullable, depth)
         elif kind == "string":
-            if self.response and field[3] is not None and not nullable:
-                self.source.line(f'if {value} is None: {value} = ""')
+            if self.response:
+                self.forgive(name, value, nullable, known=field[3] is not None)
             self.string(value, nullable)
         elif kind in {"bytes", "records"}:
             self.bytes(value, nullable)
@@ -82,6 +85,14 @@ class _Encoder:
         if kind == "uuid":
             self.source.line(f"if len({value}) != 16: bad_id({name!r}, {value})")
         self.run.append(("?" if kind == "bool" else FIXED[kind], value))
+
+    def forgive(self, name: str, value: str, nullable: bool, known: bool) -> None:
+        """A null that only other versions know, and a message without end: see the head."""
+        if known and not nullable:
+            self.source.line(f'if {value} is None: {value} = ""')
+        if name.endswith("error_message"):
+            cut = f"{value}[:{ERROR_MESSAGE_CHARS_MAX}]"
+            self.source.line(f"if {value}: {value} = {cut}")
 
     def string(self, value: str, nullable: bool) -> None:
         """Length and bytes of a string."""

@@ -5,8 +5,10 @@ from struct import pack
 import pytest
 
 from raftlog.base.errors import LocalMisuse
+from raftlog.base.limits import ERROR_MESSAGE_CHARS_MAX
 from raftlog.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from raftlog.kafka.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from raftlog.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -230,6 +232,16 @@ def test_a_null_in_an_older_request_is_the_callers_fault():
     """There null and empty may mean different things: all topics, or none."""
     with pytest.raises(LocalMisuse):
         encode_request(9, 1, 1, "c", OffsetFetchRequest("g", None))
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_an_error_message_that_quotes_a_client_at_length_is_cut(version):
+    """A name may have 32,767 bytes and so may a string: with words before it, it no longer fits."""
+    message = "unknown topic setting " + "é" * 32_767
+    topic = CreatableTopicResult("t", error_code=40, error_message=message)
+    parts = encode_response(19, version, 1, CreateTopicsResponse(topics=[topic]))
+    found = decode_response(19, version, whole(parts)[4:]).body.topics[0]
+    assert found.error_message == message[:ERROR_MESSAGE_CHARS_MAX]
 
 
 def test_a_response_to_an_unknown_api_is_the_callers_fault():
