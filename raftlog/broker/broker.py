@@ -138,6 +138,7 @@ class Broker:
         self.engine.wake = self.loader.advance
         context.on_image = self._image_changed
         self.partitions_open = False
+        self._retired = False
 
     # --- the turn ---------------------------------------------------------------------------------
 
@@ -159,11 +160,19 @@ class Broker:
                 replica.tick(context.now, context.wall)
                 context.touched[group] = replica
         context.run_soon()
+        if self.registration.refused is not None and not self._retired:
+            self._retire()
         self.rounds.finish_turn()
         effects.pauses = context.ledger.changes()
         effects.stopped = self.stopping.done
         effects.wake_at = self._wake_at()
         return effects
+
+    def _retire(self) -> None:
+        """Rule of identity: a directory that was rolled back, condemned or replaced takes part in
+        nothing. The process stays, to say so to its operators."""
+        self._retired = True
+        self.manager.refused(self.registration.message)
 
     def _wake_at(self) -> Instant:
         context = self.context
@@ -203,6 +212,8 @@ class Broker:
         """The controller took this boot in: a joiner begins its replica of the metadata group."""
         grant = self.registration.grant
         assert grant is not None, "granted without a grant"
+        if self._retired:
+            return
         self.manager.start_metadata(grant.metadata_replica, grant.founders)
         self._open_partitions()
 
@@ -211,7 +222,9 @@ class Broker:
         its registration. An id that was deleted in an earlier boot is then known to be gone."""
         grant = self.registration.grant
         image = self.context.image
-        if self.partitions_open or grant is None or image.version < grant.epoch:
+        if self.partitions_open or self._retired:
+            return
+        if grant is None or image.version < grant.epoch:
             return
         self.partitions_open = True
         whole = delta_between(EMPTY_IMAGE, image, self.context.node, self.context.directory)

@@ -64,6 +64,7 @@ class HostState(enum.Enum):
     WAITING = "waiting"
     LOST = "lost"
     POISONED = "poisoned"
+    REFUSED = "refused"
 
 
 @final
@@ -329,8 +330,8 @@ class PartitionManager:
             self.context.touch(group)
 
     def _is_present(self, host: Host) -> bool:
-        """Whether the host is still wanted: it may have been deleted or superseded meanwhile."""
-        return self.hosts.get(host.spec.group) is host
+        """Whether the host is still wanted: not deleted, superseded or refused meanwhile."""
+        return self.hosts.get(host.spec.group) is host and host.state is not HostState.REFUSED
 
     # --- failures ---
 
@@ -356,6 +357,14 @@ class PartitionManager:
                 host.replica.io_failed(self.context.now)
                 self._leave(host, host.replica)
             host.state, host.why = HostState.POISONED, str(error)
+
+    def refused(self, why: str) -> None:
+        """The cluster goes on without this directory: it takes part in nothing, group 0
+        included."""
+        probe("directory-takes-part-in-nothing")
+        for host in list(self.hosts.values()):
+            self._stop(host)
+            host.state, host.why = HostState.REFUSED, why
 
     def _wait(self, host: Host, error: RaftlogError) -> None:
         """Reopen later: after 100 ms, then twice that, up to the bound."""

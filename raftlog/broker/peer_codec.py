@@ -12,7 +12,8 @@ Kinds are a byte space of this file; an unknown one is refused, for the handshak
 range. Decoding raises ProtocolError and nothing else; every count is bounded by what is left.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from raftlog.base.binary import Buffer, Reader, Writer
@@ -23,6 +24,7 @@ from raftlog.base.limits import (
     BROKER_GROUPS_MAX,
     CONTROLLER_BODY_BYTES_MAX,
     CONTROLLER_TEXT_BYTES_MAX,
+    PEER_FRAME_BYTES_AIM,
     PEER_FRAME_BYTES_MAX,
     PEER_MESSAGES_MAX,
 )
@@ -37,35 +39,56 @@ from raftlog.broker.peer_messages import (
 from raftlog.raft import message_codec
 
 _ON: Final = "peer frame"
-_HEAD_BYTES: Final = 5
+_U32: Final = struct.Struct(">I")
+_HEAD: Final = struct.Struct(">BI")
 _PLACE_BYTES: Final = 12
 _OFFER_BYTES: Final = _PLACE_BYTES + 2 * REPLICA_ID_BYTES
 _RAFT: Final = 1
 
 
 def encode(messages: Sequence[Any]) -> list[Buffer]:
-    """The parts of a frame body; what a message holds as a batch is a part of its own, uncopied."""
+    """The parts of one frame body; what a message holds as a batch is a part of its own,
+    uncopied."""
     assert len(messages) <= PEER_MESSAGES_MAX, len(messages)
-    parts: list[Buffer] = [Writer().u32(len(messages)).bytes()]
+    parts: list[Buffer] = [_U32.pack(len(messages))]
     for message in messages:
-        written = _WRITERS.get(type(message))
-        if written is None:
-            body = list(message_codec.encode(message))
-            kind = _RAFT
-        else:
-            kind, write = written
-            writer = Writer()
-            write(writer, message)
-            body = [writer.bytes()]
-        parts.append(Writer().u8(kind).u32(sum(map(len, body))).bytes())
-        parts += body
+        parts += _encode_one(message)
     return parts
+
+
+def encode_frames(messages: Sequence[Any]) -> Iterator[list[Buffer]]:
+    """The same as several frame bodies of about PEER_FRAME_BYTES_AIM each: a turn may send a
+    megabyte for each of a thousand groups, and a frame is bounded. A message is never cut."""
+    parts: list[Buffer] = []
+    count = size = 0
+    for message in messages:
+        encoded = _encode_one(message)
+        grown = sum(map(len, encoded))
+        if count and (size + grown > PEER_FRAME_BYTES_AIM or count == PEER_MESSAGES_MAX):
+            yield [_U32.pack(count), *parts]
+            parts, count, size = [], 0, 0
+        parts += encoded
+        count += 1
+        size += grown
+    if count:
+        yield [_U32.pack(count), *parts]
+
+
+def _encode_one(message: Any) -> list[Buffer]:
+    written = _WRITERS.get(type(message))
+    if written is None:
+        body = message_codec.encode(message)
+        return [_HEAD.pack(_RAFT, sum(map(len, body))), *body]
+    kind, write = written
+    writer = Writer()
+    write(writer, message)
+    return [_HEAD.pack(kind, len(writer)) + writer.bytes()]
 
 
 def decode(body: Buffer) -> list[Any]:
     """The messages of a frame body. Raft messages keep views into `body` for their batches."""
     reader = Reader(body, ProtocolError, _ON)
-    count = reader.count(_HEAD_BYTES, PEER_MESSAGES_MAX)
+    count = reader.count(_HEAD.size, PEER_MESSAGES_MAX)
     messages = [_decode_one(reader.u8(), reader.block(PEER_FRAME_BYTES_MAX)) for _ in range(count)]
     reader.end()
     return messages

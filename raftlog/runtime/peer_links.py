@@ -95,16 +95,16 @@ class PeerLinks:
         link = self._links.get(send.peer)
         if link is None or link.agreed.session != send.session:
             return
-        parts = peer_codec.encode(send.messages)
-        size = 0
-        crc = 0
-        for part in parts:
-            size += len(part)
-            crc = crc32c(part, crc)
-        assert size <= PEER_FRAME_BYTES_MAX, size
-        link.sender.put(_HEAD.pack(size + _CRC_BYTES, crc))
-        for part in parts:
-            link.sender.put(part)
+        for parts in peer_codec.encode_frames(send.messages):
+            size = 0
+            crc = 0
+            for part in parts:
+                size += len(part)
+                crc = crc32c(part, crc)
+            assert size <= PEER_FRAME_BYTES_MAX, size
+            link.sender.put(_HEAD.pack(size + _CRC_BYTES, crc))
+            for part in parts:
+                link.sender.put(part)
         self._to_flush[send.peer] = link
 
     def flush(self) -> None:

@@ -8,7 +8,11 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import ProtocolError
 from raftlog.base.ids import TERM_MAX, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
-from raftlog.base.limits import BROKER_GROUPS_MAX, CONTROLLER_BODY_BYTES_MAX
+from raftlog.base.limits import (
+    BROKER_GROUPS_MAX,
+    CONTROLLER_BODY_BYTES_MAX,
+    PEER_FRAME_BYTES_AIM,
+)
 from raftlog.broker import peer_codec
 from raftlog.broker.peer_messages import (
     ControllerReply,
@@ -154,3 +158,29 @@ def test_any_heartbeat_survives_the_wire(number, acked, offers, stopped):
     beat = NodeHeartbeat(number, acked, tuple(offers), tuple(stopped))
     reply = NodeHeartbeatReply(number, tuple(stopped))
     assert peer_codec.decode(wire([beat, reply])) == [beat, reply]
+
+
+def test_a_turn_that_sends_much_makes_several_frames():
+    """A link that came up again after a long outage: an append of a megabyte for every group."""
+    messages = [ControllerRequest(n, 1, bytes(400_000)) for n in range(20)]
+    bodies = [b"".join(parts) for parts in peer_codec.encode_frames(messages)]
+    assert len(bodies) == 10
+    assert max(map(len, bodies)) <= PEER_FRAME_BYTES_AIM + 4
+    assert [m for body in bodies for m in peer_codec.decode(body)] == messages
+
+
+def test_a_message_larger_than_the_aim_has_a_frame_of_its_own():
+    large = ControllerRequest(1, 1, bytes(PEER_FRAME_BYTES_AIM + 1))
+    small = ControllerRequest(2, 1, b"")
+    bodies = [b"".join(parts) for parts in peer_codec.encode_frames([small, large, small])]
+    assert [peer_codec.decode(body) for body in bodies] == [[small], [large], [small]]
+
+
+def test_nothing_to_send_is_no_frame():
+    assert list(peer_codec.encode_frames([])) == []
+
+
+@given(st.lists(st.sampled_from([m for example in EXAMPLES for m in example]), max_size=20))
+def test_one_frame_is_what_encode_gives(messages):
+    frames = [b"".join(map(bytes, parts)) for parts in peer_codec.encode_frames(messages)]
+    assert frames == ([wire(messages)] if messages else [])
