@@ -231,7 +231,9 @@ class Facts:
                 for key, values, base in op.sends():
                     of(key).send(op, values, base)
         for op in operations:
-            if op.f in ("poll", "txn"):
+            if op.f == "send":
+                pass
+            elif op.f in ("poll", "txn"):
                 for key, pairs in op.reads().items():
                     (keys.get(key) or of(key)).read(op, pairs)
             elif op.f in _LENGTHS and op.type == "ok":

@@ -285,16 +285,15 @@ class HistoryReader:
 
     def __iter__(self) -> Iterator[Op]:
         number = self.line_number
-        for line in self._lines:
-            number += 1
-            try:
-                document = _object(line, number)
-            except (ValueError, RecursionError):
-                if self._ends_here(line):
-                    self.torn = True
-                    return
+        line = "\n"
+        try:
+            for line in self._lines:
+                number += 1
+                yield _op_of(_object(line, number), number)
+        except (ValueError, RecursionError):
+            if not self._ends_here(line):
                 raise BadHistory("not a JSON object", on=f"line {number}") from None
-            yield _op_of(document, number)
+            self.torn = True
         self.line_number = number
 
     def _ends_here(self, line: str) -> bool:
@@ -354,7 +353,8 @@ def _object(line: str, number: int) -> dict[str, Any]:
         document, end = _SCAN(line, 0)
     except StopIteration:
         raise ValueError("not JSON") from None
-    if line[end:].strip():
+    rest = line[end:]
+    if rest != "\n" and rest.strip():
         raise ValueError("more than one JSON value")
     if type(document) is not dict:
         raise BadHistory("not a JSON object", on=f"line {number}")
@@ -362,9 +362,12 @@ def _object(line: str, number: int) -> dict[str, Any]:
 
 
 def _op_of(document: dict[str, Any], number: int) -> Op:
-    get = document.get
-    kind, f = get("type"), get("f")
-    index, time_ns, process, key = get("index"), get("time_ns"), get("process"), get("key")
+    try:
+        kind, f, index = document["type"], document["f"], document["index"]
+        time_ns, process, key = document["time_ns"], document["process"], document["key"]
+        value = document["value"]
+    except KeyError as missing:
+        raise BadHistory(f"{missing} is missing", on=f"line {number}") from None
     if (
         type(index) is not int
         or type(time_ns) is not int
@@ -374,10 +377,10 @@ def _op_of(document: dict[str, Any], number: int) -> Op:
         or not (key is None or type(key) is str)
     ):
         raise BadHistory(
-            "index, time_ns, process, type, f or key is missing or of the wrong kind",
+            "index, time_ns, process, type, f or key is of the wrong kind",
             on=f"line {number}",
         )
-    op = Op(index, time_ns, process, intern(kind), intern(f), key, get("value"))
+    op = Op(index, time_ns, process, intern(kind), intern(f), key, value)
     if len(document) > len(_REQUIRED):
         _add_optional(op, document)
     return op

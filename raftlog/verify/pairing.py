@@ -256,7 +256,10 @@ def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -
     interval = Interval(
         call.index, call.process, call.f, call.key, kind, call.time_ns, end_ns, asked, value, node
     )
-    if end is not None:
+    if end is not None and not (
+        end.hw is end.term is end.log_start is end.producer is end.rebalance is end.error is None
+        and call.producer is None
+    ):
         _add_evidence(interval, call, end)
     return interval
 
@@ -295,13 +298,14 @@ def _send(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     asked = call.value
     if call.key is None:
         raise ValueError("a send has a key, its topic partition")
-    _check_values(asked)
+    if type(asked) is not str:
+        _check_values(asked)
     if kind != "ok":
         return asked, None
     base, echoed = value
     if echoed != asked:
         raise ValueError("the completion names another value than the call")
-    return asked, _offset_or_none(base)
+    return asked, base if base is None else _offset_or_none(base)
 
 
 def _poll(call: Op, kind: str, value: Any, known: dict[Any, Any] | None = None) -> tuple[Any, Any]:

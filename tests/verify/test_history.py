@@ -203,10 +203,14 @@ GOOD = {"index": 0, "time_ns": 1, "process": 0, "type": "invoke", "f": "end", "k
         {"type": "done"},
         {"f": 3},
         {"key": 0},
+        {"value": ...},
+        {"key": ...},
+        {"time_ns": ...},
     ],
 )
 def test_what_is_no_operation(change):
-    text = HEADER + json.dumps(GOOD | {"value": None} | change) + "\n"
+    line = {name: v for name, v in (GOOD | {"value": None} | change).items() if v is not ...}
+    text = HEADER + json.dumps(line) + "\n"
     with pytest.raises(BadHistory, match="line 2"):
         ops_of(text)
 
@@ -216,6 +220,13 @@ def test_nonsense_between_lines_is_named_by_its_line(line):
     good = json.dumps(GOOD | {"value": None})
     with pytest.raises(BadHistory, match="line 3"):
         ops_of(f"{HEADER}{good}\n{line}\n{good}\n")
+
+
+def test_a_last_line_with_something_behind_it_is_torn():
+    good = json.dumps(GOOD | {"value": None})
+    reader = HistoryReader([HEADER, good + "x"])
+    assert list(reader) == []
+    assert reader.torn
 
 
 def test_nonsense_at_the_end_of_a_whole_line_is_not_called_torn():
