@@ -67,6 +67,7 @@ class InSyncSet:
     __slots__ = (
         "_cut",
         "_fenced",
+        "_linked_at",
         "_me",
         "_members",
         "_voters",
@@ -81,6 +82,7 @@ class InSyncSet:
         self._me: ReplicaId | None = None
         self._voters: dict[ReplicaId, _Voter] = {}
         self._cut: dict[NodeId, None] = {}
+        self._linked_at: dict[NodeId, Instant] = {}
         self._fenced: frozenset[NodeId] = frozenset()
         self._members: tuple[ReplicaId, ...] = ()
         self.someone_is_out = False
@@ -103,6 +105,7 @@ class InSyncSet:
         """This replica leads from now on; `last` is the end of its log."""
         self._voters = {}
         self._cut = {}
+        self._linked_at = {}
         self._me = me
         self.follow_membership(me, voters, last, now)
 
@@ -135,9 +138,11 @@ class InSyncSet:
         self._cut[node] = None
         self._put_out([node])
 
-    def link_up(self, node: NodeId) -> None:
-        """A new session began; its voters return once they are heard and hold enough."""
-        self._cut.pop(node, None)
+    def link_up(self, node: NodeId, now: Instant) -> None:
+        """A new session began; its voters return once they are heard on it and hold enough."""
+        if node in self._cut:
+            del self._cut[node]
+            self._linked_at[node] = now
 
     def fence(self, nodes: Sequence[NodeId]) -> None:
         """The whole set of nodes that group 0 has fenced."""
@@ -196,7 +201,8 @@ class InSyncSet:
         heard_at = now if follower.covered else follower.last_contact
         _note_progress(voter, follower.match, last, now)
         unreachable = replica.node in self._cut or replica.node in self._fenced
-        silent = now - heard_at > self.lag_ns
+        linked_at = self._linked_at.get(replica.node, heard_at)
+        silent = now - heard_at > self.lag_ns or (heard_at < linked_at and not voter.member)
         if voter.member:
             voter.member = not (unreachable or silent or now - voter.caught_up_at > self.lag_ns)
             if not voter.member:

@@ -272,7 +272,7 @@ class PartitionReplica:
 
     def link_up(self, node: NodeId, now: Instant) -> None:
         """A new link session with that node began."""
-        self._serving.in_sync.link_up(node)
+        self._serving.in_sync.link_up(node, now)
         self.node.link_up(node, now)
 
     def link_down(self, node: NodeId, now: Instant) -> None:

@@ -97,14 +97,17 @@ def test_covered_and_caught_up_needs_no_clock():
     assert in_sync.members == (A, B, C)
 
 
-def test_a_broken_link_puts_out_at_once_and_only_a_new_session_lets_back():
+def test_a_broken_link_puts_out_at_once_and_only_a_word_on_a_new_session_lets_back():
     in_sync = leading()
     in_sync.link_down(2)
     assert in_sync.members == (A, C)
     progress = {B: follower(9, contact=50), C: follower(9, contact=50)}
     refresh(in_sync, progress, last=9, commit=9, now=50)
     assert in_sync.members == (A, C)
-    in_sync.link_up(2)
+    in_sync.link_up(2, 55)
+    refresh(in_sync, progress, last=9, commit=9, now=60)
+    assert in_sync.members == (A, C)
+    progress[B] = follower(9, contact=55)
     refresh(in_sync, progress, last=9, commit=9, now=60)
     assert in_sync.members == (A, B, C)
 
@@ -123,7 +126,7 @@ def test_a_fenced_broker_is_out_until_it_is_fenced_no_more():
 def test_who_is_out_returns_when_its_synced_log_reaches_the_committed_end():
     in_sync = leading()
     in_sync.link_down(2)
-    in_sync.link_up(2)
+    in_sync.link_up(2, 1)
     refresh(in_sync, {B: follower(7, 50), C: follower(9, 50)}, last=20, commit=8, now=50)
     assert in_sync.members == (A, C)
     refresh(in_sync, {B: follower(8, 60), C: follower(9, 60)}, last=20, commit=8, now=60)
@@ -133,7 +136,7 @@ def test_who_is_out_returns_when_its_synced_log_reaches_the_committed_end():
 def test_who_returned_has_its_time_again():
     in_sync = leading(A, B)
     in_sync.link_down(2)
-    in_sync.link_up(2)
+    in_sync.link_up(2, 1)
     refresh(in_sync, {B: follower(8, 5_000)}, last=20, commit=8, now=5_000)
     refresh(in_sync, {B: follower(8, 5_900)}, last=20, commit=8, now=5_900)
     assert in_sync.members == (A, B)
