@@ -1,0 +1,225 @@
+"""The simulated disk keeps its own assumptions about a medium, each with a test."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from raftlog_sim.disk import SECTOR, Keep, SimulatedCrashError, SimulatedDisk
+from raftlog_sim.streams import Stream
+
+from raftlog.base.errors import DiskError, DiskFull
+
+
+@pytest.fixture
+def disk():
+    return SimulatedDisk(Stream(1, "disk"))
+
+
+def made(disk, path="a", content=b"old" * 400):
+    file = disk.open(path, create=True)
+    file.write_at(0, [content])
+    file.sync()
+    disk.sync_dir(path.rpartition("/")[0])
+    return file
+
+
+def test_pending_bytes_are_seen_and_lost(disk):
+    file = made(disk)
+    file.write_at(0, [b"new"])
+    assert disk.content("a")[:3] == b"new"
+    disk.crash(Keep.NONE)
+    assert disk.content("a")[:3] == b"old"
+
+
+def test_synced_bytes_stay(disk):
+    file = made(disk)
+    file.write_at(2000, [b"x", b"y"])
+    file.sync()
+    disk.crash(Keep.NONE)
+    assert disk.content("a")[1998:] == b"\0\0xy"
+
+
+def test_all_pending_may_be_kept(disk):
+    file = made(disk)
+    file.write_at(10, [b"new"])
+    file.truncate(20)
+    disk.crash(Keep.ALL)
+    assert disk.content("a") == (b"old" * 400)[:10] + b"new" + (b"old" * 400)[13:20]
+
+
+@given(st.integers(0, 2**32), st.integers(0, 4000), st.integers(1, 3000))
+def test_a_crash_decides_sector_by_sector(seed, position, size):
+    disk = SimulatedDisk(Stream(seed, "disk"))
+    file = made(disk, content=b"o" * 4096)
+    file.write_at(position, [b"n" * size])
+    disk.crash(Keep.SOME)
+    content = disk.content("a")
+    for at in range(0, len(content), SECTOR):
+        sector = content[at : at + SECTOR]
+        inside = [byte for n, byte in enumerate(sector, at) if position <= n < position + size]
+        outside = [byte for n, byte in enumerate(sector, at) if not position <= n < position + size]
+        assert set(inside) <= {ord("n"), ord("o"), 0}
+        assert set(outside) <= {ord("o"), 0}
+        text = bytes(inside)
+        assert text == b"n" * text.count(b"n") + text[text.count(b"n") :], (
+            "torn once, from the left"
+        )
+
+
+def test_a_synced_file_may_lose_its_name(disk):
+    file = disk.open("a", create=True)
+    file.write_at(0, [b"x"])
+    file.sync()
+    disk.crash(Keep.NONE)
+    assert not disk.exists("a")
+
+
+def test_renames_and_removals_are_pending_until_the_directory_is_synced(disk):
+    made(disk, "a", b"a")
+    made(disk, "b", b"b")
+    disk.rename("a", "b")
+    made_c = made(disk, "c", b"c")
+    del made_c
+    disk.crash(Keep.NONE)
+    assert disk.content("b") == b"a", "the sync for c made the rename durable too"
+    disk.remove("b")
+    disk.crash(Keep.NONE)
+    assert disk.content("b") == b"a"
+    disk.remove("b")
+    disk.sync_dir("")
+    disk.crash(Keep.NONE)
+    assert not disk.exists("b")
+
+
+def test_a_directory_whose_parent_was_not_synced_goes_with_its_files(disk):
+    disk.make_dir("d/e")
+    made(disk, "d/e/f")
+    disk.crash(Keep.NONE)
+    assert not disk.exists("d/e/f")
+    disk.make_dir("d/e")
+    disk.sync_dir("")
+    disk.sync_dir("d")
+    made(disk, "d/e/f")
+    disk.crash(Keep.NONE)
+    assert disk.list("d/e") == ["f"]
+
+
+def test_after_a_failed_sync_the_pages_are_clean_and_gone(disk):
+    file = made(disk)
+    file.write_at(0, [b"new"])
+    disk.fail("sync", "a")
+    with pytest.raises(DiskError):
+        file.sync()
+    file.sync()
+    assert disk.content("a")[:3] == b"new"
+    disk.crash(Keep.ALL)
+    assert disk.content("a")[:3] == b"old"
+
+
+def test_a_lying_sync_makes_nothing_durable(disk):
+    file = made(disk)
+    disk.lying_sync = True
+    file.write_at(0, [b"new"])
+    file.sync()
+    disk.crash(Keep.NONE)
+    assert disk.content("a")[:3] == b"old"
+
+
+def test_sync_all(disk):
+    file = disk.open("a", create=True)
+    file.write_at(0, [b"x"])
+    disk.sync_all()
+    disk.crash(Keep.NONE)
+    assert disk.content("a") == b"x"
+
+
+def test_space_runs_out_in_the_middle_and_comes_back(disk):
+    file = made(disk, content=b"")
+    disk.free = 10
+    with pytest.raises(DiskFull):
+        file.write_at(0, [b"x" * 20])
+    assert len(disk.content("a")) <= 20
+    assert disk.free_bytes() >= 0
+    disk.free = None
+    file.write_at(0, [b"x" * 20])
+    assert disk.content("a") == b"x" * 20
+
+
+@pytest.mark.parametrize("tears", [False, True])
+def test_the_nth_changing_call_crashes(disk, tears):
+    file = made(disk)
+    disk.crash_at, disk.crash_tears = disk.mutations + 2, tears
+    file.sync()
+    with pytest.raises(SimulatedCrashError):
+        file.write_at(0, [b"new" * 100])
+    disk.crash(Keep.ALL)
+    assert (disk.content("a") == b"old" * 400) or tears
+
+
+def test_faults_strike_after_so_many_good_calls(disk):
+    disk.fail("read", "a", skip=1, count=2)
+    file = made(disk)
+    file.read_at(0, 1)
+    for _ in range(2):
+        with pytest.raises(DiskError, match="injected"):
+            file.read_at(0, 1)
+    assert file.read_at(0, 3) == b"old"
+
+
+def test_rot_cut_alien_and_unreadable(disk):
+    file = made(disk)
+    disk.flip_bit("a", 0, 1)
+    assert disk.content("a")[:1] == b"m"
+    disk.overwrite("a", 5, b"alien")
+    assert file.read_at(5, 5) == b"alien"
+    disk.make_unreadable("a", 600)
+    assert file.read_at(0, 512)
+    with pytest.raises(DiskError, match="cannot be read"):
+        file.read_at(0, 513)
+    file.write_at(600, [b"again"])
+    assert file.read_at(600, 5) == b"again"
+    disk.shorten("a", 7)
+    disk.crash(Keep.ALL)
+    assert len(disk.content("a")) == 7
+
+
+def test_a_misdirected_write_reports_success(disk):
+    one, two = made(disk, "a"), made(disk, "b")
+    disk.misdirect_next_write("a", "b", 3)
+    one.write_at(0, [b"new"])
+    assert one.read_at(0, 3) == b"old"
+    assert two.read_at(3, 3) == b"new"
+
+
+def test_what_a_disk_refuses(disk):
+    made(disk)
+    with pytest.raises(DiskError, match="exists"):
+        disk.open("a", create=True)
+    with pytest.raises(DiskError, match="no such file"):
+        disk.open("b")
+    with pytest.raises(DiskError, match="no such directory"):
+        disk.open("d/b", create=True)
+    for call in (lambda: disk.rename("b", "c"), lambda: disk.remove("b")):
+        with pytest.raises(DiskError, match="no such file"):
+            call()
+    disk.make_dir("d")
+    made(disk, "d/x")
+    with pytest.raises(DiskError, match="not empty"):
+        disk.remove("d")
+
+
+def test_an_open_file_outlives_its_name(disk):
+    """A slice that is being sent still yields the old bytes after a truncation removed the file."""
+    file = made(disk)
+    disk.remove("a")
+    assert file.read_at(0, 3) == b"old"
+
+
+def test_the_same_seed_decides_the_same():
+    contents = []
+    for _ in range(2):
+        disk = SimulatedDisk(Stream(77, "disk"))
+        file = made(disk, content=b"o" * 9000)
+        file.write_at(100, [b"n" * 8000])
+        disk.crash(Keep.SOME)
+        contents.append(disk.content("a"))
+    assert contents[0] == contents[1]
