@@ -232,10 +232,10 @@ def on_append_refused(state: RaftState, message: AppendRefused) -> None:
         follower.become_probe(RaftIndex(follower.match + 1))
         return
     if follower.state is ProgressState.REPLICATE and message.prev_index <= follower.match:
-        probe("stale-refusal")
+        probe("stale-refusal-while-replicating")
         return
     if follower.state is ProgressState.PROBE and message.prev_index != follower.next - 1:
-        probe("stale-refusal")
+        probe("stale-refusal-while-probing")
         return
     back = state.log.last_index_at_or_below(message.hint_term)
     seam = min(message.hint_index, back, RaftIndex(message.prev_index - 1))
