@@ -13,12 +13,14 @@ import attrs
 
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import Chain, GroupId, Offset, RaftIndex
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.base.ports import Disk
 from raftlog.storage.data_dir import DirectoryImage, peek_directory
 from raftlog.storage.files import opened
 from raftlog.storage.live_files import LiveFile, LiveFiles, find_live_files
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration, ReplicaSpec
 from raftlog.storage.segment import before_header
+from raftlog.storage.segment_header import header_needs_repair
 from raftlog.storage.walk import Walk, WalkPlace, segment_start
 
 Json = dict[str, object]
@@ -163,6 +165,7 @@ def _segment_row(disk: Disk, file: LiveFile, reading: "_Reading | None") -> Json
     header = file.header
     with opened(disk, file.path) as opened_file:
         size = opened_file.size()
+        bad_copy = header_needs_repair(opened_file.read_at(0, SEGMENT_HEADER_BYTES))
     row: Json = {
         "file": file.path.rpartition("/")[2],
         "bytes": size,
@@ -172,6 +175,7 @@ def _segment_row(disk: Disk, file: LiveFile, reading: "_Reading | None") -> Json
         "chain_before": f"{header.chain_before:016x}",
         "membership_index": header.membership_index,
         "voters": [str(voter) for voter in header.membership.voters],
+        "header_copy_bad": bad_copy,
         "reset": header.reset,
         "repair": list(header.repair) if header.repair else None,
     }

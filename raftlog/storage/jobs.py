@@ -7,13 +7,15 @@ tail.
 
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import CorruptData
-from raftlog.base.ids import Offset, RaftIndex, Term
+from raftlog.base.ids import Chain, Offset, RaftIndex, Term
+from raftlog.base.limits import INDEX_FILE_BYTES_MAX
 from raftlog.base.ports import Disk
+from raftlog.base.probes import probe
 from raftlog.records.batch import BatchHeader, read_header
 from raftlog.records.control import parse_control_entry
 from raftlog.records.record import records_of
@@ -27,16 +29,18 @@ from raftlog.storage.cold import (
     SegmentWalked,
     TimeHit,
 )
-from raftlog.storage.files import opened, parent_of, remove_if_there, write_whole
+from raftlog.storage.files import opened, parent_of, read_whole, remove_if_there, write_whole
 from raftlog.storage.head import write_head
 from raftlog.storage.replica import ReplicaSpec, index_name, snapshot_name
 from raftlog.storage.segment import SegmentRef
 from raftlog.storage.snapshot import newest_snapshot, snapshots_of
 from raftlog.storage.sparse_index import (
+    NO_TIMESTAMP,
     IndexFile,
     Point,
     SegmentIndex,
     TermRow,
+    read_index_file,
     write_index_file,
 )
 from raftlog.storage.walk import Walk, WalkedBatch, WalkPlace
@@ -117,7 +121,7 @@ def verify_segment(disk: Disk, segment: SegmentRef) -> SegmentWalked:
             note_batch(index, batch)
         if walk.fault is None:
             walk.check(segment.end_index, segment.end_chain, None, "the log")
-        raise_fault(walk)
+        _report(disk, walk)
     return SegmentWalked(segment.file_sequence, walk.place.raft_index, walk.place.position, index)
 
 
@@ -131,7 +135,7 @@ def verify_segments(disk: Disk, segments: Sequence[SegmentRef]) -> None:
                 continue
             if walk.fault is None and walk.place.offset == segment.end_offset:
                 walk.check(segment.end_index, segment.end_chain, None, "the log")
-            raise_fault(walk)
+            _report(disk, walk)
 
 
 def note_batch(index: SegmentIndex, batch: WalkedBatch) -> None:
@@ -171,7 +175,7 @@ def scan_range(disk: Disk, order: ScanOrder) -> RangeScanned:
             walk.check(after.raft_index, after.chain, after.position, "the index")
         elif walk.fault is None and stop == segment.end_index:
             walk.check(segment.end_index, segment.end_chain, None, "the log")
-        raise_fault(walk)
+        _report(disk, walk)
     return RangeScanned(
         segment.file_sequence,
         order.start.position,
@@ -210,7 +214,7 @@ def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
             entries.append(entry._replace(batch=bytes(entry.batch)))
         if walk.fault is None and walk.place.raft_index == segment.end_index:
             walk.check(segment.end_index, segment.end_chain, None, "the log")
-        raise_fault(walk)
+        _report(disk, walk)
     if not entries:
         raise CorruptData(f"entry {order.first} is not in its segment", on=segment.path)
     return EntriesRead(order.first, prev_chain, entries)
@@ -236,7 +240,7 @@ def find_time(disk: Disk, order: TimeOrder) -> TimeHit | None:
                 hit = _hit_in(batch.entry.batch, batch.header, order)
                 if hit is not None:
                     return hit
-            raise_fault(walk)
+            _report(disk, walk)
     for unwritten in order.unwritten:
         header = read_header(unwritten)
         hit = _hit_in(unwritten, header, order) if header.base_offset < order.limit else None
@@ -276,7 +280,7 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
             for batch in walk.batches(RaftIndex(min(segment.end_index, order.stop))):
                 if batch.entry.raft_index >= before:
                     items += replay_items(batch)
-            raise_fault(walk)
+            _report(disk, walk)
     end = order.stop
     for unwritten in order.unwritten:
         items += _unwritten_items(end, unwritten, order.spec.path)
@@ -343,3 +347,22 @@ def raise_fault(walk: Walk) -> None:
             on=f"{walk.on}, entry {place.raft_index} at byte {place.position}",
             do="the replica is reopened and refetches what is damaged",
         )
+
+
+def _report(disk: Disk, walk: Walk) -> None:
+    """The same for a segment in use: its index file vouches for it no longer, so that the recovery
+    that follows walks it. The points stay, for they show how far it is whole."""
+    if walk.fault is None:
+        return
+    path = index_name(walk.on)
+    if disk.exists(path):
+        probe("index-distrusted")
+        try:
+            stored = read_index_file(read_whole(disk, path, INDEX_FILE_BYTES_MAX), 1, path)
+            write_whole(disk, path, write_index_file(stored._replace(end=_NOWHERE)))
+        except CorruptData:
+            remove_if_there(disk, path)
+    raise_fault(walk)
+
+
+_NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NO_TIMESTAMP)

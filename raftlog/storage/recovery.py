@@ -122,7 +122,7 @@ def recover_replica(
         files = find_live_files(disk, spec)
         _check_head(spec, files)
     except CorruptData as damage:
-        probe("replica-lost")
+        probe("replica-files-lost")
         return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
     walked, log, producers = _walk_and_replay(disk, spec, files, mark, options)
     if producers is None:

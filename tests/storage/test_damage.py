@@ -478,6 +478,30 @@ def test_damage_that_only_the_replay_meets(driver):
     assert driver.log.last_index == 2
 
 
+@pytest.mark.parametrize("kind", ["crc", "chain"])
+def test_damage_met_in_use_is_found_again_by_recovery(driver, kind):
+    """The replica is reopened after a read met damage: recovery must not take the index file's word
+    for that segment once more, or it would be reopened for ever."""
+    driver.crash(Keep.NONE)
+    path = files(driver)[0]
+    position = 4096
+    content = driver.disk.content(path)
+    for _ in range(2):
+        position += read_header(content, position).size
+    if kind == "crc":
+        driver.disk.flip_bit(path, position + 70)
+    else:
+        alien = bytearray(batch_of(2, size=60, fill=b"x"))
+        alien[:8], alien[12:16] = content[position : position + 8], content[position + 12 :][:4]
+        driver.disk.overwrite(path, position, bytes(alien))
+    last = driver.log.last_index
+    with pytest.raises(CorruptData):
+        driver.read(0)
+    found = driver.reopen()
+    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (last, 2))
+    assert driver.log.last_index == 2
+
+
 def test_unreadable_sectors_are_an_error_not_an_end(driver):
     """A read that fails says nothing about the bytes: recovery does not go on."""
     path, position = last_batch(driver)
