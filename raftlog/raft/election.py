@@ -22,7 +22,16 @@ from raftlog.raft.messages import (
 from raftlog.raft.proposals import append_control
 from raftlog.raft.quorum import VoteResult, joint_vote
 from raftlog.raft.roles import become_follower, end_cover, settle_transfer, stop
-from raftlog.raft.state import LONG_AGO, RaftState, Reads, Role
+from raftlog.raft.state import (
+    CANDIDATE,
+    FOLLOWER,
+    LEADER,
+    LONG_AGO,
+    PRE_CANDIDATE,
+    STOPPED,
+    RaftState,
+    Reads,
+)
 from raftlog.records.control import TermStart, write_term_start
 
 # --- time -----------------------------------------------------------------------------------------
@@ -30,7 +39,7 @@ from raftlog.records.control import TermStart, write_term_start
 
 def tick(state: RaftState) -> None:
     """Time has passed."""
-    if state.role is Role.LEADER:
+    if state.role is LEADER:
         _leader_tick(state)
     elif state.now >= campaign_deadline(state):
         _begin(state)
@@ -38,16 +47,18 @@ def tick(state: RaftState) -> None:
 
 def campaign_deadline(state: RaftState) -> Instant:
     """When this replica would campaign: never unless it may, and nobody beats for its leader."""
-    if state.covered or not _may_campaign(state):
+    if state.covered or state.role is STOPPED:
         return NEVER
-    return state.election_deadline
+    if state.voter and state.damaged is None:
+        return state.election_deadline
+    return state.election_deadline if _may_campaign(state) else NEVER
 
 
 def _may_campaign(state: RaftState) -> bool:
     """A whole replica that is a voter; or was one until a membership that is not known to be
     committed (thesis 4.2.2): when only such replicas hold that entry, nobody else can be elected.
     Its votes are counted by the newer membership, in which it has none itself."""
-    if state.damaged or state.role is Role.STOPPED:
+    if state.damaged or state.role is STOPPED:
         return False
     return state.voter or (
         state.membership_index > state.commit
@@ -70,7 +81,7 @@ def _leader_tick(state: RaftState) -> None:
         return
     transfer.tick(state)
     membership.after_progress(state)
-    if state.role is Role.LEADER:
+    if state.role is LEADER:
         replication.heartbeats(state)
 
 
@@ -101,7 +112,7 @@ def _pre_campaign(state: RaftState) -> None:
     if not _term_left(state):
         return
     end_cover(state)
-    state.role = Role.PRE_CANDIDATE
+    state.role = PRE_CANDIDATE
     state.leader = None
     state.votes = {state.me: True}
     state.election_deadline = Instant(state.now + state.draw_timeout())
@@ -118,7 +129,7 @@ def campaign(state: RaftState, *, transfer_asked: bool) -> None:
     if not _term_left(state):
         return
     become_follower(state, Term(state.term + 1), None)
-    state.role = Role.CANDIDATE
+    state.role = CANDIDATE
     state.vote = state.me
     state.transfer_campaign = transfer_asked
     state.trace("campaign", ("last_index", state.log.last_index))
@@ -150,7 +161,7 @@ def _other_voters(state: RaftState) -> list[ReplicaId]:
 
 def own_vote_durable(state: RaftState) -> None:
     """Our (term, vote) is synced: our own vote counts from now on, and the requests may leave."""
-    if state.role is Role.CANDIDATE and state.rounds.hard_states == 0:
+    if state.role is CANDIDATE and state.rounds.hard_states == 0:
         assert not state.hard_state_dirty
         assert state.vote == state.me, (state.vote, state.me)
         state.votes[state.me] = True
@@ -162,7 +173,7 @@ def _count(state: RaftState) -> None:
     if result is VoteResult.LOST:
         probe("election-lost")
         become_follower(state, state.term, None)
-    elif result is VoteResult.WON and state.role is Role.PRE_CANDIDATE:
+    elif result is VoteResult.WON and state.role is PRE_CANDIDATE:
         campaign(state, transfer_asked=False)
     elif result is VoteResult.WON and state.votes.get(state.me):
         _lead(state)
@@ -170,8 +181,8 @@ def _count(state: RaftState) -> None:
 
 def _lead(state: RaftState) -> None:
     """We have the votes of this term. Its first entry is appended at once (Raft 8)."""
-    assert state.role is Role.CANDIDATE, state.role
-    state.role = Role.LEADER
+    assert state.role is CANDIDATE, state.role
+    state.role = LEADER
     state.leader = state.me
     state.votes.clear()
     state.reads = Reads()
@@ -196,7 +207,7 @@ def _is_led(state: RaftState) -> bool:
     """Whether we heard from a live leader within the shortest election timeout (thesis 4.2.3)."""
     if not state.options.check_quorum:
         return False
-    if state.role is Role.LEADER:
+    if state.role is LEADER:
         return True
     if state.leader is None:
         return False
@@ -228,7 +239,7 @@ def _reassure(state: RaftState, replica: ReplicaId) -> None:
     """A follower of ours that looks for a leader has not heard us: speak to it, and stop believing
     that heartbeats of the pair of nodes reach its group."""
     follower = state.progress.get(replica)
-    if state.role is not Role.LEADER or follower is None:
+    if state.role is not LEADER or follower is None:
         return
     if follower.covered:
         probe("pre-vote-of-a-covered-follower")
@@ -242,7 +253,7 @@ def on_pre_vote_reply(state: RaftState, message: PreVoteReply) -> None:
     if not message.granted and message.term > state.term:
         become_follower(state, message.term, None)
         return
-    asked = state.role is Role.PRE_CANDIDATE
+    asked = state.role is PRE_CANDIDATE
     if not asked or (message.granted and message.term != state.term + 1):
         probe("pre-vote-reply-too-late")
         return
@@ -275,7 +286,7 @@ def on_vote_reply(state: RaftState, message: VoteReply) -> None:
     """Keyed by voter: a second answer of the same one changes nothing."""
     if message.term > state.term:
         become_follower(state, message.term, None)
-    elif message.term < state.term or state.role is not Role.CANDIDATE:
+    elif message.term < state.term or state.role is not CANDIDATE:
         probe("vote-reply-too-late")
     else:
         state.votes.setdefault(message.sender, message.granted)
@@ -286,7 +297,7 @@ def on_timeout_now(state: RaftState, message: TimeoutNow) -> None:
     """Our leader hands over: campaign at once, without a pre-vote."""
     if message.term > state.term:
         become_follower(state, message.term, message.sender)
-    fit = state.role is Role.FOLLOWER and _may_campaign(state)
+    fit = state.role is FOLLOWER and _may_campaign(state)
     if message.term < state.term or not fit:
         probe("timeout-now-ignored")
         return
@@ -299,7 +310,7 @@ def on_timeout_now(state: RaftState, message: TimeoutNow) -> None:
 def on_link_down(state: RaftState, node: NodeId) -> None:
     """The link to our leader's node fell: do not wait for the whole timeout. The pre-vote asks
     those who may still hear it, so a healthy leader is not disturbed by one broken link."""
-    if state.role is not Role.FOLLOWER or state.leader is None or state.leader.node != node:
+    if state.role is not FOLLOWER or state.leader is None or state.leader.node != node:
         return
     state.covered = False
     state.agreed = False
@@ -317,7 +328,7 @@ def on_link_up(state: RaftState, node: NodeId) -> None:
 
 def cover(state: RaftState, peer: ReplicaId) -> bool:
     """Our leader's node beats for it. False when it is not our leader (any more)."""
-    if state.role is not Role.FOLLOWER or state.leader != peer or not state.agreed:
+    if state.role is not FOLLOWER or state.leader != peer or not state.agreed:
         return False
     state.covered = True
     return True

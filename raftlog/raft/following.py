@@ -8,7 +8,7 @@ verified. It answers with what is *durable* here.
 
 from collections.abc import Sequence
 
-from raftlog.base.entries import Entry, EntryKind
+from raftlog.base.entries import Entry
 from raftlog.base.errors import ProtocolError
 from raftlog.base.ids import Chain, RaftIndex, Term
 from raftlog.base.probes import probe
@@ -24,7 +24,7 @@ from raftlog.raft.messages import (
     Unreadable,
 )
 from raftlog.raft.roles import become_follower, learn_leader, stop
-from raftlog.raft.state import RaftState, Role
+from raftlog.raft.state import FOLLOWER, MEMBERSHIP, RECORDS, STOPPED, RaftState
 from raftlog.records.chain import chain_next
 
 
@@ -98,7 +98,7 @@ def _take_entries(state: RaftState, message: Append, entries: Sequence[Entry]) -
     log.append(entries)
     state.log_changed = True
     for entry in entries:
-        if entry.kind is EntryKind.MEMBERSHIP:
+        if entry.kind is MEMBERSHIP:
             membership.on_appended(state, entry)
     return True
 
@@ -139,7 +139,7 @@ def _continues(state: RaftState, message: Append, entries: Sequence[Entry]) -> b
             entry.raft_index != index
             or entry.base_offset != offset
             or not term <= entry.term <= message.term
-            or (entry.kind is not EntryKind.RECORDS and not _control_fits(state, entry))
+            or (entry.kind is not RECORDS and not _control_fits(state, entry))
         ):
             probe("append-content-refused")
             state.trace("content", ("index", index), ("offset", offset))
@@ -160,7 +160,7 @@ def _control_fits(state: RaftState, entry: Entry) -> bool:
 def truncate(state: RaftState, index: RaftIndex) -> None:
     """Drop our suffix from `index` on: a leader's entry there has another term."""
     assert index > state.commit, (index, state.commit)
-    assert state.role is Role.FOLLOWER, state.role
+    assert state.role is FOLLOWER, state.role
     probe("conflict-truncation")
     state.log.truncate_from(index)
     state.log_changed = True
@@ -250,7 +250,7 @@ def acknowledge(state: RaftState) -> None:
     match = min(state.verified, state.rounds.durable)
     if state.damaged is not None:
         _heal(state, match)
-        if state.role is Role.STOPPED:
+        if state.role is STOPPED:
             return
     state.ack_wanted = False
     state.acked = max(state.acked, match)

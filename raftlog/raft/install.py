@@ -16,7 +16,7 @@ from raftlog.raft import membership
 from raftlog.raft.messages import Install, InstallReply
 from raftlog.raft.output import Installed, SnapshotRead
 from raftlog.raft.progress import Progress
-from raftlog.raft.state import InstallReceiver, RaftState, Role
+from raftlog.raft.state import FOLLOWER, InstallReceiver, RaftState
 
 # --- the leader's side ----------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ def on_reply(state: RaftState, follower: Progress, message: InstallReply) -> Non
 
 def on_piece(state: RaftState, message: Install) -> None:
     """A piece from the leader of our term; the caller has checked who speaks."""
-    assert state.role is Role.FOLLOWER, state.role
+    assert state.role is FOLLOWER, state.role
     position = message.position
     index = position.raft_index
     if index <= state.commit or state.log.term_at(index) == position.term:

@@ -15,9 +15,9 @@ from raftlog.base.ids import RaftIndex, ReplicaId
 from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
 from raftlog.base.probes import probe
 from raftlog.raft import transfer
-from raftlog.raft.progress import Progress, ProgressState
+from raftlog.raft.progress import REPLICATE, Progress
 from raftlog.raft.proposals import append_control
-from raftlog.raft.state import RaftState, Role
+from raftlog.raft.state import LEADER, RaftState
 from raftlog.records.control import (
     parse_control_entry,
     read_membership_body,
@@ -160,7 +160,7 @@ def _follow_membership(state: RaftState) -> None:
         ("outgoing", " ".join(map(str, membership.outgoing))),
         ("learners", " ".join(map(str, membership.learners))),
     )
-    if state.role is Role.LEADER:
+    if state.role is LEADER:
         follow_everyone(state, state.log.last_index)
 
 
@@ -181,7 +181,7 @@ def follow_everyone(state: RaftState, following: RaftIndex) -> None:
 
 def change(state: RaftState, target: Membership) -> None:
     """Move the group to `target`; asking again is harmless, another target replaces this one."""
-    if state.role is not Role.LEADER:
+    if state.role is not LEADER:
         raise LocalMisuse(f"replica {state.me} does not lead", on=state.where)
     check_target(target)
     state.target = target
@@ -233,7 +233,7 @@ def _caught_up(state: RaftState) -> tuple[ReplicaId, ...]:
         replica
         for replica, p in state.progress.items()
         if p.match >= near
-        and p.state is ProgressState.REPLICATE
+        and p.state is REPLICATE
         and not p.damaged
         and (p.covered or p.last_contact >= oldest)
     )

@@ -62,7 +62,16 @@ from raftlog.raft.output import Output
 from raftlog.raft.progress import Progress
 from raftlog.raft.roles import become_follower, stop
 from raftlog.raft.rounds import Rounds
-from raftlog.raft.state import Queued, RaftState, Role
+from raftlog.raft.state import (
+    CANDIDATE,
+    FOLLOWER,
+    LEADER,
+    PRE_CANDIDATE,
+    STOPPED,
+    Queued,
+    RaftState,
+    Role,
+)
 
 __all__ = ["RaftNode", "Role"]
 
@@ -169,7 +178,7 @@ class RaftNode:
     @property
     def leading(self) -> bool:
         """Whether this replica leads its term (perhaps without having committed in it yet)."""
-        return self._state.role is Role.LEADER
+        return self._state.role is LEADER
 
     @property
     def ready(self) -> bool:
@@ -259,7 +268,7 @@ class RaftNode:
         for message in messages:
             if message.to != me or message.group != group:
                 probe("message-not-addressed-to-me")
-            elif message.term > TERM_MAX or state.role is Role.STOPPED:
+            elif message.term > TERM_MAX or state.role is STOPPED:
                 probe("message-refused")
             else:
                 _HANDLERS[type(message)](state, message)  # type: ignore[arg-type]  # by its own type
@@ -289,7 +298,7 @@ class RaftNode:
     def tick(self, now: Instant) -> None:
         """The deadline of the last Output has come; harmless at any other time."""
         self._state.now = now
-        if self._state.role is not Role.STOPPED:
+        if self._state.role is not STOPPED:
             election.tick(self._state)
 
     def hasten(self, deadline: Instant) -> None:
@@ -307,13 +316,13 @@ class RaftNode:
         """The round is synced. Rounds that this node did not use, or that ended, are ignored."""
         state = self._state
         state.now = now
-        if state.role is Role.STOPPED or not state.rounds.complete(io_id):
+        if state.role is STOPPED or not state.rounds.complete(io_id):
             return
-        if state.role is Role.LEADER:
+        if state.role is LEADER:
             replication.maybe_commit(state)
-        elif state.role is Role.CANDIDATE:
+        elif state.role is CANDIDATE:
             election.own_vote_durable(state)
-        elif state.role is Role.FOLLOWER:
+        elif state.role is FOLLOWER:
             following.durable_moved(state)
 
     def io_failed(self, now: Instant) -> None:
@@ -321,16 +330,16 @@ class RaftNode:
         state = self._state
         state.now = now
         probe("write-failed")
-        if state.role is Role.LEADER:
+        if state.role is LEADER:
             transferring.hand_over_and_follow(state, "write failed")
         stop(state, "write failed")
 
     def step_down(self, now: Instant, why: str) -> None:
         """Stop leading (no space, a bad range, a poisoned disk), handing over where possible."""
         self._state.now = now
-        if self._state.role is Role.LEADER:
+        if self._state.role is LEADER:
             transferring.hand_over_and_follow(self._state, why)
-        elif self._state.role in (Role.CANDIDATE, Role.PRE_CANDIDATE):
+        elif self._state.role in (CANDIDATE, PRE_CANDIDATE):
             become_follower(self._state, self._state.term, None)
 
     def read_index(self, token: int, now: Instant) -> None:
@@ -358,7 +367,7 @@ class RaftNode:
         """A new link session with a node: earlier messages to it may be lost."""
         state = self._state
         state.now = now
-        if state.role is Role.LEADER:
+        if state.role is LEADER:
             replication.on_link_up(state, node)
         else:
             election.on_link_up(state, node)
@@ -367,7 +376,7 @@ class RaftNode:
         """The link session with a node is over."""
         state = self._state
         state.now = now
-        if state.role is Role.LEADER:
+        if state.role is LEADER:
             replication.on_link_down(state, node)
         else:
             election.on_link_down(state, node)
@@ -377,7 +386,7 @@ class RaftNode:
         follower, as follower for that leader. False when that is not (any more) agreed."""
         state = self._state
         state.now = now
-        if state.role is Role.LEADER:
+        if state.role is LEADER:
             return replication.cover(state, peer)
         return election.cover(state, peer)
 
@@ -385,7 +394,7 @@ class RaftNode:
         """They stand for it no more; the other side was last heard at `last_contact`."""
         state = self._state
         state.now = now
-        if state.role is not Role.LEADER:
+        if state.role is not LEADER:
             election.uncover(state, peer, last_contact)
         elif peer in state.progress:
             replication.uncover(state.progress[peer], last_contact)
@@ -414,13 +423,14 @@ class RaftNode:
     def take(self, io_id: IoId) -> Output:
         """Drain the node: what leaves, and what must be written with this io_id."""
         state = self._state
-        if state.role is Role.LEADER:
+        if state.role is LEADER:
             replication.send_all(state)
         log_changed, dirty = state.log_changed, state.hard_state_dirty
+        rounds = state.rounds
         if log_changed or dirty:
-            state.rounds.begin(io_id, state.log.last_index, hard_state=dirty, now=state.now)
+            rounds.begin(io_id, state.log.last_index, hard_state=dirty, now=state.now)
             state.log_changed = state.hard_state_dirty = False
-        if not state.rounds.hard_states:
+        if not rounds.hard_states and (state.ack_wanted or state.promises):
             _keep_promises(state)
         send, state.send = state.send, []
         commit = state.commit if state.commit != state.commit_taken else None
@@ -446,7 +456,7 @@ def _add_queued(out: Output, queued: Queued) -> None:
 
 def _keep_promises(state: RaftState) -> None:
     """Term and vote are durable: what was said in this term may leave."""
-    if state.ack_wanted and state.role is Role.FOLLOWER and state.leader is not None:
+    if state.ack_wanted and state.role is FOLLOWER and state.leader is not None:
         following.acknowledge(state)
     if state.promises:
         send = state.send
@@ -459,10 +469,11 @@ def _keep_promises(state: RaftState) -> None:
 
 
 def _deadline(state: RaftState) -> Instant:
-    if state.role is not Role.LEADER:
+    if state.role is not LEADER:
         return election.campaign_deadline(state)
     rounds = state.rounds.open
     if rounds:
         stalled_at = Instant(rounds[0].since + state.options.election_ns)
-        return min(state.heartbeat_deadline, stalled_at)
+        if stalled_at < state.heartbeat_deadline:
+            return stalled_at
     return state.heartbeat_deadline

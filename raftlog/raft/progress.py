@@ -10,7 +10,7 @@ sent.
 
 import enum
 from collections import deque
-from typing import final
+from typing import Final, final
 
 import attrs
 
@@ -28,6 +28,12 @@ class ProgressState(enum.Enum):
     PROBE = "probe"
     REPLICATE = "replicate"
     INSTALL = "install"
+
+
+# Bound once, for the same reason as the roles in `state`.
+PROBE: Final = ProgressState.PROBE
+REPLICATE: Final = ProgressState.REPLICATE
+INSTALL: Final = ProgressState.INSTALL
 
 
 @final
@@ -66,7 +72,7 @@ class Progress:
     next: RaftIndex
     last_contact: Instant
     match: RaftIndex = RaftIndex(0)
-    state: ProgressState = ProgressState.PROBE
+    state: ProgressState = PROBE
     in_flight: deque[tuple[RaftIndex, int]] = attrs.Factory(deque)
     in_flight_bytes: int = 0
     waiting: bool = False
@@ -82,17 +88,17 @@ class Progress:
     def become_probe(self, next_index: RaftIndex) -> None:
         """Look for the agreement again, from `next_index`; what was in flight is forgotten."""
         assert next_index >= 1, next_index
-        self._leave_state(ProgressState.PROBE)
+        self._leave_state(PROBE)
         self.next = next_index
 
     def become_replicate(self) -> None:
         """The agreement at `match` is found: stream from there."""
-        self._leave_state(ProgressState.REPLICATE)
+        self._leave_state(REPLICATE)
         self.next = RaftIndex(self.match + 1)
 
     def become_install(self, token: int) -> None:
         """It needs what we no longer hold; `token` names the snapshot read."""
-        self._leave_state(ProgressState.INSTALL)
+        self._leave_state(INSTALL)
         self.install = InstallSender(token)
 
     def _leave_state(self, state: ProgressState) -> None:
@@ -106,21 +112,21 @@ class Progress:
     def has_room(self, options: RaftOptions) -> bool:
         """Whether one more append may go out. With nothing in flight one of any size is
         admitted."""
-        if self.state is ProgressState.REPLICATE:
+        if self.state is REPLICATE:
             return not self.in_flight or (
                 len(self.in_flight) < options.appends_in_flight_max
                 and self.in_flight_bytes < options.inflight_bytes_max
             )
-        return self.state is ProgressState.PROBE and not self.waiting
+        return self.state is PROBE and not self.waiting
 
     def sent(self, last_index: RaftIndex, byte_count: int) -> None:
         """An append with entries up to `last_index` is on its way."""
-        if self.state is ProgressState.REPLICATE:
+        if self.state is REPLICATE:
             self.in_flight.append((last_index, byte_count))
             self.in_flight_bytes += byte_count
             self.next = RaftIndex(last_index + 1)
         else:
-            assert self.state is ProgressState.PROBE, self.state
+            assert self.state is PROBE, self.state
             self.waiting = True
 
     def acknowledged(self, match: RaftIndex) -> bool:

@@ -6,7 +6,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import RaftIndex
-from raftlog.raft.state import RaftState, Role
+from raftlog.raft.state import LEADER, RECORDS, RaftState
 from raftlog.records.batch import entry_of
 from raftlog.records.control import build_control_entry
 
@@ -29,7 +29,7 @@ def append_batches(state: RaftState, batches: Sequence[Buffer]) -> tuple[RaftInd
     entries: list[Entry] = []
     for ordinal, batch in enumerate(batches):
         entry = entry_of(RaftIndex(first + ordinal), batch, LocalMisuse, state.where)
-        if entry.base_offset != offset or entry.term != term or entry.kind is not EntryKind.RECORDS:
+        if entry.base_offset != offset or entry.term != term or entry.kind is not RECORDS:
             raise LocalMisuse(
                 f"batch has offset {entry.base_offset}, epoch {entry.term}, kind {entry.kind}",
                 on=state.where,
@@ -46,7 +46,7 @@ def append_batches(state: RaftState, batches: Sequence[Buffer]) -> tuple[RaftInd
 
 def append_control(state: RaftState, kind: EntryKind, body: bytes) -> Entry:
     """Append one of Raft's own entries."""
-    assert state.role is Role.LEADER, state.role
+    assert state.role is LEADER, state.role
     log = state.log
     entry = build_control_entry(
         kind,

@@ -10,14 +10,14 @@ index yet: reads are parked.
 from raftlog.base.probes import probe
 from raftlog.raft.output import ReadState
 from raftlog.raft.quorum import VoteResult, joint_vote
-from raftlog.raft.state import PendingRead, RaftState, Role
+from raftlog.raft.state import LEADER, PendingRead, RaftState
 
 _UNSENT = 0
 
 
 def read_index(state: RaftState, token: int) -> None:
     """Answered through `Output.reads`, by None at once when it cannot be served here."""
-    if state.role is not Role.LEADER or state.reads.count() >= state.options.reads_pending_max:
+    if state.role is not LEADER or state.reads.count() >= state.options.reads_pending_max:
         probe("read-index-refused")
         state.out.reads.append(ReadState(token, None))
     elif not state.ready:

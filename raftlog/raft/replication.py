@@ -22,10 +22,10 @@ from raftlog.raft.messages import (
     RefusalReason,
 )
 from raftlog.raft.output import LogRead
-from raftlog.raft.progress import Progress, ProgressState
+from raftlog.raft.progress import INSTALL, PROBE, REPLICATE, Progress
 from raftlog.raft.quorum import joint_committed
 from raftlog.raft.roles import become_follower
-from raftlog.raft.state import RaftState, ReadyAppend, Role
+from raftlog.raft.state import LEADER, RaftState, ReadyAppend
 
 
 def send_all(state: RaftState) -> None:
@@ -58,29 +58,33 @@ def is_quiet(state: RaftState) -> bool:
 
 
 def _send_entries(state: RaftState, follower: Progress, last: RaftIndex) -> bool:
+    """Fill the follower's window. Whether anything was sent."""
     sent = False
     while follower.next <= last and follower.has_room(state.options):
-        if follower.read_token is not None or not _send_next(state, follower):
-            break
+        ready = state.ready_append
+        if ready is None or ready.first != follower.next:
+            ready = _prepare(state, follower)
+            if ready is None:
+                break
+        _send_append(state, follower, ready)
         sent = True
     return sent
 
 
-def _send_next(state: RaftState, follower: Progress) -> bool:
-    """Cut one append from the log's memory, or ask for what is not there. Whether one was sent."""
+def _prepare(state: RaftState, follower: Progress) -> ReadyAppend | None:
+    """Cut one append from the log's memory, or ask for what is not there."""
     first = follower.next
-    ready = state.ready_append
-    if ready is None or ready.first != first:
-        if first < state.log.first_index:
-            install.begin(state, follower)
-            return False
-        ready = _cut(state, first)
-        if ready is None:
-            _ask_for_entries(state, follower, first)
-            return False
+    if follower.read_token is not None:
+        return None
+    if first < state.log.first_index:
+        install.begin(state, follower)
+        return None
+    ready = _cut(state, first)
+    if ready is None:
+        _ask_for_entries(state, follower, first)
+    else:
         state.ready_append = ready
-    _send_append(state, follower, ready)
-    return True
+    return ready
 
 
 def _cut(state: RaftState, first: RaftIndex) -> ReadyAppend | None:
@@ -205,16 +209,18 @@ def on_append_reply(state: RaftState, message: AppendReply) -> None:
         follower.agreed = True
         state.out.agreed.append(follower.replica)
     moved = follower.acknowledged(message.match)
-    if follower.state is ProgressState.PROBE:
+    if follower.state is PROBE:
         follower.become_replicate()
-    elif follower.state is ProgressState.INSTALL and message.match >= state.log.first_index - 1:
+    elif follower.state is INSTALL and message.match >= state.log.first_index - 1:
         probe("install-done")
         follower.become_replicate()
     if moved:
         if message.match > state.commit:
             maybe_commit(state)
-        transfer.after_progress(state, follower)
-    membership.after_progress(state)
+        if state.transferring is not None:
+            transfer.after_progress(state, follower)
+    if state.target is not None:
+        membership.advance(state)
 
 
 def on_append_refused(state: RaftState, message: AppendRefused) -> None:
@@ -225,21 +231,21 @@ def on_append_refused(state: RaftState, message: AppendRefused) -> None:
     if message.reason is RefusalReason.CONTENT:
         _content_refused(state, follower, message.prev_index)
         return
-    if follower.state is ProgressState.INSTALL:
+    if follower.state is INSTALL:
         return
     if follower.next < state.log.first_index:
         # it is there, and needs what we no longer hold; with its window cleared an install begins
         follower.become_probe(RaftIndex(follower.match + 1))
         return
-    if follower.state is ProgressState.REPLICATE and message.prev_index <= follower.match:
+    if follower.state is REPLICATE and message.prev_index <= follower.match:
         probe("stale-refusal-while-replicating")
         return
-    if follower.state is ProgressState.PROBE and message.prev_index != follower.next - 1:
+    if follower.state is PROBE and message.prev_index != follower.next - 1:
         probe("stale-refusal-while-probing")
         return
     back = state.log.last_index_at_or_below(message.hint_term)
     seam = min(message.hint_index, back, RaftIndex(message.prev_index - 1))
-    if follower.state is ProgressState.REPLICATE:
+    if follower.state is REPLICATE:
         seam = max(seam, follower.match)
     elif seam < follower.match:
         # It proves that it lost what it had acknowledged (a damaged disk): its match no longer
@@ -273,7 +279,7 @@ def _follower_of(
     if message.term > state.term:
         become_follower(state, message.term, None)
         return None
-    if message.term < state.term or state.role is not Role.LEADER:
+    if message.term < state.term or state.role is not LEADER:
         probe("answer-to-an-ended-term")
         return None
     follower = state.progress.get(message.sender)
@@ -340,7 +346,9 @@ def cover(state: RaftState, peer: ReplicaId) -> bool:
 
 
 def uncover(follower: Progress, last_contact: Instant) -> None:
-    """The pair of nodes does not beat for it any more; it was known alive until `last_contact`."""
+    """The pair of nodes does not beat for it any more; it was known alive until `last_contact`. Its
+    next answer tells that it agrees still, so that it can be covered again."""
     if follower.covered:
         follower.covered = False
+        follower.agreed = False
         follower.last_contact = max(follower.last_contact, last_contact)

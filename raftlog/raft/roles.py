@@ -8,22 +8,22 @@ module may need.
 from raftlog.base.ids import RaftIndex, ReplicaId, Term
 from raftlog.base.units import NEVER, Instant
 from raftlog.raft.output import ReadState, TransferDone
-from raftlog.raft.state import RaftState, Reads, Role
+from raftlog.raft.state import FOLLOWER, LEADER, STOPPED, RaftState, Reads
 
 
 def become_follower(state: RaftState, term: Term, leader: ReplicaId | None) -> None:
     """Follow in `term`, at least our own; a newer term has no vote yet. Forgets what belonged to
     the term or leader before."""
     assert term >= state.term, (term, state.term)
-    assert state.role is not Role.STOPPED
-    if state.role is Role.LEADER:
+    assert state.role is not STOPPED
+    if state.role is LEADER:
         _abdicate(state)
     if term > state.term:
         state.term = term
         state.vote = None
         state.hard_state_dirty = True
     end_cover(state)
-    state.role = Role.FOLLOWER
+    state.role = FOLLOWER
     state.leader = leader
     state.votes.clear()
     state.transfer_campaign = False
@@ -39,11 +39,11 @@ def become_follower(state: RaftState, term: Term, leader: ReplicaId | None) -> N
 def learn_leader(state: RaftState, leader: ReplicaId) -> bool:
     """A message that only the leader of our term can have sent has arrived. False: another one
     leads this term, which breaks election safety, so this replica has stopped."""
-    if state.role is Role.LEADER or state.leader not in (None, leader):
+    if state.role is LEADER or state.leader not in (None, leader):
         known = state.leader
         stop(state, f"two leaders of term {state.term}: {known} and {leader}")
         return False
-    if state.leader is None or state.role is not Role.FOLLOWER:
+    if state.leader is None or state.role is not FOLLOWER:
         become_follower(state, state.term, leader)
     settle_transfer(state, leader)
     state.leader_contact = state.now
@@ -91,15 +91,15 @@ def settle_transfer(state: RaftState, leader: ReplicaId) -> None:
 
 def stop(state: RaftState, why: str) -> None:
     """Take part no more: for good, until a new node is made after recovery."""
-    if state.role is Role.STOPPED:
+    if state.role is STOPPED:
         return
-    if state.role is Role.LEADER:
+    if state.role is LEADER:
         _abdicate(state)
     if state.transfer_watch is not None:
         state.out.transfer_done = TransferDone(state.transfer_watch, ok=False)
         state.transfer_watch = None
     end_cover(state)
-    state.role = Role.STOPPED
+    state.role = STOPPED
     state.leader = None
     state.stopped_why = why
     state.election_deadline = NEVER

@@ -14,12 +14,12 @@ from raftlog.raft.messages import TimeoutNow
 from raftlog.raft.output import TransferDone
 from raftlog.raft.progress import Progress
 from raftlog.raft.roles import become_follower
-from raftlog.raft.state import RaftState, Role
+from raftlog.raft.state import LEADER, RaftState
 
 
 def transfer(state: RaftState, to: ReplicaId) -> None:
     """Begin. Raises LocalMisuse when we do not lead or `to` is no other voter in force."""
-    if state.role is not Role.LEADER:
+    if state.role is not LEADER:
         raise LocalMisuse(f"replica {state.me} does not lead", on=state.where)
     if to == state.me or to not in state.membership.voters:
         raise LocalMisuse(f"replica {to} is no other voter", on=state.where)
@@ -66,7 +66,7 @@ def _tell(state: RaftState, to: ReplicaId) -> None:
 def hand_over_and_follow(state: RaftState, why: str) -> None:
     """Stop leading now. The voter that is furthest is asked to campaign, so that nobody has to wait
     for an election timeout; if it is not far enough, the others' votes decide against it."""
-    assert state.role is Role.LEADER, state.role
+    assert state.role is LEADER, state.role
     candidates = [p for p in state.progress.values() if _can_succeed(state, p)]
     if state.transferring is not None:
         _tell(state, state.transferring)
