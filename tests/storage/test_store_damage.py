@@ -1,0 +1,68 @@
+"""Damage of the store and the format file: one bad sector loses nothing, more is named."""
+
+import copy
+
+import pytest
+
+from raftlog.base.entries import HardState
+from raftlog.base.errors import CorruptData
+from raftlog.storage.data_dir import FORMAT_FILE, peek_directory, read_identity
+from raftlog.storage.store_file import STORE_FILES
+from tests.storage.making import ME, SPEC, Driver, new_disk
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    driver = Driver(new_disk())
+    driver.lead(1)
+    driver.append(3)
+    driver.settle()
+    return driver
+
+
+@pytest.fixture
+def driver(prepared):
+    return copy.deepcopy(prepared)
+
+
+@pytest.mark.slow
+def test_any_one_bad_sector_of_the_store_loses_nothing(prepared):
+    """Either the same state is read, or the damage is named; an older vote is never taken."""
+    driver = copy.deepcopy(prepared)
+    for term in range(3, 6):
+        driver.round([driver.store.set_hard_state(SPEC.group, HardState(term, ME))])
+    truth = peek_directory(driver.disk)
+    used = {name: len(driver.disk.content(name).rstrip(b"\x00")) for name in STORE_FILES}
+    for name in STORE_FILES:
+        for sector in range(used[name] // 512 + 1):
+            disk = copy.deepcopy(driver.disk)
+            disk.overwrite(name, sector * 512, bytes(range(256)) * 2)
+            assert peek_directory(disk) == truth, (name, sector)
+
+
+def test_two_bad_copies_with_a_frame_behind_them_are_damage(driver):
+    for term in range(3, 6):
+        driver.round([driver.store.set_hard_state(SPEC.group, HardState(term, ME))])
+    newest = max(STORE_FILES, key=lambda name: len(driver.disk.content(name).rstrip(b"\x00")))
+    content = driver.disk.content(newest)
+    frames = [at for at in range(0, len(content), 512) if content[at : at + 4] == b"RLFR"]
+    for at in frames[-4:-2]:
+        driver.disk.flip_bit(newest, at + 40)
+    with pytest.raises(CorruptData, match="follows it"):
+        peek_directory(driver.disk)
+
+
+def test_both_store_files_gone(driver):
+    for name in STORE_FILES:
+        driver.disk.shorten(name, 0)
+    with pytest.raises(CorruptData, match="damaged"):
+        peek_directory(driver.disk)
+
+
+def test_the_format_file_survives_one_bad_copy(driver):
+    identity = read_identity(driver.disk)
+    driver.disk.flip_bit(FORMAT_FILE, 40)
+    assert read_identity(driver.disk) == identity
+    driver.disk.flip_bit(FORMAT_FILE, 2048 + 40)
+    with pytest.raises(CorruptData, match="both copies"):
+        read_identity(driver.disk)
