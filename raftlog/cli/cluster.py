@@ -9,7 +9,7 @@ import trio
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NANOS_PER_SECOND, Nanos, millis
-from raftlog.cli.connect import run
+from raftlog.cli.connect import PATIENCE, run
 from raftlog.cli.render import (
     FAILED_CODE,
     bootstrap_option,
@@ -66,6 +66,7 @@ class ClusterStatus(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
+        """As `--format json` shows it."""
         return {
             "healthy": self.healthy,
             "cluster_id": self.cluster_id,
@@ -127,7 +128,7 @@ def status(
 
     async def main() -> int:
         if not watch:
-            found = await _look(bootstrap, millis(30_000))
+            found = await _look(bootstrap, PATIENCE)
             _show(found, form)
             return 0 if found.healthy else FAILED_CODE
         with trio.move_on_after(timeout if timeout is not None else float("inf")):

@@ -12,6 +12,8 @@ Result = TypeVar("Result")
 
 TOPIC_WAIT = millis(2_000)
 """How long a command waits for a topic that is not there: a person is waiting too."""
+PATIENCE = millis(15_000)
+"""How long a command waits for a cluster that is not there."""
 
 
 def with_client(
@@ -20,8 +22,8 @@ def with_client(
     """Run `work` with an open client; its result, or the one error that it raised."""
 
     async def main() -> Result:
-        options.setdefault("topic_wait_ns", TOPIC_WAIT)
-        async with Client(bootstrap, **options) as client:
+        more = {"topic_wait_ns": TOPIC_WAIT, "call_timeout_ns": PATIENCE, **options}
+        async with Client(bootstrap, **more) as client:
             return await work(client)
 
     return run(main)

@@ -17,6 +17,7 @@ from raftlog.client.core.values import ConsumedRecord
 from raftlog.records.record import RecordHeader
 
 Piece = Callable[[ConsumedRecord], bytes]
+_HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 
 
@@ -54,10 +55,9 @@ def _escape(text: str, at: int) -> tuple[bytes, int]:
     letter = text[at + 1 : at + 2]
     if letter == "x":
         digits = text[at + 2 : at + 4]
-        try:
-            return bytes.fromhex(digits), 4
-        except ValueError:
-            raise _bad(f"\\x{digits} is no byte") from None
+        if len(digits) != 2 or not set(digits) <= _HEX_DIGITS:
+            raise _bad(f"\\x{digits} is no byte")
+        return bytes.fromhex(digits), 4
     if letter not in _ESCAPES:
         raise _bad(f"\\{letter} is not known; write \\\\ for a backslash")
     return _ESCAPES[letter], 2

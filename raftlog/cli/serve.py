@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import trio
 
-from raftlog.cli.render import print_json_line
+from raftlog.cli.render import format_option, print_json_line
 from raftlog.runtime import config_file, server
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.server import Started
@@ -26,7 +26,7 @@ from raftlog.runtime.tracing import JsonTracer
     help="A file of key = value with Kafka's names.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Overrides the file.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@format_option()
 def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
     """Run one broker until SIGTERM or Ctrl-C.
 

@@ -62,6 +62,7 @@ class PartitionView(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
+        """As `--format json` shows it."""
         return {
             "partition": self.partition,
             "leader": self.leader,
@@ -108,6 +109,7 @@ class TopicDescription(NamedTuple):
         )
 
     def as_json(self) -> dict[str, Any]:
+        """As `--format json` shows it."""
         return {
             "name": self.name,
             "topic_id": id_text(self.topic_id),

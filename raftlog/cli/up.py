@@ -30,7 +30,13 @@ def _dir_option() -> click.Option:
     epilog="Example: raftlog up --brokers 3 --port 9092 --set num.partitions=6 --detach",
     context_settings={"max_content_width": 100},
 )
-@click.option("--brokers", type=click.IntRange(1, 9), default=3, show_default=True)
+@click.option(
+    "--brokers",
+    type=click.IntRange(1, 9),
+    default=3,
+    show_default=True,
+    help="How many processes; from three on, three of them are controllers.",
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65000),

@@ -285,9 +285,7 @@ class Cluster:
 
     def _metadata(self, topics: list[str] | None) -> MetadataResponse:
         if self._client is None:
-            client = BlockingClient(
-                self.bootstrap_servers, request_timeout_ns=Nanos(_ANSWER_NS * 5)
-            )
+            client = BlockingClient(self.bootstrap_servers, call_timeout_ns=Nanos(_ANSWER_NS * 5))
             self._client = client.__enter__()
         answer: MetadataResponse = self._client.ask(metadata(topics, Nanos(_ANSWER_NS * 3)))
         return answer

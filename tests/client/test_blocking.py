@@ -150,7 +150,7 @@ def test_misuse_is_told_early():
 
 def test_a_cluster_that_is_not_there():
     with (
-        BlockingClient("127.0.0.1:1", request_timeout_ns=millis(200)) as client,
+        BlockingClient("127.0.0.1:1", call_timeout_ns=millis(200)) as client,
         pytest.raises(NotDone, match="no metadata in time"),
     ):
         client.produce("t", b"x")

@@ -210,7 +210,7 @@ async def test_trouble_stands_still_until_sought():
 
 
 async def test_nobody_there_is_an_error_in_bounded_time():
-    async with Client("127.0.0.1:1", request_timeout_ns=millis(300)) as client:
+    async with Client("127.0.0.1:1", call_timeout_ns=millis(300)) as client:
         with pytest.raises(Exception, match="no metadata in time"):
             await client.produce("t", b"x")
 

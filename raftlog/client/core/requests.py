@@ -64,7 +64,7 @@ class Requests:
             self.done.append(Complete(call_id, LocalMisuse(f"{len(self._calls)} calls wait")))
             return
         now = self.turn.now
-        deadline = Instant(now + ask.timeout_ns)
+        deadline = Instant(now + min(ask.timeout_ns, self.options.call_timeout_ns))
         self._calls[call_id] = _Call(call_id, ask, now, deadline)
 
     def cancel(self, call_id: CallId) -> None:

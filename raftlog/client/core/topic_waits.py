@@ -72,7 +72,7 @@ class TopicWaits:
         if error is not None and (not error.retriable or waited >= self.options.topic_wait_ns):
             self.keeper.unfollow(wait.topic)
             return KafkaError(error.code, on=error.on, do=f"raftlog topics create {wait.topic}")
-        if waited >= self.options.request_timeout_ns:
+        if waited >= self.options.call_timeout_ns:
             last = f"; last: {self.keeper.last_error}" if self.keeper.last_error else ""
             return NotDone(f"no metadata in time{last}", on=f"topic {wait.topic}")
         return None
@@ -81,7 +81,7 @@ class TopicWaits:
         """When `drive` gives up something."""
         wake = NEVER
         for wait in self._waits.values():
-            for limit in (self.options.topic_wait_ns, self.options.request_timeout_ns):
+            for limit in (self.options.topic_wait_ns, self.options.call_timeout_ns):
                 if wait.since + limit > now:
                     wake = min(wake, Instant(wait.since + limit))
         return wake

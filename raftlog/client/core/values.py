@@ -177,6 +177,8 @@ class ClientOptions:
     compression: int = 0
     delivery_timeout_ns: Nanos = millis(120_000)
     request_timeout_ns: Nanos = millis(30_000)
+    call_timeout_ns: Nanos = millis(30_000)
+    """How long a call may take in all, if it does not ask for less."""
     connect_timeout_ns: Nanos = millis(10_000)
     retry_backoff_ns: Nanos = millis(20)
     retry_backoff_max_ns: Nanos = millis(1_000)
