@@ -229,11 +229,15 @@ class MultiRaft:
 
     def _accepted(self, side: LeaderSide, offer: Offer) -> None:
         replica = self.services.replicas.get(offer.group)
-        if replica is None or not replica.is_leader or replica.term != offer.term:
+        if (
+            replica is None
+            or not replica.is_leader
+            or replica.term != offer.term
+            or not replica.cover(offer.follower, self.services.now)
+        ):
             side.stopped[offer.group] = (Place(offer.group, offer.term), side.round + 1)
             return
         side.covered[offer.group] = offer
-        replica.cover(offer.follower, self.services.now)
         self.services.touch(offer.group)
 
     # --- the follower's side ---
@@ -278,6 +282,7 @@ class MultiRaft:
             or replica.me != offer.follower
             or (replica.term, replica.leader) != (offer.term, offer.leader)
             or side.agreed.get(offer.group) != (offer.term, offer.leader)
+            or not replica.cover(offer.leader, self.services.now)
         ):
             probe("node-heartbeat-offer-refused")
             place = Place(offer.group, offer.term)
@@ -285,7 +290,6 @@ class MultiRaft:
             return
         side.covered[offer.group] = offer
         side.disagreed.pop(offer.group, None)
-        replica.cover(offer.leader, self.services.now)
         self.services.touch(offer.group)
 
     def _stop_following(self, pair: Pair, group: GroupId) -> None:

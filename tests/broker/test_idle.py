@@ -1,6 +1,7 @@
 """A thousand idle groups must cost what one costs: nothing per group and second."""
 
 import attrs
+import pytest
 
 from raftlog.base.units import millis
 from tests.broker.cluster import Cluster
@@ -55,3 +56,41 @@ def test_every_idle_group_elects_when_its_leader_dies():
         3.0,
         "all led again",
     )
+
+
+def all_covered(cluster, groups):
+    """Both followers of every group are spoken for by heartbeats of nodes, on both ends."""
+    led = followed = 0
+    for node in cluster.world.running():
+        for peer in node.broker.context.sessions:
+            here, there = node.broker.multi.covered_groups(peer)
+            led += here
+            followed += there
+    return (led, followed) == (2 * groups, 2 * groups)
+
+
+@pytest.fixture
+def settled():
+    cluster = Cluster(3, 3).ready()
+    cluster.create("t", 12, 3, timeout_ms=30_000)
+    cluster.wait(lambda: all_covered(cluster, 13), 10.0, "covered")
+    return cluster
+
+
+def test_groups_are_covered_again_after_a_node_stood_still(settled):
+    for node in settled.world.running():
+        node.suspend()
+        settled.run(3)
+        node.resume()
+        settled.wait(lambda: all_covered(settled, 13), 10.0, "covered again")
+
+
+def test_groups_are_covered_again_after_links_broke(settled):
+    settled.world.network.reset(1, 2)
+    settled.run(0.01)
+    assert not all_covered(settled, 13)
+    settled.wait(lambda: all_covered(settled, 13), 10.0, "covered again")
+    settled.world.network.partition([3])
+    settled.run(2)
+    settled.world.network.heal()
+    settled.wait(lambda: all_covered(settled, 13), 10.0, "covered again")

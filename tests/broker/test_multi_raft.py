@@ -18,6 +18,7 @@ class FakeReplica:
     def __init__(self, group, me, leader, term=3):
         self.group, self.me, self.leader, self.term = group, me, leader, term
         self.failed = False
+        self.coverable = True
         self.calls = []
 
     @property
@@ -25,8 +26,9 @@ class FakeReplica:
         return self.leader == self.me
 
     def cover(self, peer, now):
-        self.calls.append(("cover", peer, now))
-        return True
+        if self.coverable:
+            self.calls.append(("cover", peer, now))
+        return self.coverable
 
     def uncover(self, peer, now, last_contact):
         self.calls.append(("uncover", peer, last_contact))
@@ -148,6 +150,7 @@ def test_an_offer_is_repeated_until_it_is_answered(leader):
         {"leader": ReplicaId(3, 33, 1)},
         {"leader": None},
         {"failed": True},
+        {"coverable": False},
     ],
     ids=lambda c: next(iter(c)),
 )
@@ -312,3 +315,19 @@ def test_a_thousand_covered_groups_cost_one_message(leader, follower):
     assert follower.multi.covered_groups(1) == (0, 1000)
     leader.run(leader.now + BEAT)
     assert leader.take_sent() == [NodeHeartbeat(2, 1, (), ())]
+
+
+def test_a_replica_that_cannot_be_covered_any_more_is_taken_back(leader):
+    """Its node lost the agreement between offer and answer: it goes on beating by itself, and
+    must be offered again when it agrees again."""
+    agree(leader, B)
+    leader.run(leader.now + BEAT)
+    leader.replicas[GROUP].coverable = False
+    leader.multi.replied(2, NodeHeartbeatReply(1, ()))
+    leader.run(leader.now + BEAT)
+    assert leader.take_sent()[-1] == NodeHeartbeat(2, 1, (), (Place(GROUP, 3),))
+    assert leader.multi.covered_groups(2) == (0, 0)
+    leader.replicas[GROUP].coverable = True
+    agree(leader, B)
+    leader.run(leader.now + BEAT)
+    assert leader.take_sent()[-1].offers == (OFFER,)

@@ -1,0 +1,140 @@
+"""What comes over a link counts only in its session, from its node, for a replica that runs
+here."""
+
+import pytest
+from raftlog_sim.client import ConnectionLostError
+
+from raftlog.base.errors import DiskError, ProtocolError
+from raftlog.base.ids import METADATA_GROUP
+from raftlog.base.probes import fired, reset
+from raftlog.broker.events import JobDone, LinkDown, LinkUp, PeerMessages, Persisted, Written
+from raftlog.kafka.messages.metadata import MetadataRequest
+from raftlog.kafka.versions import ApiKey
+from raftlog.raft.messages import TimeoutNow, VoteRequest
+from tests.broker.cluster import Cluster
+
+
+@pytest.fixture
+def three():
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 1, 3)
+    cluster.run(0.2)
+    reset()
+    return cluster
+
+
+def parts(cluster):
+    """The leader's node, a follower's node, and their replicas."""
+    leader = cluster.leader("orders")
+    follower = next(n for n in cluster.world.running() if n is not leader)
+    return (
+        leader,
+        follower,
+        leader.broker.context.router.replica("orders", 0),
+        follower.broker.context.router.replica("orders", 0),
+    )
+
+
+def session(node, peer):
+    return node.broker.context.sessions[peer.number].session
+
+
+def vote_request(sender, to, term):
+    return VoteRequest(to.group, sender.me, to.me, term, 1000, term - 1, True)
+
+
+def test_a_message_of_another_session_changes_nothing(three):
+    leader, follower, mine, theirs = parts(three)
+    other = session(follower, leader) + 1000
+    message = vote_request(mine, theirs, theirs.term + 5)
+    before = theirs.term
+    follower.deliver(PeerMessages(leader.number, other, [message]))
+    three.run(0.01)
+    assert theirs.term == before
+    assert fired()["message-of-another-session-dropped"] == 1
+
+
+def test_a_message_in_the_name_of_another_node_changes_nothing(three):
+    leader, follower, mine, theirs = parts(three)
+    third = next(n for n in three.world.running() if n not in (leader, follower))
+    message = vote_request(mine, theirs, theirs.term + 5)
+    before = theirs.term
+    follower.deliver(PeerMessages(third.number, session(follower, third), [message]))
+    three.run(0.01)
+    assert theirs.term == before
+    assert fired()["message-with-a-false-sender-dropped"] == 1
+
+
+def test_a_message_for_an_older_replica_id_changes_nothing(three):
+    leader, follower, mine, theirs = parts(three)
+    old = theirs.me._replace(epoch=theirs.me.epoch - 1)
+    message = TimeoutNow(theirs.group, mine.me, old, theirs.term)
+    before = theirs.term
+    follower.deliver(PeerMessages(leader.number, session(follower, leader), [message]))
+    three.run(0.3)
+    assert theirs.term == before
+
+
+def test_a_message_for_a_group_that_is_not_here_is_dropped(three):
+    leader, follower, mine, theirs = parts(three)
+    message = vote_request(mine, theirs, 9)._replace(group=4711)
+    follower.deliver(PeerMessages(leader.number, session(follower, leader), [message]))
+    three.run(0.01)
+    assert fired()["message-for-no-replica-dropped"] == 1
+
+
+def test_a_new_session_ends_the_old_one(three):
+    leader, follower, _, _ = parts(three)
+    link = follower.broker.context.sessions[leader.number]
+    follower.deliver(LinkUp(leader.number, link.session + 1000, link.directory, link.boot))
+    three.run(0.001)
+    assert session(follower, leader) == link.session + 1000
+    follower.deliver(LinkDown(leader.number, link.session))
+    three.run(0.001)
+    assert session(follower, leader) == link.session + 1000, "that one was over before"
+
+
+def test_late_completions_change_nothing(three):
+    leader, _, replica, _ = parts(three)
+    directory = leader.directory
+    before = replica.log.durable_index
+    leader.deliver(Written(10**12, directory))
+    leader.deliver(Persisted(10**12, directory))
+    three.run(0.01)
+    assert replica.log.durable_index == before
+    assert fired()["completion-of-no-round-dropped"] == 1
+
+
+def test_a_job_of_a_replica_that_was_closed_is_dropped(three):
+    leader, _, replica, _ = parts(three)
+    rounds = leader.broker.rounds
+    leader.broker.manager.failed(replica.group, replica, DiskError("a write failed", on="a test"))
+    rounds._job_done(replica, 77, None)
+    three.run(2.0)
+    assert fired()["job-of-a-closed-replica-dropped"] == 1
+    assert leader.broker.context.replicas[replica.group] is not replica
+
+
+def test_an_answer_that_nobody_waits_for_is_a_bug(three):
+    leader = three.leader("orders")
+    with pytest.raises(KeyError):
+        leader.broker.handle([JobDone(10**9, None)], leader.broker.context.now, 0)
+
+
+def test_a_handler_that_refuses_ends_the_connection(three, monkeypatch):
+    def refuse(context, request):
+        raise ProtocolError("the inside lies", on="a test")
+
+    node = three.world.nodes[1]
+    monkeypatch.setattr(node.broker.clients, "handler_of", lambda key: refuse)
+    pending = three.client(1).request(ApiKey.METADATA, MetadataRequest(None))
+    three.wait(lambda: pending.done)
+    assert isinstance(pending.answer, ConnectionLostError)
+    assert fired()["handler-refused-request"] == 1
+
+
+def test_links_are_kept_to_all_registered_brokers(three):
+    for node in three.world.running():
+        wanted = [address.node for address in node.live.peers]
+        assert wanted == [n for n in (1, 2, 3) if n != node.number]
+        assert METADATA_GROUP in node.broker.context.replicas

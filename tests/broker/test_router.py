@@ -1,0 +1,100 @@
+"""From names and ids to replicas and leaders: the newer of what the image and a replica know."""
+
+import pytest
+
+from raftlog.kafka.error_codes import ErrorCode
+from tests.broker.cluster import Cluster
+
+
+@pytest.fixture(scope="module")
+def three():
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 2, 3)
+    cluster.create("alone", 3, 1)
+    cluster.run(0.5)
+    return cluster
+
+
+def router(cluster, number):
+    return cluster.world.nodes[number].broker.context.router
+
+
+def test_a_topic_by_name_and_by_id(three):
+    found = router(three, 1)
+    topic = found.topic("orders")
+    assert found.topic(topic.topic_id) is topic
+    assert found.topic(memoryview(topic.topic_id)) is topic
+    assert found.topic("ghost") is None
+    assert found.topic(bytes(16)) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "number", "code"),
+    [
+        ("ghost", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("orders", 2, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("orders", -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (b"x" * 16, 0, ErrorCode.UNKNOWN_TOPIC_ID),
+        ("__cluster_metadata", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_what_is_not_there(three, key, number, code):
+    assert router(three, 1).replica(key, number) is code
+    assert router(three, 1).partition(key, number) is code
+    assert router(three, 1).leader_of(key, number) is None
+
+
+def test_a_partition_elsewhere_is_not_led_here(three):
+    image = three.world.nodes[1].broker.context.image
+    for number, partition in enumerate(image.topic("alone").partitions):
+        owner = partition.target[0].node
+        for node in (1, 2, 3):
+            found = router(three, node).replica("alone", number)
+            if node == owner:
+                assert found.is_leader
+            else:
+                assert found is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_every_broker_names_the_same_leader(three):
+    named = [router(three, node).leader_of("orders", 0) for node in (1, 2, 3)]
+    assert named[0] == named[1] == named[2]
+    leader = three.leader("orders")
+    assert named[0].node == leader.number
+
+
+def test_endpoints_are_those_of_the_listener_that_was_asked(three):
+    assert router(three, 1).endpoint(2, "PLAINTEXT") == ("n2", 9092, None)
+    assert router(three, 1).endpoint(2, "OTHER") is None
+    assert router(three, 1).endpoint(9, "PLAINTEXT") is None
+
+
+def test_a_replica_that_knows_a_newer_leader_than_the_image_is_believed():
+    """The report takes a while; a client that was sent away must not be sent back."""
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 1, 3)
+    cluster.run(0.5)
+    old = cluster.leader("orders")
+    before = router(cluster, old.number).leader_of("orders", 0)
+    replica = router(cluster, old.number).replica("orders", 0)
+    heir = next(r for r in replica.in_sync if r.node != old.number)
+    for node in cluster.world.running():
+        node.broker.rounds.replica_changed = lambda *_: None
+    replica.transfer(heir, old.broker.context.now)
+    old.broker.context.touch(replica.group)
+    old.deliver_nothing()
+    cluster.wait(lambda: replica.leader == heir, 5.0)
+    named = router(cluster, old.number).leader_of("orders", 0)
+    assert (named.node, named.epoch > before.epoch) == (heir.node, True)
+
+
+def test_a_dead_leader_is_no_leader(three):
+    leader = three.leader("orders", 1)
+    others = [n for n in (1, 2, 3) if n != leader.number]
+    three.kill(leader.number)
+    three.wait(lambda: not router(three, others[0]).is_alive(leader.number), 10.0, "fenced")
+    assert router(three, others[0]).endpoint(leader.number, "PLAINTEXT") is None
+    named = router(three, others[0]).leader_of("orders", 1)
+    assert named is None or named.node != leader.number
+    three.restart(leader.number)
+    three.ready()
