@@ -7,6 +7,8 @@ leader itself asked for the election. A leader that hears from no quorum for tha
 the refusals can never keep a group without a leader.
 """
 
+from typing import Final
+
 from raftlog.base.entries import EntryKind
 from raftlog.base.ids import TERM_MAX, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.probes import probe
@@ -33,6 +35,11 @@ from raftlog.raft.state import (
     Reads,
 )
 from raftlog.records.control import TermStart, write_term_start
+
+EAGER_CAMPAIGNS: Final = 3
+"""Attempts at the usual pace: enough to settle split votes (Raft 5.2)."""
+PATIENCE_MAX: Final = 3
+"""Doublings of the time between later attempts."""
 
 # --- time -----------------------------------------------------------------------------------------
 
@@ -115,13 +122,21 @@ def _pre_campaign(state: RaftState) -> None:
     state.role = PRE_CANDIDATE
     state.leader = None
     state.votes = {state.me: True}
-    state.election_deadline = Instant(state.now + state.draw_timeout())
+    state.election_deadline = Instant(state.now + (state.draw_timeout() << _patience(state)))
+    state.campaigns += 1
     state.trace("pre-campaign")
     term, log = Term(state.term + 1), state.log
     for voter in _other_voters(state):
         state.send.append(
             PreVoteRequest(state.group, state.me, voter, term, log.last_index, log.last_term)
         )
+
+
+def _patience(state: RaftState) -> int:
+    """How often the time to the next attempt is doubled. The first attempts come at the usual pace;
+    later ones wait up to eight times as long. A thousand groups whose replicas ask in vain, since
+    their nodes have more to do than they can, would otherwise never let them catch up."""
+    return min(max(0, state.campaigns - EAGER_CAMPAIGNS), PATIENCE_MAX)
 
 
 def campaign(state: RaftState, *, transfer_asked: bool) -> None:
@@ -183,6 +198,7 @@ def _lead(state: RaftState) -> None:
     """We have the votes of this term. Its first entry is appended at once (Raft 8)."""
     assert state.role is CANDIDATE, state.role
     state.role = LEADER
+    state.campaigns = 0
     state.leader = state.me
     state.votes.clear()
     state.reads = Reads()
@@ -321,8 +337,13 @@ def on_link_down(state: RaftState, node: NodeId) -> None:
 
 
 def on_link_up(state: RaftState, node: NodeId) -> None:
-    """A new session: agreement on leader and term must be told anew."""
-    if state.leader is not None and state.leader.node == node:
+    """A new session: agreement on leader and term must be told anew. Without a leader, this may be
+    whom the election waited for."""
+    if state.leader is None:
+        state.campaigns = 0
+        soon = Instant(state.now + state.draw_timeout())
+        state.election_deadline = min(state.election_deadline, soon)
+    elif state.leader.node == node:
         state.agreed = False
 
 

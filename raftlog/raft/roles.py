@@ -46,6 +46,7 @@ def learn_leader(state: RaftState, leader: ReplicaId) -> bool:
     if state.leader is None or state.role is not FOLLOWER:
         become_follower(state, state.term, leader)
     settle_transfer(state, leader)
+    state.campaigns = 0
     state.leader_contact = state.now
     if not state.covered:
         state.election_deadline = Instant(state.now + state.election_timeout)

@@ -180,6 +180,8 @@ class RaftState:
     agreed: bool = False
     receiving: InstallReceiver | None = None
 
+    campaigns: int = 0
+    """Elections begun in a row without hearing of a leader."""
     votes: dict[ReplicaId, bool] = attrs.Factory(dict)
     transfer_campaign: bool = False
 

@@ -1,0 +1,87 @@
+"""Elections in vain wait longer and longer, and no longer than needed once they can be won.
+
+Seen with 1,000 partitions on a starved machine: three brokers kept asking each other for votes in
+all groups once per election timeout, the answers came after the next question, and nobody ever
+led. The first attempts keep their pace, because a split vote is settled by the next one.
+"""
+
+import pytest
+
+from raftlog.raft.election import EAGER_CAMPAIGNS, PATIENCE_MAX
+from raftlog.raft.messages import PreVoteRequest
+from raftlog.raft.node import Role
+from tests.raft.cluster import ELECTION, Cluster, rid
+
+
+def pauses(c, number, count):
+    """The times between this many attempts of a replica that nobody answers."""
+    node, found, last = c.node(number), [], None
+    while len(found) < count:
+        c.tick(number, node._state.election_deadline)
+        assert node.role is Role.PRE_CANDIDATE
+        if last is not None:
+            found.append(c.now - last)
+        last = c.now
+        c.flush(number)
+    return found
+
+
+def test_the_first_attempts_keep_their_pace_and_later_ones_double_up_to_a_bound():
+    c = Cluster(3)
+    c.isolate(1)
+    waited = pauses(c, 1, EAGER_CAMPAIGNS + PATIENCE_MAX + 4)
+    for attempt, pause in enumerate(waited):
+        doubled = min(max(0, attempt - EAGER_CAMPAIGNS), PATIENCE_MAX)
+        assert ELECTION << doubled <= pause < 2 * ELECTION << doubled, (attempt, pause)
+
+
+def test_hearing_of_a_leader_restores_the_pace():
+    c = Cluster(3)
+    c.isolate(1)
+    pauses(c, 1, EAGER_CAMPAIGNS + PATIENCE_MAX)
+    c.elect(2)
+    c.heal()
+    c.settle()
+    c.advance(3 * ELECTION)
+    assert c.node(1).leader == c.node(2).me
+    assert c.node(1)._state.campaigns == 0
+
+
+def test_a_link_that_comes_back_makes_a_waiting_replica_ask_soon():
+    c = Cluster(3)
+    c.isolate(1)
+    pauses(c, 1, EAGER_CAMPAIGNS + PATIENCE_MAX + 2)
+    node = c.node(1)
+    assert node._state.election_deadline - c.now > 2 * ELECTION
+    node.link_up(rid(2).node, c.now)
+    assert node._state.election_deadline - c.now < 2 * ELECTION
+
+
+def test_a_link_that_comes_up_never_delays_an_election():
+    c = Cluster(3)
+    c.isolate(1)
+    node = c.node(1)
+    before = node._state.election_deadline
+    for _ in range(5):
+        node.link_up(rid(2).node, c.now)
+        assert node._state.election_deadline <= before
+
+
+@pytest.mark.parametrize("patient", [(3,), (1, 2, 3)])
+def test_a_quorum_that_returns_elects_within_the_longest_pause(patient):
+    c = Cluster(3)
+    c.isolate(1, 2, 3)
+    for number in patient:
+        pauses(c, number, EAGER_CAMPAIGNS + PATIENCE_MAX + 2)
+    c.heal()
+    c.advance((2 * ELECTION << PATIENCE_MAX) + 4 * ELECTION)
+    assert c.leader() is not None
+
+
+def test_attempts_still_ask_everybody():
+    c = Cluster(3)
+    c.isolate(1)
+    pauses(c, 1, EAGER_CAMPAIGNS + 2)
+    c.tick(1, c.node(1)._state.election_deadline)
+    out = c[1].take()
+    assert [type(message) for message in out.send] == [PreVoteRequest, PreVoteRequest]
