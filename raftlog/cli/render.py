@@ -38,6 +38,8 @@ def bootstrap_option() -> Callable[[_Function], _Function]:
         default="localhost:9092",
         show_default=True,
         metavar="HOST:PORT[,...]",
+        envvar="RAFTLOG_BOOTSTRAP_SERVER",
+        show_envvar=True,
         help="Brokers to ask first.",
     )
 

@@ -8,6 +8,7 @@ import click
 import trio
 
 from raftlog.cli.render import format_option, print_json_line
+from raftlog.cli.settings import parse_settings
 from raftlog.runtime import config_file, server
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.server import Started
@@ -44,17 +45,6 @@ def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
         trio.run(partial(server.serve, config, tracer=tracer, started=report, clock=clock))
     except BaseExceptionGroup as group:
         raise _only_error(group) from group
-
-
-def parse_settings(settings: tuple[str, ...], option: str = "--set") -> dict[str, str]:
-    """`key=value` arguments as a mapping."""
-    pairs: dict[str, str] = {}
-    for each in settings:
-        key, equals, value = each.partition("=")
-        if not equals:
-            raise click.BadParameter(f"{each!r} is not KEY=VALUE", param_hint=option)
-        pairs[key.strip()] = value.strip()
-    return pairs
 
 
 def _report(form: str, started: Started) -> None:

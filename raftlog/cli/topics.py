@@ -9,7 +9,7 @@ import click
 from raftlog.base.errors import OperatingError
 from raftlog.cli.connect import with_client
 from raftlog.cli.render import bootstrap_option, format_option, print_json
-from raftlog.cli.serve import parse_settings
+from raftlog.cli.settings import parse_settings
 from raftlog.cli.topic_view import TopicDescription, describe_topics, id_text
 from raftlog.client.core.asks import (
     TopicResult,

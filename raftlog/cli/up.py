@@ -9,7 +9,7 @@ import click
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.render import format_option, print_json, progress
-from raftlog.cli.serve import parse_settings
+from raftlog.cli.settings import parse_settings
 from raftlog.runtime import local_cluster
 from raftlog.runtime.local_cluster import LocalCluster
 

@@ -1,0 +1,35 @@
+"""The pytest plugin: `raftlog_cluster` and `raftlog_topic`. The only importer of pytest.
+
+A conftest.py names it, `pytest_plugins = ["raftlog.embed.pytest_plugin"]`; it is no entry point,
+for then pytest would rewrite every assertion of the product. It starts nothing until a test asks.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from raftlog.embed.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def raftlog_cluster() -> Iterator[Cluster]:
+    """A cluster of three brokers in this process, for all tests of the run (of each worker, under
+    pytest-xdist). Tests that break brokers start their own."""
+    with Cluster(brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def raftlog_topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test of the run uses: made of the test's own name."""
+    return topic_name(request.node.nodeid)
+
+
+def topic_name(node_id: str) -> str:
+    """The letters of a test's id that a topic name may hold, shortened, and made unique by what the
+    id hashes to under a fixed function."""
+    kept = "".join(each if each.isascii() and each.isalnum() else "-" for each in node_id)
+    total = 0
+    for byte in node_id.encode("utf-8", "backslashreplace"):
+        total = (total * 131 + byte) % (1 << 61)
+    return f"{kept[-150:].strip('-')}-{total:x}"

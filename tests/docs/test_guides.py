@@ -1,0 +1,73 @@
+"""The snippets of the guides run: Python in this process, commands in a shell."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raftlog.embed.cluster import Cluster
+from tests.tidy.tree import ROOT
+
+pytestmark = pytest.mark.processes
+
+GUIDES = ROOT / "docs" / "guides"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The fenced blocks of a page in a language."""
+    found, block = [], None
+    for line in (GUIDES / page).read_text(encoding="utf-8").splitlines():
+        if block is None and line == f"```{language}":
+            block = []
+        elif block is not None and line == "```":
+            found.append("\n".join(block) + "\n")
+            block = None
+        elif block is not None:
+            block.append(line)
+    return found
+
+
+def run_python(text: str, page: str, **names: object) -> None:
+    exec(compile(text, page, "exec"), {"__name__": "__guide__", **names})
+
+
+@pytest.mark.parametrize("at", range(len(blocks("embed.md", "python"))))
+def test_embed(at):
+    run_python(blocks("embed.md", "python")[at], "embed.md")
+
+
+def test_client():
+    snippets = blocks("client.md", "python")
+    assert len(snippets) >= 5
+    with Cluster(brokers=3) as cluster:
+        for snippet in snippets:
+            run_python(snippet, "client.md", bootstrap=cluster.bootstrap_servers)
+
+
+def test_command_line(tmp_path: Path):
+    program = tmp_path / "raftlog"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m raftlog "$@"\n')
+    program.chmod(0o755)
+    snippets = blocks("command_line.md", "sh")
+    assert len(snippets) >= 3
+    with Cluster(brokers=3) as cluster:
+        environment = {
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "RAFTLOG_BOOTSTRAP_SERVER": cluster.bootstrap_servers,
+            "PYTHONPATH": str(ROOT),
+        }
+        for snippet in snippets:
+            done = subprocess.run(
+                ["sh", "-e", "-c", snippet],
+                env=environment,
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=200,
+                check=False,
+            )
+            assert done.returncode == 0, (snippet, done.stdout, done.stderr)
+            assert done.stderr == ""
