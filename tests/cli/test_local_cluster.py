@@ -1,0 +1,197 @@
+"""`raftlog up`, `down`, `serve`, `format`, `inspect`: processes and their directories."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from raftlog.client.blocking import BlockingClient
+from tests.tidy.tree import ROOT
+
+pytestmark = pytest.mark.processes
+
+
+def running(directory: Path) -> list[int]:
+    """The process ids of a cluster's directory that are alive."""
+    brokers = json.loads((directory / "cluster.json").read_text())["brokers"]
+    return [each["pid"] for each in brokers if each["pid"] and alive(each["pid"])]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until_gone(directory: Path) -> None:
+    """A process that has ended may be about to be a zombie for a moment."""
+    deadline = time.perf_counter() + 20
+    while running(directory):
+        assert time.perf_counter() < deadline, running(directory)
+        time.sleep(0.01)
+
+
+def started(*arguments):
+    """What `raftlog up` prints, from a process of its own: its brokers are not our children."""
+    done = subprocess.run(
+        [sys.executable, "-m", "raftlog", *map(str, arguments), "--format", "json"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_up_down_and_up_again(raftlog, tmp_path):
+    directory = tmp_path / "data"
+    try:
+        told = started("up", "--port", 0, "--dir", directory, "--detach", "--brokers", 1)
+        assert told["directory"] == str(directory)
+        assert len(told["brokers"]) == 1
+        with BlockingClient(told["bootstrap_servers"]) as client:
+            client.create_topic("kept")
+            client.produce("kept", b"x")
+        again = raftlog("up", "--dir", directory, "--detach", "--brokers", 1)
+        assert again.code == 1
+        assert "running already" in again.err
+        assert len(running(directory)) == 1
+    finally:
+        down = raftlog("down", "--dir", directory)
+    assert (down.code, down.out) == (0, "stopped brokers 1\n")
+    wait_until_gone(directory)
+    assert raftlog("down", "--dir", directory, "--format", "json").json["stopped"] == []
+    shown = raftlog("inspect", directory / "broker1", "--format", "json")
+    assert shown.code == 0
+    assert shown.json
+    assert raftlog("inspect", directory / "broker1").code == 0
+    assert raftlog("inspect", directory).code == 1
+
+
+def test_a_broker_that_cannot_start_shows_its_last_lines(raftlog, tmp_path):
+    """`raftlog up` on a port that is taken."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        if port > 65_000:
+            pytest.skip("the free port lies too high for --port")
+        ran = raftlog("up", "--port", port, "--dir", tmp_path, "--detach", "--brokers", 1)
+    assert ran.code == 1
+    assert "cannot listen" in ran.err
+    assert running(tmp_path) == []
+
+
+def test_a_wrong_setting_is_named(raftlog, tmp_path):
+    ran = raftlog(
+        "up",
+        "--port",
+        0,
+        "--dir",
+        tmp_path,
+        "--detach",
+        "--brokers",
+        1,
+        "--set",
+        "num.partition=3",
+    )
+    assert ran.code == 1
+    assert "did you mean num.partitions?" in ran.err
+    assert raftlog("up", "--set", "nonsense").code == 64
+    assert raftlog("up", "--brokers", 0).code == 64
+
+
+def test_down_without_a_cluster(raftlog, tmp_path):
+    ran = raftlog("down", "--dir", tmp_path, "--format", "json")
+    assert ran.code == 1
+    assert "no cluster was started here" in ran.json_error["what"]
+
+
+def test_in_the_foreground_until_interrupted(tmp_path):
+    command = [sys.executable, "-m", "raftlog", "up", "--port", "0", "--brokers", "1"]
+    with subprocess.Popen(
+        [*command, "--dir", str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("bootstrap servers: 127.0.0.1:")
+        assert len(running(tmp_path)) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    wait_until_gone(tmp_path)
+
+
+# --- format, serve --------------------------------------------------------------------------------
+
+
+def properties(directory: Path, node: int, voters: str) -> Path:
+    secret = directory / "secret"
+    secret.write_text("0123456789abcdef0123456789abcdef")
+    secret.chmod(0o600)
+    path = directory / f"broker{node}.properties"
+    path.write_text(
+        f"node.id={node}\nlog.dirs={directory}/data{node}\nlisteners=PLAINTEXT://:0\n"
+        f"raftlog.peer.listener=127.0.0.1:0\ncontroller.quorum.voters={voters}\n"
+        f"raftlog.cluster.secret.file={secret}\n"
+    )
+    return path
+
+
+def test_format_once(raftlog, tmp_path):
+    ids = raftlog("format", "--random", "--format", "json").json
+    assert len(ids["cluster_id"]) == 32
+    assert len(set(ids["directory_ids"])) == 3
+    assert raftlog("format", "--random").code == 0
+    config = properties(tmp_path, 1, "1@127.0.0.1:19000")
+    own = f"1:{ids['directory_ids'][0]}"
+    arguments = ["format", "--config", config, "--cluster-id", ids["cluster_id"]]
+    wrong = raftlog(*arguments, "--controller", f"2:{ids['directory_ids'][1]}")
+    assert wrong.code == 1
+    assert "controller.quorum.voters" in wrong.err
+    done = raftlog(*arguments, "--controller", own, "--format", "json")
+    assert done.json["node"] == 1
+    again = raftlog(*arguments, "--controller", own)
+    assert again.code == 1
+    assert "formatted already" in again.err
+    shown = raftlog("inspect", tmp_path / "data1", "--format", "json").json
+    assert ids["cluster_id"] in json.dumps(shown)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("--cluster-id", "00" * 16),
+        ("--config", "x", "--cluster-id", "12", "--controller", "1:2"),
+    ],
+)
+def test_format_wants_all_its_ids(arguments, raftlog, tmp_path):
+    config = properties(tmp_path, 1, "1@127.0.0.1:19000")
+    given = [config if each == "x" else each for each in arguments]
+    assert raftlog("format", *given).code == 64
+
+
+def test_serve_needs_a_good_configuration(raftlog, tmp_path):
+    assert raftlog("serve").code == 64
+    missing = raftlog("serve", "--config", tmp_path / "none", "--format", "json")
+    assert missing.code == 1
+    assert "cannot be read" in missing.json_error["what"]
+    config = properties(tmp_path, 1, "1@127.0.0.1:19000")
+    typo = raftlog("serve", "--config", config, "--set", "listenrs=x")
+    assert typo.code == 1
+    assert "did you mean listeners?" in typo.err
+    (tmp_path / "secret").chmod(0o644)
+    open_secret = raftlog("serve", "--config", config)
+    assert open_secret.code == 1
+    assert "chmod 600" in open_secret.err
+
+
+def test_inspect_of_nothing(raftlog, tmp_path):
+    assert raftlog("inspect", tmp_path / "none").code == 1
+    assert raftlog("inspect", tmp_path).code == 1
