@@ -7,7 +7,7 @@ LESSONS.md part 2 that concern the core, checked on memory and on the model of t
 
 import attrs
 
-from raftlog.base.entries import EntryKind, Membership
+from raftlog.base.entries import EntryKind, LogPosition, Membership
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import RaftIndex, ReplicaId
 from raftlog.base.units import Instant, millis
@@ -114,6 +114,34 @@ class Chaos:
         self.reads = {key: seen for key, seen in self.reads.items() if key[0] != number}
         self._link_reset(number)
 
+    def damage(self, number: int, count: int) -> None:
+        """Kill, and boot with the last entries rotten: the valid log ends before the durable
+        mark. One replica at a time, so that every committed entry has a good copy among those who
+        may lead."""
+        if any(peer.node.damaged for peer in self.c.peers.values()):
+            return
+        self.crash(number)
+        old = self.c[number]
+        last = old.log.last_index
+        keep = max(last - count, old.log.first_index)
+        if keep >= last or old.log.last_index < old.log.first_index:
+            return
+        mark = LogPosition(last, old.log.last_term, old.log.chain_at(last))
+        old.log.truncate_from(RaftIndex(keep + 1))
+        old.log.cut_off.clear()
+        old.log._disk = old.log._image()
+        self.c.peers[number] = Peer(
+            old.me,
+            old.log,
+            hard_state=old.stored,
+            options=old.options,
+            damaged=mark,
+            commit_hint=old.hint,
+            now=self.c.now,
+            seed=old.io + number,
+            io_base=old.io,
+        )
+
     def _link_reset(self, number: int) -> None:
         node = self.c[number].me.node
         for other, peer in self.c.peers.items():
@@ -219,6 +247,7 @@ class Chaos:
             place = (entry.raft_index, entry.term)
             assert self.chains.setdefault(place, chain) == chain, place
         assert node.commit >= self.commits.get(number, 0), (number, node.commit)
+        assert not (node.damaged and peer.role is not Role.FOLLOWER), (number, peer.role)
         assert node.commit <= log.last_index
         assert node.durable <= log.last_index
         self._check_commit_rule(number, peer)
@@ -270,7 +299,9 @@ class Chaos:
             disk = other.log._disk
             at = index - disk["_first"]
             mine = 0 <= at < len(disk["_entries"]) and disk["_entries"][at].term == term
-            held[other.me] = mine or index < disk["_first"]
+            mark = other.mark  # a damaged replica votes by what it once held, so that still counts
+            marked = mark is not None and (mark.term, mark.raft_index) >= (term, index)
+            held[other.me] = mine or marked or index < disk["_first"]
         if peer.role is not Role.LEADER:
             return
         before_index, before = self.in_force.get(number, peer.log.memberships[0])
@@ -298,6 +329,13 @@ class Chaos:
                 assert p.match < p.next <= peer.log.last_index + 1, p
                 assert len(p.in_flight) <= OPTIONS.appends_in_flight_max, p
 
+    def _has_whole_majority(self) -> bool:
+        """Of two voters, one that is damaged leaves nobody who may lead before an operator
+        helps."""
+        whole = {p.me: not p.node.damaged for p in self.c.peers.values()}
+        memberships = [p.node.membership for p in self.c.peers.values()]
+        return all(joint_vote(m, whole) is VoteResult.WON for m in memberships)
+
     # --- and in the end ---------------------------------------------------------------------------
 
     def heal_and_finish(self) -> None:
@@ -313,7 +351,9 @@ class Chaos:
             c[number].log.window = None
         c.settle(2000)
         c.advance(12 * ELECTION, step=millis(50))
-        if not self.live:  # without both, a removed replica may disturb for ever (thesis 4.2.3)
+        if not self.live or not self._has_whole_majority():
+            # without pre-vote and check-quorum a removed replica may disturb for ever (thesis
+            # 4.2.3)
             self.check()
             return
         leader = c.leader()

@@ -114,6 +114,7 @@ class Peer:
         self.log = log
         self.options = options
         self.stored = hard_state
+        self.mark = damaged
         self.hint = commit_hint
         self.tracer = ListTracer()
         self.io = io_base
@@ -270,11 +271,15 @@ class Cluster:
         """Kill and boot again: what was not synced is gone, messages to it are lost."""
         old = self.peers[number]
         self.wire = [m for m in self.wire if m.to != old.me]
+        log, mark = old.log.crashed(), old.mark
+        if mark is not None and (log.last_term, log.last_index) >= (mark.term, mark.raft_index):
+            mark = None  # refetched, or cut by a newer leader: either way the mark is void
         peer = Peer(
             old.me,
-            old.log.crashed(),
+            log,
             hard_state=old.stored,
             options=old.options,
+            damaged=mark,
             commit_hint=old.hint,
             now=self.now,
             seed=old.io + number,

@@ -54,6 +54,10 @@ class RaftMachine(RuleBasedStateMachine):
     def crash(self, n):
         self.chaos.crash(n)
 
+    @rule(n=NUMBERS, count=st.integers(1, 6))
+    def damage(self, n, count):
+        self.chaos.damage(n, count)
+
     @rule(n=NUMBERS)
     def reset_links(self, n):
         self.chaos.reset_links(n)
@@ -111,6 +115,7 @@ class Walk:
         self.crashy = dice.choice([0.0, 0.01, 0.03])
         self.changes = dice.choice([0.0, 0.02, 0.1])
         self.quiet = dice.random() < 0.3
+        self.rotten = dice.random() < 0.4
         self.slow = 0
         self.paused: list[int] = []
 
@@ -189,7 +194,7 @@ class Walk:
 
     def misfortune(self) -> None:
         dice, chaos = self.dice, self.chaos
-        which, n, other = dice.randint(0, 6), self.anyone(), self.anyone()
+        which, n, other = dice.randint(0, 7), self.anyone(), self.anyone()
         if which == 0:
             chaos.reset_links(n)
         elif which == 1:
@@ -202,6 +207,8 @@ class Walk:
             chaos.window(n, dice.randint(0, 4))
         elif which == 5:
             chaos.uncover(n, other)
+        elif which == 6 and self.rotten:
+            chaos.damage(n, dice.randint(1, 6))
         elif dice.random() < self.crashy * 10:
             for number in chaos.c.peers:
                 chaos.crash(number)
