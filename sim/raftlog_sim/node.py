@@ -184,6 +184,8 @@ class Node:
         self.events += len(events)
         now = boot.clock.now(self.world.now)
         effects = boot.broker.handle(events, now, boot.clock.wall(self.world.now))
+        if self.world.observer is not None:
+            self.world.observer.after_turn(self, events, effects)
         self._perform(boot, effects)
 
     def suspend(self) -> None:

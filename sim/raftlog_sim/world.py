@@ -7,7 +7,7 @@ touched.
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final
 
 import attrs
 
@@ -16,7 +16,7 @@ from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
 from raftlog.broker.config import BrokerConfig, Listener
-from raftlog.broker.events import PeerAddress
+from raftlog.broker.events import Effects, Event, PeerAddress
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.network import Network
@@ -29,6 +29,12 @@ PEER_PORT: Final = 9192
 
 Action = Callable[..., None]
 Configure = Callable[[BrokerConfig], BrokerConfig]
+
+
+class Observer(Protocol):
+    """Who looks on: invariants, digests, traces."""
+
+    def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None: ...
 
 
 class StuckError(Exception):
@@ -46,6 +52,8 @@ class World:
     views: bool = False
     """Hand frames over as the runtime does, as views into memory that can be written; else they are
     bytes, and the world can be copied whole."""
+    observer: Observer | None = None
+    """Sees every turn of every node before its effects are performed."""
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)

@@ -1,0 +1,138 @@
+"""The product's own client in a world: its effects performed over simulated connections.
+
+Client machines are not simulated as nodes: they do not crash, and the network between them and the
+brokers neither loses nor reorders; what breaks is the broker at the other end.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from raftlog.base.ids import ConnectionId, NodeId
+from raftlog.base.units import NANOS_PER_MICRO, NEVER, Instant, millis
+from raftlog.broker.events import Request
+from raftlog.client.core.client import Call, ClientCore
+from raftlog.client.core.values import (
+    ClientOptions,
+    Complete,
+    Connected,
+    Dial,
+    Disconnected,
+    Effects,
+    Event,
+    Frame,
+    Hangup,
+    Send,
+)
+from raftlog_sim.node import Node
+
+if TYPE_CHECKING:
+    from raftlog_sim.world import World
+
+DIAL_NS: Final = millis(1)
+WAY_NS: Final = 60 * NANOS_PER_MICRO
+_LENGTH_BYTES: Final = 4
+Then = Callable[[Any], None]
+
+
+@final
+@attrs.define(eq=False)
+class _Wire:
+    """One connection of a client to one boot of a node; the node calls `answered` and `lost`."""
+
+    driver: "SimClient"
+    dial: int
+    node: Node
+    connection: ConnectionId = ConnectionId(0)
+    requests: int = 0
+    open: bool = True
+
+    def answered(self, request_no: int, frame: bytes | None) -> None:
+        """The node answers a request."""
+        del request_no
+        if frame is not None:
+            self.driver.later(WAY_NS, Frame(self.dial, frame[_LENGTH_BYTES:]))
+
+    def lost(self) -> None:
+        """The node hung up or is gone."""
+        if self.open:
+            self.open = False
+            self.driver.later(WAY_NS, Disconnected(self.dial, "the broker is gone"))
+
+
+@final
+@attrs.define(eq=False)
+class SimClient:
+    """A `ClientCore` in virtual time. `call` begins, `then` hears the result."""
+
+    world: "World"
+    name: str
+    options: ClientOptions
+    core: ClientCore = attrs.field(init=False)
+    _wires: dict[int, _Wire] = attrs.Factory(dict)
+    _thens: dict[int, Then] = attrs.Factory(dict)
+    _calls: int = 0
+    _wake_at: Instant = NEVER
+
+    def __attrs_post_init__(self) -> None:
+        self.core = ClientCore(self.options, self.world.stream(f"client/{self.name}"))
+
+    def call(self, request: Call, then: Then) -> None:
+        """Begin a call of the core."""
+        self._calls += 1
+        self._thens[self._calls] = then
+        self._perform(self.core.call(self._calls, request, Instant(self.world.now)))
+
+    def later(self, delay_ns: int, event: Event) -> None:
+        """An event that reaches the core after a while."""
+        self.world.after(delay_ns, self._arrive, event)
+
+    def _arrive(self, event: Event) -> None:
+        self._turn((event,))
+
+    def _turn(self, events: Sequence[Event]) -> None:
+        self._perform(self.core.handle(events, Instant(self.world.now)))
+
+    def _perform(self, effects: Effects) -> None:
+        for action in effects.actions:
+            if isinstance(action, Send):
+                self._send(action)
+            elif isinstance(action, Dial):
+                self.world.after(DIAL_NS, self._dial, action)
+            elif isinstance(action, Hangup):
+                self._hang_up(action.dial)
+            elif isinstance(action, Complete):
+                self.world.after(0, self._thens.pop(action.call), action.value)
+        if effects.wake_at != NEVER and effects.wake_at != self._wake_at:
+            self._wake_at = effects.wake_at
+            self.world.at(effects.wake_at, self._wake, effects.wake_at)
+
+    def _wake(self, instant: Instant) -> None:
+        if self._wake_at == instant:
+            self._wake_at = NEVER
+            self._turn(())
+
+    def _dial(self, dial: Dial) -> None:
+        node = self.world.nodes[NodeId(int(dial.host.removeprefix("n")))]
+        if not node.up:
+            self._turn((Disconnected(dial.dial, "nobody listens"),))
+            return
+        wire = self._wires[dial.dial] = _Wire(self, dial.dial, node)
+        wire.connection = node.connect(wire)  # type: ignore[arg-type]
+        self._turn((Connected(dial.dial),))
+
+    def _send(self, send: Send) -> None:
+        wire = self._wires.get(send.dial)
+        if wire is None or not wire.open or not wire.node.up:
+            return
+        frame = b"".join(bytes(part) for part in send.parts)[_LENGTH_BYTES:]  # type: ignore[arg-type]
+        wire.node.arrive_later(WAY_NS, Request(wire.connection, wire.requests, frame))
+        wire.requests += 1
+
+    def _hang_up(self, dial: int) -> None:
+        wire = self._wires.pop(dial, None)
+        if wire is not None and wire.open:
+            wire.open = False
+            if wire.node.up:
+                wire.node.disconnect(wire.connection)
