@@ -133,14 +133,12 @@ def _topic_delta(
 ) -> None:
     if old is None:
         parts.created.append(new.topic_id)
-    hosted = False
     for number, partition in enumerate(new.partitions):
         known = old.partitions[number] if old is not None and number < len(old.partitions) else None
-        replica = None if here is None else local_replica(partition, *here)
-        hosted = hosted or replica is not None
         if known is partition:
             continue
         parts.moved.append(partition.group)
+        replica = None if here is None else local_replica(partition, *here)
         if here is None or replica is None:
             continue
         if known is None or local_replica(known, *here) != replica:
@@ -153,7 +151,9 @@ def _topic_delta(
                     target_version=partition.target_version,
                 )
             )
-    if hosted and (old is None or old.configs != new.configs):
+    if here is None or (old is not None and old.configs == new.configs):
+        return
+    if any(local_replica(partition, *here) for partition in new.partitions):
         parts.configured.append(new.topic_id)
 
 

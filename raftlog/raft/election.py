@@ -133,7 +133,7 @@ def _pre_campaign(state: RaftState) -> None:
 
 
 def _patience(state: RaftState) -> int:
-    """How often the time to the next attempt is doubled. The first attempts come at the usual pace;
+    """How often the time to the next attempt is doubled. The first attempts keep the usual pace;
     later ones wait up to eight times as long. A thousand groups whose replicas ask in vain, since
     their nodes have more to do than they can, would otherwise never let them catch up."""
     return min(max(0, state.campaigns - EAGER_CAMPAIGNS), PATIENCE_MAX)
@@ -145,6 +145,7 @@ def campaign(state: RaftState, *, transfer_asked: bool) -> None:
         return
     become_follower(state, Term(state.term + 1), None)
     state.role = CANDIDATE
+    state.election_deadline = Instant(state.now + (state.election_timeout << _patience(state)))
     state.vote = state.me
     state.transfer_campaign = transfer_asked
     state.trace("campaign", ("last_index", state.log.last_index))

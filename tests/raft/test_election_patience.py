@@ -8,7 +8,7 @@ led. The first attempts keep their pace, because a split vote is settled by the 
 import pytest
 
 from raftlog.raft.election import EAGER_CAMPAIGNS, PATIENCE_MAX
-from raftlog.raft.messages import PreVoteRequest
+from raftlog.raft.messages import PreVoteReply, PreVoteRequest
 from raftlog.raft.node import Role
 from tests.raft.cluster import ELECTION, Cluster, rid
 
@@ -85,3 +85,16 @@ def test_attempts_still_ask_everybody():
     c.tick(1, c.node(1)._state.election_deadline)
     out = c[1].take()
     assert [type(message) for message in out.send] == [PreVoteRequest, PreVoteRequest]
+
+
+def test_a_candidate_whose_votes_come_slowly_waits_as_patiently():
+    """Disks that need longer than an election timeout to sync a vote are no reason to start
+    over."""
+    c = Cluster(3)
+    c.isolate(1)
+    pauses(c, 1, EAGER_CAMPAIGNS + PATIENCE_MAX)
+    c.heal()
+    node = c.node(1)
+    node.receive([PreVoteReply(node.group, rid(2), node.me, node.term + 1, True)], c.now)
+    assert node.role is Role.CANDIDATE
+    assert node._state.election_deadline - c.now >= ELECTION << PATIENCE_MAX
