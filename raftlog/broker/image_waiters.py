@@ -15,6 +15,8 @@ class Services(Protocol):
 
     def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
 
+    def soon(self, call: Callable[..., None], *args: object) -> None: ...
+
 
 @final
 @attrs.define(eq=False)
@@ -42,6 +44,7 @@ class ImageWaiters:
     services: Services
     _waiting: dict[int, ImageWaiter] = attrs.Factory(dict)
     _last: int = 0
+    _due: bool = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -58,7 +61,14 @@ class ImageWaiters:
         return waiter
 
     def changed(self) -> None:
-        """The image changed, or a replica here learned of a leader."""
+        """The image changed, or a replica here learned of a leader. Looked at once for all that
+        changes in a turn."""
+        if self._waiting and not self._due:
+            self._due = True
+            self.services.soon(self._look)
+
+    def _look(self) -> None:
+        self._due = False
         for waiter in list(self._waiting.values()):
             if waiter.number in self._waiting and waiter.ready():
                 self._finish(waiter)

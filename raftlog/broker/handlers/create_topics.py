@@ -73,15 +73,13 @@ class _Creation:
         if self.request.dead:
             return
         wait = Instant(min(self.deadline, self.context.now + self.context.config.create_wait_ns))
-        if self._led() or self.request.body.validate_only:
+        made = [t for t, o in zip(self.ids, outcomes, strict=True) if o.error == 0]
+        leaders = LeadersWanted(self.context, made)
+        if leaders.found() or self.request.body.validate_only:
             self.answer()
             return
-        waiter = self.context.image_waiters.wait(self._led, wait, self.answer)
+        waiter = self.context.image_waiters.wait(leaders.found, wait, self.answer)
         self.request.on_close(waiter.leave)
-
-    def _led(self) -> bool:
-        made = [t for t, o in zip(self.ids, self.outcomes, strict=True) if o.error == 0]
-        return all(has_leaders(self.context, topic_id) for topic_id in made)
 
     def answer(self) -> None:
         """What became of each topic."""
@@ -130,16 +128,31 @@ def new_topic_id(context: Context) -> TopicId:
     raise AssertionError("64 random ids in a row began with a dash")
 
 
-def has_leaders(context: Context, topic_id: TopicId) -> bool:
-    """Whether every partition of that topic has a leader that clients can be sent to. True when the
-    topic is gone."""
-    topic = context.image.topics.get(topic_id)
-    if topic is None:
+@final
+@attrs.define(eq=False)
+class LeadersWanted:
+    """Whether every partition of some topics has a leader that clients can be sent to. A topic
+    that is gone wants none. Asked again and again while a thousand partitions elect, so it goes
+    on from the first partition that had none."""
+
+    context: Context
+    topic_ids: list[TopicId]
+    _topic: int = 0
+    _partition: int = 0
+
+    def found(self) -> bool:
+        """Look again."""
+        while self._topic < len(self.topic_ids):
+            topic_id = self.topic_ids[self._topic]
+            topic = self.context.image.topics.get(topic_id)
+            count = 0 if topic is None else len(topic.partitions)
+            while self._partition < count:
+                if self.context.router.leader_of(topic_id, self._partition) is None:
+                    return False
+                self._partition += 1
+            self._topic += 1
+            self._partition = 0
         return True
-    return all(
-        context.router.leader_of(topic_id, number) is not None
-        for number in range(len(topic.partitions))
-    )
 
 
 def wish_of(

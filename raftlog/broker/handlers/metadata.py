@@ -20,7 +20,7 @@ from raftlog.broker.handlers.cluster_view import (
     live_brokers,
 )
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
-from raftlog.broker.handlers.create_topics import has_leaders, new_topic_id
+from raftlog.broker.handlers.create_topics import LeadersWanted, new_topic_id
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import (
@@ -73,6 +73,7 @@ class _AutoCreation:
     names: list[str]
     deadline: Instant = Instant(0)
     refused: dict[str, Outcome] = attrs.Factory(dict)
+    _leaders: LeadersWanted | None = None
 
     def begin(self) -> None:
         """Ask for all of them with the broker's defaults."""
@@ -110,14 +111,14 @@ class _AutoCreation:
         self.request.on_close(waiter.leave)
 
     def _led(self) -> bool:
-        image = self.context.image
-        for name in self.names:
-            if name in self.refused:
-                continue
-            topic = image.topic(name)
-            if topic is None or not has_leaders(self.context, topic.topic_id):
+        """Whether all that were not refused are there and led."""
+        if self._leaders is None:
+            image = self.context.image
+            wanted = [name for name in self.names if name not in self.refused]
+            if any(name not in image.names for name in wanted):
                 return False
-        return True
+            self._leaders = LeadersWanted(self.context, [image.names[name] for name in wanted])
+        return self._leaders.found()
 
     def answer(self) -> None:
         """What is there now; 5 for what is on its way."""
