@@ -21,7 +21,7 @@ from raftlog.verify import anomalies, cycles, evidence, linearizability, metrics
 from raftlog.verify.classes import CLASSES, allowed_by_default
 from raftlog.verify.facts import Facts, KeyFacts
 from raftlog.verify.history import BadHistory, Header, HistoryReader, Op
-from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE, Row
+from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 from raftlog.verify.models import MODELS, Model
 from raftlog.verify.pairing import Interval, intervals
 from raftlog.verify.process_order import ProcessOrder
@@ -41,7 +41,6 @@ class Judgement:
     operations: Sequence[Interval]
     nemesis: Sequence[Op]
     facts: Facts
-    chains: Mapping[str, Sequence[Row]]
 
 
 def check_history(
@@ -140,12 +139,11 @@ def judge_operations(
         raise LocalMisuse(f"no class is called {sorted(unknown)}", do="see raftlog.verify.classes")
     findings = Findings()
     facts = Facts(_first_ends(options))
-    chains: dict[str, Sequence[Row]] = {}
     measured: dict[str, Any] = {}
     if chosen == LOG:
         budget: dict[str, Any] = {"hole_steps_max": hole_steps}
         facts.add_all(operations)
-        chains, measured = _check_log(
+        measured = _check_log(
             facts, operations, findings, options, permitted, hole_steps, with_metrics
         )
     else:
@@ -169,7 +167,6 @@ def judge_operations(
         operations=operations,
         nemesis=nemesis,
         facts=facts,
-        chains=chains,
     )
 
 
@@ -214,16 +211,15 @@ def _check_log(
     allowed: Collection[str],
     hole_steps: int,
     with_metrics: bool,
-) -> tuple[dict[str, Sequence[Row]], dict[str, Any]]:
+) -> dict[str, Any]:
     mode = mode_of(options)
     dense = options.get("dense", True) is not False
     final_read = options.get("final_read", True) is not False
-    chains: dict[str, Sequence[Row]] = {}
-    for key, key_facts in facts.keys.items():
+    for key_facts in facts.keys.values():
         before = dict(findings.counts)
         anomalies.check_key(key_facts, operations, findings, final_read=final_read)
         _conflicts(key_facts, before, findings, allowed)
-        chains[key] = linearizability.check_key(
+        linearizability.check_key(
             key_facts, findings, mode=mode, dense=dense, hole_steps=hole_steps
         )
     order = ProcessOrder(facts, findings, options, mode)
@@ -238,7 +234,7 @@ def _check_log(
     measured = metrics.measure(operations, facts) if with_metrics else {}
     if options.get("consumer") == "subscribe":
         measured["consumed_twice"] = order.consumed_twice
-    return chains, measured
+    return measured
 
 
 def _conflicts(

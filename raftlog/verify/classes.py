@@ -26,6 +26,9 @@ CLASSES: Final[tuple[AnomalyClass, ...]] = (
         "polls",
     ),
     AnomalyClass(
+        "fork", "raftlog", "Two nodes answered different values for one offset.", "polls with node"
+    ),
+    AnomalyClass(
         "inconsistent-offsets", "kafka", "One offset holds two or more values.", "sends or polls"
     ),
     AnomalyClass("duplicate", "kafka", "One value lies at two or more offsets.", "sends or polls"),
@@ -36,9 +39,6 @@ CLASSES: Final[tuple[AnomalyClass, ...]] = (
         "polls",
     ),
     AnomalyClass("phantom", "raftlog", "A read returned a value that nobody sent.", "polls"),
-    AnomalyClass(
-        "fork", "raftlog", "Two nodes answered different values for one offset.", "polls with node"
-    ),
     AnomalyClass(
         "linearizability",
         "log",

@@ -30,15 +30,26 @@ class Sent:
     """
 
     op: Interval
-    key: str
-    values: tuple[Value, ...]
+    sent: Value | tuple[Value, ...]
+    """The value, or those of a real batch: a tuple around each single one would cost 64 bytes."""
     base: int | None
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """What it carries, in order."""
+        sent = self.sent
+        return sent if type(sent) is tuple else (sent,)  # type: ignore[return-value]
+
+    @property
+    def size(self) -> int:
+        """How many offsets it takes."""
+        return len(self.sent) if type(self.sent) is tuple else 1
 
     def offset_of(self, value: Value) -> int | None:
         """Where `value` lies if the batch lies at `base`."""
         if self.base is None:
             return None
-        return self.base if len(self.values) == 1 else self.base + self.values.index(value)
+        return self.base if self.size == 1 else self.base + self.values.index(value)
 
 
 @final
@@ -82,7 +93,7 @@ class KeyFacts:
 
     def send(self, op: Interval, values: tuple[Value, ...], base: int | None) -> None:
         """One batch of one send of any type."""
-        batch = Sent(op, self.key, values, base)
+        batch = Sent(op, values if len(values) > 1 else values[0], base)
         self.batches.append(batch)
         writers = self.writers
         for value in values:
@@ -97,7 +108,11 @@ class KeyFacts:
 
     def _claim(self, batch: Sent, op: Interval) -> None:
         assert batch.base is not None
-        for offset, value in enumerate(batch.values, batch.base):
+        if batch.size == 1:  # the acknowledgement's own number: the dict keeps no copy of it
+            pairs: Iterable[tuple[int, Value]] = ((batch.base, batch.values[0]),)
+        else:
+            pairs = enumerate(batch.values, batch.base)
+        for offset, value in pairs:
             if self.at.setdefault(offset, value) != value:
                 self.also_at.setdefault(offset, {}).setdefault(value, op)
 
@@ -109,7 +124,7 @@ class KeyFacts:
         if not values:
             return
         # Known pairs, the usual case, bring nothing new: they were acknowledged or read before.
-        if list(map(self.at.get, pairs.offsets)) != values:
+        if tuple(map(self.at.get, pairs.offsets)) != values:
             self._read_anew(op, pairs)
         if op.type == "ok":
             self.polled = True
@@ -125,7 +140,7 @@ class KeyFacts:
             if at.setdefault(offset, value) != value:
                 self.also_at.setdefault(offset, {}).setdefault(value, op)
             batch = writers.get(value)
-            if batch is None or batch.base != offset or len(batch.values) > 1:
+            if batch is None or batch.base != offset or batch.size > 1:
                 self._place(op, offset, value, batch)
 
     def _place(self, op: Interval, offset: int, value: Value, batch: Sent | None) -> None:
@@ -133,7 +148,7 @@ class KeyFacts:
         if batch is None:
             self.strays.setdefault(value, {}).setdefault(offset, op)
             return
-        base = offset - (batch.values.index(value) if len(batch.values) > 1 else 0)
+        base = offset - (batch.values.index(value) if batch.size > 1 else 0)
         if base < 0:
             self.cut_short.setdefault(value, (offset, op, batch))
             self.elsewhere.setdefault(value, {}).setdefault(offset, op)

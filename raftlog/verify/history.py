@@ -380,6 +380,8 @@ def _op_of(document: dict[str, Any], number: int) -> Op:
             "index, time_ns, process, type, f or key is of the wrong kind",
             on=f"line {number}",
         )
+    if key is not None:
+        key = intern(key)
     op = Op(index, time_ns, process, intern(kind), intern(f), key, value)
     if len(document) > len(_REQUIRED):
         _add_optional(op, document)

@@ -105,7 +105,7 @@ def bounds_of(facts: KeyFacts, mode: str) -> Bounds:
         for gap, bound in facts.exact_out.items():
             _lower(at_least, gap, bound)
         bounds = Bounds(at_least, {}, {}, {})
-    if any(len(batch.values) > 1 for batch in facts.batches):
+    if any(batch.size > 1 for batch in facts.batches):
         _leave_batches(facts, bounds)
     return bounds
 
@@ -132,9 +132,9 @@ def _around(facts: KeyFacts, gap: int) -> Sent | None:
     """The batch in whose middle `gap` lies."""
     value = facts.at.get(gap)
     batch = facts.writers.get(value) if value is not None else None
-    if batch is None or batch.base is None or len(batch.values) == 1:
+    if batch is None or batch.base is None or batch.size == 1:
         return None
-    return batch if batch.base < gap < batch.base + len(batch.values) else None
+    return batch if batch.base < gap < batch.base + batch.size else None
 
 
 def _base(batch: Sent) -> int:
@@ -143,7 +143,7 @@ def _base(batch: Sent) -> int:
 
 
 def _stop(batch: Sent) -> int:
-    return _base(batch) + len(batch.values)
+    return _base(batch) + batch.size
 
 
 def _lower(bounds: dict[int, Bound], gap: int, bound: Bound) -> None:
@@ -204,8 +204,8 @@ def _append(
 
 def check_key(
     facts: KeyFacts, findings: Findings, *, mode: str, dense: bool, hole_steps: int
-) -> list[Row]:
-    """Section 4 for one key, without the value conflicts; gives the chain for the report."""
+) -> None:
+    """Section 4 for one key, without the value conflicts."""
     findings.check(CLASS)
     bounds = bounds_of(facts, mode)
     rows = rows_of(facts, bounds)
@@ -221,7 +221,11 @@ def check_key(
             findings.add(CLASS, partial(_impossible_witness, facts, batch))
     if dense:
         _check_holes(facts, rows, findings, hole_steps)
-    return rows
+
+
+def chain_of(facts: KeyFacts, mode: str) -> list[Row]:
+    """The chain that `check_key` judged, for pictures."""
+    return rows_of(facts, bounds_of(facts, mode))
 
 
 def _check_holes(facts: KeyFacts, rows: Sequence[Row], findings: Findings, hole_steps: int) -> None:
@@ -233,7 +237,7 @@ def _check_holes(facts: KeyFacts, rows: Sequence[Row], findings: Findings, hole_
     if not segments:
         return
     spare = [
-        holes.Candidate(len(batch.values), batch.op.start_ns, batch.op)
+        holes.Candidate(batch.size, batch.op.start_ns, batch.op)
         for batch in facts.batches
         if batch.base is None and batch.op.type != "fail"
     ]
@@ -289,7 +293,7 @@ def _split_witness(facts: KeyFacts, read: Interval, batch: Sent) -> Witness:
     return Witness(
         text=(
             f"The {explain.describe(read)} saw the {explain.describe(batch.op)} in half: one "
-            f"batch of {len(batch.values)} lies at {_base(batch)} to {_stop(batch) - 1}."
+            f"batch of {batch.size} lies at {_base(batch)} to {_stop(batch) - 1}."
         ),
         key=facts.key,
         offset=read.value,

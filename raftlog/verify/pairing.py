@@ -27,15 +27,29 @@ Value = str | int
 class Pairs:
     """What a poll returned of one key: offsets and values, in the order of their return.
 
-    Consecutive offsets, the usual case, are a `range`: little memory, and whole polls can be
-    compared with the log at once.
+    Of consecutive offsets, the usual case, only the first is kept: little memory, and whole polls
+    can be compared with the log at once.
     """
 
-    __slots__ = ("offsets", "values")
+    __slots__ = ("_places", "values")
 
-    def __init__(self, offsets: range | list[int], values: list[Any]) -> None:
-        self.offsets = offsets
-        self.values = values
+    def __init__(self, places: int | list[int], values: Sequence[Any]) -> None:
+        """`places`: every offset, or the first of consecutive ones."""
+        self._places = places
+        self.values = tuple(values)
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        """A range, or a list where offsets do not follow each other."""
+        places = self._places
+        if type(places) is int:
+            return range(places, places + len(self.values))
+        return places  # type: ignore[return-value]
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each offset follows the one before."""
+        return type(self._places) is int
 
     @classmethod
     def of(cls, pairs: Sequence[Sequence[Any]], known: dict[Any, Any] | None = None) -> "Pairs":
@@ -53,7 +67,7 @@ class Pairs:
         if offsets:
             run = range(offsets[0], offsets[0] + len(offsets))
             if offsets[-1] == run[-1] and offsets == list(run):
-                return cls(run, values)
+                return cls(offsets[0], values)
         return cls(offsets, values)
 
     def __len__(self) -> int:
@@ -65,11 +79,10 @@ class Pairs:
     @property
     def end(self) -> int:
         """One more than the highest offset; 0 if there is none."""
-        offsets = self.offsets
-        return offsets.stop if type(offsets) is range else max(offsets, default=-1) + 1
-
-
-_EVIDENCE: Final = ("term", "hw", "log_start", "producer", "rebalance", "error")
+        places = self._places
+        if type(places) is int:
+            return places + len(self.values)
+        return max(self.offsets, default=-1) + 1
 
 
 @final
@@ -253,6 +266,8 @@ def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -
             f"the value of {call.f} has the wrong shape ({why})", on=_at(call, end)
         ) from None
     assert type(call.process) is int, call.process
+    if node is not None and type(node) is not str:
+        raise BadHistory("node is a name", on=_at(call, end))
     interval = Interval(
         call.index, call.process, call.f, call.key, kind, call.time_ns, end_ns, asked, value, node
     )
@@ -270,25 +285,41 @@ def _at(call: Op, end: Op | None) -> str:
 
 def _add_evidence(interval: Interval, call: Op, end: Op) -> None:
     found: dict[str, Any] = {}
-    if end.hw is not None:
-        found["hw"] = end.hw
+    for name in ("hw", "log_start"):
+        value = getattr(end, name)
+        if value is not None:
+            numbers = value.values() if type(value) is dict else [value]
+            _require(all(type(one) is int for one in numbers), f"{name} is a number", call, end)
+            found[name] = value
     if end.term is not None:
+        _require(type(end.term) is int, "term is a number", call, end)
         found["term"] = end.term
-    if end.log_start is not None:
-        found["log_start"] = end.log_start
     if end.error is not None:
         found["error"] = end.error
     if end.rebalance is not None:
+        _require(_are_texts(end.rebalance), "rebalance is a list of keys", call, end)
         found["rebalance"] = end.rebalance
     producer = end.producer if end.producer is not None else call.producer
     if producer is not None:
-        if not (
-            type(producer) is list and len(producer) == 3 and all(type(x) is int for x in producer)
-        ):
-            raise BadHistory("producer is [pid, epoch, first sequence]", on=_at(call, end))
+        three = type(producer) is list and len(producer) == 3
+        _require(
+            three and all(type(one) is int for one in producer),
+            "producer is [pid, epoch, first sequence]",
+            call,
+            end,
+        )
         found["producer"] = producer
     if found:
         interval.evidence = found
+
+
+def _require(fact: bool, what: str, call: Op, end: Op) -> None:
+    if not fact:
+        raise BadHistory(what, on=_at(call, end))
+
+
+def _are_texts(value: Any) -> bool:
+    return type(value) is list and all(type(one) is str for one in value)
 
 
 # --- shapes, one function per f: (asked, value) as Interval wants them ----------------------------

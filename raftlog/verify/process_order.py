@@ -93,7 +93,7 @@ class ProcessOrder:
             if not offsets:
                 continue
             first, last = offsets[0], offsets[-1]
-            if type(offsets) is list and key not in rebalanced:
+            if not pairs.in_order and key not in rebalanced:
                 self._inside(self.facts.keys[key], op, offsets)
             if op.type != "ok":
                 continue

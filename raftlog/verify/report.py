@@ -202,8 +202,8 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
     if failures:
         names = ", ".join(f"{result.name} ({result.count})" for result in failures)
         sentences.append(f"The history is invalid: {names}.")
-        sentences += [result.witness.text for result in failures[:2] if result.witness is not None]
-        sentences += _meanwhile(faults, window)
+        sentences += [result.witness.text for result in failures[:1] if result.witness is not None]
+        sentences += _fate(judgement, window) + _meanwhile(faults, window)
     elif verdict.verdict == UNKNOWN:
         notes = [r.note for r in verdict.classes.values() if r.status == UNKNOWN]
         sentences.append(f"It could not be decided: {'; '.join(notes)}. That is not a pass.")
@@ -221,6 +221,25 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
             f"{', '.join(missing)}."
         )
     return sentences[:6]
+
+
+def _fate(judgement: Judgement, window: Window) -> list[str]:
+    """Of a lost record: when it was promised, and when it was found missing."""
+    if "lost-write" not in [result.name for result in judgement.verdict.failures()][:1]:
+        return []
+    if len(window.accused) != 2:
+        return []
+    send, read = window.accused
+    begin = min(op.start_ns for op in judgement.operations)
+    promised = "never answered"
+    if send.end_ns < OPEN:
+        who = f" by {send.node}" if send.node is not None else ""
+        promised = f"acknowledged{who} {moment(send.end_ns - begin)} into the run"
+    where = f" from {read.node}" if read.node is not None else ""
+    return [
+        f"The lost record was {promised}; the read{where} that had to show it returned "
+        f"{moment(read.end_ns - begin)} into the run."
+    ]
 
 
 def _meanwhile(faults: Sequence[Fault], window: Window) -> list[str]:

@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.verify.check import Judgement
 from raftlog.verify.explain import describe
-from raftlog.verify.linearizability import BEFORE_ALL, Row
+from raftlog.verify.linearizability import BEFORE_ALL, Row, chain_of
 from raftlog.verify.pairing import OPEN, Interval, shortened, values_of
 from raftlog.verify.report_trace import Fault
 
@@ -126,7 +126,12 @@ def _read_point(op: Interval, chains: Mapping[str, tuple[Any, Any, Any]]) -> int
 
 def bars_of(judgement: Judgement, window: Window) -> list[dict[str, Any]]:
     """Every operation of the window as the page draws it."""
-    chains = {key: points_of(chain) for key, chain in judgement.chains.items()}
+    keys = dict.fromkeys(key for op in window.operations for key in _keys(op))
+    chains = {
+        key: points_of(chain_of(judgement.facts.keys[key], judgement.verdict.mode))
+        for key in keys
+        if key in judgement.facts.keys
+    }
     appends = {index: at for found, _, _ in chains.values() for index, at in found.items()}
     accused = dict.fromkeys(op.index for op in window.accused)
     found: list[dict[str, Any]] = []

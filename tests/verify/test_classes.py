@@ -67,7 +67,7 @@ CASES = {
             poll(1, (3, 4), (0, A), node="n1"),
             poll(2, (5, 6), (0, B), node="n2"),
         ],
-        ["inconsistent-offsets", "fork", "linearizability"],
+        ["fork", "inconsistent-offsets", "linearizability"],
         (0, [0, 2]),
         [
             send(0, (1, 2), A, 0, node="n1"),

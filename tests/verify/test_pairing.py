@@ -158,7 +158,7 @@ def test_pairs_are_what_they_were_made_of(pairs):
         if (pairs)
         else False
     )
-    assert isinstance(found.offsets, range) == consecutive
+    assert found.in_order == consecutive
 
 
 def test_long_values_are_cut_for_people():
