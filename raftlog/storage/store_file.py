@@ -186,7 +186,7 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
     name = STORE_FILES[slot]
     if not disk.exists(name):
         return _Generation(slot, 0, 0, None, "missing", 0)
-    data = read_whole(disk, name, _FILE_BYTES_MAX)
+    data = _used(read_whole(disk, name, _FILE_BYTES_MAX))
     header = _read_header(data, owner, name)
     seen = _highest_generation(data)
     if header is None:
@@ -208,6 +208,11 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
     if frames == 0:
         return _Generation(slot, generation, number, None, "no whole image", seen)
     return _Generation(slot, generation, number - 1, state, "", seen)
+
+
+def _used(data: bytes) -> bytes:
+    """Without the sectors at the end that hold only zeros."""
+    return data[: _padded(len(data.rstrip(b"\x00")))]
 
 
 def _highest_generation(data: bytes) -> int:

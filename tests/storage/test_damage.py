@@ -63,17 +63,17 @@ def serves_only_truth(driver, truth):
     return len(found) == len(truth)
 
 
-STRIDE = 1 if os.environ.get("RAFTLOG_EVERY_BIT") else 11
+STRIDE = 1 if os.environ.get("RAFTLOG_EVERY_BIT") else 7
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ordinal", [0, 1, 2])
 def test_no_flipped_bit_is_served_or_cut(prepared, ordinal):
-    """Goal: law 7, on every kind of byte. The first 200 bytes of batches are tried one by one, the
-    others in steps (all of them with RAFTLOG_EVERY_BIT)."""
+    """Goal: law 7, on every kind of byte: in steps that meet every field of some batch (with
+    RAFTLOG_EVERY_BIT one by one)."""
     path = files(prepared)[ordinal]
     truth, size = prepared.read_all(), len(prepared.disk.content(path))
-    positions = [*range(4096, 4300), *range(4300, size, STRIDE)]
+    positions = range(4096, size, STRIDE)
     for position in positions:
         driver = copy.deepcopy(prepared)
         driver.disk.flip_bit(path, position, position % 8)
