@@ -1,0 +1,39 @@
+"""The same seed gives the same run in two processes with different hash seeds (LESSONS 1.2)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+RUN = """
+import hashlib
+from tests.broker.cluster import Cluster
+cluster = Cluster(4, 3, seed=9, encode=True).ready()
+cluster.create("orders", 3, 3)
+cluster.create("clicks", 2, 2)
+for number in range(8):
+    cluster.put("orders", [f"v{number}"], number=number % 3)
+cluster.kill(cluster.leader("orders").number)
+cluster.put("orders", ["after"])
+digest = hashlib.sha256()
+for event in cluster.tracer.events:
+    digest.update(repr(event).encode())
+print(digest.hexdigest(), cluster.world.now, cluster.world.steps)
+"""
+
+
+def run(hash_seed: str) -> str:
+    environment = dict(os.environ, PYTHONHASHSEED=hash_seed)
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "sim")])
+    found = subprocess.run(
+        [sys.executable, "-c", RUN], capture_output=True, text=True, env=environment, check=True
+    )
+    return found.stdout.strip()
+
+
+def test_two_hash_seeds_give_one_trace():
+    first = run("1")
+    assert len(first.split()[0]) == 64
+    assert run("2") == first
