@@ -1,6 +1,8 @@
 """Goal: what a replica does with its log beside serving: bad content, damage, far-behind followers,
 installs, log start, retention."""
 
+from collections import deque
+
 import pytest
 
 from raftlog.base.errors import CorruptData, DiskFull
@@ -10,6 +12,7 @@ from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import DeleteAnswer
 from raftlog.raft.messages import Append, AppendRefused, RefusalReason
 from raftlog.storage.replica import LogOptions
+from raftlog.storage.snapshot import newest_snapshot
 from tests.partition.group import ELECTION, FAR, Group
 from tests.partition.test_replica_idempotence import assert_equal_tables
 from tests.partition.test_replica_produce import errors, led
@@ -331,3 +334,26 @@ def test_restarted_after_a_crash_in_the_middle_of_writes_it_catches_up():
     group.restart(2)
     group.advance(3 * ELECTION)
     assert group[2].log.last_chain == group[1].log.last_chain
+
+
+def test_a_snapshot_that_is_gone_when_it_is_read_is_asked_for_again():
+    """The log start moved on between asking for the head's snapshot and reading it."""
+    group = led(options=SMALL)
+    group.crash(3)
+    for number in range(40):
+        group.produce(1, b"x" * 900, pid=1, epoch=0, first=number)
+        group.settle()
+    delete(group, 1, 30)
+    group.settle()
+    leader = group.places[1]
+    leader.jobs_held = True
+    group.restart(3)
+    group.advance(2 * ELECTION)
+    wanted = [job for job in leader.jobs if job.function is newest_snapshot]
+    assert len(wanted) == 1
+    leader.jobs = deque(job for job in leader.jobs if job is not wanted[0])
+    group[1].job_done(wanted[0].token, None, group.now)
+    leader.jobs_held = False
+    group.advance(3 * ELECTION)
+    assert group[3].log.last_chain == group[1].log.last_chain
+    assert_equal_tables(group)

@@ -21,9 +21,20 @@ WALL = 1_700_000_000_000
 def led_topic(name="t", brokers=3, partitions=1, configs=(), seed=1):
     cluster = Cluster(brokers, seed=seed).ready()
     cluster.create(name, partitions, min(3, brokers), configs=configs)
-    for number in range(partitions):
-        cluster.leader(name, number)
+    cluster.wait(lambda: all(at_rest(cluster, name, n) for n in range(partitions)), 20.0, "leaders")
     return cluster
+
+
+def at_rest(cluster, name, number):
+    """The partition is led by its first choice, to whom a new one is handed over if need be."""
+    for node in cluster.world.running():
+        partition = node.broker.context.router.partition(name, number)
+        replica = node.broker.context.router.replica(name, number)
+        if isinstance(partition, int) or isinstance(replica, int):
+            return False
+        if partition.target[0] == replica.me and not replica.ready:
+            return False
+    return True
 
 
 def topic_id(cluster, name="t"):

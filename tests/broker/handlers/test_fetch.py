@@ -2,9 +2,13 @@
 
 import pytest
 
+from raftlog.base.errors import CorruptData
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.fetch import FetchRequest
 from raftlog.kafka.versions import ApiKey
+from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.cold import ColdRead
+from raftlog.storage.jobs import remove_files
 from tests.broker.handlers.data_path import (
     batch_of,
     fetch,
@@ -279,6 +283,18 @@ def test_without_a_majority_a_linearizable_fetch_says_nothing_about_the_log():
     assert values(answer) == []
 
 
+def test_a_leader_that_nobody_confirms_says_nothing_when_patience_ends(monkeypatch):
+    """Not even that there is nothing: somebody else may lead and have more."""
+    cluster = led_topic(configs=LINEARIZABLE)
+    leader = cluster.leader("t").number
+    produce(cluster, leader, batch_of(b"a"))
+    monkeypatch.setattr(PartitionReplica, "read_index", lambda replica, then, now: None)
+    pending = fetch_later(cluster, leader, 0, max_wait_ms=10)
+    cluster.wait(lambda: pending.done, 5.0, "patience")
+    (answer,) = pending.answer.responses[0].partitions
+    assert (answer.error_code, values(answer)) == (ErrorCode.REQUEST_TIMED_OUT, [])
+
+
 # --- cold reads -----------------------------------------------------------------------------------
 
 
@@ -290,3 +306,32 @@ def test_after_a_boot_old_segments_are_verified_and_then_served():
     cluster.leader("t")
     assert [int(value[:3]) for _, value in cluster.read_all("t")] == list(range(200))
     assert [int(value[:3]) for _, value in cluster.read_all("t", offset=57)][:2] == [57, 58]
+
+
+def test_a_read_that_is_never_warm_enough_ends_empty(monkeypatch):
+    """Each job should make the next plan succeed; if that fails again and again, the client is told
+    that there is nothing this time, rather than kept for ever."""
+    cluster = filled()
+    never = ColdRead(remove_files, ((),))
+    monkeypatch.setattr(PartitionReplica, "read", lambda replica, offset, bytes_max: never)
+    (answer,) = fetch(cluster, 1, 0)
+    assert (answer.error_code, values(answer)) == (0, [])
+
+
+def test_damage_found_by_a_fetch_is_a_storage_error_and_is_reported(monkeypatch):
+    cluster = filled()
+    rotten = ColdRead(damaged, ())
+    monkeypatch.setattr(PartitionReplica, "read", lambda replica, offset, bytes_max: rotten)
+    (answer,) = fetch(cluster, 1, 0)
+    assert answer.error_code in (
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+    )
+    monkeypatch.undo()
+    cluster.leader("t", limit=30.0)
+    assert [value[:3] for _, value in cluster.read_all("t")] == [b"000", b"001", b"002"]
+
+
+def damaged(disk):
+    raise CorruptData("a batch fails its CRC", on="test")
