@@ -26,6 +26,7 @@ from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.units import Nanos, millis
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import metadata
+from raftlog.embed.health import broker_status, lacking
 from raftlog.embed.in_process import InProcessBrokers
 from raftlog.embed.settings import with_defaults
 from raftlog.kafka.messages.metadata import MetadataResponse
@@ -245,26 +246,19 @@ class Cluster:
         return f"{topic}-{partition} has no leader"
 
     def wait_until_healthy(self, *, seconds: float = HEALTHY_SECONDS) -> None:
-        """Wait until every broker is alive and known to the cluster, and every partition has a
-        leader and all its replicas in sync. `OperatingError` says what is lacking."""
+        """Wait until every broker is alive and known to the cluster, and every partition, by its
+        leader's word, has all its replicas in sync. `OperatingError` says what is lacking."""
         self._until(self._health, seconds)
 
     def _health(self) -> int | str:
         missing = [node for node in self.nodes if node not in self.alive or node in self._paused]
         if missing:
             return f"broker {missing[0]} is dead or paused"
-        answer = self._metadata(None)
-        known = [broker.node_id for broker in answer.brokers]
+        known = [broker.node_id for broker in self._metadata([]).brokers]
         if len(known) < self._count:
             return f"the cluster knows brokers {sorted(known)} only"
-        for topic in answer.topics:
-            for each in topic.partitions:
-                place = f"{topic.name}-{each.partition_index}"
-                if each.leader_id not in known:
-                    return f"{place} has no leader"
-                if len(each.isr_nodes) < len(each.replica_nodes):
-                    return f"{place} has in sync {sorted(each.isr_nodes)} only"
-        return 0
+        ports = [self._running.place(node).admin_port for node in self.nodes]
+        return lacking(broker_status(port) for port in ports) or 0
 
     def _until(self, look: Callable[[], int | str], seconds: float) -> int:
         """Look until there is a number; a text says what is lacking."""

@@ -139,6 +139,7 @@ class ConsumedRecord(NamedTuple):
 
     @classmethod
     def of(cls, place: TopicPartition, record: Record) -> "ConsumedRecord":
+        """The record as one of this partition."""
         return cls(
             place.topic,
             place.partition,

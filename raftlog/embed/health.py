@@ -1,0 +1,50 @@
+"""Whether a cluster is whole, asked of the brokers themselves.
+
+Metadata shows who is in sync as it was reported a moment ago; the leaders' own reckoning, which the
+admin listener's /status shows, does not lag.
+"""
+
+import http.client
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from raftlog.base.errors import OperatingError
+from raftlog.runtime.local_cluster import HOST
+
+ANSWER_SECONDS = 2.0
+
+
+def broker_status(admin_port: int) -> dict[str, Any]:
+    """What a broker says of itself; `OperatingError` when it does not answer."""
+    connection = http.client.HTTPConnection(HOST, admin_port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/status")
+        status = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise OperatingError(f"no status: {error}", on=f"{HOST}:{admin_port}") from error
+    finally:
+        connection.close()
+    assert isinstance(status, dict), type(status)
+    return status
+
+
+def lacking(statuses: Iterable[dict[str, Any]]) -> str | None:
+    """What is missing, by the word of all brokers: a group whose leader is not ready, or has not
+    all its voters in sync. None when nothing is."""
+    led: dict[int, dict[str, Any]] = {}
+    names: dict[int, str] = {}
+    for status in statuses:
+        for group in status["groups"]:
+            number = group["group"]
+            names[number] = group["name"]
+            newest = led.get(number)
+            if group["role"] == "leader" and (newest is None or newest["term"] < group["term"]):
+                led[number] = group
+    for number, name in sorted(names.items()):
+        leader = led.get(number)
+        if leader is None or not leader["ready"]:
+            return f"{name} has no leader"
+        if len(leader["in_sync"]) < len(leader["voters"]) or leader["joint"]:
+            return f"{name} has in sync {leader['in_sync']} only"
+    return None
