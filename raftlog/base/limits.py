@@ -170,10 +170,15 @@ PRODUCER_SNAPSHOT_BYTES_MAX: Final = 64 + PRODUCERS_MAX * (19 + PRODUCER_SPANS_M
 PARKED_BYTES_MAX: Final = 16 * MIB
 """Produced bytes that wait for a new leader's first commit, per group; one batch is always
 admitted."""
+IDLE_WINDOW_BYTES: Final = 64 * KIB
+"""Log bytes kept in memory by a group that nobody writes to: a thousand of them must stay small."""
+IDLE_AFTER_MS: Final = 2_000
+"""A group is idle when nothing was appended for so long."""
 PRODUCE_WAIT_MS_MAX: Final = 3_600_000
 """No produce or fetch waits longer, whatever a client asks for."""
 
 assert PARKED_BYTES_MAX <= UNCOMMITTED_BYTES_MAX
+assert IDLE_WINDOW_BYTES <= RECENT_WINDOW_BYTES_MAX
 
 # --- metadata -------------------------------------------------------------------------------------
 BROKERS_MAX: Final = 64

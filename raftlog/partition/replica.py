@@ -42,6 +42,7 @@ from raftlog.partition.config import PartitionConfig
 from raftlog.partition.content import refusal_of, taken_over
 from raftlog.partition.errands import Errands
 from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
+from raftlog.partition.idleness import IdleWatch
 from raftlog.partition.output import DeleteAnswer, ProduceAnswer, ReadAnswer, ReplicaOutput
 from raftlog.partition.serving import Serving
 from raftlog.partition.waiters import FetchWaiters, Then
@@ -71,6 +72,7 @@ class PartitionReplica:
     __slots__ = (
         "_commit_seen",
         "_errands",
+        "_idle",
         "_membership_seen",
         "_refusals",
         "_serving",
@@ -130,6 +132,7 @@ class PartitionReplica:
         self._refusals: list[RaftMessage] = []
         self._membership_seen = self.node.membership_index
         self._commit_seen = self.node.commit
+        self._idle = IdleWatch(log)
 
     # --- what it is -------------------------------------------------------------------------------
 
@@ -254,6 +257,7 @@ class PartitionReplica:
         self._serving.produces.expire(now)
         self._serving.chores.tick(now, wall_ms)
         self._tracker.look()
+        self._idle.tick(now)
 
     def written(self, io_id: IoId) -> None:
         """That round can be read from the files."""
@@ -411,7 +415,7 @@ class PartitionReplica:
         output.in_sync = serving.settle(now, commit_moved=drained.commit is not None)
         serving.answer_reads(drained.reads)
         self._run_errands(drained, now)
-        self._fill(output, drained, io_id)
+        self._fill(output, drained, io_id, now)
         return output
 
     def _note_wall(self, wall_ms: WallMillis) -> None:
@@ -463,12 +467,14 @@ class PartitionReplica:
         for first, last in drained.verify:
             errands.verify(first, last, now)
 
-    def _fill(self, output: ReplicaOutput, drained: Output, io_id: IoId) -> None:
+    def _fill(self, output: ReplicaOutput, drained: Output, io_id: IoId, now: Instant) -> None:
         if drained.hard_state is not None:
             output.store_records.append(self._store.set_hard_state(self.group, drained.hard_state))
         output.send = [*drained.send, *self._refusals]
         self._refusals.clear()
         output.ops = self.log.take_ops(io_id)
+        if output.ops:
+            self._idle.written(now)
         output.jobs = self._errands.take_jobs()
         output.completed = self._serving.take_completed()
         if drained.agreed or drained.uncovered:
@@ -477,7 +483,7 @@ class PartitionReplica:
         output.committed = drained.commit is not None
         output.installed = drained.installed is not None
         output.damage = self._errands.damage
-        output.deadline = min(drained.deadline, self._serving.deadline)
+        output.deadline = min(drained.deadline, self._serving.deadline, self._idle.deadline)
 
 
 def _claimed_position(recovered: RecoveredReplica) -> LogPosition | None:

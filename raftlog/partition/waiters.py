@@ -94,6 +94,8 @@ class ProduceWaiters:
         """Whether an acks=all waiter at or below `commit` is left."""
         if self._in_sync and self._in_sync[0].raft_index <= commit:
             return True
+        if not self._duplicates:
+            return False
         return any(waiter.raft_index <= commit for waiter, _ in self._duplicates)
 
     def take_expired(self, now: Instant) -> list[ProduceWaiter]:

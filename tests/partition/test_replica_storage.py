@@ -357,3 +357,41 @@ def test_a_snapshot_that_is_gone_when_it_is_read_is_asked_for_again():
     group.advance(3 * ELECTION)
     assert group[3].log.last_chain == group[1].log.last_chain
     assert_equal_tables(group)
+
+
+def test_an_idle_replica_gives_its_memory_back_and_serves_on():
+    """A thousand partitions that were busy once must not keep a full window each."""
+    group = led(options=LogOptions(segment_bytes=1 << 20))
+    for number in range(12):
+        group.produce(1, b"%03d" % number + b"x" * 20_000)
+        group.settle()
+    group.advance(ELECTION)
+    held = [group[number].log.entries(2, 1) for number in (1, 2, 3)]
+    assert all(held)
+    group.advance(millis(6_000))
+    assert [group[number].log.entries(2, 1) for number in (1, 2, 3)] == [None, None, None]
+    assert [int(value[:3]) for _, value in group.read(1)] == list(range(12))
+    group.produce(1, b"999")
+    group.settle()
+    assert group.read(2, 12) == [] or group.read(2, 12) == [(12, b"999")]
+    assert group.read(1, 12) == [(12, b"999")]
+
+
+def test_a_busy_replica_keeps_its_window():
+    group = led(options=LogOptions(segment_bytes=1 << 20))
+    for number in range(12):
+        group.produce(1, b"%03d" % number + b"x" * 20_000)
+        group.advance(millis(1_000))
+    assert group[1].log.entries(4, 1) is not None
+
+
+def test_a_follower_that_returns_to_an_idle_group_is_fed_from_the_file():
+    group = led(options=LogOptions(segment_bytes=1 << 20))
+    group.crash(3)
+    for number in range(12):
+        group.produce(1, b"%03d" % number + b"x" * 20_000)
+        group.settle()
+    group.advance(millis(6_000))
+    group.restart(3)
+    group.advance(3 * ELECTION)
+    assert group[3].log.last_chain == group[1].log.last_chain
