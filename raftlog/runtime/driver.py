@@ -8,6 +8,7 @@ lone request. When events come thick, they wait for the driver's task and share 
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol, final
 
 import attrs
@@ -34,6 +35,8 @@ from raftlog.runtime.log_writer import DirectoryThreads
 
 LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
 """A post this long after the last turn runs its turn at once; a sooner one waits for company."""
+
+LONGEST_WAIT_SECONDS: Final = 3600.0
 
 _BULKY: Final = (Request, PeerMessages)
 
@@ -90,15 +93,31 @@ class Driver:
     _completions: deque[Event] = attrs.field(factory=deque, init=False)
     _requests: deque[Event] = attrs.field(factory=deque, init=False)
     _in_turn: bool = attrs.field(default=False, init=False)
+    _wanted: bool = attrs.field(default=False, init=False)
+    """Something is queued that should not wait for other events to bring about a turn."""
+    _synced: bool = attrs.field(default=False, init=False)
+    """A round was synced inside the turn that handed it out: its answers are queued."""
+    _armed: Instant = attrs.field(default=NEVER, init=False)
+    """When the driver's task will look at the clock by itself."""
     _failed: BaseException | None = attrs.field(default=None, init=False)
     _wake_at: Instant = attrs.field(default=NEVER, init=False)
     _last_turn: Instant = attrs.field(default=Instant(0), init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _requests_bytes: int = attrs.field(default=0, init=False)
 
     def post(self, event: Event) -> None:
         """Hand in an event, from the trio thread. It may run a turn before it returns."""
         self._queue(event)
+        self._want()
+
+    def post_all(self, events: Sequence[Event]) -> None:
+        """Hand in what arrived together: one turn takes it all, up to the bounds of a turn."""
+        for event in events:
+            self._queue(event)
+        if events:
+            self._want()
+
+    def _want(self) -> None:
+        self._wanted = True
         if self._in_turn or self._failed is not None or self.paused:
             return
         if self.clock.now() - self._last_turn >= LONE_GAP_NANOS:
@@ -110,6 +129,7 @@ class Driver:
         """Hand in an event for the driver's task, or, without `wake`, for whatever turn is next."""
         self._queue(event)
         if wake:
+            self._wanted = True
             self._wake.set()
 
     def pause(self) -> None:
@@ -138,29 +158,41 @@ class Driver:
                 await self._wake.wait()
                 self._wake = trio.Event()
                 continue
-            if self._completions or self._requests:
-                self._run_turn_guarded()
-                await trio.lowlevel.checkpoint()
-                continue
-            await self._wait()
-            if self.clock.now() >= self._wake_at:
+            self._armed = self._wake_at
+            with trio.CancelScope() as scope:
+                scope.deadline = self._trio_time(self._armed)
+                await self._run_wanted()
+            self._armed = NEVER
+            if self.clock.now() >= self._wake_at and not self.paused:
                 # What arrived in time is read before a late timer speaks: a busy machine wakes
                 # timers and readers together, and in any order.
                 await trio.lowlevel.checkpoint()
                 self._run_turn_guarded()
         raise self._failed
 
-    async def _wait(self) -> None:
-        seconds = max(0, self._wake_at - self.clock.now()) / NANOS_PER_SECOND
-        with trio.move_on_after(min(seconds, 3600.0)):
-            await self._wake.wait()
-        self._wake = trio.Event()
+    async def _run_wanted(self) -> None:
+        """Turns for what is posted, until paused, failed, or a turn wants to be woken earlier than
+        is armed. A wake-up that moved later is not armed anew: that costs more than a vain one."""
+        while self._failed is None and not self.paused and self._armed <= self._wake_at:
+            if self._wanted:
+                self._run_turn_guarded()
+                await trio.lowlevel.checkpoint()
+            else:
+                await self._wake.wait()
+                self._wake = trio.Event()
+
+    def _trio_time(self, instant: Instant) -> float:
+        """The moment on trio's clock, at most an hour from now."""
+        seconds = max(0, instant - self.clock.now()) / NANOS_PER_SECOND
+        return trio.current_time() + min(seconds, LONGEST_WAIT_SECONDS)
 
     def _run_turn_guarded(self) -> None:
         """One turn. An exception is kept for `run`, because the caller may be a reader's task or a
         callback of the loop, and a broken broker must end the process, not one connection."""
         try:
             self._run_turn()
+            if self._synced:  # its promises leave at once, not after a pass of the loop
+                self._run_turn()
         except Exception as error:
             self._failed = error
             self._wake.set()
@@ -171,16 +203,13 @@ class Driver:
             events = self._collect()
             now = self.clock.now()
             effects = self.broker.handle(events, now, self.clock.wall())
-            before = self._wake_at
             self._wake_at = effects.wake_at
             self._perform(effects)
-            if self._wake_at < before:
-                self._wake.set()
             self._last_turn = self.clock.now()
             self.turns += 1
         finally:
             self._in_turn = False
-        if self._completions or self._requests:
+        if self._wanted or self._wake_at < self._armed:
             self._wake.set()
 
     def _collect(self) -> list[Event]:
@@ -195,6 +224,8 @@ class Driver:
             events.append(event)
             if type(event) is Request:
                 size += len(event.frame)
+        self._wanted = bool(completions or requests)
+        self._synced = False
         return events
 
     def _perform(self, effects: Effects) -> None:
@@ -214,7 +245,8 @@ class Driver:
         for answer in effects.admin_replies:
             self.admin.answer(answer)
         for write in effects.writes:
-            self.directories[write.directory].sync_inline_if_lone()
+            if self.directories[write.directory].sync_inline_if_lone():
+                self._synced = True
         if effects.stopped:
             self.stopped.set()
 

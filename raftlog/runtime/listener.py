@@ -186,9 +186,13 @@ class Connections:
         receiver = FrameReceiver(connection.stream, self.pool, cutter)
         try:
             while await receiver.receive():
-                for frame in receiver.frames():
-                    self.driver.post(Request(connection.id, connection.requests, frame))
-                    connection.requests += 1
+                frames = receiver.frames()
+                first = connection.requests
+                connection.requests += len(frames)
+                self.driver.post_all(
+                    [Request(connection.id, first + at, frame) for at, frame in enumerate(frames)]
+                )
+                del frames  # views of a slab that could be used again
                 await connection.wait_running()
         except ProtocolError as error:
             self.hang_up(connection.id, str(error))

@@ -12,6 +12,7 @@ loop takes it only when the thread has nothing, and never waits for it.
 import queue
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol, final
 
 import attrs
@@ -39,9 +40,14 @@ _JOIN_POLL_SECONDS: Final = 0.001
 ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
 INLINE_SYNC_NANOS_MAX: Final = 100 * NANOS_PER_MICRO
-INLINE_BYTES_MAX: Final = 32 * KIB
+INLINE_NANOS_PER_KIB: Final = 500
+"""What a round may take on the loop: the base, and so much for its size."""
+INLINE_BYTES_MAX: Final = 256 * KIB
 INLINE_RETRY_ROUNDS: Final = 64
-"""After a slow inline sync, this many rounds go through the thread before the next attempt."""
+"""After slow inline syncs, at most this many rounds go through the thread before the next attempt:
+one after the first, then twice as many each time. One slow sync may have been a busy machine."""
+WRITTEN_FROM_NANOS: Final = 1_000 * NANOS_PER_MICRO
+"""Where a sync takes less, `Written` is not reported: `Persisted` says it a moment later."""
 
 
 class RoundWriter(Protocol):
@@ -71,6 +77,9 @@ class DirectoryThreads:
     _busy: int = attrs.field(default=0, init=False)
     _lone: Write | None = attrs.field(default=None, init=False)
     _inline_wait: int = attrs.field(default=0, init=False)
+    _inline_pause: int = attrs.field(default=0, init=False)
+    _slow: bool = attrs.field(default=True, init=False)
+    """The log thread's last round took long enough for `Written` to be worth a turn."""
     _threads: list[threading.Thread] = attrs.field(factory=list, init=False)
 
     def start(self) -> None:
@@ -101,7 +110,7 @@ class DirectoryThreads:
         assert write.directory == self.directory
         if self._inline_wait > 0:
             self._inline_wait -= 1
-        elif self.inline and self._busy == 0 and _is_small(write):
+        elif self.inline and self._busy == 0 and _inline_size(write) <= INLINE_BYTES_MAX:
             self._lone = write
             return
         self._submit(write)
@@ -110,16 +119,21 @@ class DirectoryThreads:
         self._busy += 1
         self._rounds.put(write)
 
-    def sync_inline_if_lone(self) -> None:
-        """Write and sync a held-back round here and now."""
+    def sync_inline_if_lone(self) -> bool:
+        """Write and sync a held-back round here and now; whether there was one."""
         write, self._lone = self._lone, None
         if write is None:
-            return
+            return False
+        limit = INLINE_SYNC_NANOS_MAX + INLINE_NANOS_PER_KIB * _inline_size(write) // KIB
         started = self.clock.now()
         events = self._perform([write], None)
-        if self.clock.now() - started > INLINE_SYNC_NANOS_MAX:
-            self._inline_wait = INLINE_RETRY_ROUNDS
+        if self.clock.now() - started > limit:
+            self._inline_pause = min(max(1, 2 * self._inline_pause), INLINE_RETRY_ROUNDS)
+            self._inline_wait = self._inline_pause
+        else:
+            self._inline_pause = 0
         self.deliver(events)
+        return True
 
     def read(self, read: Read) -> None:
         """Queue a cold read."""
@@ -147,11 +161,16 @@ class DirectoryThreads:
                     ended = True
                 else:
                     together.append(following)
-            written = [Written(write.io_id, self.directory) for write in together]
-            events = self._perform(together, lambda written=written: self._send(written, 0))  # type: ignore[misc]
+            on_written = partial(self._written, together) if self._slow else None
+            started = self.clock.now()
+            events = self._perform(together, on_written)
+            self._slow = self.clock.now() - started >= WRITTEN_FROM_NANOS
             self._send(events, len(together))
             if ended:
                 return
+
+    def _written(self, writes: list[Write]) -> None:
+        self._send([Written(write.io_id, self.directory) for write in writes], 0)
 
     def _perform(self, writes: list[Write], on_written: Callable[[], None] | None) -> list[Event]:
         """Perform rounds as one, with one sync. A failure of the disk is in the result; anything
@@ -212,11 +231,12 @@ class DirectoryThreads:
             return JobDone(job.token, error)
 
 
-def _is_small(write: Write) -> bool:
+def _inline_size(write: Write) -> int:
+    """Bytes to be written; more than the bound when the round needs more syncs than its own."""
     size = 0
     for op in write.ops:
         if isinstance(op, AppendBytes):
-            size += sum(len(part) for part in op.parts)
+            size += sum(map(len, op.parts))
         elif not isinstance(op, StoreRecords):
-            return False  # a new file: two more syncs
-    return size <= INLINE_BYTES_MAX
+            return INLINE_BYTES_MAX + 1  # a new file: two more syncs
+    return size

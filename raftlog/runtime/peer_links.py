@@ -220,9 +220,9 @@ class PeerLinks:
         node, session = link.agreed.peer.node, link.agreed.session
         try:
             while await receiver.receive():
-                for frame in receiver.frames():
-                    messages = _decode(frame)
-                    self.driver.post(PeerMessages(node, session, messages))
+                self.driver.post_all(
+                    [PeerMessages(node, session, _decode(each)) for each in receiver.frames()]
+                )
         except ProtocolError as error:
             self._trouble(node, f"sent a bad frame: {error}")
         except (trio.BrokenResourceError, trio.ClosedResourceError):

@@ -241,9 +241,7 @@ class _BrokerProcess:
         self.driver = Driver(config.broker.node, self.broker, clock, {directory: self.threads})
 
     def _deliver(self, events: Sequence[Event]) -> None:
-        for event in events[:-1]:
-            self.driver.queue(event, wake=False)
-        self.driver.post(events[-1])
+        self.driver.post_all(events)
 
     async def run(self, started: Callable[[Started], None], own_process: bool) -> None:
         """Listen, report, and drive until stopped."""

@@ -21,7 +21,10 @@ class FakeDriver:
         self.changed = trio.Event()
 
     def post(self, event) -> None:
-        self.events.append(event)
+        self.post_all([event])
+
+    def post_all(self, events) -> None:
+        self.events += events
         self.changed.set()
 
     async def until(self, condition) -> None:

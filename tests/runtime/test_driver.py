@@ -1,0 +1,223 @@
+"""Turns: what shares one, what brings one about, and what a pause holds back."""
+
+import trio
+import trio.testing
+
+from raftlog.base.ids import ConnectionId, DirectoryId, IoId, NodeId
+from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, NEVER, Instant
+from raftlog.broker.events import Drained, Effects, Persisted, Request, Write
+from raftlog.runtime import driver as module
+from raftlog.runtime.driver import Driver
+
+HOME = DirectoryId(5)
+
+
+class TrioClock:
+    """Trio's own time, so that autojump moves both."""
+
+    def now(self) -> Instant:
+        return Instant(round(trio.current_time() * NANOS_PER_SECOND))
+
+    def wall(self) -> int:
+        return 0
+
+
+class FakeBroker:
+    """Records its turns; `plan` makes the effects of each."""
+
+    def __init__(self, plan=None) -> None:
+        self.turns: list[list] = []
+        self.times: list[int] = []
+        self.plan = plan
+
+    def handle(self, events, now_ns, wall_ms) -> Effects:
+        self.turns.append(list(events))
+        self.times.append(now_ns)
+        effects = Effects()
+        effects.wake_at = NEVER
+        if self.plan is not None:
+            self.plan(len(self.turns), effects)
+        return effects
+
+
+class FakeDisk:
+    """Syncs inline: `Persisted` is posted while the turn that wrote is still going on."""
+
+    def __init__(self) -> None:
+        self.driver: Driver | None = None
+        self.held: list[Write] = []
+
+    def write(self, write) -> None:
+        self.held.append(write)
+
+    def sync_inline_if_lone(self) -> bool:
+        write = self.held.pop()
+        self.driver.post_all([Persisted(write.io_id, HOME)])
+        return True
+
+
+class Nobody:
+    """Connections and peers that hear nothing."""
+
+    def flush(self) -> None: ...
+
+
+def driver_of(broker: FakeBroker, disk: FakeDisk | None = None) -> Driver:
+    made = Driver(NodeId(1), broker, TrioClock(), {HOME: disk})
+    made.connections = made.peers = made.admin = Nobody()
+    if disk is not None:
+        disk.driver = made
+    return made
+
+
+def requests(count: int) -> list[Request]:
+    return [Request(ConnectionId(1), number, memoryview(b"x")) for number in range(count)]
+
+
+async def settle() -> None:
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_what_arrived_together_shares_a_turn(autojump_clock):
+    """A reader that posted frame by frame ran one turn for the first frame alone."""
+    broker = FakeBroker()
+    driver = driver_of(broker)
+    await trio.sleep(1)
+    driver.post_all(requests(15))
+    assert [len(turn) for turn in broker.turns] == [15]
+    driver.post_all([])
+    assert len(broker.turns) == 1
+
+
+async def test_what_a_turn_cannot_take_is_taken_by_the_next(autojump_clock, monkeypatch):
+    monkeypatch.setattr(module, "TURN_EVENTS_MAX", 4)
+    broker = FakeBroker()
+    driver = driver_of(broker)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await settle()
+        await trio.sleep(1)
+        driver.post_all(requests(10))
+        await settle()
+        assert [len(turn) for turn in broker.turns] == [0, 4, 4, 2]
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_inline_sync_is_answered_before_the_loop_goes_on(autojump_clock):
+    """The acknowledgement of a follower waited for a whole pass of the loop."""
+
+    def plan(turn, effects) -> None:
+        if turn == 1:
+            effects.writes.append(Write(HOME, IoId(7), []))
+
+    broker = FakeBroker(plan)
+    driver = driver_of(broker, FakeDisk())
+    await trio.sleep(1)
+    driver.post(requests(1)[0])
+    assert broker.turns[1:] == [[Persisted(IoId(7), HOME)]]
+
+
+async def test_drained_output_waits_for_the_next_turn(autojump_clock):
+    """Every answer once cost a turn of its own, just to say that its bytes had left."""
+    broker = FakeBroker()
+    driver = driver_of(broker)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await settle()
+        driver.queue(Drained(ConnectionId(1), 10), wake=False)
+        await trio.sleep(1)
+        assert len(broker.turns) == 1
+        driver.post(requests(1)[0])
+        assert [type(event) for event in broker.turns[1]] == [Drained, Request]
+        driver.queue(Drained(ConnectionId(1), 10))
+        await settle()
+        assert len(broker.turns) == 3
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_deadline_brings_about_a_turn_also_when_it_moved(autojump_clock):
+    """Later than armed: one look in vain. Earlier than armed: at once."""
+    wakes = {1: 100, 2: 300, 3: 200, 4: 400}
+
+    def plan(turn, effects) -> None:
+        if turn in wakes:
+            effects.wake_at = Instant(start + wakes[turn] * NANOS_PER_MILLI)
+
+    broker = FakeBroker(plan)
+    driver = driver_of(broker)
+    start = driver.clock.now()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await trio.sleep(0.05)
+        driver.post(requests(1)[0])  # turn 2 moves it from 100 to 300
+        await trio.sleep(0.1)
+        assert len(broker.turns) == 2
+        driver.post(requests(1)[0])  # turn 3, at 150, moves it to 200
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    moments = [round((at - start) / NANOS_PER_MILLI) for at in broker.times]
+    assert moments == [0, 50, 150, 200, 400]
+
+
+async def test_a_pause_holds_back_events_and_deadlines(autojump_clock):
+    def plan(turn, effects) -> None:
+        if turn == 1:
+            effects.wake_at = Instant(start + 100 * NANOS_PER_MILLI)
+
+    broker = FakeBroker(plan)
+    driver = driver_of(broker)
+    start = driver.clock.now()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await settle()
+        driver.pause()
+        driver.post_all(requests(2))
+        await trio.sleep(1)
+        assert len(broker.turns) == 1
+        driver.resume()
+        await settle()
+        assert [len(turn) for turn in broker.turns] == [0, 2]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_deadline_that_passed_during_a_pause_is_due_after_it(autojump_clock):
+    def plan(turn, effects) -> None:
+        if turn == 1:
+            effects.wake_at = Instant(start + 100 * NANOS_PER_MILLI)
+
+    broker = FakeBroker(plan)
+    driver = driver_of(broker)
+    start = driver.clock.now()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await settle()
+        driver.pause()
+        await trio.sleep(1)
+        assert len(broker.turns) == 1
+        driver.resume()
+        await settle()
+        assert len(broker.turns) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_bug_in_a_turn_ends_the_driver_whoever_ran_it(autojump_clock):
+    def plan(turn, effects) -> None:
+        if turn == 2:
+            raise ZeroDivisionError("ours")
+
+    driver = driver_of(FakeBroker(plan))
+    await trio.sleep(1)
+    caught = []
+
+    async def run() -> None:
+        try:
+            await driver.run()
+        except ZeroDivisionError as error:
+            caught.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await settle()
+        await trio.sleep(1)
+        driver.post(requests(1)[0])
+    assert len(caught) == 1
