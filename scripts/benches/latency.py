@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from benches import measuring, producing
 from raftlog.base.units import WallMillis
 from raftlog.kafka import codec
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages import metadata, produce
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.builder import RecordBatchBuilder
@@ -19,6 +20,7 @@ from raftlog.records.builder import RecordBatchBuilder
 PRODUCE_VERSION = 9
 METADATA_VERSION = 9
 ROUNDS_PER_MEASURE = 1500
+SETTLE_SECONDS = 20
 _ECHO = """
 import socket, sys
 listening = socket.create_server(("127.0.0.1", 0))
@@ -70,12 +72,37 @@ def leader_address(bootstrap: str) -> tuple[str, int]:
     host, _, port = bootstrap.partition(",")[0].rpartition(":")
     client = RawClient(host, int(port))
     wanted = metadata.MetadataRequestTopic(name=producing.TOPIC)
-    answer = client.call(
-        ApiKey.METADATA, METADATA_VERSION, metadata.MetadataRequest(topics=(wanted,))
-    )
+    request = metadata.MetadataRequest(topics=(wanted,))
+    leader, deadline = -1, time.monotonic() + SETTLE_SECONDS
+    while leader < 0 and time.monotonic() < deadline:
+        answer = client.call(ApiKey.METADATA, METADATA_VERSION, request)
+        leader = answer.topics[0].partitions[0].leader_id
     client.close()
-    leader = answer.topics[0].partitions[0].leader_id
-    return next((each.host, each.port) for each in answer.brokers if each.node_id == leader)
+    for each in answer.brokers:
+        if each.node_id == leader:
+            return each.host, each.port
+    raise SystemExit(f"the partition has no leader after {SETTLE_SECONDS} s")
+
+
+def steady_client(bootstrap: str) -> RawClient:
+    """A warmed-up connection to the leader. Just after creation leadership may still move to the
+    preferred replica, so a refusal for that reason looks the leader up again."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        client = RawClient(*leader_address(bootstrap))
+        try:
+            for _ in range(WARM_UP_ROUNDS):
+            raw_latencies(client)
+            return client
+        except NotLeading:
+            client.close()
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+class NotLeading(SystemExit):
+    """The broker that was asked does not lead the partition (any more)."""
 
 
 def produce_body() -> produce.ProduceRequest:
@@ -94,6 +121,8 @@ def raw_latencies(client: RawClient) -> list[float]:
         answer = client.call(ApiKey.PRODUCE, PRODUCE_VERSION, body)
         times.append(time.perf_counter() - began)
         error = answer.responses[0].partition_responses[0].error_code
+        if error == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise NotLeading("leadership moved while measuring")
         if error:
             raise SystemExit(f"produce answered {error}")
     return sorted(times)
@@ -122,8 +151,7 @@ def compare(rounds: int) -> dict:
     floor: list[float] = []
     with measuring.cluster() as cluster:
         producing.make_topic(cluster.bootstrap_servers)
-        client = RawClient(*leader_address(cluster.bootstrap_servers))
-        raw_latencies(client)
+        client = steady_client(cluster.bootstrap_servers)
         for _ in range(rounds):
             measuring.wait_for_good_disk(cluster.directory, "latency")
             sync = measuring.sync_probe(cluster.directory)
