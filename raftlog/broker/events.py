@@ -1,8 +1,10 @@
-"""The events a broker is given and the effects it returns: the whole border between deciding and doing.
+"""The events a broker is given and the effects it returns: the whole border between deciding and
+doing.
 
-One call of `Broker.handle(events, now_ns, wall_ms)` is one turn (DESIGN: the contract of the broker).
-Events and effects are plain tuples; what they carry is immutable after hand-over. The shell performs
-the effects in this order and orders nothing else: it queues the writes, then sends, then answers.
+One call of `Broker.handle(events, now_ns, wall_ms)` is one turn (DESIGN: the contract of the
+broker). Events and effects are plain tuples; what they carry is immutable after hand-over. The
+shell performs the effects in this order and orders nothing else: it queues the writes, then
+sends, then answers.
 """
 
 from collections.abc import Callable, Sequence
@@ -131,7 +133,8 @@ class AdminCall(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Stop gracefully: transfer leadership, then say so in `Effects.stopped`, before the deadline."""
+    """Stop gracefully: transfer leadership, then say so in `Effects.stopped`, before the
+    deadline."""
 
     deadline: Instant
 
@@ -159,8 +162,8 @@ Part = Buffer | FileSlice
 
 
 class Reply(NamedTuple):
-    """Exactly one per Request. `parts` is the whole frame, its 4-byte length first, as the codec makes
-    it and as it is sent; None for acks=0, which has no answer at all."""
+    """Exactly one per Request. `parts` is the whole frame, its 4-byte length first, as the codec
+    makes it and as it is sent; None for acks=0, which has no answer at all."""
 
     connection: ConnectionId
     request_no: int

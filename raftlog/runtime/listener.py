@@ -105,6 +105,8 @@ class Connections:
     _ids: int = attrs.field(default=0, init=False)
 
     def reply(self, reply: Reply) -> None:
+        """Give a reply to its connection; one whose file cannot be opened ends the connection, for
+        its frame was promised a length that it cannot keep."""
         connection = self._open.get(reply.connection)
         if connection is None:
             return
