@@ -91,7 +91,6 @@ def steady_client(bootstrap: str) -> RawClient:
     while True:
         client = RawClient(*leader_address(bootstrap))
         try:
-            for _ in range(WARM_UP_ROUNDS):
             raw_latencies(client)
             return client
         except NotLeading:
