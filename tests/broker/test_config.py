@@ -1,0 +1,98 @@
+"""A broker's configuration refuses what cannot work, and what it says about topics takes effect."""
+
+import attrs
+import pytest
+
+from raftlog.base.units import millis
+from raftlog.broker.config import BrokerConfig, Listener
+from raftlog.broker.events import PeerAddress
+from raftlog.broker.topic_settings import (
+    effective_settings,
+    log_options,
+    partition_config,
+    topic_values,
+)
+from raftlog.metadata.topic_configs import TOPIC_CONFIGS
+from raftlog.storage.replica import LogOptions
+
+PEER = PeerAddress(1, "n1", 9192)
+CONFIG = BrokerConfig(
+    node=1,
+    peer=PEER,
+    controllers=(PEER,),
+    listeners=(Listener(name="PLAINTEXT", host="n1", port=9092),),
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"controllers": ()},
+        {"heartbeat_ns": millis(500)},
+        {"peer": PeerAddress(2, "n2", 9192)},
+        {"listeners": CONFIG.listeners * 2},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_cannot_work_is_refused(change):
+    with pytest.raises(AssertionError):
+        attrs.evolve(CONFIG, **change)
+
+
+def test_fast_timings_keep_their_relations():
+    fast = CONFIG.fast()
+    assert fast.heartbeat_ns < fast.election_ns < fast.session_ns
+    assert fast.election_ns < CONFIG.election_ns
+    assert fast.is_controller
+
+
+def test_a_broker_that_is_no_controller_knows_it():
+    other = attrs.evolve(CONFIG, node=2, peer=PeerAddress(2, "n2", 9192))
+    assert not other.is_controller
+
+
+def test_settings_come_from_topic_then_broker_then_the_table():
+    config = attrs.evolve(
+        CONFIG, topic_defaults=(("retention.ms", "1"), ("segment.bytes", "100000"))
+    )
+    overrides = [("retention.ms", "2")]
+    found = {each.setting.name: each for each in effective_settings(overrides, config)}
+    assert list(found) == list(TOPIC_CONFIGS)
+    retention = found["retention.ms"]
+    assert (retention.value, retention.source) == ("2", 1)
+    assert [line[1:] for line in retention.synonyms] == [("2", 1), ("1", 4), ("604800000", 5)]
+    assert (found["segment.bytes"].value, found["segment.bytes"].source) == ("100000", 4)
+    assert (found["cleanup.policy"].value, found["cleanup.policy"].source) == ("delete", 5)
+
+
+def test_a_partition_is_told_its_effective_settings():
+    config = attrs.evolve(CONFIG, read_consistency="linearizable", replica_lag_ns=millis(7))
+    values = topic_values(
+        [
+            ("max.message.bytes", "123"),
+            ("min.insync.replicas", "2"),
+            ("message.timestamp.type", "LogAppendTime"),
+            ("retention.bytes", "456"),
+        ],
+        config,
+    )
+    told = partition_config(values, config)
+    assert told.max_message_bytes == 123
+    assert told.min_insync_replicas == 2
+    assert told.log_append_time
+    assert told.linearizable
+    assert told.retention_bytes == 456
+    assert told.replica_lag_ns == millis(7)
+
+
+def test_a_topic_may_read_less_strictly_than_the_broker():
+    config = attrs.evolve(CONFIG, read_consistency="linearizable")
+    values = topic_values([("raftlog.read.consistency", "committed")], config)
+    assert not partition_config(values, config).linearizable
+
+
+def test_simulations_set_the_sizes_of_every_log():
+    values = topic_values([("segment.bytes", "100000")], CONFIG)
+    assert log_options(values, CONFIG).segment_bytes == 100_000
+    tiny = attrs.evolve(CONFIG, log_sizes=LogOptions(segment_bytes=5000))
+    assert log_options(values, tiny).segment_bytes == 5000
