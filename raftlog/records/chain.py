@@ -13,6 +13,7 @@ from raftlog.base.ids import Chain, ClusterId, GroupId
 from raftlog.base.limits import BATCH_HEADER_BYTES
 
 _DIGEST_BYTES = 8
+_blake2b = hashlib.blake2b
 
 
 def chain_start(cluster: ClusterId, group: GroupId) -> Chain:
@@ -23,9 +24,8 @@ def chain_start(cluster: ClusterId, group: GroupId) -> Chain:
 
 def chain_next(previous: Chain, batch: Buffer) -> Chain:
     """The chain after the entry whose batch begins with these (at least 61) bytes."""
-    digest = hashlib.blake2b(previous.to_bytes(8, "big"), digest_size=_DIGEST_BYTES)
-    digest.update(memoryview(batch)[:BATCH_HEADER_BYTES])
-    return Chain(int.from_bytes(digest.digest(), "big"))
+    place = previous.to_bytes(8, "big") + batch[:BATCH_HEADER_BYTES]
+    return Chain(int.from_bytes(_blake2b(place, digest_size=_DIGEST_BYTES).digest(), "big"))
 
 
 def chain_over(previous: Chain, batches: Iterable[Buffer]) -> Chain:
