@@ -253,7 +253,7 @@ class Node:
             self.crash(self.keep_at_crash)
             return
         self.deliver(e.Written(write.io_id, write.directory))
-        self.world.after(SYNC_NS, self._round_done, boot, write, result)
+        self.world.after(self.world.sync_ns, self._round_done, boot, write, result)
 
     def _round_done(self, boot: Boot, write: e.Write, result: Any) -> None:
         if self.boot_state is not boot:

@@ -30,6 +30,8 @@ class SimOptions:
     min_in_sync: int
     producers: int
     encode: bool
+    sync_us: int
+    """How long a sync takes: the longer, the more is in flight when a machine dies."""
     segment_bytes: int
     fault_gaps_ms: tuple[tuple[str, int], ...]
     safety_ms: int
@@ -62,6 +64,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         min_in_sync=stream.between(1, 2) if replication == 3 else 1,
         producers=stream.between(1, 4),
         encode=stream.chance(1, 10),
+        sync_us=150 << stream.below(8),
         segment_bytes=65_536,
         fault_gaps_ms=tuple(gaps),
         safety_ms=stream.between(2, 6) * 1000,

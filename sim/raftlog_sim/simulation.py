@@ -15,7 +15,7 @@ import attrs
 
 from raftlog.base import probes
 from raftlog.base.ids import METADATA_GROUP
-from raftlog.base.units import millis
+from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.events import Effects, Event
 from raftlog.verify import Verdict, check_history
 from raftlog_sim.invariants import Invariants, Violation
@@ -113,6 +113,7 @@ def simulate(options: SimOptions) -> Result:
     """Run one seed. The same options give the same result, byte for byte."""
     probes.reset()
     world = World(options.seed)
+    world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.network.encode = options.encode
     onlooker = world.observer = _Onlooker(Invariants())
     run = _Run(world, options, onlooker)

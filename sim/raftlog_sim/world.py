@@ -20,7 +20,7 @@ from raftlog.broker.events import Effects, Event, PeerAddress
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.network import Network
-from raftlog_sim.node import Node
+from raftlog_sim.node import SYNC_NS, Node
 from raftlog_sim.streams import Stream
 
 LISTENER: Final = "PLAINTEXT"
@@ -54,6 +54,8 @@ class World:
     bytes, and the world can be copied whole."""
     observer: Observer | None = None
     """Sees every turn of every node before its effects are performed."""
+    sync_ns: int = SYNC_NS
+    """How long a sync takes on every disk."""
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)
