@@ -27,7 +27,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaEpoch, ReplicaId, Term, TopicId
 from raftlog.base.limits import METADATA_SEGMENT_BYTES, REOPEN_BACKOFF_MS_MAX
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, millis
+from raftlog.base.units import Instant, Nanos, millis
 from raftlog.broker.context import Context
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
 from raftlog.broker.volume import Volume
@@ -50,6 +50,8 @@ METADATA_TOPIC_ID: Final = TopicId(bytes(16))
 """Names group 0's directory; no topic has this id."""
 _BACKOFF_MS_MIN: Final = 100
 _STEADY_NS: Final = millis(60_000)
+_HOLD_BACK_ELECTIONS: Final = 2
+"""How many election times a new replica that is not the first choice for leader waits longer."""
 """A replica that ran for so long since it was opened counts as recovered."""
 
 
@@ -285,11 +287,16 @@ class PartitionManager:
 
     def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
         """The registration is durable. The first choice for leader campaigns before the others do,
-        a heartbeat from now, when their replicas are there to answer."""
+        a heartbeat from now, when their replicas are there to answer. The others hold back: where
+        hundreds of groups begin at once, the first choice may be late, and rivals make it later."""
         self._run(host, recovered)
-        if host.preferred and host.replica is not None:
-            heartbeat = self.context.config.heartbeat_ns
-            host.replica.node.hasten(Instant(self.context.now + heartbeat))
+        if host.replica is None:
+            return
+        config = self.context.config
+        if host.preferred:
+            host.replica.node.hasten(Instant(self.context.now + config.heartbeat_ns))
+        else:
+            host.replica.node.defer(Nanos(_HOLD_BACK_ELECTIONS * config.election_ns))
 
     def _run(self, host: Host, recovered: RecoveredReplica) -> None:
         if not self._is_present(host):

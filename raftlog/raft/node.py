@@ -38,7 +38,7 @@ from raftlog.base.ids import (
 )
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, WallMillis
+from raftlog.base.units import Instant, Nanos, WallMillis
 from raftlog.raft import election, following, install, membership, proposals, reads, replication
 from raftlog.raft import transfer as transferring
 from raftlog.raft.log_view import RaftLog
@@ -307,6 +307,14 @@ class RaftNode:
         state = self._state
         if state.leader is None and not state.covered:
             state.election_deadline = min(state.election_deadline, deadline)
+
+    def defer(self, pause: Nanos) -> None:
+        """Campaign later by that much, unless somebody leads by then: the other side of `hasten`.
+        A replica without other voters has nobody to wait for."""
+        state = self._state
+        alone = state.membership.all_voters() == (state.me,)
+        if state.role is FOLLOWER and state.leader is None and not (state.covered or alone):
+            state.election_deadline = Instant(state.election_deadline + pause)
 
     def written(self, io_id: IoId) -> None:
         """The round can be read back, but is not durable: that promises nothing, and nothing

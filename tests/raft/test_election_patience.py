@@ -98,3 +98,41 @@ def test_a_candidate_whose_votes_come_slowly_waits_as_patiently():
     node.receive([PreVoteReply(node.group, rid(2), node.me, node.term + 1, True)], c.now)
     assert node.role is Role.CANDIDATE
     assert node._state.election_deadline - c.now >= ELECTION << PATIENCE_MAX
+
+
+def test_who_holds_back_leaves_the_first_election_to_the_first_choice():
+    """Seen with 300 new partitions on a starved machine: the first choice of each group was late,
+    its two rivals campaigned meanwhile, and it took 25 s until all groups had leaders."""
+    c = Cluster(3)
+    before = [c.node(number)._state.election_deadline for number in (2, 3)]
+    for number in (2, 3):
+        c.node(number).defer(2 * ELECTION)
+    after = [c.node(number)._state.election_deadline for number in (2, 3)]
+    assert after == [deadline + 2 * ELECTION for deadline in before]
+    c.settle()
+    c.advance(2 * ELECTION + ELECTION // 2)
+    assert c.leader() == 1
+    assert [c.node(number)._state.campaigns for number in (2, 3)] == [0, 0]
+
+
+def test_without_the_first_choice_the_others_still_elect_one():
+    c = Cluster(3)
+    c.isolate(1)
+    for number in (2, 3):
+        c.node(number).defer(2 * ELECTION)
+    c.advance(8 * ELECTION)
+    assert c.leader() in (2, 3)
+
+
+def test_holding_back_means_nothing_to_who_is_alone_leads_or_has_a_leader():
+    alone = Cluster(1).node(1)
+    before = alone._state.election_deadline
+    alone.defer(2 * ELECTION)
+    assert alone._state.election_deadline == before
+    c = Cluster(3)
+    c.elect(1)
+    c.settle()
+    for number in (1, 2):
+        before = c.node(number)._state.election_deadline
+        c.node(number).defer(2 * ELECTION)
+        assert c.node(number)._state.election_deadline == before
