@@ -69,13 +69,15 @@ def up(
     try:
         with progress("starting brokers", None):
             cluster.start_all()
-    except OperatingError:
+        asked = [] if detach else _watch_signals()
+        _report(cluster, form)
+    except BaseException:
+        # Ctrl-C too: the brokers are sessions of their own and would outlive us.
         cluster.stop()
         raise
-    _report(cluster, form)
     if detach:
         return 0
-    return _watch(cluster)
+    return _watch(cluster, asked)
 
 
 up.params.append(_dir_option())
@@ -129,8 +131,8 @@ def _report(cluster: LocalCluster, form: str) -> None:
         print(f"data and output:   {cluster.directory}", flush=True)
 
 
-def _watch(cluster: LocalCluster) -> int:
-    """Wait for Ctrl-C or SIGTERM, or for a broker that dies; then stop all."""
+def _watch_signals() -> list[int]:
+    """From now on Ctrl-C and SIGTERM are only noted, in the list that is given."""
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
@@ -139,6 +141,11 @@ def _watch(cluster: LocalCluster) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, ask)
+    return asked
+
+
+def _watch(cluster: LocalCluster, asked: list[int]) -> int:
+    """Wait for a signal, or for a broker that dies; then stop all."""
     died: list[int] = []
     while not asked and not died:
         time.sleep(_WATCH_SECONDS)

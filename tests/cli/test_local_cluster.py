@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.cli import up
 from raftlog.client.blocking import BlockingClient
+from raftlog.runtime.local_cluster import LocalCluster
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.processes
@@ -125,6 +127,37 @@ def test_in_the_foreground_until_interrupted(tmp_path):
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
     wait_until_gone(tmp_path)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("no room")])
+def test_what_interrupts_the_start_leaves_no_broker(error, raftlog, tmp_path, monkeypatch):
+    """Ctrl-C while the brokers start, or just after the bootstrap list was printed, ended `up` with
+    130 and left the brokers running: they are sessions of their own."""
+    stopped = []
+
+    def interrupted(cluster):
+        raise error
+
+    monkeypatch.setattr(LocalCluster, "start_all", interrupted)
+    monkeypatch.setattr(LocalCluster, "stop", lambda cluster: stopped.append(cluster.directory))
+    arguments = ("up", "--port", 0, "--dir", tmp_path, "--brokers", 1)
+    if isinstance(error, KeyboardInterrupt):
+        assert raftlog(*arguments).code == 130
+    else:
+        with pytest.raises(OSError, match="no room"):
+            raftlog(*arguments)
+    assert stopped == [tmp_path]
+
+
+def test_signals_are_noted_before_the_bootstrap_list_is_printed(raftlog, tmp_path, monkeypatch):
+    """Who reads the list may interrupt at once."""
+    order = []
+    monkeypatch.setattr(LocalCluster, "start_all", lambda cluster: None)
+    monkeypatch.setattr(LocalCluster, "stop", lambda cluster: order.append("stop"))
+    monkeypatch.setattr(up, "_watch_signals", lambda: order.append("signals") or [signal.SIGINT])
+    monkeypatch.setattr(up, "_report", lambda *_: order.append("report"))
+    assert raftlog("up", "--port", 0, "--dir", tmp_path, "--brokers", 1).code == 0
+    assert order == ["signals", "report", "stop"]
 
 
 # --- format, serve --------------------------------------------------------------------------------
