@@ -241,7 +241,7 @@ class _Walker:
                 header.first_index, header.base_offset, header.chain_before, header.term_before
             )
             walk = Walk(opened_file, start, self._spec.group, file.path)
-            for _ in walk.batches():
+            for _ in walk.batches(file.stop):
                 continue
         return _log_end(walk.place)
 

@@ -296,6 +296,23 @@ def test_behind_a_lost_header_nothing_is_taken_for_committed(driver):
     assert found.claimed == (last, 2)
 
 
+def test_what_a_truncation_made_void_is_not_claimed(driver):
+    """The header of the file that a truncation began is lost. What the older file holds above the
+    cut is void, so the replica must not refuse candidates because of it."""
+    driver.lead(3)
+    driver.round()
+    driver.log.truncate_from(driver.log.last_index)
+    driver.settle()
+    last = driver.log.last_index
+    path = driver.log.segments[-1].path
+    assert driver.log.segments[-1].first_index == last + 1
+    driver.disk.flip_bit(path, 100)
+    driver.disk.flip_bit(path, 3000)
+    found = driver.crash(Keep.NONE)
+    assert driver.log.last_index == last
+    assert found.claimed is None or found.claimed == (last, 2)
+
+
 @pytest.mark.parametrize("ordinal", [0, 1, 2])
 def test_a_lost_file(driver, ordinal):
     segments = list(driver.log.segments)
