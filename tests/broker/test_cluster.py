@@ -21,6 +21,7 @@ from tests.broker.cluster import Cluster
 def three():
     cluster = Cluster(brokers=3, controllers=3).ready()
     cluster.create("orders", 1, 3)
+    cluster.run(0.5)  # leadership may still go to the first choice
     return cluster
 
 
