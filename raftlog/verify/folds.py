@@ -403,7 +403,7 @@ def _value_counts(
     for fold, batch, known in places:
         if not polled or fold.seen or batch is None:
             continue
-        above = not known or max(known) >= log_start
+        above = max(known) >= log_start if known else not log_start
         counts["unseen"] += batch.kind == "ok" and above
         committed = batch.kind == "ok" or (batch.kind == "info" and batch.seen)
         counts["lost-write"] += bool(known) and above and committed and max(known) <= highest
