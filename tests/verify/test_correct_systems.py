@@ -65,7 +65,7 @@ class System:
         self.add(last, "crash", None, None, None, (self.now, self.now))
         self.now += 10
         reads = {key: self.readable(key, 0, len(log.held)) for key, log in self.logs.items()}
-        # With retention, the last reads must say where the log starts, or what it passed looks lost.
+        # With retention, the last reads must say where the log starts: what it passed looks lost.
         starts = {key: log.start for key, log in self.logs.items()}
         self.add(last, "poll", None, None, reads, (self.now, self.now + 5), log_start=starts)
         return self.operations
