@@ -22,7 +22,8 @@ from raftlog.broker.events import PeerAddress
 from raftlog.storage.replica import LogOptions
 
 ReadConsistency = Literal["committed", "linearizable"]
-Engine = Literal["native", "pysyncobj"]
+Engine = Literal["native"]
+"""What the metadata group can run on; see `raftlog.metadata.engine`."""
 
 SECOND: Final = millis(1_000)
 

@@ -290,6 +290,7 @@ def _broker_config(
         )
     consistency = settings.text("raftlog.read.consistency")
     engine = settings.text("raftlog.metadata.engine")
+    assert engine == "native", engine
     return BrokerConfig(
         node=node,
         peer=peer,
@@ -306,7 +307,6 @@ def _broker_config(
         topic_defaults=_topic_defaults(settings),
         read_consistency="linearizable" if consistency == "linearizable" else "committed",
         strict_mark=settings.flag("raftlog.storage.strict.mark"),
-        engine="pysyncobj" if engine == "pysyncobj" else "native",
     )
 
 

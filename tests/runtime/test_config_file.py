@@ -119,3 +119,10 @@ def test_settings_of_the_command_line_win(tmp_path, secret):
     assert config.broker.partitions_default == 7
     with pytest.raises(ConfigError, match=r"--set nmu\.partitions"):
         config_file.load(str(path), {"nmu.partitions": "7"})
+
+
+def test_an_engine_that_this_release_does_not_have_stops_the_start(secret):
+    """It was accepted and the native one ran: nobody who asked for another engine was told."""
+    with pytest.raises(ConfigError, match="'pysyncobj' is none of native"):
+        judged(GOOD + "raftlog.metadata.engine = pysyncobj\n", secret)
+    assert judged(GOOD + "raftlog.metadata.engine = native\n", secret).broker.engine == "native"
