@@ -20,7 +20,7 @@ from raftlog.base.errors import OperatingError
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [OPTIONS]...")
 def sim(arguments: tuple[str, ...]) -> int:
-    """Run whole clusters from a seed: run, sweep, mutants, replay, shrink, debug.
+    """Run whole clusters from a seed: run, sweep, mutants.
 
     What follows goes to the simulator as it is; `raftlog sim run --help` is its own help.
     """

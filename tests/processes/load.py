@@ -82,25 +82,14 @@ class Load:
 
 
 def read_all(bootstrap: str, partitions: int, seconds: float = 60.0) -> dict:
-    """Every record of the topic, (partition, offset) -> value, up to the ends found at the
-    start."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "log_level": 0,
-        }
-    )
+    """Every record, (partition, offset) -> value, up to the ends found at the start."""
+    deadline = time.monotonic() + seconds
+    ends = _ends(bootstrap, partitions, deadline)
+    consumer = _consumer(bootstrap)
     try:
-        deadline = time.monotonic() + seconds
-        ends = {}
-        for number in range(partitions):
-            ends[number] = _end(consumer, number, deadline)
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(partitions)])
         found: dict[tuple[int, int], bytes] = {}
-        wanted = sum(ends.values())
+        wanted = sum(ends)
         while len(found) < wanted:
             assert time.monotonic() < deadline, f"{len(found)} of {wanted} records read"
             for message in consumer.consume(1000, 0.5):
@@ -111,10 +100,29 @@ def read_all(bootstrap: str, partitions: int, seconds: float = 60.0) -> dict:
         consumer.close()
 
 
-def _end(consumer: Consumer, partition: int, deadline: float) -> int:
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+        }
+    )
+
+
+def _ends(bootstrap: str, partitions: int, deadline: float) -> list[int]:
+    """The end of each partition. Each attempt has a consumer of its own: librdkafka asks a leader
+    that it once believed in for as long as its cache lives, dead or not."""
     while True:
+        consumer = _consumer(bootstrap)
         try:
-            return consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=5)[1]
+            return [
+                consumer.get_watermark_offsets(TopicPartition(TOPIC, number), timeout=3)[1]
+                for number in range(partitions)
+            ]
         except KafkaException:
             assert time.monotonic() < deadline, "no broker tells the end of the log"
-            time.sleep(0.1)
+        finally:
+            consumer.close()
