@@ -80,8 +80,6 @@ INDEX_ROWS_MAX: Final = 1 << 22
 """Rows of one table of an index file: Raft's own entries of a segment that holds little else."""
 INDEX_FILE_BYTES_MAX: Final = 512 * MIB
 """INDEX_ROWS_MAX rows of each table."""
-SNAPSHOT_BYTES_MAX: Final = 512 * MIB
-"""A metadata image or a producer table; both are held in memory whole."""
 RECOVERED_WINDOW_BYTES: Final = 16 * KIB
 """Log bytes that a boot keeps in memory per replica: a thousand idle ones must stay small."""
 SLICE_BYTES_MIN: Final = 32 * KIB
@@ -208,7 +206,8 @@ COMMAND_BYTES_MAX: Final = 48 * MIB
 """A snapshot of an image of about PARTITIONS_MAX partitions fits; all other commands are smaller
 than CONTROLLER_BODY_BYTES_MAX."""
 SNAPSHOT_BYTES_MAX: Final = COMMAND_BYTES_MAX - KIB
-"""A larger image is not put into the log, which then is not trimmed."""
+"""A metadata image or a producer table, each held in memory whole. A larger image is not put into
+the log, which then is not trimmed."""
 METADATA_SEGMENT_BYTES: Final = 4 * MIB
 """Segments of the metadata log: small, so that what a snapshot makes superfluous soon goes."""
 PRODUCER_ID_BLOCK: Final = 1000

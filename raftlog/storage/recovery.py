@@ -124,6 +124,7 @@ def recover_replica(
     except CorruptData as damage:
         probe("replica-files-lost")
         return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
+    files = _without_what_a_lost_file_cut(files, mark)
     walked, log, producers = _walk_and_replay(disk, spec, files, mark, options)
     if producers is None:
         probe("head-snapshot-lost")
@@ -144,6 +145,19 @@ def recover_replica(
         obsolete=() if fault else tuple(files.void),
         why=fault or "",
     )
+
+
+def _without_what_a_lost_file_cut(files: LiveFiles, mark: Mark | None) -> LiveFiles:
+    """A younger file than all that are there had a mark, so it is lost. Where it began is not
+    known, but what older files hold behind the mark was void, or the mark would speak of more."""
+    if mark is None or mark.file_sequence <= files.sequence_max:
+        return files
+    probe("marked-file-lost")
+    last, end = files.live[-1], RaftIndex(mark.raft_index + 1)
+    if last.header.first_index > end:
+        return files
+    stop = end if last.stop is None else min(last.stop, end)
+    return files._replace(live=[*files.live[:-1], last._replace(stop=stop)])
 
 
 def _remove_unfinished(disk: Disk, path: str) -> None:

@@ -26,7 +26,7 @@ def test_a_calm_seed_passes_and_every_invariant_was_compared():
     assert result.acknowledged == result.sent > 20
     assert result.verdict.verdict == "valid"
     idle = [name for name, row in result.invariants.items() if row["checked"] == 0]
-    assert idle == []
+    assert idle in ([], ["leader-completeness"]), "only a second leader can be incomplete"
 
 
 def test_the_same_seed_gives_the_same_bytes():
@@ -50,6 +50,7 @@ def test_seeds_with_many_faults_pass(seed):
     result = simulate(draw_options(seed))
     assert result.failure == ""
     assert sum(result.faults.values()) > 3
+    assert all(row["checked"] > 0 for row in result.invariants.values())
 
 
 @pytest.mark.slow

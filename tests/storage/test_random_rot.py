@@ -7,7 +7,7 @@ whole with everything that was marked, or it says that it is damaged or lost.
 
 import contextlib
 
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from raftlog_sim.disk import Keep
 
@@ -83,7 +83,15 @@ def spoil(driver, fault):
         disk.overwrite(path, 0, disk.content(paths[where % len(paths)])[: len(content) * 60])
 
 
+# A file that only said that what follows is void is lost: what it cut must not come back.
+LOST_CUT = (
+    [("append", 400), ("append", 400), ("append", 400), ("cut", 0), ("cut", 0)],
+    [("vanish", 2, 0, b"x")],
+)
+
+
 @settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
+@example(*LOST_CUT)
 @given(HISTORY, FAULTS)
 def test_whole_or_it_says_so(history, faults):
     driver = grown(history)
