@@ -103,6 +103,7 @@ class Driver:
     _wake_at: Instant = attrs.field(default=NEVER, init=False)
     _last_turn: Instant = attrs.field(default=Instant(0), init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _room: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def post(self, event: Event) -> None:
         """Hand in an event, from the trio thread. It may run a turn before it returns."""
@@ -115,6 +116,13 @@ class Driver:
             self._queue(event)
         if events:
             self._want()
+
+    async def room(self) -> None:
+        """Wait while more requests are queued than one turn takes. A reader waits here before it
+        receives more: else a client that sends faster than turns are taken would be queued without
+        bound."""
+        while len(self._requests) > TURN_EVENTS_MAX:
+            await self._room.wait()
 
     def _want(self) -> None:
         self._wanted = True
@@ -224,6 +232,9 @@ class Driver:
             events.append(event)
             if type(event) is Request:
                 size += len(event.frame)
+        if len(requests) <= TURN_EVENTS_MAX and self._room.statistics().tasks_waiting:
+            self._room.set()
+            self._room = trio.Event()
         self._wanted = bool(completions or requests)
         self._synced = False
         return events

@@ -195,6 +195,7 @@ class Connections:
                     [Request(connection.id, first + at, frame) for at, frame in enumerate(frames)]
                 )
                 del frames  # views of a slab that could be used again
+                await self.driver.room()
                 await connection.wait_running()
         except ProtocolError as error:
             self.hang_up(connection.id, str(error))

@@ -103,6 +103,33 @@ async def test_what_a_turn_cannot_take_is_taken_by_the_next(autojump_clock, monk
         nursery.cancel_scope.cancel()
 
 
+async def test_a_reader_waits_until_its_requests_are_taken(autojump_clock, monkeypatch):
+    """A client that sent 64 MiB of small requests and read no answer had all of them queued: the
+    reader went on receiving while turns were 64 requests each."""
+    monkeypatch.setattr(module, "TURN_EVENTS_MAX", 4)
+    broker = FakeBroker()
+    driver = driver_of(broker)
+    passed: list[int] = []
+
+    async def reader() -> None:
+        for _ in range(3):
+            driver.post_all(requests(10))
+            await driver.room()
+            passed.append(sum(len(turn) for turn in broker.turns))
+
+    async with trio.open_nursery() as nursery:
+        driver.pause()
+        nursery.start_soon(driver.run)
+        nursery.start_soon(reader)
+        await settle()
+        assert passed == [], "nothing was taken yet"
+        driver.resume()
+        await settle()
+        nursery.cancel_scope.cancel()
+    assert len(passed) == 3
+    assert all(taken >= 10 * (number + 1) - 4 for number, taken in enumerate(passed))
+
+
 async def test_an_inline_sync_is_answered_before_the_loop_goes_on(autojump_clock):
     """The acknowledgement of a follower waited for a whole pass of the loop."""
 
