@@ -188,7 +188,6 @@ class Workload:
     def _got(self, partition: int, next_offset: int | None) -> None:
         if next_offset is not None:
             self._positions[partition] = next_offset
-            # Stand behind the others when there was nothing new, so that all get their turn.
         if self.running:
             self.world.after(_READ_NS, self._read, (partition + 1) % self.options.partitions)
 

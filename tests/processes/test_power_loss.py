@@ -67,7 +67,8 @@ def test_ten_power_failures_lose_nothing(tmp_path):
 
 @pytest.mark.timeout(420)
 def test_a_build_that_skips_the_sync_of_segments_is_caught(tmp_path):
-    """The control: with segment syncs only pretended, the same test must see a loss."""
+    """The control: with segment syncs only pretended, the same test must fail: records are gone, or
+    the marks show the damage and the cluster refuses to come back."""
     source = random.Random(2)
     acknowledged: dict[tuple[int, int], bytes] = {}
     cluster = founded(tmp_path, "writeback,skip-sync=.log")
