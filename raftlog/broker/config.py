@@ -60,6 +60,8 @@ class BrokerConfig:
     controllers: tuple[PeerAddress, ...]
     listeners: tuple[Listener, ...]
     rack: str = ""
+    routes: tuple[PeerAddress, ...] = ()
+    """Where this broker reaches others, instead of where they are registered (a NAT, a proxy)."""
 
     heartbeat_ns: Nanos = millis(100)
     election_ns: Nanos = millis(500)
@@ -99,6 +101,11 @@ class BrokerConfig:
         assert self.peer.node == self.node, (self.peer, self.node)
         names = [listener.name for listener in self.listeners]
         assert len(names) == len(dict.fromkeys(names)), names
+
+    def route_to(self, registered: PeerAddress) -> PeerAddress:
+        """Where this broker reaches another one that is registered there."""
+        own = (route for route in self.routes if route.node == registered.node)
+        return next(own, registered)
 
     @property
     def is_controller(self) -> bool:

@@ -112,7 +112,8 @@ class Links:
         for node, broker in sorted(self.context.image.brokers.items()):
             found[node] = PeerAddress(node, broker.peer_host, broker.peer_port)
         found.pop(self.context.node, None)
-        peers = tuple(found[node] for node in sorted(found))
+        config = self.context.config
+        peers = tuple(config.route_to(found[node]) for node in sorted(found))
         if peers != self.peers:
             self.peers = self.context.effects.peers = peers
 

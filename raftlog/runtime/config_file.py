@@ -255,18 +255,23 @@ def _peer_listener(
 
 def _controllers(settings: _Settings) -> tuple[PeerAddress, ...]:
     key = "controller.quorum.voters"
-    where = settings.where(key)
+    found = _peers(settings.required(key), settings.where(key))
+    if len(found) not in (1, 3, 5):
+        raise ConfigError(f"{len(found)} controllers", on=settings.where(key), do="use 1, 3 or 5")
+    return found
+
+
+def _peers(text: str, where: str) -> tuple[PeerAddress, ...]:
+    """`id@host:port`, comma-separated, each broker once."""
     found: list[PeerAddress] = []
-    for item in settings.required(key).split(","):
+    for item in text.split(","):
         node, at, rest = item.strip().partition("@")
         if not at or not node.isascii() or not node.isdigit():
             raise ConfigError(f"{item!r} is not id@host:port", on=where)
         address = _address(rest, where)
         found.append(PeerAddress(NodeId(int(node)), address.host, address.port))
     if len({each.node for each in found}) < len(found):
-        raise ConfigError("a controller is named twice", on=where)
-    if len(found) not in (1, 3, 5):
-        raise ConfigError(f"{len(found)} controllers", on=where, do="use 1, 3 or 5")
+        raise ConfigError("a broker is named twice", on=where)
     return tuple(found)
 
 
@@ -280,6 +285,7 @@ def _broker_config(
     advertised = clients
     if settings.text("advertised.listeners"):
         advertised = _listeners(settings, "advertised.listeners")
+    routes = settings.text("raftlog.peer.routes")
     heartbeat_ms = settings.number("raftlog.raft.heartbeat.ms")
     election_ms = settings.number("raftlog.raft.election.timeout.ms")
     if heartbeat_ms * 2 > election_ms:
@@ -297,6 +303,7 @@ def _broker_config(
         controllers=controllers,
         listeners=advertised,
         rack=settings.text("broker.rack"),
+        routes=_peers(routes, settings.where("raftlog.peer.routes")) if routes else (),
         heartbeat_ns=millis(heartbeat_ms),
         election_ns=millis(election_ms),
         session_ns=millis(settings.number("broker.session.timeout.ms")),

@@ -47,6 +47,12 @@ SETTINGS: Final[dict[str, Setting]] = {
         "text", "", about="id@host:port of each controller's peer listener, comma-separated."
     ),
     "raftlog.peer.listener": Setting("text", "", about="host:port for the other brokers."),
+    "raftlog.peer.routes": Setting(
+        "text",
+        "",
+        about="id@host:port of brokers that this one reaches elsewhere than where they are "
+        "registered: behind a NAT, a forwarded port, a proxy.",
+    ),
     "raftlog.admin.listener": Setting(
         "text", "", about="host:port of /metrics, /livez and /readyz; none when empty."
     ),

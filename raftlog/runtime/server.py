@@ -155,7 +155,8 @@ async def _format_as_joiner(
                 continue
             try:
                 with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                    stream = await connect_tcp(address.host, address.port)
+                    route = config.broker.route_to(address)
+                    stream = await connect_tcp(route.host, route.port)
                     try:
                         agreed = await handshake.dial(
                             stream, config.secret, identity, entropy, address.node

@@ -1,13 +1,22 @@
 """What comes over a link counts only in its session, from its node, for a replica that runs
 here."""
 
+import attrs
 import pytest
 from raftlog_sim.client import ConnectionLostError
 
 from raftlog.base.errors import DiskError, ProtocolError
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import fired, reset
-from raftlog.broker.events import JobDone, LinkDown, LinkUp, PeerMessages, Persisted, Written
+from raftlog.broker.events import (
+    JobDone,
+    LinkDown,
+    LinkUp,
+    PeerAddress,
+    PeerMessages,
+    Persisted,
+    Written,
+)
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.kafka.versions import ApiKey
 from raftlog.raft.messages import TimeoutNow, VoteRequest
@@ -138,3 +147,18 @@ def test_links_are_kept_to_all_registered_brokers(three):
         wanted = [address.node for address in node.live.peers]
         assert wanted == [n for n in (1, 2, 3) if n != node.number]
         assert METADATA_GROUP in node.broker.context.replicas
+
+
+def test_a_route_wins_over_where_a_peer_is_registered():
+    """A proxy or a NAT between two brokers: the image names one address for all, the route is this
+    broker's own."""
+
+    def configure(config):
+        routes = (PeerAddress(3, "proxy", 7),)
+        return attrs.evolve(config, routes=routes if config.node == 1 else ())
+
+    cluster = Cluster(3, 3, configure=configure).ready()
+    one, two = (cluster.world.nodes[number].broker for number in (1, 2))
+    assert PeerAddress(3, "proxy", 7) in one.links.peers
+    registered = two.context.image.brokers[3]
+    assert PeerAddress(3, registered.peer_host, registered.peer_port) in two.links.peers

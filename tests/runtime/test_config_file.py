@@ -60,6 +60,20 @@ def test_the_peer_listener_may_be_the_controller_listener(secret):
     assert [each.name for each in config.bind] == ["PLAINTEXT"]
 
 
+def test_routes_say_where_this_broker_reaches_others(secret):
+    config = judged(GOOD + "raftlog.peer.routes = 1@127.0.0.1:7001, 3@proxy:7003\n", secret).broker
+    assert config.route_to(config.controllers[0]) == (1, "127.0.0.1", 7001)
+    assert config.route_to(config.controllers[1]) == config.controllers[1]
+    assert config.route_to(config.controllers[2]) == (3, "proxy", 7003)
+    assert config.peer == config.controllers[1], "what others are told stays"
+
+
+@pytest.mark.parametrize("routes", ["1@x", "x", "1@h:1,1@h:2", "1@h:99999"])
+def test_routes_that_lead_nowhere_are_refused(secret, routes):
+    with pytest.raises(ConfigError, match=r"raftlog\.peer\.routes"):
+        judged(GOOD + f"raftlog.peer.routes = {routes}\n", secret)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -71,7 +85,7 @@ def test_the_peer_listener_may_be_the_controller_listener(secret):
         ("node.id = 2", "node.id = 2\nnode.id = 3", ["line 4", "set twice", "line 3"]),
         ("1@127.0.0.1:9192", "1@127.0.0.1", ["line 7", "not host:port"]),
         ("1@127.0.0.1:9192,", "", ["2 controllers", "1, 3 or 5"]),
-        ("1@127", "3@127", ["a controller is named twice"]),
+        ("1@127", "3@127", ["a broker is named twice"]),
         ("PLAINTEXT://127", "SSL://127", ["line 5", "wants SSL"]),
         ("PLAINTEXT://127.0.0.1:9093", "127.0.0.1:9093", ["NAME://host:port"]),
         ("raftlog.peer.listener = 127.0.0.1:9193", "", ["raftlog.peer.listener"]),
