@@ -213,9 +213,15 @@ class SimulatedDisk:
 
     # --- crashes ----------------------------------------------------------------------------------
 
-    def crash(self, keep: Keep = Keep.SOME) -> None:
+    def crash(self, keep: Keep = Keep.SOME, draws: Entropy | None = None) -> None:
         """The power goes: what a boot finds is what was durable, and of the pending what `keep`
-        says. Open files of before the crash must not be used."""
+        says, drawn from `draws` or the disk's own. Open files of before the crash must not be
+        used."""
+        own, self._entropy = self._entropy, draws or self._entropy
+        self._crash(keep)
+        self._entropy = own
+
+    def _crash(self, keep: Keep) -> None:
         for name in self._pending_directories:
             if self._keeps(keep):
                 self._durable_directories[name] = None

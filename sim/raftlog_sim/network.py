@@ -46,8 +46,9 @@ class Network:
     latency_ns: int = LATENCY_NS
     jitter_ns: int = JITTER_NS
     links: dict[PairKey, Link] = attrs.Factory(dict)
-    cut: dict[PairKey, None] = attrs.Factory(dict)
-    """Pairs that cannot reach each other; both orders of a pair are one key."""
+    cut: dict[PairKey, int] = attrs.Factory(dict)
+    """Pairs that cannot reach each other, and how many cuts hold them apart; both orders of a pair
+    are one key."""
     messages_sent: int = 0
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
     _sessions: int = 0
@@ -80,16 +81,18 @@ class Network:
         one.deliver(LinkUp(other.number, session, other.directory, other.boot))
         other.deliver(LinkUp(one.number, session, one.directory, one.boot))
 
-    def reset(self, one: NodeId, other: NodeId) -> None:
-        """The link breaks now and loses everything queued; it is dialled again soon."""
+    def reset(self, one: NodeId, other: NodeId) -> bool:
+        """The link breaks now and loses everything queued; it is dialled again soon. False when
+        there is none."""
         link = self.links.pop(_key(one, other), None)
         if link is None:
-            return
+            return False
         for end, peer in ((one, other), (other, one)):
             node = self.world.nodes[end]
             if node.up:
                 node.deliver(LinkDown(peer, link.session))
         self.world.after(DIAL_NS, self.look)
+        return True
 
     def node_down(self, number: NodeId) -> None:
         """All links of a node break."""
@@ -98,13 +101,22 @@ class Network:
 
     # --- partitions ---
 
-    def partition(self, side: Sequence[NodeId]) -> None:
-        """Cut every link between `side` and all others."""
-        for number in self.world.nodes:
-            for member in side:
-                if number not in side:
-                    self.cut[_key(number, member)] = None
-                    self.reset(number, member)
+    def partition(self, side: Sequence[NodeId]) -> tuple[PairKey, ...]:
+        """Cut every link between `side` and all others; the pairs, for `mend`."""
+        others = [number for number in self.world.nodes if number not in side]
+        pairs = tuple(_key(member, other) for member in side for other in others)
+        for pair in pairs:
+            self.cut[pair] = self.cut.get(pair, 0) + 1
+            self.reset(*pair)
+        return pairs
+
+    def mend(self, pairs: Sequence[PairKey]) -> None:
+        """Take one cut back; a pair that another cut holds apart stays apart."""
+        for pair in pairs:
+            left = self.cut.pop(pair, 0) - 1
+            if left > 0:
+                self.cut[pair] = left
+        self.look()
 
     def heal(self) -> None:
         """Everybody can reach everybody again."""

@@ -10,9 +10,13 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.errors import OperatingError
 from raftlog_sim.streams import Stream
 
 FAULTS: Final = ("crash", "power", "all", "partition", "reset", "pause", "stall")
+"""Sources of faults; each has its own stream, and draws steps of one kind or a few."""
+_RARER: Final = {"all": 4}
+"""What takes the whole cluster away leaves no time for anything else when it comes too often."""
 PROFILES: Final = ("swarm", "calm")
 
 
@@ -22,24 +26,58 @@ class SimOptions:
     """The options of one run. Gaps are the mean time between two faults of a kind; 0 is never."""
 
     seed: int
-    profile: str
-    brokers: int
-    controllers: int
-    partitions: int
-    replication: int
-    min_in_sync: int
-    producers: int
-    encode: bool
-    sync_us: int
+    profile: str = "swarm"
+    brokers: int = 3
+    controllers: int = 3
+    partitions: int = 1
+    replication: int = 3
+    min_in_sync: int = 1
+    producers: int = 2
+    encode: bool = False
+    sync_us: int = 150
     """How long a sync takes: the longer, the more is in flight when a machine dies."""
-    segment_bytes: int
-    fault_gaps_ms: tuple[tuple[str, int], ...]
-    safety_ms: int
-    events_max: int
+    segment_bytes: int = 65_536
+    fault_gaps_ms: tuple[tuple[str, int], ...] = ()
+    """Only for drawing a schedule; what is struck is in its steps."""
+    safety_ms: int = 2_000
+    """How long clients and faults go on."""
+    events_max: int = 10_000
 
     def document(self) -> dict[str, Any]:
         """For run.json and for people."""
         return {**attrs.asdict(self), "fault_gaps_ms": dict(self.fault_gaps_ms)}
+
+
+_FIELDS: Final = {each.name: each for each in attrs.fields(SimOptions)}
+
+
+def options_from(document: object) -> SimOptions:
+    """The options of a `document()`; what is left out has its default. Refuses, as
+    `OperatingError`, a name that it does not know and a value of another type."""
+    if not isinstance(document, dict) or "seed" not in document:
+        raise OperatingError("options are an object with a seed", on="options")
+    values: dict[str, Any] = {}
+    for name, value in document.items():
+        field = _FIELDS.get(name)
+        if field is None:
+            raise OperatingError("no such option of a run", on=str(name), do=f"{sorted(_FIELDS)}")
+        values[name] = _gaps(value) if name == "fault_gaps_ms" else _plain(name, value, field.type)
+    return SimOptions(**values)
+
+
+def _plain(name: str, value: object, kind: Any) -> object:
+    if type(value) is not kind or (kind is int and value < 0 and name != "seed"):  # type: ignore[operator]
+        raise OperatingError(f"{value!r} is not a value of this option", on=name)
+    return value
+
+
+def _gaps(value: object) -> tuple[tuple[str, int], ...]:
+    if not isinstance(value, dict):
+        raise OperatingError("an object of kinds and gaps is wanted", on="fault_gaps_ms")
+    for kind, gap in value.items():
+        if kind not in FAULTS or type(gap) is not int or gap < 0:
+            raise OperatingError(f"{kind!r}: {gap!r} is not a gap", on="fault_gaps_ms")
+    return tuple(value.items())
 
 
 def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
@@ -51,7 +89,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     gaps = []
     for fault in FAULTS:
         on = stream.chance(1, 2)
-        gap = 150 << stream.below(5)
+        gap = (_RARER.get(fault, 1) * 150) << stream.below(5)
         gaps.append((fault, gap if on and profile != "calm" else 0))
     replication = min(3, brokers)
     return SimOptions(

@@ -1,4 +1,4 @@
-"""One seed, from founding a cluster to the verdict over everything that its clients saw.
+"""One schedule, from founding a cluster to the verdict over everything that its clients saw.
 
 found, create the topic -> safety: clients and faults together, invariants after every turn
 -> liveness: heal; everybody must elect, commit and converge within a bound
@@ -7,21 +7,26 @@ found, create the topic -> safety: clients and faults together, invariants after
 
 import hashlib
 import io
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import attrs
 
 from raftlog.base import probes
 from raftlog.base.ids import METADATA_GROUP
+from raftlog.base.ports import Tracer
+from raftlog.base.trace import NoTracer
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.events import Effects, Event
 from raftlog.verify import Verdict, check_history
+from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.node import Node
 from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Schedule, is_fault
 from raftlog_sim.workload import TOPIC, Workload
 from raftlog_sim.world import StuckError, World, seconds
 
@@ -31,15 +36,33 @@ FINAL_READER: Final = 2_000_000
 HASH_EVERY: Final = 64
 
 
+class Turn(NamedTuple):
+    """What a watcher sees: how many turns and events there were with this one, and this one, before
+    its effects are performed."""
+
+    number: int
+    events_so_far: int
+    node: Node
+    events: Sequence[Event]
+    effects: Effects
+
+
+Watch = Callable[[Turn], None]
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Result:
     """What became of a seed. `failure` is empty when all is well: `<class>: <what>` otherwise."""
 
     options: SimOptions
+    schedule: Schedule
     failure: str
+    phase: str
+    """In which the run ended: set-up, safety, liveness, final read, over."""
     trace_hash: str
     events: int
+    turns: int
     simulated_ns: int
     sent: int
     acknowledged: int
@@ -60,7 +83,9 @@ class Result:
             "seed": self.options.seed,
             "failure": self.failure,
             "trace_hash": self.trace_hash,
+            "phase": self.phase,
             "events": self.events,
+            "turns": self.turns,
             "simulated_ns": self.simulated_ns,
             "sent": self.sent,
             "acknowledged": self.acknowledged,
@@ -77,12 +102,15 @@ class _Onlooker:
     which effects: equal hashes mean equal runs."""
 
     invariants: Invariants
+    watch: Watch | None = None
     digest: Any = attrs.Factory(hashlib.blake2b)
     events: int = 0
+    turns: int = 0
     _pending: list[str] = attrs.Factory(list)
 
     def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None:
         self.events += len(events)
+        self.turns += 1
         self._pending.append(
             f"{node.world.now} {node.number} {len(events)} "
             f"{','.join(type(event).__name__ for event in events)} "
@@ -91,7 +119,11 @@ class _Onlooker:
         )
         if len(self._pending) >= HASH_EVERY:
             self.flush()
-        self.invariants.after_turn(node, effects)
+        try:
+            self.invariants.after_turn(node, effects)
+        finally:
+            if self.watch is not None:
+                self.watch(Turn(self.turns, self.events, node, events, effects))
 
     def flush(self) -> None:
         self.digest.update("".join(self._pending).encode())
@@ -109,43 +141,21 @@ def _named(messages: Sequence[Any]) -> str:
     )
 
 
-def simulate(options: SimOptions) -> Result:
-    """Run one seed. The same options give the same result, byte for byte."""
+def simulate(
+    what: SimOptions | Schedule, *, tracer: Tracer | None = None, watch: Watch | None = None
+) -> Result:
+    """Run a schedule, or the one that these options draw. The same schedule gives the same result,
+    byte for byte; `watch` sees every turn, after the invariants (when one of them fails: before
+    the run ends)."""
+    schedule = what if isinstance(what, Schedule) else draw_schedule(what)
     probes.reset()
-    world = World(options.seed)
-    world.sync_ns = options.sync_us * NANOS_PER_MICRO
-    world.network.encode = options.encode
-    onlooker = world.observer = _Onlooker(Invariants())
-    run = _Run(world, options, onlooker)
-    failure = ""
-    try:
-        run.play()
-    except Violation as violation:
-        failure = str(violation)
-    except StuckError as stuck:
-        failure = f"liveness: {stuck}"
-    except AssertionError as bug:
-        failure = f"assertion: {bug}"
+    run = Run(schedule, tracer=tracer, watch=watch)
+    failure = run.play()
     verdict = None
     if not failure:
         verdict = check_history(io.StringIO(run.workload.text.getvalue()))
         failure = run.lost() or _complaint(verdict)
-    violated = failure.partition(":")[0]
-    return Result(
-        options=options,
-        failure=failure,
-        trace_hash=onlooker.trace_hash(),
-        events=onlooker.events,
-        simulated_ns=world.now,
-        sent=run.workload.sent,
-        acknowledged=len(run.workload.acknowledged),
-        unknown=run.workload.unknown,
-        faults=dict(sorted(run.nemesis.done.items())),
-        invariants=onlooker.invariants.document(violated),
-        verdict=verdict,
-        history=run.workload.text.getvalue(),
-        probes=probes.fired(),
-    )
+    return run.result(failure, verdict)
 
 
 def _complaint(verdict: Verdict) -> str:
@@ -153,59 +163,123 @@ def _complaint(verdict: Verdict) -> str:
     return f"history-{failures[0].name}: {failures[0].witness}" if failures else ""
 
 
-@final
-class _Run:
-    """The phases of one seed."""
+class _Goal(NamedTuple):
+    """What a phase waits for, for how long at the most."""
 
-    def __init__(self, world: World, options: SimOptions, onlooker: _Onlooker) -> None:
-        self.world = world
+    reached: Callable[[], bool]
+    limit_ns: int
+    what: str
+
+
+@final
+class Run:
+    """One schedule under way. `advance` lets one thing happen, so that a debugger can stop
+    anywhere; `play` goes to the end."""
+
+    def __init__(
+        self, schedule: Schedule, *, tracer: Tracer | None = None, watch: Watch | None = None
+    ) -> None:
+        options = schedule.options
+        self.schedule = schedule
         self.options = options
-        self.onlooker = onlooker
+        self.world = world = World(options.seed, tracer or NoTracer())
+        world.sync_ns = options.sync_us * NANOS_PER_MICRO
+        world.network.encode = options.encode
+        self.onlooker = world.observer = _Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
         self.workload = Workload(world, options)
-        self.nemesis = Nemesis(world, options, self.workload)
+        self.nemesis = Nemesis(world, self.workload)
+        self.phase = "set-up"
         self._created: list[Any] = []
         self._final: dict[int, int] = {}
-        self._read: dict[tuple[int, int], str] = {}
+        self._plan = self._phases()
+        self._goal: _Goal | None = next(self._plan)
+        self._deadline = world.now + self._goal.limit_ns
 
-    def play(self) -> None:
-        """All phases. Raises `Violation` or `StuckError`."""
-        self._set_up()
-        self.workload.start()
-        self.nemesis.start()
-        end = self.world.now + millis(self.options.safety_ms)
-        while self.world.now < end and self.onlooker.events < self.options.events_max:
-            self.world.run_for(millis(50))
-        self.nemesis.stop()
+    # --- running ----------------------------------------------------------------------------------
+
+    def play(self) -> str:
+        """To the end; the failure, `<class>: <what>`, empty when there is none."""
+        try:
+            while self.advance():
+                pass
+        except Violation as violation:
+            return str(violation)
+        except StuckError as stuck:
+            return f"liveness: {stuck}"
+        except AssertionError as bug:
+            return f"assertion: {bug} at {_place(bug)}"
+        except Exception as bug:  # whatever a broken broker raises is a finding
+            return f"exception: {type(bug).__name__}: {bug} at {_place(bug)}"
+        return ""
+
+    def advance(self) -> bool:
+        """One event of the world, or one step to the next phase; False at the end. Raises what
+        `play` turns into a failure."""
+        goal = self._goal
+        if goal is None:
+            return False
+        if goal.reached():
+            self._goal = next(self._plan, None)
+            if self._goal is not None:
+                self._deadline = self.world.now + self._goal.limit_ns
+            return self._goal is not None
+        due = self.world.next_at()
+        if due is None or due > self._deadline:
+            raise StuckError(f"not reached within {goal.limit_ns / 1e9} s: {goal.what}")
+        self.world.step()
+        return True
+
+    # --- phases -----------------------------------------------------------------------------------
+
+    def _phases(self) -> Iterator[_Goal]:
+        yield from self._set_up()
+        self.phase = "safety"
+        self._schedule_steps()
+        yield _Goal(self._safety_over, millis(self.options.safety_ms) + seconds(1), "safety phase")
+        self.phase = "liveness"
         self.nemesis.heal()
         self.workload.stop()
-        self._converge()
-        self._read_everything()
+        limit = seconds(LIVENESS_SECONDS)
+        yield _Goal(lambda: self.workload.busy == 0, limit, "every call answered")
+        yield _Goal(self._converged, limit, "all replicas converged")
+        self.phase = "final read"
+        yield from self._read_everything()
         self.onlooker.invariants.finish(self.world.running())
+        self.phase = "over"
 
-    def _set_up(self) -> None:
+    def _set_up(self) -> Iterator[_Goal]:
         limit = seconds(SETUP_SECONDS)
-        wanted = self.options.brokers
-
-        def registered() -> bool:
-            return all(
-                len(node.broker.context.image.live_brokers()) == wanted
-                for node in self.world.running()
-            )
-
-        self.world.run_until(registered, limit, "brokers registered")
+        yield _Goal(self._registered, limit, "brokers registered")
         self.workload.create_topic(self._created.append)
-        self.world.run_until(lambda: bool(self._created), limit, "topic created")
+        yield _Goal(lambda: bool(self._created), limit, "topic created")
         if isinstance(self._created[0], Exception):
             raise StuckError(f"the topic was not created: {self._created[0]}")
         for result in self._created[0]:
             result.check()
-        self.world.run_until(self._all_led, limit, "every partition led")
+        yield _Goal(self._all_led, limit, "every partition led")
 
-    def _converge(self) -> None:
-        limit = seconds(LIVENESS_SECONDS)
-        self.world.run_until(lambda: self.workload.busy == 0, limit, "every call answered")
-        self.world.run_until(self._converged, limit, "all replicas converged")
+    def _registered(self) -> bool:
+        return all(
+            len(node.broker.context.image.live_brokers()) == self.options.brokers
+            for node in self.world.running()
+        )
+
+    def _schedule_steps(self) -> None:
+        world, begin = self.world, self.world.now
+        self.workload.start()
+        for step in self.schedule.steps:
+            if step.at_ms >= self.options.safety_ms:
+                break
+            perform = self.nemesis.strike if is_fault(step.kind) else self.workload.perform
+            world.at(begin + millis(step.at_ms), perform, step)
+        self._end = begin + millis(self.options.safety_ms)
+        world.at(self._end, _nothing)
+
+    def _safety_over(self) -> bool:
+        return self.world.now >= self._end or self.onlooker.events >= self.options.events_max
+
+    # --- what is so -------------------------------------------------------------------------------
 
     def _groups(self) -> dict[int, list[Any]]:
         groups: dict[int, list[Any]] = {}
@@ -234,18 +308,16 @@ class _Run:
                 return False
         return True
 
-    def _read_everything(self) -> None:
+    def _read_everything(self) -> Iterator[_Goal]:
         """A last reader reads every partition to its end; what it saw is in the history."""
-        ends = self._ends()
+        ends, limit = self._ends(), seconds(LIVENESS_SECONDS)
         for partition, offset in self.workload.read_everything():
             self._final[partition] = offset
             while self._final[partition] < ends[partition]:
-                before = self._final[partition]
                 done: list[int] = []
                 then = partial(self._advance, done)
-                self.workload.fetch(FINAL_READER, partition, before, then)
-                limit = seconds(LIVENESS_SECONDS)
-                self.world.run_until(partial(bool, done), limit, "final read answered")
+                self.workload.fetch(FINAL_READER, partition, self._final[partition], then)
+                yield _Goal(partial(bool, done), limit, "final read answered")
 
     def _advance(self, done: list[int], partition: int, following: int | None) -> None:
         if following is not None:
@@ -271,3 +343,39 @@ class _Run:
             if offset >= ends.get(partition, 0):
                 return f"lost-acknowledged: offset {offset} of partition {partition}"
         return ""
+
+    def result(self, failure: str, verdict: Verdict | None) -> Result:
+        """What became of it."""
+        world, onlooker = self.world, self.onlooker
+        return Result(
+            options=self.options,
+            schedule=self.schedule,
+            failure=failure,
+            phase=self.phase,
+            trace_hash=onlooker.trace_hash(),
+            events=onlooker.events,
+            turns=onlooker.turns,
+            simulated_ns=world.now,
+            sent=self.workload.sent,
+            acknowledged=len(self.workload.acknowledged),
+            unknown=self.workload.unknown,
+            faults=dict(sorted(self.nemesis.done.items())),
+            invariants=onlooker.invariants.document(failure.partition(":")[0]),
+            verdict=verdict,
+            history=self.workload.text.getvalue(),
+            probes=probes.fired(),
+        )
+
+
+def _nothing() -> None:
+    """So that the world gets to an instant."""
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame, without the folder of this machine."""
+    frames = traceback.extract_tb(error.__traceback__)
+    name = frames[-1].filename.replace("\\", "/")
+    for root in ("/raftlog/", "/raftlog_sim/"):
+        if root in name:
+            name = root.strip("/") + "/" + name.rpartition(root)[2]
+    return f"{name}:{frames[-1].lineno}"

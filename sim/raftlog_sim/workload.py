@@ -1,12 +1,13 @@
 """What clients do in a world: produce, read, and in the end read everything; all of it written
 down.
 
-Producers use the product's own client, idempotent, one record in flight each, so that the order
-of each process means something. A producer that heard no answer is retired and replaced, as the
-history's rules demand.
+What is sent and read, and when, says the schedule. Producers use the product's own client,
+idempotent, one record in flight each, so that the order of each process means something. A
+producer that heard no answer is retired and replaced, as the history's rules demand.
 """
 
 import io
+from collections import deque
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
@@ -29,18 +30,40 @@ from raftlog.verify import Header, HistoryWriter
 from raftlog_sim.clock import WALL_START_MS
 from raftlog_sim.driver import SimClient
 from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Step
 
 if TYPE_CHECKING:
     from raftlog_sim.world import World
 
 TOPIC: Final = "t"
 READER: Final = 1_000_000
-_THINK_NS: Final = millis(5)
-_READ_NS: Final = millis(40)
+WAITING_MAX: Final = 1_000
+"""Records that a producer keeps for later; what a step asks beyond that is left out."""
+_GENERATIONS: Final = 1_000
 
 
 def _names(world: "World") -> Any:
     return tuple(f"n{number}" for number in sorted(world.nodes))
+
+
+@final
+@attrs.define(eq=False)
+class _Producer:
+    """One slot: the records that it still has to send, one in flight at most. After a send with an
+    unknown outcome the next process takes the slot."""
+
+    slot: int
+    waiting: deque[int] = attrs.Factory(deque)
+    """A partition a record."""
+    generation: int = 0
+    client: SimClient | None = None
+    numbered: int = 0
+    busy: bool = False
+
+    @property
+    def process(self) -> int:
+        """Its number in the history."""
+        return self.slot * _GENERATIONS + self.generation
 
 
 @final
@@ -57,8 +80,9 @@ class Workload:
     unknown: int = 0
     running: bool = False
     busy: int = 0
-    _processes: int = 0
+    _producers: dict[int, _Producer] = attrs.Factory(dict)
     _reader: SimClient = attrs.field(init=False)
+    _reading: bool = False
     _positions: dict[int, int] = attrs.Factory(dict)
 
     def __attrs_post_init__(self) -> None:
@@ -83,8 +107,7 @@ class Workload:
         )
         return SimClient(self.world, name, options)
 
-    # --- setting up
-    # ---------------------------------------------------------------------------------
+    # --- setting up -------------------------------------------------------------------------------
 
     def create_topic(self, then: Any) -> None:
         """Create the topic, retrying until it exists."""
@@ -98,45 +121,56 @@ class Workload:
         self._reader.call(asks.create_topics([topic]), then)
 
     def start(self) -> None:
-        """Let producers and the reader go on until `stop`."""
+        """Steps do something from here on, until `stop`."""
         self.running = True
-        for number in range(self.options.producers):
-            self._new_producer(number)
-        self._read_soon()
 
     def stop(self) -> None:
         """Begin nothing new."""
         self.running = False
 
-    # --- producing
-    # ----------------------------------------------------------------------------------
-
-    def _new_producer(self, slot: int) -> None:
-        self._processes += 1
-        client = self._client(f"producer/{self._processes}")
-        self.world.after(_THINK_NS, self._produce, client, self._processes, slot)
-
-    def _produce(self, client: SimClient, process: int, slot: int) -> None:
-        if not self.running:
+    def perform(self, step: Step) -> None:
+        """A step of the schedule; one about a partition that is not there does nothing."""
+        partition = int(step.argument("partition"))
+        if not self.running or partition >= self.options.partitions:
             return
-        number = self.sent
+        if step.kind == "produce":
+            self._enqueue(int(step.argument("slot")), partition, int(step.argument("count")))
+        elif not self._reading:
+            self._reading = True
+            self.fetch(READER, partition, self._positions[partition], self._got)
+
+    # --- producing --------------------------------------------------------------------------------
+
+    def _enqueue(self, slot: int, partition: int, count: int) -> None:
+        producer = self._producers.setdefault(slot, _Producer(slot))
+        room = WAITING_MAX - len(producer.waiting)
+        producer.waiting.extend([partition] * min(count, room))
+        if not producer.busy:
+            self._produce(producer)
+
+    def _produce(self, producer: _Producer) -> None:
+        if not (self.running and producer.waiting):
+            return
+        if producer.client is None:
+            name = f"producer/{producer.slot}/{producer.generation}"
+            producer.client = self._client(name)
+        producer.busy = True
         self.sent += 1
         self.busy += 1
-        partition = (number + slot) % self.options.partitions
-        value = f"p{process}#{number}"
+        partition, process = producer.waiting.popleft(), producer.process
+        value = f"p{process}#{producer.numbered}"
+        producer.numbered += 1
         now_ms = self.world.now // NANOS_PER_MILLI
         self.history.invoke(
             process, "send", time_ns=self.world.now, key=f"{TOPIC}/{partition}", value=value
         )
         stamp = WallMillis(WALL_START_MS + now_ms)
         record = Produce(TOPIC, value.encode(), None, (), partition, stamp)
-        client.call(record, partial(self._produced, client, process, slot, value))
+        producer.client.call(record, partial(self._produced, producer, value))
 
-    def _produced(
-        self, client: SimClient, process: int, slot: int, value: str, outcome: Any
-    ) -> None:
+    def _produced(self, producer: _Producer, value: str, outcome: Any) -> None:
         self.busy -= 1
-        now = self.world.now
+        now, process = self.world.now, producer.process
         if isinstance(outcome, RecordPosition):
             self.acknowledged[(outcome.partition, outcome.offset)] = value
             self.history.complete(process, "ok", time_ns=now, value=[outcome.offset, value])
@@ -146,23 +180,12 @@ class Workload:
             assert isinstance(outcome, RaftlogError), outcome
             self.unknown += 1
             self.history.complete(process, "info", time_ns=now, error=str(outcome))
-            self._new_producer(slot)
-            return
-        self.world.after(_THINK_NS, self._produce, client, process, slot)
+            producer.generation += 1
+            producer.client = None
+        producer.busy = False
+        self._produce(producer)
 
-    # --- reading
-    # ------------------------------------------------------------------------------------
-
-    def _read_soon(self) -> None:
-        self.world.after(_READ_NS, self._read, self._next_partition())
-
-    def _next_partition(self) -> int:
-        lowest = min(self._positions.values())
-        return next(number for number, at in self._positions.items() if at == lowest)
-
-    def _read(self, partition: int) -> None:
-        if self.running:
-            self.fetch(READER, partition, self._positions[partition], self._got)
+    # --- reading ----------------------------------------------------------------------------------
 
     def fetch(self, process: int, partition: int, offset: int, then: Any) -> None:
         """Fetch once, write it down; `then(partition, next_offset or None)`."""
@@ -186,13 +209,11 @@ class Workload:
         then(partition, outcome.next_offset if pairs else offset)
 
     def _got(self, partition: int, next_offset: int | None) -> None:
+        self._reading = False
         if next_offset is not None:
             self._positions[partition] = next_offset
-        if self.running:
-            self.world.after(_READ_NS, self._read, (partition + 1) % self.options.partitions)
 
-    # --- in the end
-    # ---------------------------------------------------------------------------------
+    # --- in the end -------------------------------------------------------------------------------
 
     def read_everything(self) -> Iterator[tuple[int, int]]:
         """Partitions and the offsets from which a last reader has to read them."""

@@ -82,6 +82,10 @@ class World:
         self._scheduled += 1
         heappush(self._heap, (max(instant, self.now), self._scheduled, action, args))
 
+    def next_at(self) -> int | None:
+        """When the earliest thing is due; None when nothing is left."""
+        return self._heap[0][0] if self._heap else None
+
     def step(self) -> None:
         """Let the earliest thing happen."""
         if not self._heap:

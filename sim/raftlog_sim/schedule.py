@@ -1,0 +1,223 @@
+"""A run as explicit data: options, and a list of steps that say what happens when, to whom.
+
+Any subset of the steps is a legal run: a step whose target is not there does nothing, and what
+undoes a step belongs to the step (`for_ms`). Targets are named, so that a subset still means the
+same: a node by its number, or a role that is looked up when the step strikes.
+
+    n2            node 2
+    leader:0      who leads partition 0 of the topic
+    follower:0    the lowest-numbered running node with a replica of partition 0 that does not lead
+    controller    who leads the metadata group
+    n1+leader:2   several
+    all           every node
+
+The document form is plain JSON, `{"version": 1, "options": {...}, "steps": [{"at": 120, "kind":
+"power", "node": "leader:0", "keep": "none", "for": 300}, ...]}`; it round-trips exactly, and what
+is not understood is refused.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.errors import OperatingError
+from raftlog_sim.options import SimOptions, options_from
+
+VERSION: Final = 1
+STEPS_MAX: Final = 100_000
+TIME_MAX_MS: Final = 3_600_000
+_BELOW: Final = {"small": 1_000, "int": 1 << 40}
+_TARGET: Final = re.compile(
+    r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|controller|all)"
+)
+Argument = int | str
+
+
+@final
+class Kind(NamedTuple):
+    """One kind of step: its arguments by name and type, whether it lasts, who performs it.
+
+    Types: `small` (an integer from 0 to 999), `int` (any from 0 up), `nodes` (a target), or the
+    words allowed, parted by `|`.
+    """
+
+    arguments: tuple[tuple[str, str], ...]
+    lasts: bool
+    by: str
+    what: str
+
+
+_KEEP: Final = "none|some|all"
+KINDS: Final = {
+    "crash": Kind(
+        (("node", "nodes"),), True, "nemesis",
+        "a process is killed; its machine's page cache lives on",
+    ),
+    "power": Kind(
+        (("node", "nodes"), ("keep", _KEEP)), True, "nemesis",
+        "a machine loses power; of what was not synced its disk keeps all, none or some",
+    ),
+    "partition": Kind(
+        (("side", "nodes"),), True, "nemesis", "every link between a side and the others is cut",
+    ),
+    "reset": Kind(
+        (("one", "nodes"), ("other", "nodes")), False, "nemesis",
+        "the link of two nodes breaks and loses what was queued on it",
+    ),
+    "pause": Kind((("node", "nodes"),), True, "nemesis", "a process stands still"),
+    "stall": Kind((("node", "nodes"),), True, "nemesis", "a disk answers nothing"),
+    "produce": Kind(
+        (("slot", "small"), ("partition", "small"), ("count", "small")), False, "clients",
+        "a producer sends some records, one after another",
+    ),
+    "read": Kind((("partition", "small"),), False, "clients", "the reader polls once"),
+}  # fmt: skip
+
+
+def is_fault(kind: str) -> bool:
+    """Whether the nemesis performs it; clients do the others."""
+    return KINDS[kind].by == "nemesis"
+
+
+@final
+class Step(NamedTuple):
+    """What happens at an instant, in ms from the start of the safety phase. `for_ms` 0, for a kind
+    that lasts: until everything is healed."""
+
+    at_ms: int
+    kind: str
+    arguments: tuple[Argument, ...]
+    for_ms: int = 0
+
+    def argument(self, name: str) -> Argument:
+        """An argument by its name."""
+        names = [each for each, _ in KINDS[self.kind].arguments]
+        return self.arguments[names.index(name)]
+
+    def document(self) -> dict[str, Argument]:
+        """As JSON."""
+        found: dict[str, Argument] = {"at": self.at_ms, "kind": self.kind}
+        for (name, _), value in zip(KINDS[self.kind].arguments, self.arguments, strict=True):
+            found[name] = value
+        if self.for_ms:
+            found["for"] = self.for_ms
+        return found
+
+    def __str__(self) -> str:
+        words = " ".join(
+            f"{name}={value}"
+            for (name, _), value in zip(KINDS[self.kind].arguments, self.arguments, strict=True)
+        )
+        lasting = f" for {self.for_ms}" if self.for_ms else ""
+        return f"{self.at_ms} {self.kind} {words}{lasting}"
+
+
+def step(at_ms: int, kind: str, for_ms: int = 0, **arguments: Argument) -> Step:
+    """A checked step. Raises `OperatingError` for what no step can be."""
+    spec = KINDS.get(kind)
+    if spec is None:
+        raise OperatingError("no such kind of step", on=repr(kind), do=f"one of {sorted(KINDS)}")
+    wanted = [name for name, _ in spec.arguments]
+    if sorted(arguments) != sorted(wanted):
+        raise OperatingError(f"it takes {wanted}, not {sorted(arguments)}", on=kind)
+    _check_time(kind, "at", at_ms)
+    _check_time(kind, "for", for_ms)
+    if for_ms and not spec.lasts:
+        raise OperatingError("it happens at once and does not last", on=kind)
+    for name, form in spec.arguments:
+        _check_argument(kind, name, form, arguments[name])
+    return Step(at_ms, kind, tuple(arguments[name] for name in wanted), for_ms)
+
+
+def _check_time(kind: str, name: str, value: object) -> None:
+    if type(value) is not int or not 0 <= value <= TIME_MAX_MS:
+        raise OperatingError(f"{name} is {value!r}, not ms up to {TIME_MAX_MS}", on=kind)
+
+
+def _check_argument(kind: str, name: str, form: str, value: object) -> None:
+    if form in _BELOW:
+        good = type(value) is int and 0 <= value < _BELOW[form]
+    elif form == "nodes":
+        good = isinstance(value, str) and is_target(value)
+    else:
+        good = value in form.split("|")
+    if not good:
+        raise OperatingError(f"{name} is {value!r}, not {form}", on=kind)
+
+
+def is_target(text: str) -> bool:
+    """Whether this names nodes, see the module."""
+    return len(text) <= 200 and all(_TARGET.fullmatch(part) for part in text.split("+"))
+
+
+def _in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return tuple(sorted(steps, key=lambda each: each.at_ms))
+
+
+@final
+@attrs.frozen
+class Schedule:
+    """A whole run. Steps are kept in the order of their instants; equal instants in the order
+    given."""
+
+    options: SimOptions
+    steps: tuple[Step, ...] = attrs.field(converter=_in_order)
+
+    def with_steps(self, steps: Iterable[Step]) -> "Schedule":
+        """The same run with other steps."""
+        return Schedule(self.options, tuple(steps))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; `schedule_from` reads it back."""
+        return {
+            "version": VERSION,
+            "options": self.options.document(),
+            "steps": [each.document() for each in self.steps],
+        }
+
+    def text(self) -> str:
+        """The document as text, a line a step; equal schedules give equal text."""
+        rows = ",\n".join(json.dumps(each.document()) for each in self.steps)
+        options = json.dumps(self.options.document())
+        return f'{{"version": {VERSION}, "options": {options}, "steps": [\n{rows}\n]}}\n'
+
+
+def schedule_from(document: object) -> Schedule:
+    """The schedule of a document. Raises `OperatingError` for another version, an unknown kind or
+    option, and every value that cannot be."""
+    if not isinstance(document, dict):
+        raise OperatingError("a schedule is an object", on="schedule")
+    if document.get("version") != VERSION:
+        raise OperatingError(
+            f"version {document.get('version')!r} is not {VERSION}", on="schedule",
+            do="replay it with the release that wrote it",
+        )  # fmt: skip
+    unknown = sorted(set(document) - {"version", "options", "steps"})
+    if unknown:
+        raise OperatingError(f"unknown member {unknown[0]!r}", on="schedule")
+    rows = document.get("steps")
+    if not isinstance(rows, list) or len(rows) > STEPS_MAX:
+        raise OperatingError(f"steps are a list of at most {STEPS_MAX}", on="schedule")
+    options = options_from(document.get("options"))
+    return Schedule(options, tuple(_step_from(row, number) for number, row in enumerate(rows)))
+
+
+def _step_from(row: object, number: int) -> Step:
+    if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
+        raise OperatingError("a step is an object", on=f"step {number}")
+    arguments = {name: row[name] for name in row if name not in ("at", "kind", "for")}
+    kind = row.get("kind")
+    if not isinstance(kind, str):
+        raise OperatingError("a step has a kind", on=f"step {number}")
+    return step(row.get("at", -1), kind, row.get("for", 0), **arguments)
+
+
+def schedule_from_text(text: str) -> Schedule:
+    """As `schedule_from`, from JSON text."""
+    try:
+        return schedule_from(json.loads(text))
+    except ValueError as error:
+        raise OperatingError(f"not JSON: {error}", on="schedule") from None
