@@ -1,0 +1,1 @@
+"""What is simulated beside our own brokers: other people's libraries, as a control of the tools."""

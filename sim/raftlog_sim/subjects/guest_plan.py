@@ -1,0 +1,191 @@
+"""A run of guests as text: a few settings, then steps with their instants in milliseconds.
+
+    subject pysyncobj
+    nodes 3
+    seed 7
+    set batch_bytes 120
+    1000 write leader a 5
+    1040 reset 1 2
+
+A plan can be cut to any subset of its steps and still means something: shrinking needs that.
+"""
+
+from typing import Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.errors import OperatingError
+from raftlog_sim.streams import Stream
+from raftlog_sim.subjects.guest_cluster import VERBS
+from raftlog_sim.subjects.pysyncobj import NO_COMPACTION, GuestSettings
+
+SUBJECT: Final = "pysyncobj"
+PROFILES: Final = ("resets", "kills", "restarts")
+SETTLE_MS: Final = 8_000
+_WARM_MS: Final = 2_000
+_STEP_MS: Final = 60
+_STEPS: Final = 240
+_LINES_MAX: Final = 20_000
+_WRITE_PARTS: Final = 6
+_BURST_MAX: Final = 6
+
+
+@final
+class GuestStep(NamedTuple):
+    """At an instant, a verb of `GuestCluster` with its arguments."""
+
+    at_ms: int
+    verb: str
+    arguments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([str(self.at_ms), self.verb, *self.arguments])
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GuestPlan:
+    """Everything that decides a run."""
+
+    nodes: int = 3
+    seed: int = 1
+    settings: GuestSettings = attrs.Factory(GuestSettings)
+    settle_ms: int = SETTLE_MS
+    """How long the cluster has after the last step before it is judged."""
+    steps: tuple[GuestStep, ...] = ()
+    story: tuple[str, ...] = ()
+    """The comment at the head of the file."""
+
+    def text(self) -> str:
+        """The plan as a file that `parse` reads."""
+        lines = [f"# {line}".rstrip() for line in self.story]
+        lines += [f"subject {SUBJECT}", f"nodes {self.nodes}", f"seed {self.seed}"]
+        if self.settle_ms != SETTLE_MS:
+            lines.append(f"settle {self.settle_ms}")
+        standard = attrs.asdict(GuestSettings())
+        for name, value in attrs.asdict(self.settings).items():
+            if value != standard[name]:
+                lines.append(f"set {name} {int(value)}")
+        return "\n".join([*lines, *(str(step) for step in self.steps)]) + "\n"
+
+    def document(self) -> dict[str, Any]:
+        """For run.json."""
+        return {
+            "subject": SUBJECT,
+            "nodes": self.nodes,
+            "settle_ms": self.settle_ms,
+            **attrs.asdict(self.settings),
+            "steps": len(self.steps),
+        }
+
+
+def is_guest_plan(text: str) -> bool:
+    """Whether a file holds a plan of this kind."""
+    return any(line.split() == ["subject", SUBJECT] for line in text.splitlines()[:200])
+
+
+def parse(text: str) -> GuestPlan:
+    """Read a plan. OperatingError names the line that makes no sense."""
+    reader = _Reader()
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            reader.line(line.strip())
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise OperatingError(
+                f"a plan's line makes no sense: {line.strip()[:80]!r} ({error})",
+                on=f"line {number}",
+                do="see docs/guides/simulate.md for what a plan holds",
+            ) from error
+        if number > _LINES_MAX:
+            raise OperatingError("the plan is too long", on=f"line {number}")
+    return reader.plan()
+
+
+@final
+@attrs.define(eq=False)
+class _Reader:
+    fields: dict[str, Any] = attrs.Factory(dict)
+    settings: dict[str, Any] = attrs.Factory(dict)
+    steps: list[GuestStep] = attrs.Factory(list)
+    story: list[str] = attrs.Factory(list)
+
+    def line(self, line: str) -> None:
+        words = line.split()
+        if not words:
+            return
+        if line.startswith("#"):
+            if not self.fields:
+                self.story.append(line.removeprefix("#").strip())
+        elif words[0] == "subject":
+            if words[1:] != [SUBJECT]:
+                raise ValueError("another subject")
+            self.fields.setdefault("nodes", 3)
+        elif words[0] in ("nodes", "seed", "settle"):
+            name = "settle_ms" if words[0] == "settle" else words[0]
+            self.fields[name] = int(words[1])
+        elif words[0] == "set":
+            default = attrs.asdict(GuestSettings())[words[1]]
+            self.settings[words[1]] = type(default)(int(words[2]))
+        else:
+            self._step(words)
+
+    def _step(self, words: list[str]) -> None:
+        at_ms = int(words[0])
+        if words[1] not in VERBS:
+            raise ValueError(f"no verb {words[1]}; there are {', '.join(VERBS)}")
+        if self.steps and at_ms < self.steps[-1].at_ms:
+            raise ValueError("earlier than the step before it")
+        self.steps.append(GuestStep(at_ms, words[1], tuple(words[2:])))
+
+    def plan(self) -> GuestPlan:
+        return GuestPlan(
+            **self.fields,
+            settings=GuestSettings(**self.settings),
+            steps=tuple(self.steps),
+            story=tuple(self.story),
+        )
+
+
+# --- drawing one
+# ----------------------------------------------------------------------------------
+
+
+def draw_plan(seed: int, profile: str = "resets") -> GuestPlan:
+    """The plan of a seed. `resets` breaks links and nothing else; `kills` adds kill -9 of processes
+    that keep a journal; `restarts` kills everybody at once and brings back a part."""
+    stream = Stream(seed, f"guest/{profile}")
+    settings = GuestSettings(
+        batch_bytes=stream.between(100, 300),
+        chunk_bytes=stream.between(64, 256),
+        compaction_entries=stream.between(10, 40) if profile == "resets" else NO_COMPACTION,
+        journal=profile != "resets",
+    )
+    steps: list[GuestStep] = []
+    now, written = _WARM_MS, 0
+    for _ in range(_STEPS):
+        now += stream.between(1, 2 * _STEP_MS)
+        verb, arguments = _draw(stream, profile)
+        if verb == "write":
+            written += 1
+            count = str(stream.between(1, _BURST_MAX))
+            steps.append(GuestStep(now, "write", (*arguments, f"v{written}", count)))
+        else:
+            steps.append(GuestStep(now, verb, arguments))
+    steps.append(GuestStep(now + _STEP_MS, "heal"))
+    return GuestPlan(seed=seed, settings=settings, steps=tuple(steps))
+
+
+def _draw(stream: Stream, profile: str) -> tuple[str, tuple[str, ...]]:
+    one = stream.between(1, 3)
+    other = (one + stream.below(2)) % 3 + 1
+    choice = stream.below(12)
+    if choice < _WRITE_PARTS:
+        return "write", ("leader" if stream.chance(3, 4) else str(one),)
+    if profile == "resets" or choice < 8:
+        verbs = ("cut", "join", "join", "reset", "reset", "isolate", "rejoin")
+        verb = verbs[stream.below(len(verbs))]
+        single = verb in ("isolate", "rejoin")
+        return verb, (str(one),) if single else (str(one), str(other))
+    if profile == "restarts" and stream.chance(1, 4):
+        return "killall", ()
+    return ("start" if stream.chance(2, 3) else "kill"), (str(one),)
