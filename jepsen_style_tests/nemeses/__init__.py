@@ -1,0 +1,1 @@
+"""The faults, a module per kind; `nemeses.all.NEMESES` is the table."""

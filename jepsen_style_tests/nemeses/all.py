@@ -1,0 +1,24 @@
+"""The table of nemeses."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from jepsen_style_tests.nemeses import kills, partitions, pauses
+from jepsen_style_tests.world import Nemesis, World
+
+
+def nothing(world: World) -> Iterator[float]:
+    """The control: a healthy cluster has nothing to hide."""
+    while True:
+        yield 1.0
+
+
+NEMESES: Final[dict[str, Nemesis]] = {
+    nemesis.name: nemesis
+    for nemesis in (
+        Nemesis(name="none", about="no fault: the control", steps=nothing),
+        *kills.NEMESES,
+        *pauses.NEMESES,
+        *partitions.NEMESES,
+    )
+}

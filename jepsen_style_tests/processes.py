@@ -1,0 +1,321 @@
+"""Broker processes of one run: found, start, kill, pause, stop, wipe, and ask how they are.
+
+Everything goes through what a user has: `python -m raftlog format` and `serve`, signals, files, the
+admin port. A cluster is one directory, with `brokerN.properties`, `brokerN.log` and `brokerN/`.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.base.errors import OperatingError
+
+HOST: Final = "127.0.0.1"
+READY_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 15.0
+LOG_LINES_SHOWN: Final = 12
+_POLL_SECONDS: Final = 0.05
+
+
+@final
+@attrs.frozen
+class Place:
+    """Where one broker listens."""
+
+    node: int
+    client_port: int
+    peer_port: int
+    admin_port: int
+
+
+@final
+@attrs.define(eq=False)
+class Cluster:
+    """The brokers of one run. `routes` are (from, to) -> port of the proxy between two brokers, or
+    none; `advertised` node -> port that clients are told."""
+
+    directory: Path
+    places: tuple[Place, ...]
+    settings: Mapping[str, str] = attrs.field(factory=dict)
+    routes: Mapping[tuple[int, int], int] = attrs.field(factory=dict)
+    advertised: Mapping[int, int] = attrs.field(factory=dict)
+    environment: dict[int, dict[str, str]] = attrs.field(factory=dict)
+    prefix: dict[int, list[str]] = attrs.field(factory=dict)
+    """What a broker's command begins with, by node (`ip netns exec ...`)."""
+    processes: dict[int, "subprocess.Popen[bytes]"] = attrs.field(factory=dict, init=False)
+    paused: list[int] = attrs.field(factory=list, init=False)
+    unexpected: dict[int, int] = attrs.field(factory=dict, init=False)
+    """Brokers that ended although nobody ended them: node -> exit code."""
+
+    @property
+    def nodes(self) -> list[int]:
+        """All node ids."""
+        return [place.node for place in self.places]
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients connect to first."""
+        ports = [self.advertised.get(each.node, each.client_port) for each in self.places]
+        return ",".join(f"{HOST}:{port}" for port in ports)
+
+    def place(self, node: int) -> Place:
+        """The place of a node."""
+        return next(each for each in self.places if each.node == node)
+
+    # --- founding ---------------------------------------------------------------------------------
+
+    def found(self) -> None:
+        """Write every broker's configuration and format every data directory."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        secret = self.directory / "secret"
+        secret.touch(mode=0o600)
+        secret.write_text(os.urandom(32).hex() + "\n")
+        for place in self.places:
+            self._config(place.node).write_text(self._properties(place))
+        ids = json.loads(_raftlog("format", "--random", "--format", "json").stdout)
+        directories = [f"{place.node}:{os.urandom(8).hex()}" for place in self.places]
+        for node in self.nodes:
+            arguments = ["--config", str(self._config(node)), "--cluster-id", ids["cluster_id"]]
+            for each in directories:
+                arguments += ["--controller", each]
+            _raftlog("format", *arguments)
+
+    def _config(self, node: int) -> Path:
+        return self.directory / f"broker{node}.properties"
+
+    def _properties(self, place: Place) -> str:
+        node = place.node
+        routes = ",".join(
+            f"{to}@{HOST}:{port}"
+            for (start, to), port in sorted(self.routes.items())
+            if start == node
+        )
+        advertised = self.advertised.get(node)
+        settings = {
+            "node.id": str(node),
+            "log.dirs": str(self.data_path(node)),
+            "listeners": f"PLAINTEXT://{HOST}:{place.client_port}",
+            "raftlog.peer.listener": f"{HOST}:{place.peer_port}",
+            "raftlog.admin.listener": f"{HOST}:{place.admin_port}",
+            "raftlog.cluster.secret.file": str(self.directory / "secret"),
+            "controller.quorum.voters": ",".join(
+                f"{each.node}@{HOST}:{each.peer_port}" for each in self.places
+            ),
+            "auto.create.topics.enable": "false",
+            "default.replication.factor": str(len(self.places)),
+            **({"raftlog.peer.routes": routes} if routes else {}),
+            **({"advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"} if advertised else {}),
+            **self.settings,
+        }
+        return "".join(f"{key} = {value}\n" for key, value in settings.items())
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def start(self, node: int) -> None:
+        """Start a broker that does not run; `wait_ready` tells when it serves."""
+        if self.running(node):
+            return
+        command = [sys.executable, "-m", "raftlog", "serve", "--config", str(self._config(node))]
+        with self.log_path(node).open("ab") as output:
+            self.processes[node] = subprocess.Popen(
+                [*self.prefix.get(node, []), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.environment.get(node, {})},
+            )
+
+    def running(self, node: int) -> bool:
+        """Whether the broker's process lives. One that ended by itself is noted."""
+        process = self.processes.get(node)
+        if process is None:
+            return False
+        code = process.poll()
+        if code is not None:
+            self.unexpected[node] = code
+            del self.processes[node]
+        return code is None
+
+    def live(self) -> list[int]:
+        """The nodes whose processes live, paused ones among them."""
+        return [node for node in self.nodes if self.running(node)]
+
+    def kill(self, node: int) -> None:
+        """SIGKILL: the process ends between any two instructions."""
+        if self.running(node):
+            process = self.processes.pop(node)
+            process.kill()
+            process.wait()
+        if node in self.paused:
+            self.paused.remove(node)
+
+    def kill_all(self, nodes: Sequence[int]) -> None:
+        """SIGKILL to all before any of them is waited for."""
+        gone = [self.processes.pop(node) for node in nodes if self.running(node)]
+        for process in gone:
+            process.kill()
+        for process in gone:
+            process.wait()
+        self.paused = [node for node in self.paused if node not in nodes]
+
+    def pause(self, node: int) -> None:
+        """SIGSTOP: the process stands still, its sockets stay open."""
+        if self.running(node) and node not in self.paused:
+            self.processes[node].send_signal(signal.SIGSTOP)
+            self.paused.append(node)
+
+    def resume(self, node: int) -> None:
+        """SIGCONT."""
+        if node in self.paused:
+            self.paused.remove(node)
+            if self.running(node):
+                self.processes[node].send_signal(signal.SIGCONT)
+
+    def stop(self, node: int) -> int | None:
+        """SIGTERM, and wait: the broker hands over leadership first. Its exit code."""
+        self.resume(node)
+        if not self.running(node):
+            return None
+        process = self.processes.pop(node)
+        process.terminate()
+        try:
+            return process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def stop_all(self) -> None:
+        """SIGTERM to all, together; who does not end in time is killed."""
+        for node in list(self.paused):
+            self.resume(node)
+        ending = [self.processes.pop(node) for node in self.live()]
+        for process in ending:
+            process.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for process in ending:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def wipe(self, node: int) -> None:
+        """Remove a dead broker's data directory."""
+        assert not self.running(node), node
+        path = self.data_path(node)
+        for each in list(path.iterdir()):  # the directory itself may be a mount point
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+    # --- asking -----------------------------------------------------------------------------------
+
+    def wait_ready(self, nodes: Sequence[int], seconds: float = READY_SECONDS) -> None:
+        """Wait until these brokers serve; `OperatingError` with a broker's last lines if one does
+        not."""
+        deadline = time.monotonic() + seconds
+        for node in nodes:
+            while not self.ready(node):
+                if not self.running(node):
+                    raise self.trouble(node, f"broker {node} ended")
+                if time.monotonic() > deadline:
+                    raise self.trouble(node, f"broker {node} is not ready after {seconds:.0f} s")
+                time.sleep(_POLL_SECONDS)
+
+    def ready(self, node: int) -> bool:
+        """Whether the broker says that it can serve."""
+        return self._ask(node, "/readyz") is not None
+
+    def status(self, node: int) -> dict[str, Any] | None:
+        """What `/status` says, or None: down, paused, stuck."""
+        if node in self.paused:
+            return None
+        body = self._ask(node, "/status")
+        return None if body is None else dict(json.loads(body))
+
+    def _ask(self, node: int, path: str) -> bytes | None:
+        connection = http.client.HTTPConnection(HOST, self.place(node).admin_port, timeout=2)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+            return body if answer.status == http.HTTPStatus.OK else None
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+    def leaders(self) -> dict[str, int]:
+        """Partition name -> node, of those who say that they lead with a quorum behind them."""
+        found: dict[str, tuple[int, int]] = {}
+        for node in self.live():
+            for group in (self.status(node) or {}).get("groups", ()):
+                if group.get("role") == "leader" and group.get("ready"):
+                    found[group["name"]] = max(
+                        found.get(group["name"], (-1, -1)), (group["term"], node)
+                    )
+        return {name: node for name, (_, node) in found.items()}
+
+    def trouble(self, node: int, what: str) -> OperatingError:
+        """An error that shows the broker's last lines."""
+        return OperatingError(what, on=str(self.log_path(node)), do="\n" + self.last_lines(node))
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def log_path(self, node: int) -> Path:
+        """The file with a broker's output."""
+        return self.directory / f"broker{node}.log"
+
+    def data_path(self, node: int) -> Path:
+        """A broker's data directory."""
+        return self.directory / f"broker{node}"
+
+    def last_lines(self, node: int) -> str:
+        """The end of a broker's output."""
+        try:
+            text = self.log_path(node).read_text(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-LOG_LINES_SHOWN:])
+
+
+def _raftlog(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    done = subprocess.run(
+        [sys.executable, "-m", "raftlog", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if done.returncode != 0:
+        raise OperatingError(f"raftlog {arguments[0]} failed", do=done.stderr.strip())
+    return done
+
+
+def inspect(path: Path) -> dict[str, Any]:
+    """What `raftlog inspect` finds in a data directory; damage is part of the answer."""
+    command = [sys.executable, "-m", "raftlog", "inspect", str(path), "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if not done.stdout:
+        raise OperatingError("raftlog inspect failed", on=str(path), do=done.stderr.strip())
+    return dict(json.loads(done.stdout))
+
+
+def free_places(count: int) -> tuple[Place, ...]:
+    """Places on ports that are free now. Somebody else may take one first; the start says so."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(3 * count)]
+        for each in sockets:
+            each.bind((HOST, 0))
+        ports = [int(each.getsockname()[1]) for each in sockets]
+    return tuple(Place(at + 1, *ports[3 * at : 3 * at + 3]) for at in range(count))

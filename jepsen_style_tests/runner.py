@@ -1,0 +1,324 @@
+"""One run: brokers, clients, a nemesis, a history; then healed, read to the end, and judged.
+
+    start --> prepare --> workers ---------------------------> stop --> last reads --> judge
+                          nemesis: break, wait, repair, ...    heal
+
+The verdict is the judge's over the history, and worse when the brokers themselves failed a check:
+one ended that nobody ended, the cluster did not come back after everything was healed, or replicas
+that hold the same log hold different bytes.
+"""
+
+import shutil
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, Final, final
+
+import attrs
+
+from jepsen_style_tests import replicas, run_folder
+from jepsen_style_tests.nemeses.all import NEMESES
+from jepsen_style_tests.processes import Cluster, free_places
+from jepsen_style_tests.proxy import CLIENTS, Links
+from jepsen_style_tests.recorder import Recorder
+from jepsen_style_tests.workloads.all import WORKLOADS
+from jepsen_style_tests.workloads.face import Stage, Workload
+from jepsen_style_tests.world import EVERYBODY, Nemesis, World
+from raftlog.base.errors import OperatingError
+from raftlog.verify import Header, judge
+from raftlog.verify.report import RunFolder, render
+from raftlog.verify.verdict import INVALID, VALID
+
+BROKERS: Final = 3
+HEAL_SECONDS: Final = 60.0
+HISTORY: Final = "history.jsonl"
+REPORT: Final = "report.html"
+_JOIN_SECONDS: Final = 60.0
+_TICK_SECONDS: Final = 0.1
+CONTROL: Final = "CONTROL"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Plan:
+    """What to run."""
+
+    workload: str
+    nemesis: str
+    seconds: float
+    seed: int
+    client: str = "mixed"
+    brokers: int = BROKERS
+    linearizable: bool = False
+    settings: dict[str, str] = attrs.field(factory=dict)
+    test_disk: str | None = None
+    """Instead of the nemesis' own; the control breaks the disk with it."""
+    keep: bool = False
+    quiet_seconds: float = 0.0
+    """How long the load goes on after the nemesis has ended."""
+    command: str = ""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    plan: Plan
+    folder: Path
+    verdict: str
+    failing: tuple[str, ...]
+    checks: dict[str, dict[str, Any]]
+    operations: int
+    counts: dict[str, int]
+    faults: int
+    seconds: float
+    longest_gap_ms: int
+
+    @property
+    def exit_code(self) -> int:
+        """0 valid, 1 invalid, 2 unknown."""
+        return {VALID: 0, INVALID: 1}.get(self.verdict, 2)
+
+
+def run(plan: Plan, folder: Path, say: Callable[[str], None], steps: Any = None) -> Outcome:
+    """Run a plan into a folder. `steps` replaces the nemesis' own (scenarios are such steps)."""
+    workload, nemesis = WORKLOADS[plan.workload], NEMESES[plan.nemesis]
+    if steps is not None:
+        nemesis = attrs.evolve(nemesis, steps=steps)
+    return _Run(plan, workload, nemesis, folder, say).run()
+
+
+@final
+class _Run:
+    """The parts of one run."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workload: Workload,
+        nemesis: Nemesis,
+        folder: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self.plan = plan
+        self.workload = workload
+        self.nemesis = nemesis
+        self.folder = folder
+        self.say = say
+        self.links = Links()
+        self.linearizable = plan.linearizable or workload.linearizable
+        self.cluster = self._cluster()
+        self.header = self._header()
+        self.recorder = Recorder(folder / HISTORY, self.header)
+        self.stage = Stage(
+            bootstrap=lambda: self.cluster.bootstrap,
+            recorder=self.recorder,
+            seed=plan.seed,
+            client=plan.client,
+            linearizable=self.linearizable,
+            folder=folder,
+        )
+        dice = Random(f"{plan.seed} nemesis")
+        self.world = World(self.cluster, self.links, self.recorder, dice, folder)
+        self.checks: dict[str, dict[str, Any]] = {}
+        self.faults = 0
+
+    def _cluster(self) -> Cluster:
+        plan, setup = self.plan, self.nemesis.setup
+        settings = {**setup.settings, **plan.settings}
+        if self.linearizable:
+            settings["raftlog.read.consistency"] = "linearizable"
+        cluster = Cluster(self.folder / "cluster", free_places(plan.brokers), settings)
+        test_disk = setup.test_disk if plan.test_disk is None else plan.test_disk
+        for node in cluster.nodes:
+            control = cluster.directory / f"disk{node}.control"
+            if test_disk:
+                environment = cluster.environment.setdefault(node, {})
+                environment["RAFTLOG_TEST_DISK"] = test_disk.replace(CONTROL, str(control))
+        return cluster
+
+    def _header(self) -> Header:
+        plan, model = self.plan, self.workload.model
+        nodes: Any = tuple(f"n{node}" for node in self.cluster.nodes)
+        consistency = "linearizable" if self.linearizable else "committed-prefix"
+        return Header(
+            source="blackbox",
+            seed=plan.seed,
+            model=model if isinstance(model, str) else model.name,
+            options={
+                **self.workload.options(),
+                "read_consistency": consistency,
+                "swarm": {"workload": plan.workload, "nemesis": plan.nemesis},
+            },
+            nodes=nodes,
+        )
+
+    # --- the run ----------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Everything, in order; brokers, proxies and mounts are gone afterwards in any case."""
+        started, began = run_folder.utc_now(), time.monotonic()
+        try:
+            self._start()
+            self._load()
+            self._heal()
+            self.say("reading everything back")
+            self.workload.finish(self.stage)
+        finally:
+            self.recorder.close()
+            self.world.heal_quietly()
+            self.cluster.stop_all()
+            self.links.stop()
+        self.checks |= replicas.compare(self.cluster, self.nemesis.setup.lost_copies)
+        seconds = time.monotonic() - began
+        return self._judge(started, seconds)
+
+    def _start(self) -> None:
+        setup, cluster = self.nemesis.setup, self.cluster
+        targets: dict[tuple[int, int], int] = {}
+        for place in cluster.places if setup.proxies else ():
+            for node in cluster.nodes:
+                if node != place.node:
+                    targets[node, place.node] = place.peer_port
+            if setup.proxies == EVERYBODY:
+                targets[CLIENTS, place.node] = place.client_port
+        self.links.start(targets)
+        cluster.routes = {pair: self.links.ports[pair] for pair in targets if CLIENTS not in pair}
+        cluster.advertised = {
+            node: port for (start, node), port in self.links.ports.items() if start == CLIENTS
+        }
+        self.say(f"starting {len(cluster.nodes)} broker processes")
+        cluster.found()
+        for node in cluster.nodes:
+            cluster.start(node)
+        cluster.wait_ready(cluster.nodes)
+        self.workload.prepare(self.stage)
+
+    def _load(self) -> None:
+        """Workers and the nemesis, until the time is up."""
+        self.recorder.begin()
+        self.say(f"{self.workload.workers} clients, {self.plan.seconds:.0f} s of faults")
+        threads = [
+            threading.Thread(target=self._work, args=(number,), name=f"worker {number}")
+            for number in range(self.workload.workers)
+        ]
+        for thread in threads:
+            thread.daemon = True
+            thread.start()
+        try:
+            self._break(time.monotonic() + self.plan.seconds)
+            time.sleep(self.plan.quiet_seconds)
+        finally:
+            self._heal_faults()
+            self.stage.stopping.set()
+            deadline = time.monotonic() + _JOIN_SECONDS
+            for thread in threads:
+                thread.join(max(0.1, deadline - time.monotonic()))
+        stuck = [thread.name for thread in threads if thread.is_alive()]
+        if stuck:
+            self.stage.broken.append(f"clients do not return: {', '.join(stuck)}")
+
+    def _work(self, worker: int) -> None:
+        try:
+            self.workload.work(self.stage, worker)
+        except Exception:
+            if not self.stage.stopping.is_set():
+                self.stage.broken.append(traceback.format_exc())
+
+    def _break(self, deadline: float) -> None:
+        """Step the nemesis until the deadline, or until a scenario's steps end."""
+        steps: Iterator[float] = self.nemesis.steps(self.world)
+        for wait in steps:
+            self.faults += 1
+            until = min(deadline, time.monotonic() + wait)
+            while time.monotonic() < until:
+                time.sleep(min(_TICK_SECONDS, max(0.0, until - time.monotonic())))
+                self.cluster.live()  # notes who ended by itself
+            if time.monotonic() >= deadline:
+                return
+
+    def _heal_faults(self) -> None:
+        self.say("healing")
+        self.world.heal()
+
+    def _heal(self) -> None:
+        """Everybody must come back and serve."""
+        try:
+            self.cluster.wait_ready(self.cluster.nodes, HEAL_SECONDS)
+            self.checks["recovered"] = {"status": "held", "note": "every broker serves again"}
+        except OperatingError as error:
+            self.checks["recovered"] = {"status": "violated", "note": str(error)}
+
+    # --- the verdict ------------------------------------------------------------------------------
+
+    def _judge(self, started: str, seconds: float) -> Outcome:
+        self.say("judging")
+        ended = self.cluster.unexpected
+        self.checks["brokers-run"] = {
+            "status": "violated" if ended else "held",
+            "note": f"ended by themselves, with exit code: {ended}" if ended else "",
+        }
+        broken = self.stage.broken
+        self.checks["test-ran"] = {
+            "status": "violated" if broken else "held",
+            "note": broken[0] if broken else "",
+        }
+        with (self.folder / HISTORY).open(encoding="utf-8") as lines:
+            model = self.workload.model
+            judgement = judge(lines, model=None if isinstance(model, str) else model)
+        violated = [name for name, check in self.checks.items() if check["status"] == "violated"]
+        verdict = judgement.verdict.verdict
+        if violated:
+            verdict = INVALID
+        failing = (*(result.name for result in judgement.verdict.failures()), *violated)
+        self._write(judgement, started, seconds, verdict)
+        return Outcome(
+            plan=self.plan,
+            folder=self.folder,
+            verdict=verdict,
+            failing=failing,
+            checks=self.checks,
+            operations=judgement.verdict.operations,
+            counts=dict(self.recorder.counts),
+            faults=self.faults,
+            seconds=seconds,
+            longest_gap_ms=self.recorder.longest_gap_ns // 1_000_000,
+        )
+
+    def _write(self, judgement: Any, started: str, seconds: float, verdict: str) -> None:
+        plan = self.plan
+        document = judgement.verdict.document(self.checks)
+        document["verdict"] = verdict
+        run_json = {
+            "version": 1,
+            "command": plan.command
+            or f"python -m jepsen_style_tests run --workload "
+            f"{plan.workload} --nemesis {plan.nemesis} --time-limit {plan.seconds:.0f} "
+            f"--seed {plan.seed} --client {plan.client}",
+            "seed": plan.seed,
+            "options": {
+                "workload": plan.workload,
+                "nemesis": plan.nemesis,
+                "client": plan.client,
+                "brokers": plan.brokers,
+            },
+            "started": started,
+            "ended": run_folder.utc_now(),
+            "versions": run_folder.versions(),
+            "nodes": list(self.header.nodes),
+            "metrics": {
+                "real_ns": int(seconds * 1e9),
+                "longest_gap_ms": self.recorder.longest_gap_ns // 1_000_000,
+                **dict(sorted(self.recorder.counts.items())),
+            },
+        }
+        run_folder.write_json(self.folder / "run.json", run_json)
+        run_folder.write_json(self.folder / "verdict.json", document)
+        beside = RunFolder(name=self.folder.name, run=run_json, invariants=self.checks)
+        (self.folder / REPORT).write_text(render(judgement, beside), encoding="utf-8")
+        if not plan.keep and verdict == VALID:
+            shutil.rmtree(self.cluster.directory, ignore_errors=True)

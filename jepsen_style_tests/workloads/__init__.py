@@ -1,0 +1,1 @@
+"""What clients do while brokers break; `workloads.all.WORKLOADS` is the table."""

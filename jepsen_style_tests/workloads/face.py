@@ -1,0 +1,119 @@
+"""What a workload is, and what it is given."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, Protocol, final
+
+import attrs
+
+from jepsen_style_tests.clients.choice import client_name, open_client
+from jepsen_style_tests.clients.confluent import ConfluentAdmin
+from jepsen_style_tests.clients.face import Admin, Client, Refused, Settings, TopicExists, Unknown
+from jepsen_style_tests.recorder import Actor, Recorder
+from raftlog.base.errors import OperatingError
+from raftlog.verify import Model
+
+SETTLE_SECONDS = 60.0
+"""How long a healed cluster may take until it answers everything."""
+
+
+@final
+@attrs.define(eq=False)
+class Stage:
+    """One run as its workers see it."""
+
+    bootstrap: Callable[[], str]
+    recorder: Recorder
+    seed: int
+    client: str
+    """A client's name, or mixed."""
+    linearizable: bool
+    folder: Path
+    stopping: threading.Event = attrs.field(factory=threading.Event, init=False)
+    broken: list[str] = attrs.field(factory=list, init=False)
+    """What went wrong in our own threads: a run with one of these is no result."""
+
+    def dice(self, worker: int) -> Random:
+        """The worker's own stream."""
+        return Random(f"{self.seed} worker {worker}")
+
+    def open(self, worker: int, *, idempotent: bool, retries: bool, seconds: float) -> Client:
+        """The worker's client; tries until somebody answers or the run stops."""
+        name = client_name(self.client, worker)
+        settings = Settings(
+            bootstrap=self.bootstrap(),
+            idempotent=idempotent,
+            retries=retries,
+            seconds=seconds,
+            name=f"worker-{worker}",
+        )
+        while True:
+            try:
+                return open_client(name, settings)
+            except Unknown:
+                if self.stopping.is_set():
+                    raise
+                self.stopping.wait(0.2)
+
+    def admin(self, seconds: float = 5.0) -> Admin:
+        """For topics; always librdkafka's, whose answers tell outcomes apart best."""
+        return ConfluentAdmin(Settings(bootstrap=self.bootstrap(), seconds=seconds))
+
+    def make_topic(self, topic: str, partitions: int, **configs: str) -> None:
+        """Create a topic before anything breaks."""
+        admin = self.admin()
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while True:
+            try:
+                admin.create(topic, partitions, configs)
+                break
+            except TopicExists:
+                break
+            except (Refused, Unknown) as error:
+                if time.monotonic() > deadline:
+                    raise OperatingError(f"cannot be created: {error}", on=topic) from error
+                time.sleep(0.2)
+        admin.close()
+
+    def actor(self) -> Actor:
+        """A place in the history."""
+        return Actor(self.recorder)
+
+
+class Workload(Protocol):
+    """A kind of load. Its methods run in threads of the runner."""
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+
+    @property
+    def about(self) -> str:
+        """One line."""
+
+    @property
+    def model(self) -> str | Model:
+        """What judges it: `log`, a model's name, or a model."""
+
+    @property
+    def workers(self) -> int:
+        """How many clients."""
+
+    @property
+    def linearizable(self) -> bool:
+        """Whether it needs linearizable reads."""
+
+    def options(self) -> Mapping[str, Any]:
+        """The history's options beside the run's own."""
+
+    def prepare(self, stage: Stage) -> None:
+        """Before faults begin."""
+
+    def work(self, stage: Stage, worker: int) -> None:
+        """One worker, until `stage.stopping`."""
+
+    def finish(self, stage: Stage) -> None:
+        """After everything is healed: the last reads."""
