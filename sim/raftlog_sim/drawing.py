@@ -98,9 +98,79 @@ def _all(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _partition(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    side, lasts_ms = draw_side(stream, options), stream.between(50, 1500)
+    side, lasts_ms, how = draw_side(stream, options), stream.between(50, 1500), _how(stream)
     if options.brokers > 1:
-        yield step(at_ms, "partition", lasts_ms, side=side)
+        yield step(at_ms, "partition", lasts_ms, side=side, how=how)
+
+
+def _how(stream: Stream) -> str:
+    return "silent" if stream.chance(1, 3) else "loud"
+
+
+def _one_way(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    side, way = draw_side(stream, options), ("in", "out")[stream.below(2)]
+    lasts_ms = stream.between(50, 2000)
+    if options.brokers > 1:
+        yield step(at_ms, "one-way", lasts_ms, side=side, way=way)
+
+
+def _shape(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A bridge or a ring; of fewer than five nodes only bridges differ from a partition."""
+    hub, how, lasts_ms = draw_node(stream, options), _how(stream), stream.between(200, 2000)
+    ring = stream.chance(1, 2)
+    if options.brokers >= 5 and ring:
+        yield step(at_ms, "ring", lasts_ms, how=how)
+    elif options.brokers >= 3:
+        yield step(at_ms, "bridge", lasts_ms, hub=hub, how=how)
+
+
+def _clog(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    pair, lasts_ms = _pair(stream, options), 10 << stream.below(8)
+    if pair is not None:
+        yield step(at_ms, "clog", lasts_ms, sender=pair[0], receiver=pair[1])
+
+
+def _swizzle(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """Some nodes are cut off one after another, and let back in another order."""
+    numbers = list(range(1, options.brokers + 1))
+    chosen = [
+        numbers.pop(stream.below(len(numbers))) for _ in range(1 + stream.below(len(numbers)))
+    ]
+    gap_ms = 20 << stream.below(5)
+    begin, end = at_ms, at_ms + gap_ms * len(chosen)
+    ends = [end + gap_ms * place for place in range(len(chosen))]
+    for number in chosen:
+        until = ends.pop(stream.below(len(ends)))
+        for pair in ((f"n{number}", "all"), ("all", f"n{number}")):
+            yield step(begin, "clog", until - begin, sender=pair[0], receiver=pair[1])
+        begin += gap_ms
+
+
+def _lossy(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    pair = _pair(stream, options)
+    drop, duplicate = 1 << stream.below(5), stream.below(2) << stream.below(6)
+    reorder_ms, lasts_ms = stream.below(2) << stream.below(6), stream.between(20, 1000)
+    if pair is not None:
+        yield step(
+            at_ms, "lossy", lasts_ms, sender=pair[0], receiver=pair[1], drop=drop,
+            duplicate=duplicate, reorder_ms=reorder_ms,
+        )  # fmt: skip
+
+
+def _slow_link(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    pair, more_ms = _pair(stream, options), 1 << stream.below(8)
+    lasts_ms = stream.between(50, 2000)
+    if pair is not None:
+        yield step(at_ms, "slow-link", lasts_ms, sender=pair[0], receiver=pair[1], ms=more_ms)
+
+
+def _pair(stream: Stream, options: SimOptions) -> tuple[str, str] | None:
+    """Sender and receiver: two nodes, or one and all others in one direction."""
+    one, other = draw_node(stream, options), draw_node(stream, options)
+    wide = stream.below(4)
+    if options.brokers == 1:
+        return None
+    return {0: (one, "all"), 1: ("all", one)}.get(wide, (one, other))
 
 
 def _reset(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
@@ -128,5 +198,11 @@ _SOURCES: Final[dict[str, Source]] = {
     "reset": _reset,
     "pause": _pause,
     "stall": _stall,
+    "one-way": _one_way,
+    "shape": _shape,
+    "clog": _clog,
+    "swizzle": _swizzle,
+    "lossy": _lossy,
+    "slow-link": _slow_link,
 }
 assert tuple(_SOURCES) == FAULTS, (tuple(_SOURCES), FAULTS)

@@ -1,12 +1,23 @@
-"""The simulated network between brokers, first-in first-out: link sessions over directed links.
+"""The simulated network between brokers: link sessions, as over TCP, and what befalls them.
 
 A pair of running nodes of which one wants the other gets a session after a moment. A cut, a crash
 or a reset ends it: both ends hear LinkDown and everything queued is lost, as with a broken TCP
 connection. With `encode`, every message goes through its bytes.
+
+Each direction of a pair is a pipe, first-in first-out. A pipe that is held (a clog, a silent cut, a
+cut of one direction) keeps what arrives and hands it over in one burst when it is let go; one that
+stays held for too long, or that must keep too much, breaks the session. While anything holds or
+cuts a pair it cannot be dialled.
+
+Lossy conduct belongs to no TCP, but to what reconnects and buggy middle-boxes make of it: messages
+vanish, come twice or overtake each other, and the session that this happened to breaks soon after.
+Nothing unsafe may come of it. With `stale`, what was under way when a session ended still arrives,
+with the name of the old session, which the broker has to refuse.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import attrs
 
@@ -22,6 +33,12 @@ if TYPE_CHECKING:
 DIAL_NS: Final = millis(1)
 LATENCY_NS: Final = 100 * NANOS_PER_MICRO
 JITTER_NS: Final = 100 * NANOS_PER_MICRO
+GIVE_UP_NS: Final = millis(1500)
+"""How long a session survives a pipe that carries nothing."""
+QUEUE_MAX: Final = 4_096
+_TAIL_OF: Final = 1_000
+_TAIL_TIMES: Final = 50
+_DOOM_NS: Final = millis(150)
 
 PairKey = tuple[NodeId, NodeId]
 
@@ -29,11 +46,36 @@ PairKey = tuple[NodeId, NodeId]
 @final
 @attrs.define(eq=False)
 class Link:
-    """One session between two nodes; `last` is when the newest message of each direction
-    arrives."""
+    """One session between two nodes."""
 
     session: SessionId
-    last: dict[NodeId, int] = attrs.Factory(dict)
+    doomed: bool = False
+
+
+@final
+@attrs.define(eq=False)
+class Pipe:
+    """One direction of a pair. `last` is when the newest message arrives; rates are in percent."""
+
+    stream: Stream
+    last: int = 0
+    holds: int = 0
+    extra_ns: int = 0
+    drop: int = 0
+    duplicate: int = 0
+    reorder_ns: int = 0
+    queue: deque[tuple[SessionId, Sequence[Any]]] = attrs.Factory(deque)
+
+    @property
+    def lossy(self) -> bool:
+        return bool(self.drop or self.duplicate or self.reorder_ns)
+
+
+class Cut(NamedTuple):
+    """What one cut holds, for `mend`: pairs that cannot dial, and pipes (sender, receiver)."""
+
+    pairs: tuple[PairKey, ...]
+    pipes: tuple[PairKey, ...]
 
 
 @final
@@ -43,16 +85,18 @@ class Network:
 
     world: "World"
     encode: bool = False
+    stale: bool = False
     latency_ns: int = LATENCY_NS
     jitter_ns: int = JITTER_NS
+    queue_max: int = QUEUE_MAX
     links: dict[PairKey, Link] = attrs.Factory(dict)
     cut: dict[PairKey, int] = attrs.Factory(dict)
     """Pairs that cannot reach each other, and how many cuts hold them apart; both orders of a pair
     are one key."""
     messages_sent: int = 0
+    pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
     _sessions: int = 0
-    _streams: dict[PairKey, Stream] = attrs.Factory(dict)
 
     # --- links ---
 
@@ -91,36 +135,71 @@ class Network:
             node = self.world.nodes[end]
             if node.up:
                 node.deliver(LinkDown(peer, link.session))
+            if not self.stale:
+                self.pipe(end, peer).queue.clear()
         self.world.after(DIAL_NS, self.look)
         return True
+
+    def _reset_session(self, pair: PairKey, session: SessionId) -> None:
+        link = self.links.get(pair)
+        if link is not None and link.session == session:
+            self.reset(*pair)
 
     def node_down(self, number: NodeId) -> None:
         """All links of a node break."""
         for pair in [pair for pair in self.links if number in pair]:
             self.reset(*pair)
 
-    # --- partitions ---
+    # --- cuts -------------------------------------------------------------------------------------
 
-    def partition(self, side: Sequence[NodeId]) -> tuple[PairKey, ...]:
-        """Cut every link between `side` and all others; the pairs, for `mend`."""
+    def partition(self, side: Sequence[NodeId]) -> Cut:
+        """Cut every link between `side` and all others; what `mend` wants."""
         others = [number for number in self.world.nodes if number not in side]
-        pairs = tuple(_key(member, other) for member in side for other in others)
-        for pair in pairs:
+        return self.part([(member, other) for member in side for other in others])
+
+    def part(self, pairs: Iterable[PairKey]) -> Cut:
+        """These pairs break and cannot reach each other."""
+        cut = Cut(tuple(dict.fromkeys(_key(*pair) for pair in pairs)), ())
+        for pair in cut.pairs:
             self.cut[pair] = self.cut.get(pair, 0) + 1
             self.reset(*pair)
-        return pairs
+        return cut
 
-    def mend(self, pairs: Sequence[PairKey]) -> None:
-        """Take one cut back; a pair that another cut holds apart stays apart."""
-        for pair in pairs:
+    def hold(self, pipes: Iterable[PairKey]) -> Cut:
+        """These pipes (sender, receiver) carry nothing; nobody is told."""
+        chosen = tuple(dict.fromkeys(pipes))
+        cut = Cut(tuple(dict.fromkeys(_key(*pipe) for pipe in chosen)), chosen)
+        for pipe in chosen:
+            self.pipe(*pipe).holds += 1
+        for pair in cut.pairs:
+            self.cut[pair] = self.cut.get(pair, 0) + 1
+            link = self.links.get(pair)
+            if link is not None:
+                self.world.after(GIVE_UP_NS, self._give_up, cut, pair, link.session)
+        return cut
+
+    def _give_up(self, cut: Cut, pair: PairKey, session: SessionId) -> None:
+        if any(self.pipe(*pipe).holds for pipe in cut.pipes if _key(*pipe) == pair):
+            self._reset_session(pair, session)
+
+    def mend(self, cut: Cut) -> None:
+        """Take one cut back; what another cut holds stays held."""
+        for pair in cut.pairs:
             left = self.cut.pop(pair, 0) - 1
             if left > 0:
                 self.cut[pair] = left
+        for pipe in cut.pipes:
+            held = self.pipe(*pipe)
+            held.holds = max(0, held.holds - 1)
+            self._burst(*pipe)
         self.look()
 
     def heal(self) -> None:
-        """Everybody can reach everybody again."""
+        """Everybody can reach everybody again, without loss or delay."""
         self.cut.clear()
+        for (sender, to), pipe in self.pipes.items():
+            pipe.holds = pipe.extra_ns = pipe.drop = pipe.duplicate = pipe.reorder_ns = 0
+            self._burst(sender, to)
         self.look()
 
     # --- messages ---
@@ -133,18 +212,75 @@ class Network:
         if self.encode:
             messages = peer_codec.decode(b"".join(peer_codec.encode(messages)))
         self.messages_sent += len(messages)
-        stream = self._streams.setdefault((sender, to), self.world.stream(f"link/{sender}/{to}"))
-        arrives = self.world.now + self.latency_ns + stream.below(self.jitter_ns + 1)
-        arrives = max(arrives, link.last.get(to, 0))
-        link.last[to] = arrives
+        pipe = self.pipe(sender, to)
+        if pipe.lossy:
+            self._send_lossy(sender, to, link, messages)
+            return
+        arrives = max(self.world.now + self._delay(pipe), pipe.last)
+        pipe.last = arrives
         self.world.at(arrives, self._arrive, sender, to, session, messages)
+
+    def _delay(self, pipe: Pipe) -> int:
+        """The least, some jitter, and once in a thousand very much."""
+        drawn = pipe.stream.below(self.jitter_ns * _TAIL_OF + 1)
+        jitter, rest = divmod(drawn, _TAIL_OF)
+        if rest == 0:
+            jitter *= _TAIL_TIMES
+        return self.latency_ns + pipe.extra_ns + jitter
+
+    def _send_lossy(self, sender: NodeId, to: NodeId, link: Link, messages: Sequence[Any]) -> None:
+        """Message by message; the session breaks soon after the first one that was mistreated."""
+        pipe = self.pipe(sender, to)
+        stream, hurt = pipe.stream, False
+        for message in messages:
+            copies = 0 if stream.chance(pipe.drop, 100) else 1
+            if copies and stream.chance(pipe.duplicate, 100):
+                copies = 2
+            hurt = hurt or copies != 1 or bool(pipe.reorder_ns)
+            for _ in range(copies):
+                arrives = self.world.now + self._delay(pipe)
+                arrives += stream.below(pipe.reorder_ns + 1)
+                pipe.last = max(arrives, pipe.last)
+                self.world.at(arrives, self._arrive, sender, to, link.session, (message,))
+        if hurt and not link.doomed:
+            link.doomed = True
+            pair = _key(sender, to)
+            self.world.after(stream.below(_DOOM_NS), self._reset_session, pair, link.session)
 
     def _arrive(
         self, sender: NodeId, to: NodeId, session: SessionId, messages: Sequence[Any]
     ) -> None:
+        pipe = self.pipe(sender, to)
+        if not pipe.holds:
+            self._hand_over(sender, to, session, messages)
+            return
+        pipe.queue.append((session, messages))
+        if len(pipe.queue) > self.queue_max:
+            pipe.queue.clear()
+            self._reset_session(_key(sender, to), session)
+
+    def _burst(self, sender: NodeId, to: NodeId) -> None:
+        pipe = self.pipe(sender, to)
+        while pipe.queue and not pipe.holds:
+            session, messages = pipe.queue.popleft()
+            self._hand_over(sender, to, session, messages)
+
+    def _hand_over(
+        self, sender: NodeId, to: NodeId, session: SessionId, messages: Sequence[Any]
+    ) -> None:
         link = self.links.get(_key(sender, to))
-        if link is not None and link.session == session:
-            self.world.nodes[to].deliver(PeerMessages(sender, session, messages))
+        node = self.world.nodes[to]
+        present = link is not None and link.session == session
+        if present or (self.stale and node.up):
+            node.deliver(PeerMessages(sender, session, messages))
+
+    def pipe(self, sender: NodeId, to: NodeId) -> Pipe:
+        """One direction, to be shaped."""
+        pipe = self.pipes.get((sender, to))
+        if pipe is None:
+            stream = self.world.stream(f"link/{sender}/{to}")
+            pipe = self.pipes[sender, to] = Pipe(stream)
+        return pipe
 
 
 def _key(one: NodeId, other: NodeId) -> PairKey:

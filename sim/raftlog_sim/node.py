@@ -44,6 +44,8 @@ class Boot:
     clock: NodeClock
     inbox: deque[e.Event] = attrs.Factory(deque)
     turn_due: bool = False
+    busy_until: int = 0
+    """When the last turn is over, in world time."""
     wake_at: int | None = None
     rounds: deque[e.Write] = attrs.Factory(deque)
     writing: bool = False
@@ -164,7 +166,7 @@ class Node:
     def _turn_soon(self, boot: Boot) -> None:
         if not boot.turn_due:
             boot.turn_due = True
-            self.world.after(0, self._turn, boot)
+            self.world.at(boot.busy_until, self._turn, boot)
 
     def _wake(self, boot: Boot, instant: int) -> None:
         if self.boot_state is boot and boot.wake_at == instant:
@@ -177,6 +179,7 @@ class Node:
         boot.turn_due = False
         if self.suspended:
             return
+        boot.busy_until = self.world.now + self.world.turn_ns
         events = [boot.inbox.popleft() for _ in range(min(len(boot.inbox), TURN_EVENTS_MAX))]
         if boot.inbox:
             self._turn_soon(boot)

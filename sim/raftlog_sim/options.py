@@ -13,9 +13,12 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog_sim.streams import Stream
 
-FAULTS: Final = ("crash", "power", "all", "partition", "reset", "pause", "stall")
+FAULTS: Final = (
+    "crash", "power", "all", "partition", "reset", "pause", "stall", "one-way", "shape", "clog",
+    "swizzle", "lossy", "slow-link",
+)  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
-_RARER: Final = {"all": 4}
+_RARER: Final = {"all": 4, "swizzle": 8, "shape": 2}
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
 PROFILES: Final = ("swarm", "calm")
 
@@ -36,6 +39,14 @@ class SimOptions:
     encode: bool = False
     sync_us: int = 150
     """How long a sync takes: the longer, the more is in flight when a machine dies."""
+    latency_us: int = 100
+    jitter_us: int = 100
+    stale: bool = False
+    """What was under way when a link broke still arrives, under the name of the old session."""
+    queue_max: int = 4_096
+    """Messages that a held link keeps before it breaks."""
+    turn_us: int = 0
+    """How long a turn takes: what arrives meanwhile is worked in by the next one, together."""
     segment_bytes: int = 65_536
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
     """Only for drawing a schedule; what is struck is in its steps."""
@@ -103,6 +114,11 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         producers=stream.between(1, 4),
         encode=stream.chance(1, 10),
         sync_us=150 << stream.below(8),
+        latency_us=50 << stream.below(7),
+        jitter_us=50 << stream.below(8),
+        stale=stream.chance(1, 2),
+        queue_max=8 << stream.below(10),
+        turn_us=(0, 20, 100, 400)[stream.below(4)],
         segment_bytes=65_536,
         fault_gaps_ms=tuple(gaps),
         safety_ms=stream.between(2, 6) * 1000,

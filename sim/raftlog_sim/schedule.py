@@ -51,6 +51,7 @@ class Kind(NamedTuple):
 
 
 _KEEP: Final = "none|some|all"
+_HOW: Final = "loud|silent"
 KINDS: Final = {
     "crash": Kind(
         (("node", "nodes"),), True, "nemesis",
@@ -61,11 +62,37 @@ KINDS: Final = {
         "a machine loses power; of what was not synced its disk keeps all, none or some",
     ),
     "partition": Kind(
-        (("side", "nodes"),), True, "nemesis", "every link between a side and the others is cut",
+        (("side", "nodes"), ("how", _HOW)), True, "nemesis",
+        "every link between a side and the others is cut",
+    ),
+    "one-way": Kind(
+        (("side", "nodes"), ("way", "in|out")), True, "nemesis",
+        "nothing gets into a side, or nothing gets out of it; the other direction works",
+    ),
+    "bridge": Kind(
+        (("hub", "nodes"), ("how", _HOW)), True, "nemesis",
+        "two halves that see each other only through one node",
+    ),
+    "ring": Kind(
+        (("how", _HOW),), True, "nemesis",
+        "each node sees its neighbours on a ring: a majority, of five no two the same",
+    ),
+    "clog": Kind(
+        (("sender", "nodes"), ("receiver", "nodes")), True, "nemesis",
+        "links hold what is sent, and deliver it in one burst in the end",
     ),
     "reset": Kind(
         (("one", "nodes"), ("other", "nodes")), False, "nemesis",
-        "the link of two nodes breaks and loses what was queued on it",
+        "links break and lose what was queued on them",
+    ),
+    "lossy": Kind(
+        (("sender", "nodes"), ("receiver", "nodes"), ("drop", "small"), ("duplicate", "small"),
+         ("reorder_ms", "small")), True, "nemesis",
+        "messages vanish or come twice (percent), or overtake each other; the link then breaks",
+    ),
+    "slow-link": Kind(
+        (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
+        "messages take so much longer",
     ),
     "pause": Kind((("node", "nodes"),), True, "nemesis", "a process stands still"),
     "stall": Kind((("node", "nodes"),), True, "nemesis", "a disk answers nothing"),

@@ -183,8 +183,7 @@ class Run:
         self.schedule = schedule
         self.options = options
         self.world = world = World(options.seed, tracer or NoTracer())
-        world.sync_ns = options.sync_us * NANOS_PER_MICRO
-        world.network.encode = options.encode
+        _shape(world, options)
         self.onlooker = world.observer = _Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
         self.workload = Workload(world, options)
@@ -365,6 +364,16 @@ class Run:
             history=self.workload.text.getvalue(),
             probes=probes.fired(),
         )
+
+
+def _shape(world: World, options: SimOptions) -> None:
+    world.sync_ns = options.sync_us * NANOS_PER_MICRO
+    world.turn_ns = options.turn_us * NANOS_PER_MICRO
+    network = world.network
+    network.encode, network.stale = options.encode, options.stale
+    network.latency_ns = options.latency_us * NANOS_PER_MICRO
+    network.jitter_ns = options.jitter_us * NANOS_PER_MICRO
+    network.queue_max = options.queue_max
 
 
 def _nothing() -> None:

@@ -56,6 +56,8 @@ class World:
     """Sees every turn of every node before its effects are performed."""
     sync_ns: int = SYNC_NS
     """How long a sync takes on every disk."""
+    turn_ns: int = 0
+    """How long a turn takes every node; what arrives meanwhile waits for its next one."""
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)

@@ -168,7 +168,7 @@ def test_who_is_not_there_or_already_struck_is_left():
             step(10, "crash", 300, node="n2"),
             step(20, "crash", 10, node="n2"),
             step(30, "crash", 10, node="n77"),
-            step(40, "partition", 10, side="all"),
+            step(40, "partition", 10, side="all", how="loud"),
             step(50, "reset", one="n1", other="n1"),
             step(60, "produce", slot=0, partition=5, count=1),
             step(70, "pause", 100, node="n2"),
@@ -193,9 +193,9 @@ def test_a_step_after_the_end_of_the_safety_phase_does_nothing():
 def test_overlapping_partitions_end_each_on_its_own():
     run = Run(
         small(
-            step(10, "partition", 100, side="n1"),
-            step(20, "partition", 300, side="n1"),
-            step(30, "partition", 20, side="n2"),
+            step(10, "partition", 100, side="n1", how="loud"),
+            step(20, "partition", 300, side="n1", how="loud"),
+            step(30, "partition", 20, side="n2", how="loud"),
         )
     )
     seen = set()

@@ -1,0 +1,148 @@
+"""What befalls the network between brokers: cuts of every shape, clogs, loss, delay, resets.
+
+A cut is loud (links break, nobody can dial) or silent (links stay and carry nothing; when it ends
+soon, everything held arrives in one burst).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.ids import NodeId
+from raftlog.base.units import millis
+from raftlog_sim.network import Cut, PairKey
+from raftlog_sim.schedule import Step
+
+if TYPE_CHECKING:
+    from raftlog_sim.nemesis import Nemesis
+
+
+def _partition(nemesis: "Nemesis", step: Step) -> bool:
+    side = nemesis.numbers(step, "side")
+    others = [number for number in nemesis.world.nodes if number not in side]
+    pairs = [(member, other) for member in side for other in others]
+    return _cut(nemesis, step, "partition", pairs, side)
+
+
+def _one_way(nemesis: "Nemesis", step: Step) -> bool:
+    """What the side sends, or what it should hear, does not arrive."""
+    side = nemesis.numbers(step, "side")
+    others = [number for number in nemesis.world.nodes if number not in side]
+    pipes = [(member, other) for member in side for other in others]
+    if step.argument("way") == "in":
+        pipes = [(other, member) for member, other in pipes]
+    return _hold(nemesis, step, "one-way", pipes, side)
+
+
+def _bridge(nemesis: "Nemesis", step: Step) -> bool:
+    """Two halves that only the hub sees both of."""
+    hub = nemesis.numbers(step, "hub")[:1]
+    rest = [number for number in sorted(nemesis.world.nodes) if number not in hub]
+    half = len(rest) // 2
+    pairs = [(one, other) for one in rest[:half] for other in rest[half:]]
+    return bool(hub) and _cut(nemesis, step, "bridge", pairs, hub)
+
+
+def _ring(nemesis: "Nemesis", step: Step) -> bool:
+    """Each sees its neighbours on a ring, a majority with itself; of five, no two see the same."""
+    numbers = sorted(nemesis.world.nodes)
+    count, reach = len(numbers), (len(numbers) // 2 + 1) // 2
+    pairs = [
+        (numbers[one], numbers[other])
+        for one in range(count)
+        for other in range(one + 1, count)
+        if min(other - one, count - other + one) > reach
+    ]
+    return _cut(nemesis, step, "ring", pairs, ())
+
+
+def _clog(nemesis: "Nemesis", step: Step) -> bool:
+    return _hold(nemesis, step, "clog", _pipes(nemesis, step), ())
+
+
+def _reset(nemesis: "Nemesis", step: Step) -> bool:
+    one, other = nemesis.numbers(step, "one"), nemesis.numbers(step, "other")
+    pairs = [(a, b) for a in one for b in other if a != b]
+    broken = [pair for pair in pairs if nemesis.world.network.reset(*pair)]
+    return bool(broken)
+
+
+def _lossy(nemesis: "Nemesis", step: Step) -> bool:
+    pipes = _pipes(nemesis, step)
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.drop = min(100, int(step.argument("drop")))
+        pipe.duplicate = min(100, int(step.argument("duplicate")))
+        pipe.reorder_ns = millis(int(step.argument("reorder_ms")))
+    if pipes:
+        nemesis.later(step, _lossless, nemesis, pipes)
+    return bool(pipes)
+
+
+def _slow_link(nemesis: "Nemesis", step: Step) -> bool:
+    pipes, extra_ns = _pipes(nemesis, step), millis(int(step.argument("ms")))
+    for sender, receiver in pipes:
+        nemesis.world.network.pipe(sender, receiver).extra_ns += extra_ns
+    if pipes:
+        nemesis.later(step, _faster, nemesis, pipes, extra_ns)
+    return bool(pipes)
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "partition": _partition,
+    "one-way": _one_way,
+    "bridge": _bridge,
+    "ring": _ring,
+    "clog": _clog,
+    "reset": _reset,
+    "lossy": _lossy,
+    "slow-link": _slow_link,
+}
+
+
+# --- how ------------------------------------------------------------------------------------------
+
+
+def _pipes(nemesis: "Nemesis", step: Step) -> list[PairKey]:
+    senders, receivers = nemesis.numbers(step, "sender"), nemesis.numbers(step, "receiver")
+    return [(one, other) for one in senders for other in receivers if one != other]
+
+
+def _cut(
+    nemesis: "Nemesis", step: Step, name: str, pairs: list[PairKey], side: Iterable[NodeId]
+) -> bool:
+    if step.argument("how") == "silent":
+        both = [*pairs, *((other, one) for one, other in pairs)]
+        return _hold(nemesis, step, name, both, side)
+    if not pairs:
+        return False
+    nemesis.note(f"start-{name}", *side)
+    nemesis.later(step, _mend, nemesis, name, nemesis.world.network.part(pairs))
+    return True
+
+
+def _hold(
+    nemesis: "Nemesis", step: Step, name: str, pipes: list[PairKey], side: Iterable[NodeId]
+) -> bool:
+    if not pipes:
+        return False
+    nemesis.note(f"start-{name}", *side)
+    nemesis.later(step, _mend, nemesis, name, nemesis.world.network.hold(pipes))
+    return True
+
+
+def _mend(nemesis: "Nemesis", name: str, cut: Cut) -> None:
+    if not nemesis.healed:
+        nemesis.note(f"stop-{name}")
+        nemesis.world.network.mend(cut)
+
+
+def _lossless(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.drop = pipe.duplicate = pipe.reorder_ns = 0
+
+
+def _faster(nemesis: "Nemesis", pipes: list[PairKey], less_ns: int) -> None:
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.extra_ns = max(0, pipe.extra_ns - less_ns)

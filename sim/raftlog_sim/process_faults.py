@@ -1,0 +1,90 @@
+"""What befalls processes and machines: kill, power loss, pause, a disk that stalls."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from raftlog_sim.disk import Keep
+from raftlog_sim.node import Node
+from raftlog_sim.schedule import Step
+
+if TYPE_CHECKING:
+    from raftlog_sim.nemesis import Nemesis
+
+
+def _crash(nemesis: "Nemesis", step: Step) -> bool:
+    stopped = [node for node in nemesis.nodes(step, "node") if node.up]
+    for node in stopped:
+        nemesis.note("kill", node.number)
+        node.stop_process()
+        nemesis.later(step, _restart, nemesis, node, node.boots)
+    return bool(stopped)
+
+
+def _power(nemesis: "Nemesis", step: Step) -> bool:
+    """A machine whose process is dead already loses what was not synced too."""
+    keep = Keep(step.argument("keep"))
+    struck = nemesis.nodes(step, "node")
+    for node in struck:
+        nemesis.note("power-loss", node.number)
+        draws = node.world.stream(f"power/{node.number}/{node.world.now}")
+        if node.up:
+            node.stop_process()
+            nemesis.later(step, _restart, nemesis, node, node.boots)
+        node.disk.crash(keep, draws)
+    return bool(struck)
+
+
+def _pause(nemesis: "Nemesis", step: Step) -> bool:
+    paused = [node for node in nemesis.nodes(step, "node") if node.up and not node.suspended]
+    for node in paused:
+        nemesis.note("pause", node.number)
+        node.suspend()
+        nemesis.later(step, _resume, nemesis, node, node.boots)
+    return bool(paused)
+
+
+def _stall(nemesis: "Nemesis", step: Step) -> bool:
+    stalled = [node for node in nemesis.nodes(step, "node") if not node.stalled]
+    for node in stalled:
+        nemesis.note("start-stall", node.number)
+        node.stalled = True
+        nemesis.later(step, _unstall, nemesis, node)
+    return bool(stalled)
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "crash": _crash,
+    "power": _power,
+    "pause": _pause,
+    "stall": _stall,
+}
+
+
+# --- ending them ----------------------------------------------------------------------------------
+
+
+def _restart(nemesis: "Nemesis", node: Node, boots: int) -> None:
+    if not node.up and node.boots == boots:
+        nemesis.note("restart", node.number)
+        node.start()
+
+
+def _resume(nemesis: "Nemesis", node: Node, boots: int) -> None:
+    if node.up and node.suspended and node.boots == boots:
+        nemesis.note("resume", node.number)
+        node.resume()
+
+
+def _unstall(nemesis: "Nemesis", node: Node) -> None:
+    if node.stalled:
+        nemesis.note("stop-stall", node.number)
+        node.stalled = False
+
+
+def heal(nemesis: "Nemesis", node: Node) -> None:
+    """This machine works again."""
+    _unstall(nemesis, node)
+    if not node.up:
+        _restart(nemesis, node, node.boots)
+    elif node.suspended:
+        _resume(nemesis, node, node.boots)

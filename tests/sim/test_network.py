@@ -1,0 +1,256 @@
+"""What links do to messages: order, bursts, loss with doom, stale sessions, cuts of every shape."""
+
+import pytest
+from raftlog_sim.node import Node
+from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.world import seconds
+
+from raftlog.base import probes
+from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.base.units import millis
+from raftlog.broker.events import LinkDown, LinkUp
+from raftlog.raft.messages import TimeoutNow
+from tests.broker.cluster import Cluster
+
+
+def rid(node):
+    return ReplicaId(NodeId(node), DirectoryId(7), ReplicaEpoch(1))
+
+
+@pytest.fixture
+def pair():
+    cluster = Cluster(2, 1).ready()
+    return cluster.world, cluster.world.network
+
+
+@pytest.fixture
+def heard(monkeypatch):
+    """(receiver, instant, event) of everything delivered."""
+    found = []
+    deliver = Node.deliver
+
+    def note(self, event):
+        found.append((self.number, self.world.now, event))
+        deliver(self, event)
+
+    monkeypatch.setattr(Node, "deliver", note)
+    return found
+
+
+def say(network, number, sender=1, to=2):
+    session = network.links[(1, 2)].session
+    network.send(sender, to, session, [TimeoutNow(number, rid(sender), rid(to), 1)])
+    return session
+
+
+def marks(heard, to=2):
+    """The numbers said, as they arrived."""
+    events = [event for number, _, event in heard if number == to]
+    messages = [message for event in events for message in getattr(event, "messages", ())]
+    return [message.group for message in messages if isinstance(message, TimeoutNow)]
+
+
+def kinds(heard, to=2):
+    return [type(event) for number, _, event in heard if number == to]
+
+
+def test_a_clog_holds_everything_and_lets_it_go_in_one_burst_in_order(pair, heard):
+    world, network = pair
+    say(network, 90)
+    clog = network.hold([(1, 2)])
+    for number in range(91, 99):
+        say(network, number)
+        world.run_for(millis(5))
+    assert marks(heard) == [], "what was under way is held as well"
+    network.mend(clog)
+    assert marks(heard) == list(range(90, 99))
+    assert LinkDown not in kinds(heard)
+
+
+def test_a_clog_holds_one_direction_only(pair, heard):
+    world, network = pair
+    network.hold([(1, 2)])
+    say(network, 90)
+    say(network, 91, sender=2, to=1)
+    world.run_for(millis(20))
+    assert (marks(heard, 2), marks(heard, 1)) == ([], [91])
+
+
+def test_a_session_does_not_outlive_a_pipe_that_stays_silent(pair, heard):
+    world, network = pair
+    clog = network.hold([(1, 2)])
+    say(network, 90)
+    world.run_for(seconds(3))
+    assert kinds(heard, 2).count(LinkDown) == 1
+    assert network.links == {}, "it cannot be dialled either"
+    network.mend(clog)
+    world.run_for(millis(10))
+    assert (1, 2) in network.links
+    assert marks(heard) == [], "what was held went with the session"
+
+
+def test_a_held_link_that_must_keep_too_much_breaks(pair, heard):
+    world, network = pair
+    network.queue_max = 5
+    network.hold([(1, 2)])
+    for number in range(90, 97):
+        say(network, number)
+    world.run_for(millis(20))
+    assert LinkDown in kinds(heard, 2)
+    assert LinkDown in kinds(heard, 1)
+
+
+def test_two_holds_end_each_on_its_own(pair, heard):
+    world, network = pair
+    one, other = network.hold([(1, 2)]), network.hold([(1, 2), (2, 1)])
+    say(network, 90)
+    world.run_for(millis(5))
+    network.mend(one)
+    assert marks(heard) == []
+    network.mend(other)
+    assert marks(heard) == [90]
+
+
+def test_stale_messages_arrive_under_their_old_session_and_are_refused(pair, heard):
+    world, network = pair
+    network.stale = True
+    probes.reset()
+    old = say(network, 90)
+    network.reset(1, 2)
+    world.run_for(millis(50))
+    assert marks(heard) == [90]
+    assert network.links[(1, 2)].session != old
+    assert LinkUp in kinds(heard)
+    assert probes.fired()["message-of-another-session-dropped"] >= 1
+
+
+def test_lost_messages_doom_their_session(pair, heard):
+    world, network = pair
+    network.pipe(1, 2).drop = 100
+    before = network.links[(1, 2)].session
+    say(network, 90)
+    world.run_for(millis(200))
+    assert marks(heard) == []
+    network.pipe(1, 2).drop = 0
+    world.run_for(millis(200))
+    assert network.links[(1, 2)].session != before
+
+
+def test_messages_come_twice_and_overtake_each_other(pair, heard):
+    world, network = pair
+    network.pipe(1, 2).duplicate = 50
+    network.pipe(1, 2).reorder_ns = millis(3)
+    for number in range(100, 160):
+        say(network, number)
+    world.run_for(millis(4))
+    came = marks(heard)
+    assert len(came) > len(set(came)), "some twice"
+    assert came != sorted(came), "some out of order"
+
+
+def test_a_slow_link_takes_longer_and_stays_in_order(pair, heard):
+    world, network = pair
+    network.pipe(1, 2).extra_ns = millis(30)
+    say(network, 90)
+    world.run_for(millis(25))
+    network.pipe(1, 2).extra_ns = 0
+    say(network, 91)
+    assert marks(heard) == []
+    world.run_for(millis(35))
+    assert marks(heard) == [90, 91]
+
+
+def test_healing_ends_all_of_it(pair, heard):
+    world, network = pair
+    network.hold([(1, 2)])
+    network.part([(1, 2)])
+    network.pipe(2, 1).drop = 100
+    network.heal()
+    world.run_for(millis(50))
+    assert network.cut == {}
+    assert (1, 2) in network.links
+    say(network, 90, sender=2, to=1)
+    world.run_for(millis(20))
+    assert marks(heard, 1) == [90]
+
+
+# --- as steps -------------------------------------------------------------------------------------
+
+
+def during(*steps, brokers=5, at_ms=100):
+    """A run of these steps, and the world `at_ms` into its safety phase."""
+    options = SimOptions(seed=5, brokers=brokers, safety_ms=600)
+    run = Run(Schedule(options, steps))
+    while run.phase == "set-up":
+        run.advance()
+    end = run.world.now + millis(at_ms)
+    while run.world.now < end:
+        run.advance()
+    return run
+
+
+def apart(run):
+    return sorted(run.world.network.cut)
+
+
+def test_a_bridge_leaves_one_node_that_sees_both_halves():
+    run = during(step(10, "bridge", 400, hub="n3", how="loud"))
+    assert apart(run) == [(1, 4), (1, 5), (2, 4), (2, 5)]
+    assert run.play() == ""
+    assert apart(run) == []
+
+
+def test_in_a_ring_each_sees_a_majority_and_no_two_the_same():
+    run = during(step(10, "ring", 400, how="silent"))
+    cut = apart(run)
+    seen = {
+        frozenset(n for n in range(1, 6) if n == me or tuple(sorted((n, me))) not in cut)
+        for me in range(1, 6)
+    }
+    assert len(seen) == 5
+    assert all(len(each) == 3 for each in seen)
+    assert run.play() == ""
+
+
+@pytest.mark.parametrize("way", ["in", "out"])
+def test_one_way_cuts(way):
+    run = during(step(10, "one-way", 400, side="n2", way=way), brokers=3)
+    held = sorted(pair for pair, pipe in run.world.network.pipes.items() if pipe.holds)
+    assert held == ([(1, 2), (3, 2)] if way == "in" else [(2, 1), (2, 3)])
+    assert run.play() == ""
+
+
+def test_a_silent_cut_that_ends_soon_breaks_no_session():
+    run = during(step(10, "partition", 150, side="n1", how="silent"), brokers=3, at_ms=5)
+    before = {pair: link.session for pair, link in run.world.network.links.items()}
+    end = run.world.now + millis(200)
+    while run.world.now < end:
+        run.advance()
+    assert {pair: link.session for pair, link in run.world.network.links.items()} == before
+    assert run.play() == ""
+
+
+def test_every_kind_of_the_network_at_once():
+    everybody = {"sender": "all", "receiver": "all"}
+    result = simulate(
+        Schedule(
+            SimOptions(seed=8, safety_ms=900, stale=True, queue_max=8),
+            (
+                *(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 900, 40)),
+                step(50, "lossy", 200, drop=20, duplicate=30, reorder_ms=5, **everybody),
+                step(100, "clog", 60, sender="leader:0", receiver="all"),
+                step(200, "slow-link", 200, ms=20, **everybody),
+                step(300, "one-way", 200, side="leader:0", way="out"),
+                step(400, "reset", one="all", other="all"),
+                step(500, "partition", 200, side="leader:0", how="silent"),
+                step(600, "bridge", 100, hub="controller", how="loud"),
+            ),
+        )
+    )
+    assert result.failure == ""
+    assert set(result.faults) == {
+        "lossy", "clog", "slow-link", "one-way", "reset", "partition", "bridge",
+    }  # fmt: skip
+    assert result.acknowledged > 0
