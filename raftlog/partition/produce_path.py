@@ -175,10 +175,14 @@ class ProducePath:
             self._expire_parked(now, timed_out)
 
     def fail(self, error: ErrorCode) -> None:
-        """This replica decides nothing any more: everybody hears `error`."""
-        answer = ProduceAnswer(error)
+        """This replica decides nothing any more. What was never appended hears `error`; what was
+        hears 7, for the next leader may yet commit it, and clients take the codes of a leader that
+        moved or a disk that failed for "not written" (docs/decisions/0042)."""
+        unknown = ProduceAnswer(ErrorCode.REQUEST_TIMED_OUT)
         for waiter in self._waiters.take_all():
-            self.completed.append(Completion(waiter.then, answer))
+            probe("produce-left-undecided")
+            self.completed.append(Completion(waiter.then, unknown))
+        answer = ProduceAnswer(error)
         for parked in self._parked:
             self.completed.append(Completion(parked.then, answer))
         self._parked.clear()

@@ -74,7 +74,7 @@ def test_a_waiting_retry_times_out_and_hears_of_a_lost_leadership():
     group.advance(millis(150))
     assert (errors(short), long) == ([ErrorCode.REQUEST_TIMED_OUT], [])
     group.advance(5 * ELECTION)
-    assert errors(long) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert errors(long) == [ErrorCode.REQUEST_TIMED_OUT]
 
 
 @pytest.mark.parametrize(
