@@ -12,11 +12,15 @@ The variable is a comma-separated list:
     slow-sync=MS         each sync takes this much longer
     fail-sync-after=N    the N-th sync and all later ones fail
     full-after=BYTES     writes beyond so many bytes in all fail with "no space left"
+    control=FILE         what FILE says now is in force as well; it is looked at before each
+                         operation, so that faults come and go while the broker runs:
+                         slow-sync=MS, fail-sync, fail-write, full (files cannot grow)
 """
 
+import os
 import time
 from collections.abc import Sequence
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import attrs
 
@@ -39,6 +43,16 @@ class TestDiskOptions:
     slow_sync_ms: int = 0
     fail_sync_after: int = 0
     full_after: int = 0
+    control: str = ""
+
+
+class FaultsNow(NamedTuple):
+    """What a control file asks for at the moment."""
+
+    slow_sync_ms: int = 0
+    fail_sync: bool = False
+    fail_write: bool = False
+    full: bool = False
 
 
 def parse_options(text: str) -> TestDiskOptions:
@@ -48,14 +62,28 @@ def parse_options(text: str) -> TestDiskOptions:
         name, _, value = item.strip().partition("=")
         if name == "writeback" and not value:
             found["writeback"] = True
-        elif name == "skip-sync" and value:
-            found["skip_sync"] = value
+        elif name in ("skip-sync", "control") and value:
+            found[name.replace("-", "_")] = value
         elif name in ("slow-sync", "fail-sync-after", "full-after") and value.isdigit():
             field = {"slow-sync": "slow_sync_ms"}.get(name, name.replace("-", "_"))
             found[field] = int(value)
         else:
             raise ConfigError(f"{item!r} is no test disk option", on=VARIABLE)
     return TestDiskOptions(**found)  # type: ignore[arg-type]
+
+
+def parse_control(text: str) -> FaultsNow:
+    """What a control file asks for; `ConfigError` for anything unknown."""
+    found: dict[str, int | bool] = {}
+    for item in filter(None, (each.strip() for each in text.split(","))):
+        name, _, value = item.partition("=")
+        if name in ("fail-sync", "fail-write", "full") and not value:
+            found[name.replace("-", "_")] = True
+        elif name == "slow-sync" and value.isdigit():
+            found["slow_sync_ms"] = int(value)
+        else:
+            raise ConfigError(f"{item!r} is no test disk fault", on=VARIABLE)
+    return FaultsNow(**found)  # type: ignore[arg-type]
 
 
 def wrap(disk: Disk, options: TestDiskOptions) -> Disk:
@@ -261,21 +289,49 @@ class FaultyDisk:
         self._options = options
         self._syncs = 0
         self._written = 0
+        self._seen: tuple[int, int] | None = None
+        self._faults = FaultsNow()
+
+    def faults(self) -> FaultsNow:
+        """What the control file asks for now; nothing when there is none. It is replaced by a
+        rename, so that a new file has another inode."""
+        if not self._options.control:
+            return self._faults
+        try:
+            state = os.stat(self._options.control)
+        except FileNotFoundError:
+            self._seen, self._faults = None, FaultsNow()
+            return self._faults
+        version = (state.st_ino, state.st_mtime_ns)
+        if version != self._seen:
+            with open(self._options.control, encoding="utf-8") as file:
+                self._faults = parse_control(file.read())
+            self._seen = version
+        return self._faults
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
+        if create and self.faults().full:
+            raise DiskFull("No space left on device (test disk)", on=path)
         return _FaultyFile(self, path, self._base.open(path, create=create, write=write))
 
     def before_sync(self, path: str) -> None:
         """Count a sync; delay it or fail it as asked."""
         self._syncs += 1
-        if self._options.slow_sync_ms:
-            time.sleep(self._options.slow_sync_ms / 1000)
-        if 0 < self._options.fail_sync_after <= self._syncs:
+        faults = self.faults()
+        slow_ms = self._options.slow_sync_ms + faults.slow_sync_ms
+        if slow_ms:
+            time.sleep(slow_ms / 1000)
+        if faults.fail_sync or 0 < self._options.fail_sync_after <= self._syncs:
             raise DiskError("sync failed (test disk)", on=path)
 
-    def before_write(self, path: str, size: int) -> None:
-        """Count bytes; fail when the budget is spent."""
+    def before_write(self, path: str, size: int, growth: int) -> None:
+        """Count bytes; fail when the budget is spent or a full disk would have to grow."""
         self._written += size
+        faults = self.faults()
+        if faults.fail_write:
+            raise DiskError("write failed (test disk)", on=path)
+        if faults.full and growth > 0:
+            raise DiskFull("No space left on device (test disk)", on=path)
         if 0 < self._options.full_after < self._written:
             raise DiskFull("No space left on device (test disk)", on=path)
 
@@ -303,6 +359,8 @@ class FaultyDisk:
         self._base.sync_all()
 
     def free_bytes(self) -> int:
+        if self.faults().full:
+            return 0
         if not self._options.full_after:
             return self._base.free_bytes()
         return max(0, self._options.full_after - self._written)
@@ -321,7 +379,8 @@ class _FaultyFile:
         return self._base.read_at(position, size)
 
     def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
-        self._disk.before_write(self._path, sum(len(part) for part in parts))
+        size = sum(len(part) for part in parts)
+        self._disk.before_write(self._path, size, position + size - self._base.size())
         self._base.write_at(position, parts)
 
     def truncate(self, size: int) -> None:
