@@ -113,15 +113,15 @@ def conflicting_suffix_kept() -> None:
 
 
 MUTANTS = (
-    (1, "vote-before-its-sync", vote_before_its_sync),
-    (2, "term-not-persisted", term_not_persisted),
-    (3, "acknowledged-before-its-sync", acknowledged_before_its_sync),
-    (4, "old-term-committed-by-count", old_term_committed_by_count),
-    (8, "seam-not-compared", conflicting_suffix_kept),
-    (9, "stale-log-gets-votes", stale_log_gets_votes),
-    (13, "producers-forgotten", producers_forgotten_at_failover),
-    (14, "uncommitted-is-readable", uncommitted_is_readable),
-    (16, "names-not-synced", names_not_synced),
-    (19, "half-is-a-majority", half_is_a_majority),
-    (21, "sync-skipped", segment_sync_skipped),
+    ("1", "vote-before-its-sync", vote_before_its_sync),
+    ("2", "term-not-persisted", term_not_persisted),
+    ("3", "acknowledged-before-its-sync", acknowledged_before_its_sync),
+    ("4", "old-term-committed-by-count", old_term_committed_by_count),
+    ("8", "seam-not-compared", conflicting_suffix_kept),
+    ("9", "stale-log-gets-votes", stale_log_gets_votes),
+    ("13", "producers-forgotten", producers_forgotten_at_failover),
+    ("14", "uncommitted-is-readable", uncommitted_is_readable),
+    ("16", "names-not-synced", names_not_synced),
+    ("19", "half-is-a-majority", half_is_a_majority),
+    ("21", "sync-skipped", segment_sync_skipped),
 )

@@ -1,32 +1,41 @@
 """Planted bugs: each is a patch of the product, outside the product, that some seed must catch.
 
-The patches lie in `sim/mutants/` of a checkout and are in no installed package. A mutant is
-hunted in a process of its own, so that the patch cannot outlive the hunt.
+The patches lie in `sim/mutants/` of a checkout and are in no installed package. A patch cannot be
+taken back, so a mutant is hunted in a process of its own.
 """
 
 import importlib.util
 import multiprocessing
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim.options import draw_options
-from raftlog_sim.simulation import simulate
+from raftlog_sim.cases import drawn
+from raftlog_sim.minimise import Effort
+from raftlog_sim.outcome import Outcome, failure_class
+from raftlog_sim.shrink import shrink_case
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "mutants"
+VARIABLE: Final = "RAFTLOG_MUTANT"
+KILLERS: Final = 3
+
+_switched_on: list[str] = []
 
 
 class Mutant(NamedTuple):
-    """One planted bug. `apply` patches the product in this process, for good."""
+    """One planted bug. `apply` patches the product in this process, for good. `expected` are the
+    failure classes that should catch it; another one is shown as such."""
 
-    number: int
+    number: str
     name: str
     apply: Callable[[], None]
+    expected: tuple[str, ...] = ()
 
 
-def load() -> dict[int, Mutant]:
-    """All mutants of this checkout."""
+def load() -> dict[str, Mutant]:
+    """All mutants of this checkout, by number."""
     path = FOLDER / "mutants.py"
     if not path.exists():
         raise OperatingError(
@@ -40,23 +49,84 @@ def load() -> dict[int, Mutant]:
     return {mutant.number: mutant for mutant in (Mutant(*each) for each in module.MUTANTS)}
 
 
-def hunt(mutant: Mutant, budget: int) -> dict[str, Any]:
-    """Run seeds until one fails: number, name, the failing seed and what caught it (empty:
-    none)."""
+def switch_on(number: str) -> None:
+    """Plant that bug in this process; the same one again changes nothing."""
+    if number in _switched_on:
+        return
+    found = load()
+    if number not in found:
+        raise OperatingError(f"no mutant {number}", do=f"one of {', '.join(found)}")
+    if _switched_on:
+        raise OperatingError(f"mutant {_switched_on[0]} is on already", on=number)
+    found[number].apply()
+    _switched_on.append(number)
+
+
+def switch_on_if(number: str) -> None:
+    """For workers: nothing when no mutant is wanted."""
+    if number:
+        switch_on(number)
+
+
+class Hunt(NamedTuple):
+    """How a mutant is hunted. `kills` is how many failing seeds are wanted, for a median;
+    `shrink_seconds` 0 does not shrink."""
+
+    budget: int = 60
+    first: int = 1
+    kills: int = 1
+    shrink_seconds: float = 0.0
+    seconds: float = 600.0
+    profile: str = "swarm"
+
+
+def hunt(number: str, plan: Hunt) -> dict[str, Any]:
+    """Run seeds until enough of them fail: which seeds, what caught it, and how small the first
+    failing one shrinks."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        return pool.apply(_hunt_here, (mutant.number, budget))
+        return pool.apply(_hunt_here, (number, plan))
 
 
-def _hunt_here(number: int, budget: int) -> dict[str, Any]:
+def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
     mutant = load()[number]
-    mutant.apply()
-    row: dict[str, Any] = {"number": number, "name": mutant.name, "seed": None, "by": ""}
-    for seed in range(1, budget + 1):
-        try:
-            failure = simulate(draw_options(seed)).failure
-        except Exception as error:  # a broken broker may raise anything; that counts as caught
-            failure = f"{type(error).__name__}: {error}"
-        if failure:
-            return row | {"seed": seed, "by": failure.partition(":")[0], "what": failure[:300]}
+    switch_on(number)
+    began = time.perf_counter()
+    row: dict[str, Any] = {"number": number, "name": mutant.name, "killed": False, "tried": 0}
+    row |= {"expected": list(mutant.expected), "by": {}, "seeds": [], "what": ""}
+    first: tuple[int, Outcome] | None = None
+    for seed in range(plan.first, plan.first + plan.budget):
+        if time.perf_counter() - began > plan.seconds or len(row["seeds"]) >= plan.kills:
+            break
+        row["tried"] += 1
+        outcome = drawn(seed, plan.profile).play()
+        if outcome.failure:
+            name = failure_class(outcome.failure)
+            row["by"][name] = row["by"].get(name, 0) + 1
+            row["seeds"].append(seed)
+            first = first or (seed, outcome)
+    row["killed"] = first is not None
+    row["seconds"] = round(time.perf_counter() - began, 1)
+    if first is not None:
+        row["what"] = first[1].failure[:300]
+        if plan.shrink_seconds:
+            row["shrunk"] = _shrunk(*first, plan)
     return row
+
+
+def _shrunk(seed: int, outcome: Outcome, plan: Hunt) -> dict[str, Any]:
+    began = time.perf_counter()
+    effort = Effort(out_of_time=lambda: time.perf_counter() - began > plan.shrink_seconds)
+    case = drawn(seed, plan.profile)
+    small = shrink_case(case, outcome, effort)
+    again = small.play()
+    return {
+        "seed": seed,
+        "steps": [case.size, small.size],
+        "events": [outcome.events, again.events],
+        "tried": effort.tried,
+        "finished": not effort.stopped,
+        "seconds": round(time.perf_counter() - began, 1),
+        "replays": again.signature == outcome.signature,
+        "text": small.text(),
+    }

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import attrs
 import pytest
-from raftlog_sim import mutation
 from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.options import FAULTS, draw_options
 from raftlog_sim.simulation import simulate
@@ -66,13 +65,6 @@ def test_the_trace_does_not_depend_on_the_hash_seed():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["double_check"] is True
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [14])
-def test_a_planted_bug_is_caught(number):
-    row = mutation.hunt(mutation.load()[number], budget=20)
-    assert row["by"], row
 
 
 def test_a_violation_names_an_invariant():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.tidy.tree import BESIDE, PRODUCT, SourceFile, dotted, files_below, planted
 
-MAY_PRINT = ("raftlog/cli/", "sim/raftlog_sim/__main__.py")
+MAY_PRINT = ("raftlog/cli/", "sim/raftlog_sim/__main__.py", "sim/raftlog_sim/commands/")
 STREAMS = {"sys.stdout.write", "sys.stderr.write", "print"}
 
 

@@ -16,11 +16,12 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.streams import Stream
+from raftlog_sim.subjects import GUEST_PROFILES
 from raftlog_sim.subjects.guest_cluster import VERBS
 from raftlog_sim.subjects.pysyncobj import NO_COMPACTION, GuestSettings
 
 SUBJECT: Final = "pysyncobj"
-PROFILES: Final = ("resets", "kills", "restarts")
+PROFILES: Final = GUEST_PROFILES
 SETTLE_MS: Final = 8_000
 _WARM_MS: Final = 2_000
 _STEP_MS: Final = 60

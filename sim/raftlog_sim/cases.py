@@ -1,0 +1,217 @@
+"""A case: a run as explicit data, whatever its subject, that can be played, kept in a file and cut.
+
+A file holds a schedule of our own brokers (JSON), a plan of guests (text), or is a run folder with
+one of them. A case may say which planted bug it needs.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+import attrs
+
+from raftlog.base.errors import OperatingError
+from raftlog_sim.drawing import draw_schedule
+from raftlog_sim.options import draw_options
+from raftlog_sim.outcome import Outcome
+from raftlog_sim.run_trace import RunTrace, replicas_document
+from raftlog_sim.schedule import Schedule, is_fault, schedule_from_text
+from raftlog_sim.simulation import Result, simulate
+from raftlog_sim.workload import TOPIC
+
+if TYPE_CHECKING:
+    from raftlog_sim.subjects.guest_plan import GuestPlan
+
+BROKERS: Final = "brokers"
+PYSYNCOBJ: Final = "pysyncobj"
+SUBJECTS: Final = (BROKERS, PYSYNCOBJ)
+SCHEDULE_FILE: Final = "schedule.json"
+PLAN_FILE: Final = "plan.txt"
+FILE_CHARS_MAX: Final = 64 << 20
+
+
+class Case(Protocol):
+    """See the module."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def file_name(self) -> str: ...
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def size(self) -> int:
+        """How many steps: faults and operations of clients."""
+        ...
+
+    def text(self) -> str:
+        """The file."""
+        ...
+
+    def play(self, *, trace: bool = False) -> Outcome:
+        """Run it; the same case gives the same outcome."""
+        ...
+
+    def describe(self) -> str:
+        """Options, on one line."""
+        ...
+
+
+@final
+@attrs.frozen(kw_only=True)
+class BrokerCase:
+    """A schedule of our own brokers."""
+
+    schedule: Schedule
+    subject: str = BROKERS
+    file_name: str = SCHEDULE_FILE
+
+    @property
+    def seed(self) -> int:
+        return self.schedule.options.seed
+
+    @property
+    def size(self) -> int:
+        return len(self.schedule.steps)
+
+    @property
+    def faults(self) -> int:
+        return sum(is_fault(step.kind) for step in self.schedule.steps)
+
+    def text(self) -> str:
+        return self.schedule.text()
+
+    def play(self, *, trace: bool = False) -> Outcome:
+        watcher = RunTrace()
+        return outcome_of(simulate(self.schedule, watch=watcher.watch if trace else None), watcher)
+
+    def describe(self) -> str:
+        return json.dumps(self.schedule.options.document())
+
+
+def outcome_of(result: Result, watcher: RunTrace) -> Outcome:
+    """An `Outcome` from a run of brokers."""
+    verdict: dict[str, Any] = {
+        "version": 1,
+        "verdict": "invalid" if result.failure else "unknown",
+        "invariants": result.invariants,
+    }
+    if result.verdict is not None:
+        verdict = result.verdict.document(result.invariants)
+    return Outcome(
+        seed=result.options.seed,
+        failure=result.failure,
+        trace_hash=result.trace_hash,
+        events=result.events,
+        simulated_ns=result.simulated_ns,
+        document=result.document(),
+        verdict=verdict,
+        history=result.history,
+        trace=tuple(watcher.lines),
+        replicas={} if watcher.world is None else replicas_document(watcher.world, TOPIC),
+        probes=result.probes,
+    )
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GuestCase:
+    """A plan of guests."""
+
+    plan: "GuestPlan"
+    subject: str = PYSYNCOBJ
+    file_name: str = PLAN_FILE
+
+    @property
+    def seed(self) -> int:
+        return self.plan.seed
+
+    @property
+    def size(self) -> int:
+        return len(self.plan.steps)
+
+    def text(self) -> str:
+        return self.plan.text()
+
+    def play(self, *, trace: bool = False) -> Outcome:
+        guests = guest_tools()
+        result = guests.play(self.plan)
+        return Outcome(
+            seed=self.seed,
+            failure=result.failure,
+            trace_hash=result.trace_hash,
+            events=result.events,
+            simulated_ns=result.simulated_ns,
+            document={**result.document(), "options": self.plan.document()},
+            verdict=result.verdict().document() if trace else {},
+            history=result.history,
+            trace=result.trace,
+            story=tuple(result.story()),
+        )
+
+    def describe(self) -> str:
+        return json.dumps(self.plan.document())
+
+
+def guest_tools() -> Any:
+    """The modules that need the library; it is an extra."""
+    try:
+        from raftlog_sim.subjects import guests  # noqa: PLC0415  (an extra)
+    except ImportError as error:
+        raise OperatingError(
+            "the library to simulate is not installed",
+            on=str(error.name),
+            do="pip install 'raftlog[pysyncobj]'",
+        ) from error
+    return guests
+
+
+def drawn(seed: int, profile: str, subject: str = BROKERS) -> Case:
+    """The case of a seed."""
+    if subject == PYSYNCOBJ:
+        guests = guest_tools()
+        if profile not in guests.PROFILES:
+            profile = guests.PROFILES[0]
+        return GuestCase(plan=guests.draw_plan(seed, profile))
+    return BrokerCase(schedule=draw_schedule(draw_options(seed, profile)))
+
+
+def case_from_text(text: str) -> Case:
+    """Read a file of either kind. OperatingError when it is neither."""
+    if text.lstrip().startswith("{"):
+        return BrokerCase(schedule=schedule_from_text(text))
+    guests = guest_tools()
+    if not guests.is_guest_plan(text):
+        raise OperatingError(
+            "neither a schedule (JSON) nor a plan (`subject pysyncobj`)",
+            do="give a file that run, sweep or shrink wrote",
+        )
+    return GuestCase(plan=guests.parse(text))
+
+
+def load(path: Path) -> tuple[Case, str]:
+    """The case in a file or run folder, and the mutant that it needs (empty: none)."""
+    mutant = ""
+    if path.is_dir():
+        mutant = _mutant_of(path / "run.json")
+        path = next((path / name for name in (SCHEDULE_FILE, PLAN_FILE) if (path / name).exists()),
+                    path / SCHEDULE_FILE)  # fmt: skip
+    elif (path.parent / "run.json").exists():
+        mutant = _mutant_of(path.parent / "run.json")
+    try:
+        with path.open(encoding="utf-8") as stream:
+            text = stream.read(FILE_CHARS_MAX)
+    except (OSError, UnicodeDecodeError) as error:
+        raise OperatingError(f"cannot be read: {error}", on=str(path)) from None
+    return case_from_text(text), mutant
+
+
+def _mutant_of(manifest: Path) -> str:
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8")).get("mutant", "")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,1 @@
+"""The commands of `raftlog sim`, one module each: they parse, print, and know nothing else."""

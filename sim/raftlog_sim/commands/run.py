@@ -1,0 +1,152 @@
+"""`raftlog sim run` and `replay`: one case, a run folder, and whether two processes agree."""
+
+import argparse
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from raftlog_sim.cases import Case, drawn
+from raftlog_sim.commands import common
+from raftlog_sim.divergence import first_divergence, turn_lines
+from raftlog_sim.outcome import Outcome
+from raftlog_sim.run_folder import Circumstances, new_folder, report, utc_text, write
+
+_HASH_SEEDS: Final = ("1", "2")
+
+
+def add(parsers: common.Parsers) -> None:
+    """`run` and `replay`."""
+    run = common.add_command(parsers, "run", _run, "run one seed", "run --seed 42 --double-check")
+    run.add_argument("--seed", type=int, required=True)
+    common.add_drawing(run)
+    replay = common.add_command(
+        parsers, "replay", _replay, "run a schedule, a plan or a run folder again",
+        "replay runs/latest",
+    )  # fmt: skip
+    replay.add_argument("file", type=Path)
+    common.add_mutant(replay)
+    for each in (run, replay):
+        each.add_argument(
+            "--double-check", action="store_true",
+            help="again in two processes under other hash seeds; find where they part",
+        )  # fmt: skip
+        each.add_argument("--out", type=Path, metavar="DIR", help="the run folder to write")
+        each.add_argument("--no-folder", action="store_true", help="write no run folder")
+        each.add_argument("--report", action="store_true", help="also report.html in the folder")
+    turns = common.add_command(
+        parsers,
+        "turns",
+        _turns,
+        "print a line a turn of a run, to compare two",
+        "turns runs/latest",
+    )
+    common.add_source(turns)
+
+
+def _run(options: argparse.Namespace) -> int:
+    common.switch_on(options.mutant)
+    options.file = None
+    return _play(options, drawn(options.seed, options.profile, options.subject))
+
+
+def _replay(options: argparse.Namespace) -> int:
+    options.seed = None
+    return _play(options, common.case_of(options))
+
+
+def _play(options: argparse.Namespace, case: Case) -> int:
+    text = options.format == "text"
+    if text:
+        print(f"options: {case.describe()}")
+    began, start = utc_text(), time.perf_counter_ns()
+    gc.disable()
+    outcome = case.play(trace=not options.no_folder)
+    gc.enable()
+    folder = None
+    if not options.no_folder:
+        folder = new_folder("sim", outcome.seed, options.out)
+        circumstances = Circumstances(
+            command=("raftlog", "sim", *sys.argv[1:]),
+            began=began,
+            real_ns=time.perf_counter_ns() - start,
+            mutant=options.mutant,
+        )
+        write(folder, case, outcome, circumstances)
+        if options.report:
+            report(folder, outcome)
+    parted = _double_check(case, outcome, options) if options.double_check else ""
+    _tell(options, case, outcome, folder, parted)
+    if parted:
+        return common.DISAGREED
+    return common.FAILED if outcome.failure else common.DONE
+
+
+def _tell(
+    options: argparse.Namespace, case: Case, outcome: Outcome, folder: Path | None, parted: str
+) -> None:
+    if options.format == "json":
+        document: dict[str, Any] = {**outcome.document, "signature": outcome.signature}
+        if options.double_check:
+            document |= {"double_check": not parted, "first_divergence": parted}
+        common.print_json({**document, "folder": None if folder is None else str(folder)})
+        return
+    common.tell(outcome, case)
+    if options.double_check:
+        print(parted or "the same trace under three hash seeds")
+    if folder is not None:
+        print(f"run folder: {folder}")
+        if outcome.failure:
+            print(f"shrink: raftlog sim shrink {folder / case.file_name}")
+            print(f"debug:  raftlog sim debug {folder / case.file_name}")
+        print(f"report: raftlog verify {folder} --report report.html")
+
+
+# --- the same bytes in other processes
+# ------------------------------------------------------------
+
+
+def _double_check(case: Case, outcome: Outcome, options: argparse.Namespace) -> str:
+    """Empty when two other processes give the same trace; else where they part."""
+    for hash_seed in _HASH_SEEDS:
+        if traces_elsewhere(case, options.mutant, hash_seed) != outcome.trace_hash:
+            here = os.environ.get("PYTHONHASHSEED", "0")
+            one, other = (
+                _elsewhere(["turns"], case, options.mutant, each) for each in (here, hash_seed)
+            )
+            return first_divergence(one.splitlines(), other.splitlines())
+    return ""
+
+
+def traces_elsewhere(case: Case, mutant: str, hash_seed: str) -> str:
+    """The trace hash of a case in a process of its own; what it said when that is no answer."""
+    found = _elsewhere(["replay", "--no-folder", "--format", "json"], case, mutant, hash_seed)
+    try:
+        return str(json.loads(found)["trace_hash"])
+    except (ValueError, KeyError):
+        return found
+
+
+def _elsewhere(command: list[str], case: Case, mutant: str, hash_seed: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="raftlog-sim-") as home:
+        path = Path(home) / case.file_name
+        path.write_text(case.text(), encoding="utf-8")
+        done = subprocess.run(
+            [sys.executable, "-m", "raftlog_sim", *command, str(path), "--mutant", mutant],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return done.stdout or done.stderr
+
+
+def _turns(options: argparse.Namespace) -> int:
+    for line in turn_lines(common.case_of(options)):
+        print(line)
+    return common.DONE

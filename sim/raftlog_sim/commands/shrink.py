@@ -1,0 +1,105 @@
+"""`raftlog sim shrink`: the fewest faults and operations that fail in the same way."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from raftlog_sim.cases import Case
+from raftlog_sim.commands import common
+from raftlog_sim.minimise import Effort
+from raftlog_sim.outcome import Outcome
+from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
+from raftlog_sim.shrink import shrink_case
+
+TIME_LIMIT_S: Final = 300.0
+SHOWN_STEPS_MAX: Final = 40
+
+
+def add(parsers: common.Parsers) -> None:
+    """`shrink`."""
+    shrink = common.add_command(
+        parsers, "shrink", _shrink, "find the smallest part of a failing case that fails alike",
+        "shrink --seed 13 --mutant 9",
+    )  # fmt: skip
+    common.add_source(shrink)
+    shrink.add_argument("--time-limit", type=float, default=TIME_LIMIT_S, metavar="SECONDS")
+    shrink.add_argument("--out", type=Path, metavar="DIR", help="the run folder to write")
+
+
+def _shrink(options: argparse.Namespace) -> int:
+    case = common.case_of(options)
+    began = utc_text()
+    original = case.play()
+    if not original.failure:
+        raise common.UsageError(f"seed {case.seed} does not fail: there is nothing to shrink")
+    if options.format == "text":
+        print(f"{original.failure}\n{case.size} steps, {original.events} events")
+    deadline = common.Deadline(options.time_limit)
+    progress: list[list[int]] = []
+
+    def told(tried: int, left: int) -> None:
+        progress.append([tried, left])
+        if sys.stderr.isatty():
+            line = f"\r{tried} tried, {left} parts left, {deadline.spent:.0f} s "
+            print(line, end="", file=sys.stderr, flush=True)
+
+    effort = Effort(out_of_time=deadline.passed, told=told)
+    small = shrink_case(case, original, effort)
+    seconds = deadline.spent
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    start = time.perf_counter_ns()
+    outcome = small.play(trace=True)
+    assert outcome.signature == original.signature, (outcome.signature, original.signature)
+    folder = new_folder("shrink", case.seed, options.out)
+    circumstances = Circumstances(
+        command=("raftlog", "sim", *sys.argv[1:]),
+        began=began,
+        real_ns=time.perf_counter_ns() - start,
+        mutant=options.mutant,
+        shrink={"steps": [[original.events, case.size], [outcome.events, small.size]]},
+    )
+    write(folder, small, outcome, circumstances)
+    _tell(options, (case, original), (small, outcome), effort, seconds, folder)
+    return common.DONE
+
+
+def _tell(
+    options: argparse.Namespace,
+    before: tuple[Case, Outcome],
+    after: tuple[Case, Outcome],
+    effort: Effort,
+    seconds: float,
+    folder: Path,
+) -> None:
+    small, outcome = after
+    file = folder / small.file_name
+    if options.format == "json":
+        common.print_json(
+            {
+                "failure": outcome.failure,
+                "signature": outcome.signature,
+                "steps": [before[0].size, small.size],
+                "events": [before[1].events, outcome.events],
+                "tried": effort.tried,
+                "seconds": round(seconds, 1),
+                "finished": not effort.stopped,
+                "file": str(file),
+            }
+        )
+        return
+    lines = small.text().splitlines()
+    for line in lines[:SHOWN_STEPS_MAX]:
+        print(f"  {line}")
+    if len(lines) > SHOWN_STEPS_MAX:
+        print(f"  ... {len(lines) - SHOWN_STEPS_MAX} more")
+    for line in outcome.story[: common.STORY_LINES_MAX]:
+        print(f"  {line}")
+    stopped = "; time ran out" if effort.stopped else ""
+    print(
+        f"{outcome.failure}\n{before[0].size} steps became {small.size}, {before[1].events} events "
+        f"{outcome.events}: {effort.tried} runs in {seconds:.0f} s{stopped}"
+    )
+    print(f"replay: raftlog sim replay {file}")

@@ -1,0 +1,281 @@
+"""`raftlog sim sweep`: many seeds; failures grouped by class and signature, each with a run folder.
+
+Memory stays bounded: workers are replaced after some seeds, only a few seeds wait for them, and of
+each group of failures only the first few are kept.
+"""
+
+import argparse
+import gc
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog_sim import mutation
+from raftlog_sim.cases import BROKERS, drawn
+from raftlog_sim.commands import common
+from raftlog_sim.commands.run import traces_elsewhere
+from raftlog_sim.probe_names import probe_names
+from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
+
+SEEDS_A_WORKER: Final = 200
+KEPT_A_GROUP: Final = 3
+FOLDERS_MAX: Final = 30
+SHOWN_SEEDS: Final = 8
+CHECK_EVERY: Final = 20
+
+
+@final
+class Row(NamedTuple):
+    """One seed, as a worker reports it."""
+
+    seed: int
+    failure: str
+    failure_class: str
+    signature: str
+    trace_hash: str
+    events: int
+    simulated_ns: int
+    probes: dict[str, int]
+    faults: dict[str, int]
+    agreed: bool
+
+
+@final
+@attrs.define
+class _Group:
+    """Failures of one signature."""
+
+    failure_class: str
+    example: str
+    count: int = 0
+    seeds: list[int] = attrs.Factory(list)
+    folders: list[str] = attrs.Factory(list)
+
+
+@final
+@attrs.define(eq=False)
+class _Tally:
+    """All that a sweep remembers."""
+
+    seeds: int = 0
+    events: int = 0
+    simulated_ns: int = 0
+    disagreed: list[int] = attrs.Factory(list)
+    groups: dict[str, _Group] = attrs.Factory(dict)
+    probes: Counter[str] = attrs.Factory(Counter)
+    faults: Counter[str] = attrs.Factory(Counter)
+    interrupted: bool = False
+
+    @property
+    def failed(self) -> int:
+        return sum(group.count for group in self.groups.values())
+
+    def add(self, row: Row) -> _Group | None:
+        """Count a seed; its group when it failed."""
+        self.seeds += 1
+        self.events += row.events
+        self.simulated_ns += row.simulated_ns
+        self.probes.update(row.probes)
+        self.faults.update(row.faults)
+        if not row.agreed:
+            self.disagreed.append(row.seed)
+        if not row.failure:
+            return None
+        group = self.groups.setdefault(row.signature, _Group(row.failure_class, row.failure))
+        group.count += 1
+        if len(group.seeds) < SHOWN_SEEDS:
+            group.seeds.append(row.seed)
+        return group
+
+
+def add(parsers: common.Parsers) -> None:
+    """`sweep`."""
+    sweep = common.add_command(
+        parsers, "sweep", _sweep, "run many seeds", "sweep --seeds 1..200 --jobs 2"
+    )
+    sweep.add_argument("--seeds", type=common.seeds, required=True, metavar="A..B")
+    sweep.add_argument("--jobs", type=int, default=2)
+    sweep.add_argument("--time-limit", type=float, default=float("inf"), metavar="SECONDS")
+    sweep.add_argument("--out", type=Path, metavar="DIR", help="where run folders of failures go")
+    sweep.add_argument("--no-folders", action="store_true", help="write no run folders")
+    sweep.add_argument(
+        "--check-every", type=int, default=CHECK_EVERY, metavar="N",
+        help="run every Nth seed again in a process under another hash seed; 0: none",
+    )  # fmt: skip
+    common.add_drawing(sweep)
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    if options.jobs < 1:
+        raise common.UsageError("--jobs must be at least 1")
+    deadline = common.Deadline(options.time_limit)
+    tally = _Tally()
+    try:
+        with common.bar("seeds", len(options.seeds)) as advance:
+            for row in _rows(options, deadline):
+                group = tally.add(row)
+                advance(1)
+                if group is not None:
+                    _failed(options, row, group, sum(len(g.folders) for g in tally.groups.values()))
+    except KeyboardInterrupt:
+        tally.interrupted = True
+    _tell(options, tally, deadline.spent)
+    if tally.interrupted:
+        return common.INTERRUPTED
+    if tally.failed or not tally.seeds:
+        return common.FAILED
+    return common.DISAGREED if tally.disagreed else common.DONE
+
+
+# --- running
+# --------------------------------------------------------------------------------------
+
+
+def run_seed(seed: int, profile: str, subject: str, mutant: str, check: bool) -> Row:
+    """One seed, in a worker."""
+    gc.disable()
+    case = drawn(seed, profile, subject)
+    outcome = case.play()
+    gc.enable()
+    gc.collect()
+    agreed = True
+    if check:
+        hash_seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+        agreed = traces_elsewhere(case, mutant, hash_seed) == outcome.trace_hash
+    return Row(
+        seed,
+        outcome.failure,
+        outcome.failure_class,
+        outcome.signature,
+        outcome.trace_hash,
+        outcome.events,
+        outcome.simulated_ns,
+        outcome.probes,
+        dict(outcome.document.get("faults", {})),
+        agreed,
+    )
+
+
+def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Row]:
+    every = options.check_every
+    calls = (
+        (seed, options.profile, options.subject, options.mutant,
+         bool(every) and number % every == 0)
+        for number, seed in enumerate(options.seeds)
+    )  # fmt: skip
+    if options.jobs == 1:
+        common.switch_on(options.mutant)
+        for call in calls:
+            if deadline.passed():
+                return
+            yield run_seed(*call)
+        return
+    pool = ProcessPoolExecutor(
+        options.jobs,
+        mp_context=get_context("spawn"),
+        initializer=mutation.switch_on_if,
+        initargs=(options.mutant,),
+        max_tasks_per_child=SEEDS_A_WORKER,
+    )
+    waiting: list[Future[Row]] = []
+    try:
+        for call in calls:
+            if deadline.passed():
+                break
+            waiting.append(pool.submit(run_seed, *call))
+            if len(waiting) >= 2 * options.jobs:
+                yield waiting.pop(0).result()
+        while waiting:
+            yield waiting.pop(0).result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+# --- telling
+# --------------------------------------------------------------------------------------
+
+
+def _failed(options: argparse.Namespace, row: Row, group: _Group, folders: int) -> None:
+    if options.format == "text" and group.count <= KEPT_A_GROUP:
+        print(f"seed {row.seed}: {row.failure[:300]}", flush=True)
+    if options.no_folders or len(group.folders) >= KEPT_A_GROUP or folders >= FOLDERS_MAX:
+        return
+    began, start = utc_text(), time.perf_counter_ns()
+    common.switch_on(options.mutant)
+    case = drawn(row.seed, options.profile, options.subject)
+    outcome = case.play(trace=True)
+    out = None if options.out is None else options.out / f"{row.failure_class}-{row.seed}"
+    folder = new_folder("sweep", row.seed, out)
+    circumstances = Circumstances(
+        command=("raftlog", "sim", *sys.argv[1:]),
+        began=began,
+        real_ns=time.perf_counter_ns() - start,
+        mutant=options.mutant,
+    )
+    write(folder, case, outcome, circumstances)
+    group.folders.append(str(folder))
+
+
+def _tell(options: argparse.Namespace, tally: _Tally, seconds: float) -> None:
+    missed = []
+    if options.subject == BROKERS:
+        missed = [name for name in probe_names() if name not in tally.probes]
+    per_hour = round(tally.seeds / seconds * 3600)
+    document: dict[str, Any] = {
+        "seeds": tally.seeds,
+        "failed": tally.failed,
+        "failures": [
+            {
+                "class": group.failure_class,
+                "signature": signature,
+                "count": group.count,
+                "seeds": group.seeds,
+                "example": group.example,
+                "folders": group.folders,
+            }
+            for signature, group in _by_count(tally)
+        ],
+        "disagreed": tally.disagreed,
+        "seconds": round(seconds, 1),
+        "seeds_per_hour": per_hour,
+        "events_per_second": round(tally.events / seconds),
+        "simulated_seconds": round(tally.simulated_ns / 1e9, 1),
+        "faults": dict(sorted(tally.faults.items())),
+        "probes": dict(sorted(tally.probes.items())),
+        "probes_missed": missed,
+        "interrupted": tally.interrupted,
+    }
+    if options.format == "json":
+        common.print_json(document)
+        return
+    for signature, group in _by_count(tally):
+        print(f"\n{group.count} x {signature}")
+        print(f"  seeds {', '.join(map(str, group.seeds))}")
+        mutant = f" --mutant {options.mutant}" if options.mutant else ""
+        print(
+            f"  replay: raftlog sim run --seed {group.seeds[0]} --profile {options.profile} "
+            f"--subject {options.subject}{mutant}"
+        )
+        for folder in group.folders:
+            print(f"  folder: {folder}")
+    for seed in tally.disagreed:
+        print(f"seed {seed} gave another trace: raftlog sim run --seed {seed} --double-check")
+    print(
+        f"{tally.seeds} seeds, {tally.failed} failed, {seconds:.1f} s: {per_hour} seeds an hour, "
+        f"{document['events_per_second']} events a second, "
+        f"{document['simulated_seconds']:.0f} simulated s"
+    )
+    if missed:
+        print(f"{len(missed)} probes never reached: {', '.join(missed)}")
+
+
+def _by_count(tally: _Tally) -> list[tuple[str, _Group]]:
+    return sorted(tally.groups.items(), key=lambda item: (-item[1].count, item[0]))

@@ -1,0 +1,131 @@
+"""Run folders: `run.json`, `trace.txt`, `history.jsonl`, `verdict.json`, and the case that replays.
+
+`runs/<UTC yyyymmddThhmmss>-<command>-<seed>/` under the working directory unless told otherwise;
+`runs/latest` points to the newest (docs/internals/history_format.md).
+"""
+
+import io
+import json
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.verify import HistoryReader, judge
+from raftlog.verify.report import RunFolder, render
+from raftlog_sim.cases import Case
+from raftlog_sim.outcome import Outcome
+
+RUNS: Final = Path("runs")
+LATEST: Final = "latest"
+REPORT: Final = "report.html"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Circumstances:
+    """What run.json says beside the outcome."""
+
+    command: tuple[str, ...]
+    began: str
+    real_ns: int
+    mutant: str = ""
+    shrink: dict[str, Any] = attrs.Factory(dict)
+
+
+def utc_text() -> str:
+    """Now, to the second, in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+
+
+def new_folder(command: str, seed: int, out: Path | None = None) -> Path:
+    """A folder that is there: `out`, or a new one under `runs`, to which `latest` then points."""
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        return out
+    stem = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{command}-{seed}"
+    name, number = stem, 1
+    while (RUNS / name).exists():
+        number += 1
+        name = f"{stem}-{number}"
+    (RUNS / name).mkdir(parents=True)
+    aside = RUNS / f".{LATEST}-{name}"
+    aside.symlink_to(name)
+    aside.replace(RUNS / LATEST)
+    return RUNS / name
+
+
+def write(folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances) -> None:
+    """Everything about a run. Each file is written whole or not at all."""
+    _put(folder / case.file_name, case.text())
+    _put(folder / "history.jsonl", outcome.history)
+    _put(folder / "trace.txt", "".join(f"{line}\n" for line in outcome.trace))
+    _put_json(folder / "verdict.json", outcome.verdict)
+    _put_json(folder / "run.json", manifest(folder, case, outcome, circumstances))
+
+
+def manifest(
+    folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances
+) -> dict[str, Any]:
+    """The content of run.json."""
+    mutant = f" --mutant {circumstances.mutant}" if circumstances.mutant else ""
+    document = {
+        "version": 1,
+        "command": list(circumstances.command),
+        "seed": outcome.seed,
+        "subject": case.subject,
+        "options": outcome.document.get("options", {}),
+        "started": circumstances.began,
+        "ended": utc_text(),
+        "versions": {"raftlog": version("raftlog"), "python": platform.python_version()},
+        "metrics": {
+            "events": outcome.events,
+            "simulated_ns": outcome.simulated_ns,
+            "real_ns": circumstances.real_ns,
+        },
+        "failure": outcome.failure,
+        "signature": outcome.signature,
+        "trace_hash": outcome.trace_hash,
+        "commands": {
+            "replay": f"raftlog sim replay {folder / case.file_name}{mutant}",
+            "shrink": f"raftlog sim shrink {folder / case.file_name}{mutant}",
+            "debug": f"raftlog sim debug {folder / case.file_name}{mutant}",
+        },
+        "replicas": outcome.replicas,
+        "probes": outcome.probes,
+        "shrink": circumstances.shrink,
+        "run": {key: value for key, value in outcome.document.items() if key != "options"},
+    }
+    if circumstances.mutant:
+        document["mutant"] = circumstances.mutant
+    return document
+
+
+def report(folder: Path, outcome: Outcome) -> Path:
+    """The HTML report of a folder, written by the judge of histories."""
+    judgement = judge(HistoryReader(io.StringIO(outcome.history)))
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    page = render(
+        judgement,
+        RunFolder(
+            name=folder.name,
+            run=run,
+            invariants=outcome.verdict.get("invariants", {}),
+            trace="".join(f"{line}\n" for line in outcome.trace),
+        ),
+    )
+    _put(folder / REPORT, page)
+    return folder / REPORT
+
+
+def _put(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.tmp")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def _put_json(path: Path, document: dict[str, Any]) -> None:
+    _put(path, json.dumps(document, indent=1) + "\n")

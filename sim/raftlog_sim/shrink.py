@@ -1,0 +1,187 @@
+"""Shrink a schedule: the fewest faults and operations that fail in the same way.
+
+In turn: nothing after the failure; clients, coarsely, for they make the run long; faults; clients
+to the last; then smaller numbers (records, durations), a smaller cluster, options at their
+defaults; and all over again while it helps. Each candidate is a whole run. A candidate counts only
+when it fails in the same class with the same signature.
+
+The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
+what a run does after the missing step may differ all the same, so every candidate is run.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
+from raftlog_sim.minimise import Effort, minimise, simplify
+from raftlog_sim.options import SimOptions
+from raftlog_sim.outcome import Outcome, signature
+from raftlog_sim.schedule import Schedule, Step, is_fault
+from raftlog_sim.simulation import Turn, simulate
+
+ROUND_MS: Final = 10
+MARGIN_MS: Final = 20
+EVENTS_MARGIN: Final = 4
+"""A candidate that needs so many times the events of the original fails in another way."""
+_COARSE: Final = 8
+_PLAIN: Final = SimOptions(seed=0)
+
+
+class _TooLongError(BaseException):
+    """A candidate runs much longer than what it should be a part of."""
+
+
+@final
+@attrs.define(eq=False)
+class _Judge:
+    """Says whether a candidate still fails as the original did."""
+
+    signature: str
+    events_max: int
+
+    def fails(self, schedule: Schedule) -> bool:
+        try:
+            result = simulate(schedule, watch=self._watch)
+        except _TooLongError:
+            return False
+        return signature(result.failure) == self.signature
+
+    def _watch(self, turn: Turn) -> None:
+        if turn.events_so_far > self.events_max:
+            raise _TooLongError
+
+
+def shrink_case(case: Case, outcome: Outcome, effort: Effort) -> Case:
+    """The smallest case found that fails in the same class with the same signature."""
+    if isinstance(case, BrokerCase):
+        return BrokerCase(schedule=shrink(case.schedule, outcome, effort))
+    assert isinstance(case, GuestCase), case
+    return GuestCase(plan=guest_tools().shrink(case.plan, outcome.failure_class, effort))
+
+
+def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
+    """The smallest schedule found; `schedule` itself when nothing smaller fails. `outcome` is what
+    became of `schedule`; it failed."""
+    assert outcome.failure, "a run that passes has nothing to shrink"
+    judge = _Judge(outcome.signature, EVENTS_MARGIN * max(outcome.events, 500))
+    found = _cut_off(schedule, judge, effort)
+    found = _fewer(found, judge, effort, clients=True, coarse=True)
+    before = None
+    while found != before and effort.may_go_on():
+        before = found
+        found = _fewer(found, judge, effort, clients=False)
+        found = simplify(found, lambda one: list(_shorter(one)), judge.fails, effort)
+        found = _fewer(found, judge, effort, clients=True)
+        found = simplify(found, lambda one: list(_simpler(one)), judge.fails, effort)
+    return found
+
+
+# --- steps
+# ----------------------------------------------------------------------------------------
+
+
+def _cut_off(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
+    """Without what comes after the failure: halves, quarters, eighths of the safety phase."""
+    found = schedule
+    for parts in (8, 4, 2, 1):
+        end_ms = schedule.options.safety_ms - schedule.options.safety_ms // parts // 2
+        for candidate in (
+            _until(found, schedule.options.safety_ms // parts),
+            _until(found, end_ms),
+        ):
+            if candidate != found and effort.may_go_on():
+                effort.tried += 1
+                if judge.fails(candidate):
+                    return _cut_off(candidate, judge, effort)
+    return found
+
+
+def _until(schedule: Schedule, end_ms: int) -> Schedule:
+    if end_ms >= schedule.options.safety_ms or end_ms <= 0:
+        return schedule
+    steps = tuple(step for step in schedule.steps if step.at_ms < end_ms)
+    options = attrs.evolve(schedule.options, safety_ms=end_ms, fault_gaps_ms=())
+    return attrs.evolve(schedule, options=options, steps=steps)
+
+
+def _fewer(
+    schedule: Schedule, judge: _Judge, effort: Effort, *, clients: bool, coarse: bool = False
+) -> Schedule:
+    """Fewer steps of clients, or of the nemesis; the others stay."""
+    kept = [step for step in schedule.steps if is_fault(step.kind) == clients]
+    loose = [step for step in schedule.steps if is_fault(step.kind) != clients]
+
+    def fails(steps: Sequence[Sequence[Step]]) -> bool:
+        chosen = [step for part in steps for step in part]
+        return judge.fails(schedule.with_steps([*kept, *chosen]))
+
+    size = max(1, len(loose) // _COARSE) if coarse else 1
+    parts = [tuple(loose[at : at + size]) for at in range(0, len(loose), size)]
+    left = minimise(parts, fails, effort)
+    return schedule.with_steps([*kept, *(step for part in left for step in part)])
+
+
+# --- numbers and options
+# --------------------------------------------------------------------------
+
+
+def _shorter(schedule: Schedule) -> Iterator[Schedule]:
+    """An earlier end of the safety phase; the last step tells how early."""
+    last = max((step.at_ms + 1 for step in schedule.steps), default=1)
+    for end_ms in (last, last + MARGIN_MS, last + 10 * MARGIN_MS):
+        if end_ms < schedule.options.safety_ms:
+            yield _until(schedule, end_ms)
+
+
+def _simpler(schedule: Schedule) -> Iterator[Schedule]:
+    yield from _simpler_options(schedule)
+    for place, step in enumerate(schedule.steps):
+        for simpler in _simpler_step(step):
+            steps = [*schedule.steps]
+            steps[place] = simpler
+            yield schedule.with_steps(steps)
+
+
+def _simpler_options(schedule: Schedule) -> Iterator[Schedule]:
+    options = schedule.options
+    for name, value in (("brokers", 3), ("brokers", 1), ("partitions", 1), ("controllers", 1)):
+        if getattr(options, name) > value:
+            yield from _with_options(schedule, name, value)
+    for field in attrs.fields(SimOptions):
+        plain = getattr(_PLAIN, field.name)
+        if field.name in ("seed", "brokers", "controllers", "replication", "partitions"):
+            continue
+        if field.name in ("safety_ms", "events_max", "profile", "min_in_sync"):
+            continue
+        if getattr(options, field.name) != plain:
+            yield from _with_options(schedule, field.name, plain)
+
+
+def _with_options(schedule: Schedule, name: str, value: object) -> Iterator[Schedule]:
+    """With that option, and what hangs on it; nothing when that is no legal run."""
+    more: dict[str, Any] = {name: value}
+    if name == "brokers":
+        replication = min(schedule.options.replication, schedule.options.brokers, int(str(value)))
+        more["controllers"] = min(schedule.options.controllers, int(str(value)))
+        more["replication"] = replication
+        more["min_in_sync"] = min(schedule.options.min_in_sync, replication)
+    options = attrs.evolve(schedule.options, **more)
+    if options.controllers in (1, 3, 5):
+        yield attrs.evolve(schedule, options=options)
+
+
+def _simpler_step(step: Step) -> Iterator[Step]:
+    """Fewer records, a shorter fault, a rounder instant."""
+    if step.kind == "produce":
+        slot, partition, count = step.arguments
+        for fewer in (1, int(count) // 2):
+            if 0 < fewer < int(count):
+                yield step._replace(arguments=(slot, partition, fewer))
+    if step.for_ms > 2 * ROUND_MS:
+        yield step._replace(for_ms=step.for_ms // 2 // ROUND_MS * ROUND_MS)
+    for unit in (100, ROUND_MS):
+        if step.at_ms % unit and step.at_ms > unit:
+            yield step._replace(at_ms=step.at_ms // unit * unit)
+            return

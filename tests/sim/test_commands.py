@@ -1,0 +1,282 @@
+"""The commands of `raftlog sim`: what they print, write and return; what they refuse."""
+
+import json
+
+import attrs
+import pytest
+from raftlog_sim import mutation
+from raftlog_sim.__main__ import main
+from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
+from raftlog_sim.commands.mutants import table
+from raftlog_sim.divergence import first_divergence, turn_lines
+from raftlog_sim.drawing import draw_schedule
+from raftlog_sim.mutation import Hunt
+from raftlog_sim.options import SimOptions
+from raftlog_sim.outcome import signature
+from raftlog_sim.probe_names import probe_names
+from raftlog_sim.run_trace import RunTrace
+from raftlog_sim.schedule import step
+from raftlog_sim.simulation import simulate
+
+from raftlog.base.errors import OperatingError
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAFTLOG_MUTANT", raising=False)
+
+
+def short(**more):
+    options = SimOptions(seed=5, safety_ms=200, **more)
+    schedule = draw_schedule(options)
+    crash = step(60, "crash", 80, node="leader:0")
+    return schedule.with_steps([*schedule.steps, crash])
+
+
+@pytest.fixture
+def schedule_file(tmp_path):
+    path = tmp_path / "case.json"
+    path.write_text(short().text())
+    return path
+
+
+def ran(*arguments, capsys):
+    code = main([str(each) for each in arguments])
+    return code, capsys.readouterr()
+
+
+# --- run and replay ---
+
+
+def test_a_run_folder_holds_everything_and_replays(schedule_file, tmp_path, capsys):
+    code, said = ran("replay", schedule_file, "--out", tmp_path / "r", "--report", capsys=capsys)
+    assert code == 0
+    assert said.out.splitlines()[1] == "ok"
+    folder = tmp_path / "r"
+    names = {"schedule.json", "history.jsonl", "run.json", "trace.txt", "verdict.json"}
+    assert names | {"report.html"} == {path.name for path in folder.iterdir()}
+    manifest = json.loads((folder / "run.json").read_text())
+    assert manifest["version"] == 1
+    assert manifest["commands"]["replay"].startswith("raftlog sim replay ")
+    assert set(manifest["replicas"]["t/0"]) == {"n1", "n2", "n3"}
+    assert manifest["run"]["faults"] == {"crash": 1}
+    assert json.loads((folder / "verdict.json").read_text())["verdict"] == "valid"
+    again, said = ran("replay", folder, "--format", "json", "--no-folder", capsys=capsys)
+    assert again == 0
+    assert json.loads(said.out)["trace_hash"] == manifest["trace_hash"]
+    assert "role" in (folder / "trace.txt").read_text()
+    assert "leader" in (folder / "report.html").read_text()
+
+
+def test_the_trace_has_lanes_and_arrows_that_end():
+    watcher = RunTrace()
+    simulate(short(), watch=watcher.watch)
+    lines = [line.split() for line in watcher.lines]
+    assert all(len(line) >= 3 and line[0].isdigit() for line in lines)
+    sent = {line[4] for line in lines if line[2] == "send"}
+    delivered = {line[3] for line in lines if line[2] == "deliver"}
+    assert len(sent) > 20
+    assert delivered <= sent
+    assert len(delivered) > 0.8 * len(sent)
+    assert {"boot", "role", "sync", "commit"} <= {line[2] for line in lines}
+
+
+def test_runs_latest_points_to_the_newest(schedule_file, tmp_path, capsys):
+    for _ in range(2):
+        assert ran("replay", schedule_file, capsys=capsys)[0] == 0
+    folders = sorted(path.name for path in (tmp_path / "runs").iterdir() if not path.is_symlink())
+    assert len(folders) == 2
+    assert (tmp_path / "runs" / "latest").resolve().name == folders[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["run"], "--seed"),
+        (["run", "--seed", "1", "--profile", "none"], "invalid choice"),
+        (["sweep", "--seeds", "5"], "A..B"),
+        (["sweep", "--seeds", "5..4"], "A..B"),
+        (["sweep", "--seeds", "1..2", "--jobs", "0"], "--jobs"),
+        (["shrink"], "FILE or --seed"),
+        (["debug", "x.json", "--seed", "3"], "not both"),
+        (["explode"], "invalid choice"),
+        ([], "required"),
+        (["mutants", "99"], "no mutant 99"),
+    ],
+)
+def test_wrong_usage_is_64_and_says_why(arguments, why, capsys):
+    code, said = ran(*arguments, capsys=capsys)
+    assert code == 64
+    assert why in said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", '{"version": 9}', "no plan at all", '{"version": 1, "steps": 3}']
+)
+def test_a_file_that_is_no_case_is_refused(content, tmp_path, capsys):
+    (tmp_path / "bad").write_text(content)
+    code, said = ran("replay", tmp_path / "bad", capsys=capsys)
+    assert code == 1
+    assert set(json.loads(said.err)["error"]) == {"what", "on", "do"}
+
+
+def test_a_file_that_is_not_there_is_refused(capsys):
+    code, said = ran("replay", "nowhere", capsys=capsys)
+    assert code == 1
+    assert "nowhere" in said.err
+
+
+def test_every_command_has_help_with_an_example(capsys):
+    for name in ("run", "replay", "sweep", "shrink", "debug", "mutants"):
+        with pytest.raises(SystemExit) as left:
+            main([name, "--help"])
+        assert left.value.code == 0
+        assert f"Example: raftlog sim {name}" in capsys.readouterr().out
+
+
+# --- cases ---
+
+
+def test_a_case_is_its_text():
+    case = BrokerCase(schedule=short())
+    assert case_from_text(case.text()) == case
+    assert case.faults == 1
+    assert case.size == len(case.schedule.steps)
+    guest = drawn(3, "resets", "pysyncobj")
+    assert case_from_text(guest.text()) == guest
+    assert drawn(3, "swarm", "pysyncobj") == guest
+
+
+def test_a_run_folder_remembers_its_mutant(tmp_path):
+    (tmp_path / "schedule.json").write_text(short().text())
+    (tmp_path / "run.json").write_text('{"mutant": "9"}')
+    assert load(tmp_path)[1] == "9"
+    assert load(tmp_path / "schedule.json")[1] == "9"
+    (tmp_path / "run.json").write_text('{"mutant": 9}')
+    assert load(tmp_path)[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("order: group 3: commit 9", "order: group 12: commit 1", True),
+        ("x: 2.cf02d054939c7b61.0 leads", "x: 1.a1b2c3d4e5f60718.7 leads", True),
+        ("x: n1 leads", "x: n3 leads", True),
+        ("order: group 3", "log-matching: group 3", False),
+        ("assertion: a at raftlog/x.py:1", "assertion: a at raftlog/y.py:1", False),
+        ("history-lost: one", "history-lost: another text", True),
+        ("", "order: x", False),
+    ],
+)
+def test_signatures_group_failures_of_one_cause(one, other, same):
+    assert (signature(one) == signature(other)) is same
+
+
+# --- two processes ---
+
+
+def test_the_first_turn_that_differs_is_found():
+    one = ["1 n1 a", "2 n2 b", "3 n3 c"]
+    assert "turn 3" in first_divergence(one, [*one[:2], "3 n3 d"])
+    assert "turn 4" in first_divergence(one, [*one, "4 n1 e"])
+    told = first_divergence(one, ["1 n1 a", "2 n2 X"])
+    assert "both: 1 n1 a" in told
+    assert "column 6" in told
+    assert "no line" in first_divergence(one, one)
+
+
+def test_turn_lines_are_the_same_twice_and_name_no_address():
+    case = BrokerCase(schedule=short())
+    lines = turn_lines(case)
+    assert lines == turn_lines(case)
+    assert not any("0x7" in line for line in lines)
+    assert len(lines) == case.play().document["turns"]
+
+
+# --- sweep ---
+
+
+def test_a_sweep_groups_failures_and_keeps_a_few(tmp_path, capsys):
+    code, said = ran(
+        "sweep", "--subject", "pysyncobj", "--seeds", "3..8", "--jobs", "1", "--check-every", "0",
+        "--out", tmp_path / "found", "--format", "json", capsys=capsys,
+    )  # fmt: skip
+    assert code == 1
+    document = json.loads(said.out)
+    assert document["seeds"] == 6
+    assert document["failed"] == sum(group["count"] for group in document["failures"]) >= 4
+    assert {"lost-acknowledged"} <= {group["class"] for group in document["failures"]}
+    assert all(1 <= len(group["folders"]) <= 3 for group in document["failures"])
+    folder = document["failures"][0]["folders"][0]
+    case, mutant = load(tmp_path / folder)
+    assert mutant == ""
+    assert case.play().failure == document["failures"][0]["example"]
+    assert document["seeds_per_hour"] > 0
+    assert document["simulated_seconds"] > 60
+
+
+def test_a_sweep_without_time_runs_nothing_and_fails(capsys):
+    code, said = ran("sweep", "--seeds", "1..9", "--jobs", "1", "--time-limit", "0", capsys=capsys)
+    assert code == 1
+    assert said.out.startswith("0 seeds")
+
+
+def test_every_probe_has_a_name():
+    names = probe_names()
+    assert len(names) > 50
+    assert names == tuple(sorted(names))
+    assert "installed" in names
+
+
+# --- shrink ---
+
+
+def test_a_plan_of_guests_shrinks_to_a_file_that_replays(capsys):
+    code, said = ran("shrink", "--subject", "pysyncobj", "--seed", 3, "--format", "json",
+                     capsys=capsys)  # fmt: skip
+    assert code == 0
+    document = json.loads(said.out)
+    assert document["steps"][1] <= 6
+    again, said = ran("replay", document["file"], "--no-folder", capsys=capsys)
+    assert again == 1
+    assert "lost-acknowledged" in said.out
+
+
+def test_what_passes_cannot_be_shrunk(schedule_file, capsys):
+    code, said = ran("shrink", schedule_file, capsys=capsys)
+    assert code == 64
+    assert "nothing to shrink" in said.err
+
+
+# --- mutants ---
+
+
+def test_mutants_are_listed_by_number(capsys):
+    code, said = ran("mutants", "--list", "--format", "json", capsys=capsys)
+    assert code == 0
+    numbers = [row["number"] for row in json.loads(said.out)["mutants"]]
+    assert len(numbers) == len(set(numbers)) >= 11
+    with pytest.raises(OperatingError, match="no mutant"):
+        mutation.switch_on("no such")
+
+
+def test_the_table_shows_survivors_and_medians():
+    killed = {
+        "number": "1", "name": "a-b", "killed": True, "tried": 9, "by": {"order": 2, "x": 1},
+        "seeds": [2, 3, 9], "shrunk": {"steps": [9, 2], "events": [100, 20], "seconds": 3.2},
+    }  # fmt: skip
+    alive = {"number": "2", "name": "c", "killed": False, "tried": 60}
+    rows = table([killed, alive], Hunt()).splitlines()[2:]
+    assert rows[0] == "| 1 a b | order x 2, x | 2 | 2 | 9 → 2, 100 → 20, 3 s |"
+    assert "not within 60 seeds" in rows[1]
+
+
+@pytest.mark.slow
+def test_a_planted_bug_is_caught_and_shrunk():
+    row = mutation.hunt("9", Hunt(budget=40, shrink_seconds=40))
+    assert row["killed"], row
+    assert row["shrunk"]["replays"]
+    small = case_from_text(row["shrunk"]["text"])
+    assert attrs.evolve(small).size < row["shrunk"]["steps"][0]
