@@ -266,6 +266,17 @@ class Cluster:
                     )
         return {name: node for name, (_, node) in found.items()}
 
+    def in_sync(self) -> bool:
+        """Whether every group has a leader that counts every broker in sync."""
+        full: dict[str, bool] = {}
+        for node in self.live():
+            for group in (self.status(node) or {}).get("groups", ()):
+                whole = bool(group.get("ready")) and len(group.get("in_sync", ())) == len(
+                    self.places
+                )
+                full[group["name"]] = full.get(group["name"], False) or whole
+        return bool(full) and all(full.values())
+
     def trouble(self, node: int, what: str) -> OperatingError:
         """An error that shows the broker's last lines."""
         return OperatingError(what, on=str(self.log_path(node)), do="\n" + self.last_lines(node))

@@ -19,14 +19,15 @@ from typing import Any, Final, final
 
 import attrs
 
-from jepsen_style_tests import replicas, run_folder
+from jepsen_style_tests import mounts, replicas, run_folder
+from jepsen_style_tests.nemeses import clocks
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.processes import Cluster, free_places
 from jepsen_style_tests.proxy import CLIENTS, Links
 from jepsen_style_tests.recorder import Recorder
 from jepsen_style_tests.workloads.all import WORKLOADS
 from jepsen_style_tests.workloads.face import Stage, Workload
-from jepsen_style_tests.world import EVERYBODY, Nemesis, World
+from jepsen_style_tests.world import CONTROL, EVERYBODY, Nemesis, World
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, judge
 from raftlog.verify.report import RunFolder, render
@@ -38,7 +39,6 @@ HISTORY: Final = "history.jsonl"
 REPORT: Final = "report.html"
 _JOIN_SECONDS: Final = 60.0
 _TICK_SECONDS: Final = 0.1
-CONTROL: Final = "CONTROL"
 
 
 @final
@@ -139,6 +139,9 @@ class _Run:
             if test_disk:
                 environment = cluster.environment.setdefault(node, {})
                 environment["RAFTLOG_TEST_DISK"] = test_disk.replace(CONTROL, str(control))
+            if setup.fake_clock:
+                environment = cluster.environment.setdefault(node, {})
+                environment |= clocks.environment(cluster.directory, node)
         return cluster
 
     def _header(self) -> Header:
@@ -173,7 +176,8 @@ class _Run:
             self.world.heal_quietly()
             self.cluster.stop_all()
             self.links.stop()
-        self.checks |= replicas.compare(self.cluster, self.nemesis.setup.lost_copies)
+            self.checks |= replicas.compare(self.cluster, self.nemesis.setup.lost_copies)
+            mounts.unmount(self.cluster)
         seconds = time.monotonic() - began
         return self._judge(started, seconds)
 
@@ -192,7 +196,12 @@ class _Run:
             node: port for (start, node), port in self.links.ports.items() if start == CLIENTS
         }
         self.say(f"starting {len(cluster.nodes)} broker processes")
+        shutil.rmtree(cluster.directory, ignore_errors=True)  # an older run's, below the same --out
+        if setup.small_disk_megabytes:
+            mounts.mount(cluster, setup.small_disk_megabytes)
         cluster.found()
+        for node in cluster.nodes if setup.fake_clock else ():
+            clocks.set_clock(self.world, node, 0)
         for node in cluster.nodes:
             cluster.start(node)
         cluster.wait_ready(cluster.nodes)

@@ -6,6 +6,7 @@ undoes it, yields again. It may be abandoned at any yield; `World.heal` then rep
 broken.
 """
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -19,6 +20,13 @@ from raftlog.base.errors import OperatingError
 
 PEERS: Final = "peers"
 EVERYBODY: Final = "everybody"
+CONTROL: Final = "CONTROL"
+"""Stands for each broker's own control file in the options of the test disk."""
+
+
+def nothing_missing() -> str:
+    """What a nemesis lacks that needs nothing."""
+    return ""
 
 
 class Note(Protocol):
@@ -36,18 +44,19 @@ class Setup:
     proxies: str = ""
     """`PEERS`: a faulty link between each two brokers; `EVERYBODY`: to the clients as well."""
     test_disk: str = ""
-    """The broker's RAFTLOG_TEST_DISK; `CONTROL` in it stands for the broker's own control file."""
+    """The broker's RAFTLOG_TEST_DISK, with `CONTROL` in it."""
     small_disk_megabytes: int = 0
     """A tmpfs of this size as each data directory (root only)."""
     fake_clock: bool = False
     """The brokers run under libfaketime."""
-    namespaces: bool = False
-    """Each broker in a network namespace of its own (root only)."""
     settings: dict[str, str] = attrs.field(factory=dict)
+    missing: Callable[[], str] = nothing_missing
+    """Why it cannot run on this machine; empty when it can."""
     lost_copies: bool = False
     """A copy of the data was destroyed: replicas may then differ until they are repaired."""
 
 
+_POLL_SECONDS: Final = 0.1
 Steps = Callable[["World"], Iterator[float]]
 
 
@@ -119,6 +128,15 @@ class World:
             self.cluster.wait_ready(nodes, seconds)
         except OperatingError:
             return False
+        return True
+
+    def wait_in_sync(self, seconds: float) -> bool:
+        """Wait until every group's leader counts all brokers in sync; whether that came about."""
+        deadline = time.monotonic() + seconds
+        while not self.cluster.in_sync():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
         return True
 
     def pause(self, nodes: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ from jepsen_style_tests.clients.face import Done, Found, Settings, Unknown, gath
 
 NAME: Final = "aiokafka"
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+CLOSE_SECONDS: Final = 2.0
 _Result = TypeVar("_Result")
 
 
@@ -37,10 +38,9 @@ class AioClient:
 
     async def _open(self) -> None:
         settings = self._settings
-        millis = int(settings.seconds * 1000)
         shared: dict[str, Any] = {
             "bootstrap_servers": settings.bootstrap,
-            "request_timeout_ms": max(1500, millis // 2),
+            "request_timeout_ms": int(settings.request_seconds * 1000),
             "metadata_max_age_ms": 2000,
         }
         # Without idempotence aiokafka retries all the same, and may then double a record.
@@ -96,7 +96,7 @@ class AioClient:
             if self._waiting:
                 await asyncio.wait(list(self._waiting), timeout=seconds)
 
-        self._run(wait(), 2 * seconds)
+        self._run(wait(), seconds + self._settings.seconds)
 
     def assign(self, positions: Mapping[tuple[str, int], int]) -> None:
         async def go() -> None:
@@ -124,16 +124,17 @@ class AioClient:
         return int(found[place])
 
     def close(self) -> None:
-        async def end() -> None:
-            for each in (self._producer, self._consumer):
-                if each is not None:
-                    each_end = asyncio.ensure_future(each.stop())
-                    await asyncio.wait([each_end], timeout=1.0)
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
-            await asyncio.sleep(0)
-
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)
         self._loop.close()
+
+    async def _end(self) -> None:
+        """Stop both sides; what does not stop in time is cancelled."""
+        for each in (self._producer, self._consumer):
+            if each is not None:
+                await asyncio.wait([asyncio.ensure_future(each.stop())], timeout=CLOSE_SECONDS)
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)

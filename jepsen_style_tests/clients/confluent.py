@@ -34,6 +34,7 @@ class ConfluentClient:
         self._settings = settings
         quiet = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
         millis = int(settings.seconds * 1000)
+        tries = int(settings.request_seconds * 1000)
         self._producer = Producer(
             {
                 **quiet,
@@ -42,8 +43,8 @@ class ConfluentClient:
                 "retries": 2147483647 if settings.retries else 0,
                 "linger.ms": 0,
                 "message.timeout.ms": millis,
-                "request.timeout.ms": max(1000, millis // 2),
-                "socket.timeout.ms": max(1500, millis // 2),
+                "request.timeout.ms": tries,
+                "socket.timeout.ms": tries + 500,
                 "reconnect.backoff.max.ms": 500,
                 "topic.metadata.refresh.interval.ms": 5000,
             }
@@ -56,7 +57,7 @@ class ConfluentClient:
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 50,
                 "fetch.error.backoff.ms": 50,
-                "socket.timeout.ms": max(1500, millis // 2),
+                "socket.timeout.ms": tries + 500,
                 "reconnect.backoff.max.ms": 500,
                 "topic.metadata.refresh.interval.ms": 2000,
                 "check.crcs": True,

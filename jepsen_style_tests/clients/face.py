@@ -27,12 +27,13 @@ class Unknown(Exception):
 @final
 @attrs.frozen(kw_only=True)
 class Settings:
-    """How a client is made. `seconds` bounds every call."""
+    """How a client is made. `seconds` bounds every call, `request_seconds` each try of it."""
 
     bootstrap: str
     idempotent: bool = True
     retries: bool = True
     seconds: float = 5.0
+    request_seconds: float = 2.0
     name: str = "worker"
 
 

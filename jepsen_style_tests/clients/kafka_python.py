@@ -22,6 +22,7 @@ class KafkaPythonClient:
         self._settings = settings
         servers = settings.bootstrap.split(",")
         millis = int(settings.seconds * 1000)
+        tries = int(settings.request_seconds * 1000)
         try:
             self._producer = KafkaProducer(
                 bootstrap_servers=servers,
@@ -29,7 +30,7 @@ class KafkaPythonClient:
                 enable_idempotence=settings.idempotent,
                 retries=2147483647 if settings.retries else 0,
                 linger_ms=0,
-                request_timeout_ms=max(1000, millis // 2),
+                request_timeout_ms=tries,
                 delivery_timeout_ms=millis,
                 max_block_ms=millis,
                 reconnect_backoff_max_ms=500,
@@ -41,7 +42,7 @@ class KafkaPythonClient:
                 enable_auto_commit=False,
                 auto_offset_reset="none",
                 fetch_max_wait_ms=50,
-                request_timeout_ms=max(1500, millis // 2),
+                request_timeout_ms=tries + 500,
                 default_api_timeout_ms=millis,
                 reconnect_backoff_max_ms=500,
                 metadata_max_age_ms=2000,

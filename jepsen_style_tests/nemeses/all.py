@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from jepsen_style_tests.nemeses import kills, partitions, pauses
+from jepsen_style_tests.nemeses import clocks, damage, disks, kills, partitions, pauses
 from jepsen_style_tests.world import Nemesis, World
 
 
@@ -20,5 +20,8 @@ NEMESES: Final[dict[str, Nemesis]] = {
         *kills.NEMESES,
         *pauses.NEMESES,
         *partitions.NEMESES,
+        *disks.NEMESES,
+        *clocks.NEMESES,
+        *damage.NEMESES,
     )
 }

@@ -33,6 +33,8 @@ class Stage:
     linearizable: bool
     folder: Path
     stopping: threading.Event = attrs.field(factory=threading.Event, init=False)
+    names: set[str] = attrs.field(factory=set, init=False)
+    """What the workload has made, for its last reads."""
     broken: list[str] = attrs.field(factory=list, init=False)
     """What went wrong in our own threads: a run with one of these is no result."""
 

@@ -1,0 +1,76 @@
+"""Wall clocks that jump, through libfaketime; the monotonic clock is left alone."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from jepsen_style_tests.world import Nemesis, Setup, World, names
+
+STEADY_SECONDS = (0.5, 3.0)
+JUMPS_SECONDS: Final = (-86_400 * 30, -3_600, -5, 5, 3_600, 86_400 * 30)
+_PLACES: Final = "/usr/lib/*/faketime/libfaketime.so.1"
+
+
+def library() -> str:
+    """Where libfaketime is, or nothing."""
+    found = sorted(Path("/").glob(_PLACES.lstrip("/")))
+    return str(found[0]) if found else ""
+
+
+def no_library() -> str:
+    """Why clocks cannot be faked here, or nothing."""
+    return "" if library() else "libfaketime is not installed: run scripts/system_packages"
+
+
+def clock_file(directory: Path, node: int) -> Path:
+    """The file in which a broker's clock is told how wrong it is."""
+    return directory / f"clock{node}"
+
+
+def environment(directory: Path, node: int) -> dict[str, str]:
+    """What a broker's process needs for a clock that can jump."""
+    return {
+        "LD_PRELOAD": library(),
+        "FAKETIME_TIMESTAMP_FILE": str(clock_file(directory, node)),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+    }
+
+
+def set_clock(world: World, node: int, seconds: int) -> None:
+    """Make a broker's wall clock wrong by so much."""
+    path = clock_file(world.cluster.directory, node)
+    aside = path.with_name(path.name + ".tmp")
+    aside.write_text(f"{seconds:+d}\n")
+    aside.replace(path)
+
+
+def jumps(world: World) -> Iterator[float]:
+    """The clocks of some brokers jump, forwards and backwards, and some jump back."""
+    while True:
+        yield world.dice.uniform(*STEADY_SECONDS)
+        nodes = world.some(world.dice.randint(1, len(world.nodes)))
+        offsets = {node: world.dice.choice(JUMPS_SECONDS) for node in nodes}
+        for node, seconds in offsets.items():
+            set_clock(world, node, seconds)
+        world.begin("clock-jump", names(nodes), partial(_right, world, nodes))
+        yield world.dice.uniform(*STEADY_SECONDS)
+        world.end("clock-jump")
+
+
+def _right(world: World, nodes: list[int]) -> None:
+    for node in nodes:
+        set_clock(world, node, 0)
+
+
+NEMESES: Final = (
+    Nemesis(
+        name="clock-jumps",
+        about="wall clocks jump by seconds, hours, a month (libfaketime)",
+        steps=jumps,
+        setup=Setup(fake_clock=True, missing=no_library),
+    ),
+)
