@@ -92,7 +92,12 @@ class Broker:
         context.image_waiters = ImageWaiters(context)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
         self._make_metadata_parts()
-        raft = RaftOptions(heartbeat_ns=config.heartbeat_ns, election_ns=config.election_ns)
+        raft = RaftOptions(
+            heartbeat_ns=config.heartbeat_ns,
+            election_ns=config.election_ns,
+            append_bytes_max=config.append_bytes_max,
+            appends_in_flight_max=config.appends_in_flight_max,
+        )
         self.manager = PartitionManager(
             context, self.volume, raft, self.registration, self._group_dropped
         )

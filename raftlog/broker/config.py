@@ -11,6 +11,8 @@ import attrs
 
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import (
+    APPEND_BYTES_MAX,
+    APPENDS_IN_FLIGHT_MAX,
     OUTPUT_BYTES_MAX,
     PINNED_BYTES_MAX,
     UNANSWERED_BYTES_MAX,
@@ -87,6 +89,11 @@ class BrokerConfig:
     """How often a leader looks whether old segments may go (log.retention.check.interval.ms)."""
     log_sizes: LogOptions | None = None
     """Sizes of every log, over what topics say: simulations make them tiny, to meet edges often."""
+
+    append_bytes_max: int = APPEND_BYTES_MAX
+    appends_in_flight_max: int = APPENDS_IN_FLIGHT_MAX
+    """What one append to a follower carries, and how many wait for their answers; simulations make
+    both tiny, so that what usually travels together is parted."""
 
     read_consistency: ReadConsistency = "committed"
     strict_mark: bool = False
