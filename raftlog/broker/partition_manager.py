@@ -43,12 +43,15 @@ from raftlog.storage.recovery import (
     create_replica,
     delete_replica,
     recover_replica,
+    salvage_replica,
 )
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
 
 METADATA_TOPIC_ID: Final = TopicId(bytes(16))
 """Names group 0's directory; no topic has this id."""
 _BACKOFF_MS_MIN: Final = 100
+_SALVAGE_AFTER: Final = 3
+"""Failed attempts to open before what cannot be read counts as damage: disks have bad moments."""
 _STEADY_NS: Final = millis(60_000)
 _HOLD_BACK_ELECTIONS: Final = 2
 """How many election times a new replica that is not the first choice for leader waits longer."""
@@ -257,7 +260,8 @@ class PartitionManager:
         done = partial(self._opened, host, not known)
         if known:
             mark = self.volume.store.marks.get(host.spec.group)
-            self._job(recover_replica, (host.spec, mark, host.options), done)
+            recover = salvage_replica if host.attempts >= _SALVAGE_AFTER else recover_replica
+            self._job(recover, (host.spec, mark, host.options), done)
         else:
             self._job(create_replica, (host.spec, host.founding, host.options), done)
 

@@ -23,7 +23,6 @@ from raftlog.base.binary import Buffer
 from raftlog.base.entries import EntryKind, HardState, LogPosition, Membership
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import (
-    Chain,
     DirectoryId,
     GroupId,
     IoId,
@@ -46,7 +45,7 @@ from raftlog.partition.idleness import IdleWatch
 from raftlog.partition.output import DeleteAnswer, ProduceAnswer, ReadAnswer, ReplicaOutput
 from raftlog.partition.serving import Serving
 from raftlog.partition.waiters import FetchWaiters, Then
-from raftlog.raft.messages import Append, RaftMessage
+from raftlog.raft.messages import NO_CHAIN, Append, RaftMessage
 from raftlog.raft.node import RaftNode, Role
 from raftlog.raft.options import RaftOptions
 from raftlog.raft.output import Output
@@ -160,6 +159,15 @@ class PartitionReplica:
     def ready(self) -> bool:
         """Leads, committed in its own term, not handing over: proposals are taken."""
         return self.node.ready
+
+    @property
+    def needs_peers(self) -> bool:
+        """Leads a group that this replica's own copy can never commit in: others vote too."""
+        if not self.node.leading:
+            return False
+        membership = self.node.membership
+        voters, outgoing = membership.voters, membership.outgoing
+        return len(voters) > 1 or bool(outgoing and outgoing != voters)
 
     @property
     def transferring(self) -> ReplicaId | None:
@@ -491,4 +499,4 @@ def _claimed_position(recovered: RecoveredReplica) -> LogPosition | None:
     if recovered.claimed is None:
         return None
     index, term = recovered.claimed
-    return LogPosition(index, term, Chain(0))
+    return LogPosition(index, term, NO_CHAIN)

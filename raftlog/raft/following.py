@@ -233,7 +233,7 @@ def _heal(state: RaftState, match: RaftIndex) -> None:
     term = state.log.term_at(match)
     if mark is None or term is None or (term, match) < (mark.term, mark.raft_index):
         return
-    if state.log.term_at(mark.raft_index) == mark.term:
+    if mark.chain != NO_CHAIN and state.log.term_at(mark.raft_index) == mark.term:
         chain = state.log.chain_at(mark.raft_index)
         if chain not in (None, mark.chain):
             stop(state, f"entry {mark.raft_index} came back with another chain than its mark")

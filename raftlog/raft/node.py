@@ -102,9 +102,9 @@ class RaftNode:
 
     `memberships` are (index, membership) pairs as the log holds them, ascending: the head
     header's first, so there is always one. `commit_hint` is a commit index stored earlier.
-    `damaged` is the durable mark, when the valid log ends before it. A node that finds its log
-    ahead of its stored term starts in the log's term and gives no vote in it (its own takes that
-    place).
+    `damaged` is the durable mark, when the valid log ends before it; its chain is NO_CHAIN when it
+    is not known. A node that finds its log ahead of its stored term starts in the log's term and
+    gives no vote in it (its own takes that place).
     """
 
     __slots__ = ("_state",)

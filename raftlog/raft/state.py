@@ -124,7 +124,8 @@ class RaftState:
     * `memberships`: (index, membership) of every membership entry that can still be truncated,
       and one below those; the last one is in force. Indexes ascend.
     * `voter`: whether this replica is a voter in force.
-    * `damaged`: the durable mark, while the log's valid prefix ends before it; None when whole.
+    * `damaged`: the durable mark, while the log's valid prefix ends before it; None when whole. Its
+      chain may be NO_CHAIN, not known.
 
     Follower:
     * `verified`: the log up to here equals the leader's, by appends of this term.

@@ -37,6 +37,7 @@ from raftlog.storage.replica import (
     ReplicaSpec,
     segment_name,
 )
+from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.segment import before_header
 from raftlog.storage.segment_header import SegmentHeader, write_segment_header
 from raftlog.storage.walked_log import WalkedLog, walk_log
@@ -111,6 +112,14 @@ def delete_replica(disk: Disk, path: str) -> None:
         disk.sync_dir(path)
         disk.remove(path)
         disk.sync_dir(GROUPS_DIRECTORY)
+
+
+def salvage_replica(
+    disk: Disk, spec: ReplicaSpec, mark: Mark | None, options: LogOptions
+) -> RecoveredReplica:
+    """Job: as `recover_replica`, but sectors before the mark that cannot be read count as damage
+    instead of failing the job. For a disk that has failed the same way a few times."""
+    return recover_replica(SalvagingDisk(disk, mark), spec, mark, options)
 
 
 def recover_replica(

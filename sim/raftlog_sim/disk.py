@@ -284,6 +284,11 @@ class SimulatedDisk:
         `count` times."""
         self._faults.append(_Fault(operation, path_part, error, skip, count))
 
+    def forget_faults(self) -> None:
+        """No call fails any more that has not failed yet; rot and bad sectors stay."""
+        self._faults.clear()
+        self._misdirected.clear()
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot at rest: seen and durable bytes alike."""
         inode = self._names[path]
@@ -318,6 +323,16 @@ class SimulatedDisk:
     def content(self, path: str) -> bytes:
         """The bytes of a file as seen now."""
         return bytes(self._names[path].seen)
+
+    def durable_copy(self) -> "SimulatedDisk":
+        """The disk as a boot would find it after a crash that keeps nothing; this one stays as it
+        is. Costs as much as the files are long."""
+        found = SimulatedDisk(self._entropy)
+        found._directories = dict(self._durable_directories)
+        for name, inode in self._durable_names.items():
+            if _parent(name) in found._directories:
+                found._names[name] = _Inode(bytearray(inode.durable), bytearray(inode.durable))
+        return found
 
     def durable_content(self, path: str) -> bytes | None:
         """The bytes that a crash that keeps nothing would leave; None when the name goes too."""

@@ -13,6 +13,7 @@ from raftlog_sim.streams import Stream
 
 Source = Callable[[Stream, SimOptions, int], Iterator[Step]]
 KEEPS: Final = ("none", "some", "all")
+_CALLS: Final = ("open", "create", "read", "write", "truncate", "rename", "remove", "list")
 _BURST_MAX: Final = 6
 _READ_MS: Final = 40
 
@@ -190,6 +191,48 @@ def _stall(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     yield step(at_ms, "stall", stream.between(20, 700), node=node)
 
 
+def _disk_error(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, call = draw_node(stream, options), _CALLS[stream.below(len(_CALLS))]
+    yield step(at_ms, "disk-error", node=node, call=call, count=1 << stream.below(4))
+
+
+def _failed_sync(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    yield step(at_ms, "failed-sync", node=draw_node(stream, options))
+
+
+def _disk_full(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, room = draw_node(stream, options), stream.below(2) << stream.below(16)
+    yield step(at_ms, "disk-full", stream.between(50, 1500), node=node, bytes=room)
+
+
+def _slow_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, more_ms = draw_node(stream, options), 1 << stream.below(8)
+    yield step(at_ms, "slow-disk", stream.between(50, 1500), node=node, ms=more_ms)
+
+
+def _crash_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, keep, calls = draw_node(stream, options), KEEPS[stream.below(3)], stream.below(12)
+    tear = ("no", "yes")[stream.below(2)]
+    yield step(at_ms, "crash-at", node=node, calls=calls, keep=keep, tear=tear)
+
+
+def _rot(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node = draw_node(stream, options)
+    file = ("segment", "segment", "header", "index", "snapshot")[stream.below(5)]
+    how = ("flip", "zero", "alien", "unreadable")[stream.below(4)]
+    yield step(at_ms, "rot", node=node, file=file, how=how)
+
+
+def _wipe(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    yield step(at_ms, "wipe", stream.between(50, 1500), node=draw_node(stream, options))
+
+
+def _lose_replica(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, partition = draw_node(stream, options), stream.below(options.partitions)
+    down_ms = stream.between(50, 1500)
+    yield step(at_ms, "lose-replica", down_ms, node=node, partition=partition)
+
+
 _SOURCES: Final[dict[str, Source]] = {
     "crash": _crash,
     "power": _power,
@@ -204,5 +247,13 @@ _SOURCES: Final[dict[str, Source]] = {
     "swizzle": _swizzle,
     "lossy": _lossy,
     "slow-link": _slow_link,
+    "disk-error": _disk_error,
+    "failed-sync": _failed_sync,
+    "disk-full": _disk_full,
+    "slow-disk": _slow_disk,
+    "crash-at": _crash_at,
+    "rot": _rot,
+    "wipe": _wipe,
+    "lose-replica": _lose_replica,
 }
 assert tuple(_SOURCES) == FAULTS, (tuple(_SOURCES), FAULTS)

@@ -1,8 +1,8 @@
-"""The faults of a schedule, struck and undone. What each kind does is in `process_faults` and
-`network_faults`.
+"""The faults of a schedule, struck and undone. What each kind does is in `process_faults`,
+`network_faults` and `disk_faults`.
 
-All faults of the safety phase leave a quorum able to repair everything. So every failure of such a
-run is a bug.
+All faults of the safety phase leave a quorum able to repair everything (`atlas`). So every failure
+of such a run is a bug.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,8 @@ import attrs
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
-from raftlog_sim import network_faults, process_faults
+from raftlog_sim import disk_faults, network_faults, process_faults
+from raftlog_sim.atlas import Atlas
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.targets import resolve
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
     from raftlog_sim.world import World
 
 Strike = Callable[["Nemesis", Step], bool]
-_STRIKES: Final[dict[str, Strike]] = {**process_faults.STRIKES, **network_faults.STRIKES}
+_STRIKES: Final[dict[str, Strike]] = {
+    **process_faults.STRIKES,
+    **network_faults.STRIKES,
+    **disk_faults.STRIKES,
+}
 
 
 @final
@@ -35,6 +40,10 @@ class Nemesis:
     workload: Workload
     done: dict[str, int] = attrs.Factory(dict)
     healed: bool = False
+    atlas: Atlas = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.atlas = Atlas(self.world)
 
     def strike(self, step: Step) -> None:
         """Do it, and undo it later; a target that is not there, or already struck, is left."""
@@ -46,6 +55,7 @@ class Nemesis:
         self.healed = True
         self.world.network.heal()
         for number in sorted(self.world.nodes):
+            disk_faults.heal(self, self.world.nodes[number])
             process_faults.heal(self, self.world.nodes[number])
 
     # --- for the kinds ----------------------------------------------------------------------------

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from raftlog.base.errors import RaftlogError
+from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
 from raftlog.base.limits import TURN_EVENTS_MAX
-from raftlog.base.units import NANOS_PER_MICRO
+from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.records.slices import FileSlice
-from raftlog.storage.data_dir import open_directory
+from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.clock import NodeClock
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 WRITE_NS: Final = 50 * NANOS_PER_MICRO
 SYNC_NS: Final = 150 * NANOS_PER_MICRO
 JOB_NS: Final = 200 * NANOS_PER_MICRO
+RESTART_NS: Final = millis(400)
+"""How long a supervisor takes to start a process again."""
 
 
 @final
@@ -72,6 +74,8 @@ class Node:
     boots: int = 0
     turns: int = 0
     events: int = 0
+    slower_ns: int = 0
+    """How much longer everything on the disk takes."""
     stalled: bool = False
     """The disk answers nothing until it goes on."""
     suspended: bool = False
@@ -112,7 +116,9 @@ class Node:
         self.boots += 1
         stream = self.world.stream(f"node/{self.number}/boot/{self.boots}")
         clock = NodeClock.drawn(stream.fork("clock"))
-        image = open_directory(self.disk)
+        image = self._open_directory()
+        if image is None:
+            return
         broker = Broker(
             config=self.config,
             directories=[image],
@@ -123,6 +129,29 @@ class Node:
         self.boot_state = Boot(broker, DirectoryWriter(self.disk), clock)
         self._turn_soon(self.live)
         self.world.network.look()
+
+    def _open_directory(self) -> DirectoryImage | None:
+        """None when the machine or its disk failed meanwhile: whoever looks after the process
+        starts it again."""
+        try:
+            return open_directory(self.disk)
+        except SimulatedCrashError:
+            self.disk.crash(self.keep_at_crash)
+        except CorruptData:
+            raise
+        except DiskError:
+            pass
+        self.world.after(RESTART_NS, self._start_again, self.boots)
+        return None
+
+    def _start_again(self, boots: int) -> None:
+        if not self.up and self.boots == boots:
+            self.start()
+
+    def _halted(self) -> None:
+        """The disk stopped the machine; it boots again after a while."""
+        self.crash(self.keep_at_crash)
+        self.world.after(RESTART_NS, self._start_again, self.boots)
 
     def crash(self, keep: Keep = Keep.NONE) -> None:
         """Power loss: the process is gone, and of what was not synced the disk keeps what `keep`
@@ -241,7 +270,7 @@ class Node:
 
     def _begin_round(self, boot: Boot) -> None:
         boot.writing = True
-        self.world.after(WRITE_NS, self._perform_round, boot)
+        self.world.after(WRITE_NS + self.slower_ns, self._perform_round, boot)
 
     def _perform_round(self, boot: Boot) -> None:
         if self.boot_state is not boot:
@@ -253,10 +282,10 @@ class Node:
         try:
             result = boot.writer.perform(write.io_id, write.ops)
         except SimulatedCrashError:
-            self.crash(self.keep_at_crash)
+            self._halted()
             return
         self.deliver(e.Written(write.io_id, write.directory))
-        self.world.after(self.world.sync_ns, self._round_done, boot, write, result)
+        self.world.after(self.world.sync_ns + self.slower_ns, self._round_done, boot, write, result)
 
     def _round_done(self, boot: Boot, write: e.Write, result: Any) -> None:
         if self.boot_state is not boot:
@@ -265,6 +294,7 @@ class Node:
         if result.poisoned is not None:
             error = result.poisoned
             self.deliver(e.WriteFailed(write.io_id, write.directory, None, error))
+            self.world.after(RESTART_NS, self._supervise, boot)
         else:
             for group, error in sorted(result.failed.items()):
                 self.deliver(e.WriteFailed(write.io_id, write.directory, (group,), error))
@@ -272,9 +302,15 @@ class Node:
         if boot.rounds:
             self._begin_round(boot)
 
+    def _supervise(self, boot: Boot) -> None:
+        """What a supervisor does that sees a broker whose data directory is poisoned."""
+        if self.boot_state is boot:
+            self.stop_process()
+            self.start()
+
     def _begin_job(self, boot: Boot) -> None:
         boot.working = True
-        self.world.after(JOB_NS, self._perform_job, boot)
+        self.world.after(JOB_NS + self.slower_ns, self._perform_job, boot)
 
     def _perform_job(self, boot: Boot) -> None:
         if self.boot_state is not boot:
@@ -286,7 +322,7 @@ class Node:
         try:
             done = self._done(job)
         except SimulatedCrashError:
-            self.crash(self.keep_at_crash)
+            self._halted()
             return
         self.deliver(done)
         boot.working = False

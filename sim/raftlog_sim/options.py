@@ -15,10 +15,14 @@ from raftlog_sim.streams import Stream
 
 FAULTS: Final = (
     "crash", "power", "all", "partition", "reset", "pause", "stall", "one-way", "shape", "clog",
-    "swizzle", "lossy", "slow-link",
+    "swizzle", "lossy", "slow-link", "disk-error", "failed-sync", "disk-full", "slow-disk",
+    "crash-at", "rot", "wipe", "lose-replica",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
-_RARER: Final = {"all": 4, "swizzle": 8, "shape": 2}
+_RARER: Final = {
+    "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
+    "disk-full": 4,
+}  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
 PROFILES: Final = ("swarm", "calm")
 
@@ -47,6 +51,8 @@ class SimOptions:
     """Messages that a held link keeps before it breaks."""
     turn_us: int = 0
     """How long a turn takes: what arrives meanwhile is worked in by the next one, together."""
+    value_bytes: int = 0
+    """What records are padded to: large ones fill segments."""
     segment_bytes: int = 65_536
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
     """Only for drawing a schedule; what is struck is in its steps."""
@@ -119,6 +125,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         stale=stream.chance(1, 2),
         queue_max=8 << stream.below(10),
         turn_us=(0, 20, 100, 400)[stream.below(4)],
+        value_bytes=(0, 200, 3_000, 20_000)[stream.below(4)],
         segment_bytes=65_536,
         fault_gaps_ms=tuple(gaps),
         safety_ms=stream.between(2, 6) * 1000,

@@ -16,7 +16,7 @@ def _crash(nemesis: "Nemesis", step: Step) -> bool:
     for node in stopped:
         nemesis.note("kill", node.number)
         node.stop_process()
-        nemesis.later(step, _restart, nemesis, node, node.boots)
+        restart_later(nemesis, step, node)
     return bool(stopped)
 
 
@@ -29,7 +29,7 @@ def _power(nemesis: "Nemesis", step: Step) -> bool:
         draws = node.world.stream(f"power/{node.number}/{node.world.now}")
         if node.up:
             node.stop_process()
-            nemesis.later(step, _restart, nemesis, node, node.boots)
+            restart_later(nemesis, step, node)
         node.disk.crash(keep, draws)
     return bool(struck)
 
@@ -58,6 +58,11 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "pause": _pause,
     "stall": _stall,
 }
+
+
+def restart_later(nemesis: "Nemesis", step: Step, node: Node) -> None:
+    """It is started again when the step ends, unless somebody did so before."""
+    nemesis.later(step, _restart, nemesis, node, node.boots)
 
 
 # --- ending them ----------------------------------------------------------------------------------

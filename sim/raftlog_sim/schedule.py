@@ -51,6 +51,7 @@ class Kind(NamedTuple):
 
 
 _KEEP: Final = "none|some|all"
+_CALLS: Final = "open|create|read|write|truncate|rename|remove|list"
 _HOW: Final = "loud|silent"
 KINDS: Final = {
     "crash": Kind(
@@ -96,6 +97,37 @@ KINDS: Final = {
     ),
     "pause": Kind((("node", "nodes"),), True, "nemesis", "a process stands still"),
     "stall": Kind((("node", "nodes"),), True, "nemesis", "a disk answers nothing"),
+    "disk-error": Kind(
+        (("node", "nodes"), ("call", _CALLS), ("count", "small")), False, "nemesis",
+        "the next calls of a kind on a disk fail",
+    ),
+    "failed-sync": Kind(
+        (("node", "nodes"),), False, "nemesis",
+        "the next sync fails, and what it should have made durable is gone; within the atlas",
+    ),
+    "disk-full": Kind(
+        (("node", "nodes"), ("bytes", "int")), True, "nemesis", "so many bytes are left on a disk",
+    ),
+    "slow-disk": Kind(
+        (("node", "nodes"), ("ms", "small")), True, "nemesis", "a disk takes so much longer",
+    ),
+    "crash-at": Kind(
+        (("node", "nodes"), ("calls", "small"), ("keep", _KEEP), ("tear", "no|yes")), False,
+        "nemesis", "a machine stops after so many changing disk calls, or in the middle of one",
+    ),
+    "rot": Kind(
+        (("node", "nodes"), ("file", "segment|header|index|snapshot"),
+         ("how", "flip|zero|alien|unreadable")), False, "nemesis",
+        "bytes at rest are damaged, below the durable mark and within the atlas",
+    ),
+    "wipe": Kind(
+        (("node", "nodes"),), True, "nemesis",
+        "a machine comes back with an empty disk; within the atlas",
+    ),
+    "lose-replica": Kind(
+        (("node", "nodes"), ("partition", "small")), True, "nemesis",
+        "the files of one partition are gone from a machine; within the atlas",
+    ),
     "produce": Kind(
         (("slot", "small"), ("partition", "small"), ("count", "small")), False, "clients",
         "a producer sends some records, one after another",

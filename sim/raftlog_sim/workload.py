@@ -46,6 +46,15 @@ def _names(world: "World") -> Any:
     return tuple(f"n{number}" for number in sorted(world.nodes))
 
 
+def _padded(value: str, size: int) -> bytes:
+    """The value, filled up; the history has it without the filling."""
+    return value.encode() + b"~".ljust(max(0, size - len(value)), b".") if size else value.encode()
+
+
+def _plain(value: Any) -> str:
+    return bytes(value or b"").partition(b"~")[0].decode()
+
+
 @final
 @attrs.define(eq=False)
 class _Producer:
@@ -165,7 +174,9 @@ class Workload:
             process, "send", time_ns=self.world.now, key=f"{TOPIC}/{partition}", value=value
         )
         stamp = WallMillis(WALL_START_MS + now_ms)
-        record = Produce(TOPIC, value.encode(), None, (), partition, stamp)
+        record = Produce(
+            TOPIC, _padded(value, self.options.value_bytes), None, (), partition, stamp
+        )
         producer.client.call(record, partial(self._produced, producer, value))
 
     def _produced(self, producer: _Producer, value: str, outcome: Any) -> None:
@@ -203,7 +214,7 @@ class Workload:
             self.history.complete(process, "fail", time_ns=now, error=str(outcome))
             then(partition, None)
             return
-        pairs = [[record.offset, (record.value or b"").decode()] for record in outcome.records()]
+        pairs = [[record.offset, _plain(record.value)] for record in outcome.records()]
         got = {f"{TOPIC}/{partition}": pairs} if pairs else {}
         self.history.complete(process, "ok", time_ns=now, value=got)
         then(partition, outcome.next_offset if pairs else offset)

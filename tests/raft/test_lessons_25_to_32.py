@@ -9,6 +9,7 @@ import pytest
 from raftlog.base.entries import HardState, LogPosition
 from raftlog.base.errors import LocalMisuse
 from raftlog.raft.messages import (
+    NO_CHAIN,
     Append,
     AppendRefused,
     AppendReply,
@@ -298,16 +299,15 @@ class Test31BackPressure:
 class Test32MinorityRotWins:
     """Jepsen on NATS 2.12.1; protocol-aware recovery, FAST'18."""
 
-    MARK = LogPosition(3, 2, 0)
+    MARK = LogPosition(3, 2, 0xBAD)
 
-    def damaged(self, **options) -> Peer:
+    def damaged(self, mark=MARK) -> Peer:
         peer = Peer(
             rid(1),
             log_of_terms(1),
             hard_state=HardState(2, None),
             options=OPTIONS,
-            damaged=self.MARK,
-            **options,
+            damaged=mark,
         )
         peer.now = peer.node._state.now
         return peer
@@ -345,6 +345,16 @@ class Test32MinorityRotWins:
         say(peer, append(3, (1, 1), (entry(2, 2, 1), entry(3, 2, 2))))
         assert peer.role is Role.STOPPED
         assert "chain" in peer.node.stopped_why
+
+    def test_a_mark_without_its_chain_is_compared_with_nothing(self):
+        """Seed 30 of the simulator: a replica came up damaged, its mark remembered by index and
+        term alone (what a header or a half-done repair vouches for has no chain). The leader sent
+        the missing entries up to exactly the mark, the absent chain was compared as if it were one,
+        and the replica stopped for ever with a whole log."""
+        peer = self.damaged(LogPosition(3, 2, NO_CHAIN))
+        say(peer, append(3, (1, 1), (entry(2, 2, 1), entry(3, 2, 2))))
+        assert peer.role is Role.FOLLOWER
+        assert not peer.node.damaged
 
     def test_a_damaged_learner_is_not_promoted(self):
         peer = lead(membership=voters(1, 2, 3, learners=[4]))

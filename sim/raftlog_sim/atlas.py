@@ -1,0 +1,69 @@
+"""The fault atlas: which damage is allowed, so that whatever fails is a bug.
+
+    fault                            allowed because
+    un-synced bytes and names lost   a promise presupposes a sync: on any number of nodes at once
+    write, read or open fails        what failed was never acknowledged: anywhere, any time
+    disk full                        the same
+    sync fails, pages clean          may take what was acknowledged before: damage
+    rot below the durable mark       the mark tells it from a torn tail, peers repair it: damage
+    index files: anything            they are rebuilt: anywhere, any time
+    directory wiped, replica lost    its promises are gone, its id never speaks again: damage
+    lying sync, rot of a majority    never here: no protocol survives it
+
+Damage is rationed: a node may be damaged only if in every group that it is a voter of, those ever
+damaged stay a minority. Then in each group a majority keeps registration, term, vote and every
+entry that it acknowledged, and an entry that was committed by damaged nodes lies on a whole one
+too. Nothing is ever credited back within a run, though it was repaired: that is stricter than it
+must be, and simple. Bytes younger than the mark are protected by replication only, and are not
+rotted.
+"""
+
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from raftlog.base.ids import NodeId
+
+if TYPE_CHECKING:
+    from raftlog_sim.world import World
+
+
+@final
+@attrs.define(eq=False)
+class Atlas:
+    """See the module. `damaged` are the nodes that may have lost what they promised."""
+
+    world: "World"
+    damaged: dict[NodeId, None] = attrs.Factory(dict)
+
+    def allow(self, number: NodeId) -> bool:
+        """Whether this node may be damaged now; if so it counts from here on. With every node down
+        nobody knows who votes where: then it may not."""
+        if number not in self.damaged:
+            if not self.world.running():
+                return False
+            hurt = {*self.damaged, number}
+            for voters in self._voter_sets():
+                if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
+                    return False
+        self.damaged[number] = None
+        return True
+
+    def _voter_sets(self) -> list[tuple[NodeId, ...]]:
+        """The nodes of every configuration that some running replica holds to be in force, of
+        every placement in an image, and the controllers."""
+        found: dict[tuple[NodeId, ...], None] = {}
+        for node in self.world.nodes.values():
+            founders = tuple(sorted(address.node for address in node.config.controllers))
+            found[founders] = None
+        for node in self.world.running():
+            context = node.broker.context
+            for replica in context.replicas.values():
+                membership = replica.membership
+                for voters in (membership.voters, membership.outgoing):
+                    if voters:
+                        found[tuple(sorted(voter.node for voter in voters))] = None
+            for topic in context.image.topics.values():
+                for partition in topic.partitions:
+                    found[tuple(sorted(replica.node for replica in partition.target))] = None
+        return list(found)

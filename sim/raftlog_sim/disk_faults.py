@@ -1,0 +1,227 @@
+"""What befalls disks: errors, no space, slowness, failed syncs, rot, a crash in mid-call, loss.
+
+What may destroy something that was promised asks the atlas first, and does nothing when that would
+be more than a quorum can repair.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.ids import NodeId
+from raftlog.base.units import millis
+from raftlog.storage.data_dir import DirectoryIdentity, format_directory, peek_directory
+from raftlog.storage.replica import Mark
+from raftlog_sim.disk import SECTOR, Keep, SimulatedDisk
+from raftlog_sim.node import Node
+from raftlog_sim.process_faults import restart_later
+from raftlog_sim.schedule import Step
+from raftlog_sim.streams import Stream
+from raftlog_sim.targets import group_of
+from raftlog_sim.workload import TOPIC
+
+if TYPE_CHECKING:
+    from raftlog_sim.nemesis import Nemesis
+
+_HEADER_BYTES: Final = 4096
+
+
+def _disk_error(nemesis: "Nemesis", step: Step) -> bool:
+    """The next calls of a kind fail and change nothing."""
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        node.disk.fail(str(step.argument("call")), count=int(step.argument("count")))
+    return bool(nodes)
+
+
+def _failed_sync(nemesis: "Nemesis", step: Step) -> bool:
+    """The next sync fails, and the pages are then clean and gone. The supervisor restarts the
+    broker, which finds in the page cache what the disk does not have."""
+    nodes = [node for node in nemesis.nodes(step, "node") if nemesis.atlas.allow(node.number)]
+    for node in nodes:
+        nemesis.note("failed-sync", node.number)
+        node.disk.fail("sync")
+    return bool(nodes)
+
+
+def _disk_full(nemesis: "Nemesis", step: Step) -> bool:
+    nodes = [node for node in nemesis.nodes(step, "node") if node.disk.free is None]
+    for node in nodes:
+        nemesis.note("start-disk-full", node.number)
+        node.disk.free = int(step.argument("bytes"))
+        nemesis.later(step, _room, nemesis, node)
+    return bool(nodes)
+
+
+def _room(nemesis: "Nemesis", node: Node) -> None:
+    if node.disk.free is not None:
+        nemesis.note("stop-disk-full", node.number)
+        node.disk.free = None
+
+
+def _slow_disk(nemesis: "Nemesis", step: Step) -> bool:
+    nodes, more_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
+    for node in nodes:
+        node.slower_ns += more_ns
+        nemesis.later(step, _faster, node, more_ns)
+    return bool(nodes)
+
+
+def _faster(node: Node, less_ns: int) -> None:
+    node.slower_ns = max(0, node.slower_ns - less_ns)
+
+
+def _crash_at(nemesis: "Nemesis", step: Step) -> bool:
+    """The machine stops at one of its next disk calls; it boots again by itself."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.up]
+    for node in nodes:
+        node.disk.crash_at = node.disk.mutations + 1 + int(step.argument("calls"))
+        node.disk.crash_tears = step.argument("tear") == "yes"
+        node.keep_at_crash = Keep(step.argument("keep"))
+    return bool(nodes)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def _rot(nemesis: "Nemesis", step: Step) -> bool:
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        stream = node.world.stream(f"rot/{node.number}/{node.world.now}")
+        place = _place(node.disk, str(step.argument("file")), stream)
+        harmless = step.argument("file") == "index"
+        if place is None or not (harmless or nemesis.atlas.allow(node.number)):
+            continue
+        nemesis.note("rot", node.number)
+        _damage(node.disk, *place, str(step.argument("how")), stream)
+        struck = True
+    return struck
+
+
+def _place(disk: SimulatedDisk, kind: str, stream: Stream) -> tuple[str, int] | None:
+    """A byte that what was promised stands on, or that can be rebuilt: path and position."""
+    names = {"index": ".index", "snapshot": ".snapshot"}
+    if kind in names:
+        paths = [path for path in disk.paths() if names[kind] in path and disk.content(path)]
+        if not paths:
+            return None
+        chosen = paths[stream.below(len(paths))]
+        return chosen, stream.below(len(disk.content(chosen)))
+    ends = _ends_below_marks(disk)
+    if not ends:
+        return None
+    path, end = ends[stream.below(len(ends))]
+    if kind == "header":
+        return path, stream.below(_HEADER_BYTES // 2)
+    span = end - _HEADER_BYTES
+    return (path, _HEADER_BYTES + stream.below(span)) if span > 0 else None
+
+
+def _ends_below_marks(disk: SimulatedDisk) -> list[tuple[str, int]]:
+    """Segment files that a durable mark covers, and up to which position."""
+    found = []
+    image = peek_directory(disk.durable_copy())
+    for group, mark in sorted(image.marks.items()):
+        registration = image.registrations.get(group)
+        if registration is not None:
+            found += _covered(disk, registration.path, mark)
+    return found
+
+
+def _covered(disk: SimulatedDisk, folder: str, mark: Mark) -> list[tuple[str, int]]:
+    found = []
+    for path in disk.paths():
+        if not (path.startswith(f"{folder}/") and path.endswith(".log")):
+            continue
+        size = len(disk.durable_content(path) or b"")
+        sequence = int(path.removesuffix(".log").rpartition("-")[2])
+        end = min(size, mark.end_position) if sequence == mark.file_sequence else size
+        if sequence <= mark.file_sequence and end >= _HEADER_BYTES:
+            found.append((path, end))
+    return found
+
+
+def _damage(disk: SimulatedDisk, path: str, position: int, how: str, stream: Stream) -> None:
+    if how == "flip":
+        disk.flip_bit(path, position, stream.below(8))
+    elif how == "unreadable":
+        disk.make_unreadable(path, position)
+    else:
+        start = position // SECTOR * SECTOR
+        size = min(SECTOR, len(disk.content(path)) - start)
+        other = [name for name in disk.paths() if name.endswith(".log") and name != path]
+        alien = bytes(size)
+        if how == "alien" and other:
+            alien = disk.content(other[stream.below(len(other))])[start : start + size]
+        disk.overwrite(path, start, alien.ljust(size, b"\0"))
+
+
+def _wipe(nemesis: "Nemesis", step: Step) -> bool:
+    """The machine comes back with an empty disk, formatted to join the same cluster."""
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        if not nemesis.atlas.allow(node.number):
+            continue
+        nemesis.note("wipe", node.number)
+        cluster = peek_directory(node.disk.durable_copy()).identity.cluster
+        if node.up:
+            node.stop_process()
+            restart_later(nemesis, step, node)
+        node.disk = empty_disk(node, cluster)
+        struck = True
+    return struck
+
+
+def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
+    """A disk formatted as a joiner's, under a fresh directory id."""
+    number = NodeId(node.number)
+    disk = node.world.new_disk(number)
+    identity = DirectoryIdentity(
+        cluster=cluster,  # type: ignore[arg-type]
+        node=number,
+        directory=node.world.new_directory(number),
+        controllers=(),
+    )
+    format_directory(disk, identity)
+    return disk
+
+
+def _lose_replica(nemesis: "Nemesis", step: Step) -> bool:
+    """All files of one partition's replica are gone."""
+    group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        registration = None
+        if group is not None:
+            registration = peek_directory(node.disk.durable_copy()).registrations.get(group)
+        if registration is None or not nemesis.atlas.allow(node.number):
+            continue
+        nemesis.note("lost-replica", node.number)
+        if node.up:
+            node.stop_process()
+            restart_later(nemesis, step, node)
+        node.disk.crash(Keep.ALL)
+        for path in node.disk.paths():
+            if path.startswith(f"{registration.path}/"):
+                node.disk.vanish(path)
+        struck = True
+    return struck
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "disk-error": _disk_error,
+    "failed-sync": _failed_sync,
+    "disk-full": _disk_full,
+    "slow-disk": _slow_disk,
+    "crash-at": _crash_at,
+    "rot": _rot,
+    "wipe": _wipe,
+    "lose-replica": _lose_replica,
+}
+
+
+def heal(nemesis: "Nemesis", node: Node) -> None:
+    """The disk works again; what is rotten stays so."""
+    node.slower_ns = 0
+    node.disk.crash_at = None
+    node.disk.forget_faults()
+    _room(nemesis, node)

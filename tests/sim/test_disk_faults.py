@@ -1,0 +1,161 @@
+"""Disks in a world that fail, fill, slow down, rot, vanish; and the atlas that rations damage."""
+
+import pytest
+from raftlog_sim.disk_faults import _ends_below_marks
+from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.simulation import Run, simulate
+
+from raftlog.base import probes
+from raftlog.base.ids import NodeId
+from raftlog.base.units import millis
+
+WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 900, 30))
+
+
+def schedule(*some, brokers=3, **options):
+    values = {"seed": 21, "safety_ms": 1_000, "brokers": brokers, "value_bytes": 3_000, **options}
+    return Schedule(SimOptions(**values), (*WRITES, *some))
+
+
+def until(run, at_ms):
+    """Into the safety phase."""
+    while run.phase == "set-up":
+        run.advance()
+    end = run.world.now + millis(at_ms)
+    while run.world.now < end and run.advance():
+        pass
+    return run
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        step(200, "disk-error", node="n1", call="write", count=2),
+        step(200, "disk-error", node="all", call="read", count=2),
+        step(200, "disk-error", node="leader:0", call="open", count=3),
+        step(200, "failed-sync", node="leader:0"),
+        step(200, "disk-full", 300, node="follower:0", bytes=1_000),
+        step(200, "slow-disk", 300, node="leader:0", ms=60),
+        step(200, "crash-at", node="leader:0", calls=3, keep="some", tear="yes"),
+        step(200, "rot", node="leader:0", file="segment", how="flip"),
+        step(200, "rot", node="n2", file="header", how="zero"),
+        step(200, "wipe", 100, node="follower:0"),
+        step(200, "lose-replica", 100, node="follower:0", partition=0),
+    ],
+    ids=lambda fault: fault.kind,
+)
+def test_one_fault_is_survived(fault):
+    result = simulate(schedule(fault))
+    assert result.failure == ""
+    assert result.faults.get(fault.kind) == 1
+    assert result.acknowledged > 0
+
+
+@pytest.mark.parametrize("how", ["flip", "zero", "alien", "unreadable"])
+def test_rot_below_the_mark_is_found_at_a_boot_and_repaired(how):
+    result = simulate(
+        schedule(
+            step(500, "power", 40, node="n2", keep="none"),
+            step(530, "rot", node="n2", file="segment", how=how),
+        )
+    )
+    assert result.failure == ""
+    assert result.faults == {"power": 1, "rot": 1}
+
+
+def test_rot_strikes_below_durable_marks_only():
+    run = until(Run(schedule()), 500)
+    disk = run.world.nodes[NodeId(1)].disk
+    ends = _ends_below_marks(disk)
+    assert ends
+    for path, end in ends:
+        assert 4_096 <= end <= len(disk.durable_content(path))
+
+
+def test_a_failed_sync_restarts_the_broker():
+    run = Run(schedule(step(200, "failed-sync", node="n1")))
+    assert run.play() == ""
+    assert run.world.nodes[NodeId(1)].boots == 2
+    assert probes.fired()["data-directory-poisoned"] >= 1
+
+
+def test_a_machine_that_stops_in_a_disk_call_boots_again_by_itself():
+    run = Run(schedule(step(200, "crash-at", node="n1", calls=0, keep="none", tear="no")))
+    assert run.play() == ""
+    assert run.world.nodes[NodeId(1)].boots == 2
+
+
+def test_an_error_at_boot_is_tried_again():
+    run = Run(
+        schedule(
+            step(200, "crash", 100, node="n1"),
+            step(210, "disk-error", node="n1", call="open", count=1),
+        )
+    )
+    assert run.play() == ""
+    assert run.world.nodes[NodeId(1)].boots == 3
+
+
+def test_a_full_disk_has_room_again():
+    run = until(Run(schedule(step(100, "disk-full", 100, node="n1", bytes=0))), 150)
+    assert run.world.nodes[NodeId(1)].disk.free == 0
+    until(run, 60)
+    assert run.world.nodes[NodeId(1)].disk.free is None
+
+
+def test_a_copy_of_what_is_durable_leaves_the_disk_alone():
+    run = until(Run(schedule()), 300)
+    disk = run.world.nodes[NodeId(1)].disk
+    before = {path: disk.content(path) for path in disk.paths()}
+    copy = disk.durable_copy()
+    copy.crash()
+    assert {path: disk.content(path) for path in disk.paths()} == before
+    for path in copy.paths():
+        assert copy.content(path) == disk.durable_content(path)
+
+
+# --- the atlas ------------------------------------------------------------------------------------
+
+
+def test_one_of_three_may_be_damaged_and_never_another():
+    run = until(Run(schedule()), 100)
+    assert run.nemesis.atlas.allow(NodeId(2))
+    assert not run.nemesis.atlas.allow(NodeId(1))
+    assert not run.nemesis.atlas.allow(NodeId(3))
+    assert run.nemesis.atlas.allow(NodeId(2)), "it may be damaged again"
+
+
+def test_two_of_five_only_where_no_group_of_three_holds_both():
+    run = until(Run(schedule(brokers=5, controllers=3, partitions=1)), 100)
+    group = run.world.nodes[NodeId(1)].broker.context.image.topic("t").partitions[0]
+    holders = sorted(replica.node for replica in group.target)
+    assert run.nemesis.atlas.allow(holders[0])
+    assert not run.nemesis.atlas.allow(holders[1])
+
+
+def test_a_lone_controller_or_broker_is_never_damaged():
+    run = until(Run(schedule(controllers=1)), 100)
+    assert not run.nemesis.atlas.allow(NodeId(1))
+    alone = until(Run(schedule(brokers=1, controllers=1, replication=1)), 100)
+    assert not alone.nemesis.atlas.allow(NodeId(1))
+
+
+def test_with_everybody_down_nobody_may_be_damaged():
+    run = until(Run(schedule()), 100)
+    for node in run.world.nodes.values():
+        node.stop_process()
+    assert not run.nemesis.atlas.allow(NodeId(1))
+
+
+def test_steps_beyond_the_atlas_do_nothing():
+    result = simulate(
+        schedule(
+            step(100, "wipe", 100, node="n1"),
+            step(300, "wipe", 100, node="n2"),
+            step(400, "rot", node="n3", file="segment", how="flip"),
+            step(500, "failed-sync", node="n2"),
+        )
+    )
+    assert result.failure == ""
+    assert result.faults == {"wipe": 1}

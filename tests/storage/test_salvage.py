@@ -1,0 +1,125 @@
+"""Sectors that can never be read again: damage before the mark, an error behind it.
+
+Seed 16 of the simulator, and 2, 22, 26 and 33 after it: one sector of a replica's segment, or of an
+index file that is rebuilt anyway, could not be read. Recovery failed, was tried again, failed, for
+ever: a replica that its peers could have repaired in a second stayed closed until the end of days.
+"""
+
+import copy
+
+import pytest
+from raftlog_sim.disk import SECTOR, Keep
+
+from raftlog.base import probes
+from raftlog.base.errors import DiskError, RaftlogError
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.storage.recovery import ReplicaState, recover_replica, salvage_replica
+from raftlog.storage.replica import index_name
+from raftlog.storage.salvage import SalvagingDisk
+from tests.storage.making import SPEC, Driver, new_disk
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    driver = Driver(new_disk())
+    driver.lead(1)
+    driver.append(12, 2, size=60)
+    driver.commit_all()
+    driver.settle()
+    assert len(driver.log.segments) >= 2
+    driver.disk.crash(Keep.NONE)
+    driver._open()
+    return driver
+
+
+@pytest.fixture
+def driver(prepared):
+    probes.reset()
+    return copy.deepcopy(prepared)
+
+
+def open_with(driver, function):
+    mark = driver.image.marks[SPEC.group]
+    return function(driver.disk, SPEC, mark, driver.options)
+
+
+def fails_plainly(driver):
+    with pytest.raises(RaftlogError, match="cannot be read"):
+        open_with(driver, recover_replica)
+
+
+def test_a_bad_sector_below_the_mark_is_damage(driver):
+    path = driver.log.segments[0].path
+    driver.disk.make_unreadable(path, SEGMENT_HEADER_BYTES + SECTOR)
+    fails_plainly(driver)
+    found = open_with(driver, salvage_replica)
+    assert found.state is ReplicaState.DAMAGED
+    assert found.log.last_index < driver.log.last_index
+    assert found.claimed[0] == driver.image.marks[SPEC.group].raft_index
+    assert probes.fired()["unreadable-sector-taken-as-damage"] >= 1
+
+
+def test_a_bad_sector_in_one_copy_of_a_header_costs_nothing(driver):
+    driver.disk.make_unreadable(driver.log.segments[0].path, 0)
+    fails_plainly(driver)
+    found = open_with(driver, salvage_replica)
+    assert found.state is ReplicaState.INTACT
+    assert found.log.last_index == driver.log.last_index
+
+
+def test_a_bad_sector_in_an_index_file_costs_nothing(driver):
+    driver.run_jobs()
+    path = index_name(driver.log.segments[0].path)
+    assert driver.disk.exists(path), driver.disk.paths()
+    driver.disk.make_unreadable(path, 0)
+    found = open_with(driver, salvage_replica)
+    assert found.state is ReplicaState.INTACT
+    assert found.log.last_index == driver.log.last_index
+
+
+def test_behind_the_mark_it_stays_an_error(driver):
+    """Zeros there would look like a torn tail, and what was acknowledged might be cut."""
+    mark = driver.image.marks[SPEC.group]
+    shorter = mark._replace(end_position=SEGMENT_HEADER_BYTES)
+    driver.disk.make_unreadable(driver.log.segments[-1].path, SEGMENT_HEADER_BYTES)
+    with pytest.raises(DiskError, match="cannot be read"):
+        salvage_replica(driver.disk, SPEC, shorter, driver.options)
+    assert "unreadable-sector-taken-as-damage" not in probes.fired()
+
+
+def test_without_a_mark_nothing_of_a_segment_may_be_guessed(driver):
+    path = driver.log.segments[0].path
+    driver.disk.make_unreadable(path, 0)
+    file = SalvagingDisk(driver.disk, None).open(path, write=False)
+    with pytest.raises(DiskError):
+        file.read_at(0, SECTOR)
+    assert file.read_at(SECTOR, 10) == driver.disk.content(path)[SECTOR : SECTOR + 10]
+
+
+def test_only_the_bad_sector_is_lost(driver):
+    path = driver.log.segments[0].path
+    content = driver.disk.content(path)
+    driver.disk.make_unreadable(path, 5 * SECTOR)
+    file = SalvagingDisk(driver.disk, driver.image.marks[SPEC.group]).open(path, write=False)
+    found = file.read_at(SECTOR + 100, len(content))
+    wanted = bytearray(content)
+    wanted[5 * SECTOR : 6 * SECTOR] = bytes(len(content[5 * SECTOR : 6 * SECTOR]))
+    assert found == bytes(wanted[SECTOR + 100 :])
+
+
+def test_everything_else_is_the_disk_below(driver):
+    disk = SalvagingDisk(driver.disk, None)
+    disk.make_dir("extra")
+    file = disk.open("extra/a", create=True)
+    file.write_at(0, [b"abc"])
+    file.truncate(2)
+    file.sync()
+    assert (file.size(), file.read_at(0, 9)) == (2, b"ab")
+    file.close()
+    disk.rename("extra/a", "extra/b")
+    disk.sync_dir("extra")
+    disk.sync_all()
+    assert disk.list("extra") == ["b"]
+    disk.remove("extra/b")
+    assert not disk.exists("extra/b")
+    assert disk.free_bytes() == driver.disk.free_bytes()
