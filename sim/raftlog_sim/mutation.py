@@ -36,17 +36,28 @@ class Mutant(NamedTuple):
 
 def load() -> dict[str, Mutant]:
     """All mutants of this checkout, by number."""
-    path = FOLDER / "mutants.py"
-    if not path.exists():
+    paths = sorted(FOLDER.glob("*_mutants.py"))
+    if not paths:
         raise OperatingError(
-            "mutants are in a checkout only", on=str(path), do="clone the repository"
+            "mutants are in a checkout only", on=str(FOLDER), do="clone the repository"
         )
-    spec = importlib.util.spec_from_file_location("raftlog_mutants", path)
+    found = [Mutant(*each) for path in paths for each in _module(path).MUTANTS]
+    return {each.number: each for each in sorted(found, key=lambda each: _order(each.number))}
+
+
+def _module(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"raftlog_{path.stem}", path)
     assert spec is not None, path
     assert spec.loader is not None, path
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return {mutant.number: mutant for mutant in (Mutant(*each) for each in module.MUTANTS)}
+    return module
+
+
+def _order(number: str) -> tuple[int, str]:
+    """9 before 9b before 10."""
+    digits = number.rstrip("abcdefghij")
+    return int(digits), number.removeprefix(digits)
 
 
 def switch_on(number: str) -> None:

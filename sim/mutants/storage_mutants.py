@@ -1,0 +1,235 @@
+"""Planted bugs of storage, partitions and brokers (LESSONS part 5), as in raft_mutants.py."""
+
+import sys
+from functools import partial
+from typing import Any
+
+from raftlog_sim import disk as simulated_disk
+
+from raftlog.base.errors import DiskError
+from raftlog.base.ids import RaftIndex
+from raftlog.broker import partition_manager
+from raftlog.broker.multi_raft import MultiRaft
+from raftlog.broker.partition_manager import PartitionManager
+from raftlog.broker.registration import Registration
+from raftlog.metadata import apply_brokers
+from raftlog.partition import producer_snapshot, producers, retention
+from raftlog.partition.replica import PartitionReplica
+from raftlog.raft import election, following, replication
+from raftlog.raft.state import FOLLOWER
+from raftlog.storage import recovery, walked_log
+from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.walk import Walk
+from raftlog.storage.write_round import DirectoryWriter
+
+
+def _everywhere(old: Any, new: Any) -> None:
+    """Replace a function wherever it was imported by name."""
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith("raftlog."):
+            for key, value in list(vars(module).items()):
+                if value is old:
+                    setattr(module, key, new)
+
+
+def producers_forgotten() -> None:
+    """13: a batch whose producer is known is taken as new."""
+    producers.ProducerTable.check = lambda self, header: None  # type: ignore[method-assign]
+
+
+def producers_missing_from_snapshots() -> None:
+    """13b: a snapshot holds no producers."""
+    real = producer_snapshot.write_producers
+
+    def write(table: Any, *, group: Any, before: Any) -> bytes:
+        return real(type(table)(), group=group, before=before)
+
+    _everywhere(real, write)
+
+
+def uncommitted_is_readable() -> None:
+    """14: a reader gets what lies above the high watermark."""
+
+    def read(self: PartitionReplica, offset: Any, bytes_max: int) -> Any:
+        return self.log.plan_read(offset, bytes_max, self.log.next_offset)
+
+    PartitionReplica.read = read  # type: ignore[method-assign]
+
+
+def names_not_synced() -> None:
+    """16: a new file's directory is never synced."""
+    simulated_disk.SimulatedDisk.sync_dir = lambda self, path: None  # type: ignore[method-assign]
+
+
+def index_trusted_over_the_log() -> None:
+    """17: a boot takes an index file's word for its segment, whatever else says."""
+
+    def loaded(self: Any, file: Any, following_file: Any) -> Any:
+        stored = self._index_file(file)
+        if stored is None or following_file is None or file.stop is None:
+            return None
+        return stored
+
+    walked_log._Walker._loaded = loaded  # type: ignore[method-assign]
+
+
+def sync_skipped() -> None:
+    """21: a round reports before its files are synced."""
+    simulated_disk.SimulatedFile.sync = lambda self: None  # type: ignore[method-assign]
+
+
+def write_errors_ignored() -> None:
+    """21b: a write that fails is taken for done, and the next one goes on behind it."""
+    real = DirectoryWriter._append
+
+    def append(self: DirectoryWriter, op: Any) -> None:
+        try:
+            real(self, op)
+        except DiskError:
+            return
+
+    DirectoryWriter._append = append  # type: ignore[method-assign]
+
+
+def failed_sync_retried() -> None:
+    """21c: a sync that failed is tried again, and believed."""
+
+    def synced(self: DirectoryWriter, sync: Any) -> None:
+        try:
+            sync()
+        except DiskError:
+            sync()
+
+    DirectoryWriter._synced = synced  # type: ignore[method-assign]
+
+
+def retention_passes_the_watermark() -> None:
+    """22: retention drops whole segments, committed or not."""
+    real = retention.log_start_by_size
+
+    def by_size(segments: Any, bytes_max: int, high_watermark: Any) -> Any:
+        del high_watermark
+        return real(segments, bytes_max, segments[-1].base_offset if segments else 0)
+
+    _everywhere(real, by_size)
+
+
+def membership_from_the_oldest_entry() -> None:
+    """25: a boot takes the membership from the log's entries, and from the head header only what
+    founded the group."""
+    real = walked_log._Walker.__init__
+
+    def begin(self: Any, disk: Any, spec: Any, *more: Any) -> None:
+        real(self, disk, spec, *more)
+        if self._memberships[0][0] > 0:
+            membership = self._memberships[0][1]
+            alone = type(membership)(voters=(spec.replica,))
+            self._memberships[0] = (RaftIndex(0), alone)
+
+    walked_log._Walker.__init__ = begin  # type: ignore[method-assign]
+
+
+def chain_never_compared() -> None:
+    """26: the chain is written down and never looked at again."""
+
+    def check(self: Walk, raft_index: Any, chain: Any, position: Any, what: str) -> bool:
+        del chain, position, what
+        return self.place.raft_index == raft_index
+
+    Walk.check = check  # type: ignore[method-assign]
+    following._diverged = lambda state, message, index, theirs: None
+
+
+def damage_cut_as_a_torn_tail() -> None:
+    """27: a boot does not ask the mark what was once there."""
+    real = recovery.recover_replica
+
+    def recover(disk: Any, spec: Any, mark: Any, options: Any) -> Any:
+        del mark
+        return real(disk, spec, None, options)
+
+    _everywhere(real, recover)
+
+
+def lost_replica_begins_empty() -> None:
+    """28: a registered replica whose files are gone begins again, empty, and votes."""
+    real = PartitionManager._opened
+
+    def opened(self: PartitionManager, host: Any, new: bool, value: Any) -> None:
+        if getattr(value, "state", None) is ReplicaState.LOST:
+            done = partial(self._opened, host, True)
+            create = partition_manager.create_replica
+            self._job(create, (host.spec, host.founding, host.options), done)
+            return
+        real(self, host, new, value)
+
+    PartitionManager._opened = opened  # type: ignore[method-assign]
+
+
+def boot_numbers_not_compared() -> None:
+    """28b: an old copy of a directory is welcome."""
+    real = apply_brokers._register_again
+
+    def again(image: Any, known: Any, command: Any) -> Any:
+        if command.boot < known.boot:
+            known = type(known)(**{**_fields(known), "boot": command.boot - 1})
+        return real(image, known, command)
+
+    apply_brokers._register_again = again
+    Registration.peer_allowed = lambda self, peer, directory, boot: True  # type: ignore[method-assign]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
+
+
+def node_heartbeat_counts_for_every_group() -> None:
+    """29: the heartbeat of a pair of nodes stands for every group, agreed on or not."""
+
+    def cover_follower(state: Any, peer: Any) -> bool:
+        follower = state.progress.get(peer)
+        if follower is None:
+            return False
+        follower.covered = True
+        return True
+
+    def cover_leader(state: Any, peer: Any) -> bool:
+        if state.role is not FOLLOWER:
+            return False
+        state.leader = state.leader or peer
+        state.covered = True
+        return True
+
+    replication.cover = cover_follower
+    election.cover = cover_leader
+
+    def offered(self: MultiRaft, pair: Any, offer: Any) -> None:
+        replica = self.services.replicas.get(offer.group)
+        if replica is not None and replica.cover(offer.leader, self.services.now):
+            pair.follows.covered[offer.group] = offer
+            self.services.touch(offer.group)
+
+    MultiRaft._offered = offered  # type: ignore[method-assign]
+    MultiRaft._leader_stopped = lambda self, side, place: None  # type: ignore[method-assign]
+
+
+MUTANTS = (
+    ("13", "producers-forgotten", producers_forgotten, ("history-duplicate",)),
+    ("13b", "producers-missing-from-snapshots", producers_missing_from_snapshots,
+     ("history-duplicate",)),
+    ("14", "uncommitted-is-readable", uncommitted_is_readable, ("history-inconsistent-offsets",)),
+    ("16", "names-not-synced", names_not_synced, ("exception",)),
+    ("17", "index-trusted-over-the-log", index_trusted_over_the_log, ("exception",)),
+    ("21", "sync-skipped", sync_skipped, ("leader-completeness", "exception")),
+    ("21b", "write-errors-ignored", write_errors_ignored, ("assertion", "leader-completeness")),
+    ("21c", "failed-sync-retried", failed_sync_retried, ("leader-completeness",)),
+    ("22", "retention-passes-the-watermark", retention_passes_the_watermark, ("order",)),
+    ("25", "membership-from-the-oldest-entry", membership_from_the_oldest_entry,
+     ("election-safety",)),
+    ("26", "chain-never-compared", chain_never_compared, ("log-matching",)),
+    ("27", "damage-cut-as-a-torn-tail", damage_cut_as_a_torn_tail, ("leader-completeness",)),
+    ("28", "lost-replica-begins-empty", lost_replica_begins_empty, ("leader-completeness",)),
+    ("28b", "boot-numbers-not-compared", boot_numbers_not_compared, ("leader-completeness",)),
+    ("29", "node-heartbeat-counts-for-every-group", node_heartbeat_counts_for_every_group,
+     ("liveness",)),
+)  # fmt: skip
