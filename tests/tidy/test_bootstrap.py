@@ -58,7 +58,7 @@ def test_an_installation_happens_once(bootstrap):
     assert not bootstrap._is_current("test")
     bootstrap._install("test")
     installs = [command for command in bootstrap.commands if "install" in command]
-    assert [command[-1] for command in installs] == ["setuptools", ".[test]"]
+    assert [command[-1] for command in installs] == ["setuptools", ".[test,spark]"]
     assert all("--constraint" in command for command in installs)
     assert bootstrap._is_current("test")
     assert not bootstrap._is_current("demo")

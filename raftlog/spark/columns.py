@@ -1,0 +1,55 @@
+"""The columns of the table that a topic is: those of Spark's own Kafka source, by the same names.
+
+    key binary, value binary, topic string, partition int, offset long, timestamp timestamp,
+    timestampType int (0 create time, 1 log append time), headers array<struct<key, value>>
+
+A record without headers has a null there, as in Spark's source. Everything is nullable. What leaves
+a task has to match Spark's Arrow schema exactly, types and nullability, so the types stand here.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+KEY: Final = "key"
+VALUE: Final = "value"
+TOPIC: Final = "topic"
+PARTITION: Final = "partition"
+OFFSET: Final = "offset"
+TIMESTAMP: Final = "timestamp"
+TIMESTAMP_TYPE: Final = "timestampType"
+HEADERS: Final = "headers"
+
+HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+ARROW_TYPES: Final[dict[str, pa.DataType]] = {
+    KEY: pa.binary(),
+    VALUE: pa.binary(),
+    TOPIC: pa.string(),
+    PARTITION: pa.int32(),
+    OFFSET: pa.int64(),
+    TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    TIMESTAMP_TYPE: pa.int32(),
+    HEADERS: pa.list_(pa.field("element", HEADER_TYPE)),
+}
+COLUMNS: Final = (KEY, VALUE, TOPIC, PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE)
+"""Without headers, which have to be asked for."""
+
+MICROS_PER_MILLI: Final = 1000
+TIMESTAMP_MS_MAX: Final = (2**63 - 1) // MICROS_PER_MILLI
+"""Spark counts microseconds in 64 bits: what lies beyond cannot be shown."""
+
+
+class Wanted(NamedTuple):
+    """What a task is asked for: columns of the records of one partition in [first, stop)."""
+
+    topic: str
+    partition: int
+    columns: tuple[str, ...]
+    first: int
+    stop: int
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """The schema of what a task yields."""
+    return pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])

@@ -1,0 +1,87 @@
+"""A Spark session in this machine's memory, and whether there can be one at all."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.errors import OperatingError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN: Final = 17
+INSTALL_SPARK: Final = "pip install 'raftlog[spark]'"
+INSTALL_JAVA: Final = "scripts/system_packages, or: apt-get install openjdk-17-jre-headless"
+
+
+def missing() -> OperatingError | None:
+    """What keeps Spark from starting here, and the command that helps; None when nothing does."""
+    for module in ("pyspark", "pyarrow", "numpy"):
+        if find_spec(module) is None:
+            return OperatingError(f"{module} is not installed", on="Spark", do=INSTALL_SPARK)
+    version = java_version()
+    if version is None:
+        return OperatingError("there is no Java", on="Spark", do=INSTALL_JAVA)
+    if version < JAVA_MIN:
+        return OperatingError(
+            f"Java {version} is too old, Spark needs {JAVA_MIN}", on="Spark", do=INSTALL_JAVA
+        )
+    return None
+
+
+def java_version() -> int | None:
+    """The major version of the Java that Spark would start; None without one."""
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if program is None:
+        return None
+    try:
+        done = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found is not None else None
+
+
+def local_session(
+    master: str = "local[2]", *, name: str = "raftlog", memory: str = "1g", **settings: str
+) -> "SparkSession":
+    """The running session, or a new one with the source registered: no user interface, as many
+    shuffle partitions as the master has cores, workers of the same Python. `settings` are Spark's,
+    with underscores for dots. `OperatingError` says what is missing."""
+    error = missing()
+    if error is not None:
+        raise error
+    from pyspark.sql import SparkSession
+
+    from raftlog.spark.source import register
+
+    # Otherwise workers may run another Python and die with a message that says nothing.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    cores = re.search(r"\[(\d+)", master)
+    builder = SparkSession.builder.master(master).appName(name)
+    chosen = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": cores[1] if cores is not None else "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **{key.replace("_", "."): value for key, value in settings.items()},
+    }
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark

@@ -1,0 +1,185 @@
+"""`format("raftlog")`: the data source as Spark sees it.
+
+    spark.read.format("raftlog").option("kafka.bootstrap.servers", "localhost:9092")
+         .option("subscribe", "orders").load()
+
+The objects here are pickled on their way to executors: they hold options, never a socket.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from raftlog.base.errors import ConfigError
+from raftlog.spark.cluster import ClusterView
+from raftlog.spark.columns import COLUMNS, HEADERS
+from raftlog.spark.filters import Bounds, bounds_of
+from raftlog.spark.offsets import Known, Place, check_batch, given_offsets, ranges
+from raftlog.spark.options import Border, Kind, Mode, ReadOptions, read_options, write_options
+from raftlog.spark.parts import RangePartition
+from raftlog.spark.reading import read_range
+from raftlog.spark.sink import BatchSink, StreamSink
+from raftlog.spark.stream import StreamReader
+
+SQL_TYPES: Final = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(
+        StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+    ),
+}
+
+
+@final
+class RaftlogDataSource(DataSource):  # type: ignore[misc]
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "raftlog"
+
+    def schema(self) -> StructType:
+        """Kafka's columns; headers when they are asked for."""
+        names = list(COLUMNS)
+        if str(self.options.get("includeHeaders", "false")).strip().lower() == "true":
+            names.append(HEADERS)
+        return StructType([StructField(name, SQL_TYPES[name]) for name in names])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        options = read_options(_plain(self.options), Mode.BATCH)
+        return BatchReader(options, columns_of(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return StreamReader(read_options(_plain(self.options), Mode.STREAM), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise ConfigError("a log is appended to, not overwritten", do=".mode('append')")
+        return BatchSink(write_options(_plain(self.options)), schema)
+
+    def streamWriter(  # noqa: N802
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        return StreamSink(write_options(_plain(self.options)), schema)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("raftlog")` known to a session."""
+    spark.dataSource.register(RaftlogDataSource)
+
+
+def columns_of(schema: StructType) -> tuple[str, ...]:
+    """The columns of a schema, which may be fewer than all; `ConfigError` for other ones."""
+    for field in schema.fields:
+        wanted = SQL_TYPES.get(field.name)
+        if wanted is None:
+            raise ConfigError(
+                f"there is no column {field.name}", on="schema", do=f"use {', '.join(SQL_TYPES)}"
+            )
+        if field.dataType != wanted:
+            raise ConfigError(
+                f"column {field.name} is {wanted.simpleString()}, not "
+                f"{field.dataType.simpleString()}",
+                on="schema",
+            )
+    if not schema.fields:
+        raise ConfigError("at least one column is needed", on="schema")
+    return tuple(field.name for field in schema.fields)
+
+
+def _plain(options: Mapping[str, str]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in options.items()}
+
+
+@final
+class BatchReader(DataSourceReader):  # type: ignore[misc]
+    """Reads between two borders, which are fixed once, when the query is planned."""
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self.bounds = Bounds()
+
+    @property
+    def pushFilters(self) -> "_Pushing":  # noqa: N802 - Spark's name
+        return _Pushing(self)
+
+    def partitions(self) -> list[InputPartition]:
+        """Ask the cluster, settle the borders, cut them into ranges."""
+        options = self._options
+        with ClusterView(options) as view:
+            known = view.known()
+            start = self._border(view, options.start, known, start=True)
+            end = self._border(view, options.end, known, start=False)
+            if options.end.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+                end = {place: max(start[place], high) for place, high in end.items()}
+            check_batch(start, end, known)
+            start, end = self.bounds.narrow(start, end, view, known)
+        found = ranges(
+            start,
+            end,
+            known.ids,
+            partitions_min=options.partitions_min,
+            records_max=options.records_per_partition_max,
+        )
+        return [RangePartition(each) for each in found]
+
+    def _border(
+        self, view: ClusterView, border: Border, known: Known, *, start: bool
+    ) -> dict[Place, int]:
+        if border.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+            return view.by_timestamp(border, known, start=start)
+        return given_offsets(border, known)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Run by a task. Without any range Spark still starts one, with nothing to read."""
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return read_range(partition.part, self._columns, self._options)
+
+
+@final
+class _Pushing:
+    """`reader.pushFilters`: takes filters along, to read less.
+
+    Spark refuses, at planning, a reader that overrides pushFilters while filter pushdown is off,
+    and gives a reader no way to ask. What it looks at is the function behind the bound method; this
+    object shows the one of the base class, so that the reader passes where nothing will be pushed,
+    and does our work where it is called.
+    """
+
+    __func__ = DataSourceReader.pushFilters
+
+    def __init__(self, reader: BatchReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> list[Filter]:
+        """Keep what narrows the ranges; what is left, Spark evaluates."""
+        self._reader.bounds, left = bounds_of(filters)
+        return left

@@ -1,0 +1,88 @@
+"""One cluster and one Spark session for all tests here; topics are named after their tests."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from raftlog.client.blocking import BlockingClient
+from raftlog.embed.cluster import Cluster
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def client(cluster: Cluster) -> Iterator[BlockingClient]:
+    with BlockingClient(cluster.bootstrap_servers) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """`local[2]` with a small heap; the compiler is told to be quick rather than thorough."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from raftlog.spark.session import local_session
+
+    session = local_session(
+        memory="768m",
+        spark_driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        spark_sql_streaming_pollingDelay="5",
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name for this test's topic."""
+    kept = [letter if letter.isalnum() else "-" for letter in request.node.name]
+    return "".join(kept)[:180]
+
+
+@pytest.fixture
+def read(spark, cluster: Cluster):
+    """A reader of this cluster with options."""
+
+    def reader(**options: object):
+        source = spark.read.format("raftlog").option(
+            "kafka.bootstrap.servers", cluster.bootstrap_servers
+        )
+        schema = options.pop("schema", None)
+        if schema is not None:
+            source = source.schema(schema)
+        return source.options(**{name: str(value) for name, value in options.items()}).load()
+
+    return reader
+
+
+@pytest.fixture
+def fill(cluster: Cluster):
+    """Create a topic and write `count` records into each of its partitions, by a new client: one
+    that knew a topic of that name refuses to write to another one."""
+
+    def write(topic: str, *, partitions: int = 2, count: int = 10, replicas: int = 1, **configs):
+        with BlockingClient(cluster.bootstrap_servers) as client:
+            client.create_topic(
+                topic, partitions=partitions, replication_factor=replicas, configs=configs or None
+            )
+            append(client, topic, partitions=partitions, count=count)
+
+    return write
+
+
+def append(client, topic, *, partitions, count, start=0, timestamp_ms=1000):
+    """Records `start` to `start + count` of each partition; value `p:n`, timestamp by number."""
+    for number in range(start, start + count):
+        for partition in range(partitions):
+            client.send_soon(
+                topic,
+                b"%d:%d" % (partition, number),
+                key=b"k%d" % (number % 3),
+                partition=partition,
+                timestamp_ms=timestamp_ms + number,
+            )
+    client.flush()

@@ -1,0 +1,248 @@
+"""The streaming read: triggers, new partitions, restarts, and each record once across kill -9."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from raftlog.spark.offsets import Place
+from raftlog.spark.options import Mode, read_options
+from raftlog.spark.stream import StreamReader
+from tests.spark.conftest import append
+from tests.spark.test_source import grid
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.needs_command("java"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture
+def run(spark, cluster, tmp_path: Path):
+    """Run an AvailableNow query on the same checkpoint until it ends; its progress."""
+
+    def go(**options: object):
+        source = (
+            spark.readStream.format("raftlog")
+            .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+            .options(**{name: str(value) for name, value in options.items()})
+        )
+        query = (
+            source.load()
+            .select("topic", "partition", "offset")
+            .writeStream.format("parquet")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .option("path", str(tmp_path / "out"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        assert not query.isActive
+        return [each for each in query.recentProgress if each.numInputRows]
+
+    return go
+
+
+@pytest.fixture
+def written(spark, tmp_path: Path):
+    """What the sink's own log says was written: each (partition, offset) as often as it is."""
+
+    def look():
+        rows = spark.read.parquet(str(tmp_path / "out")).collect()
+        return sorted((row.partition, row.offset) for row in rows)
+
+    return look
+
+
+def test_triggers_restarts_and_new_partitions(run, written, fill, topic, client):
+    fill(topic, partitions=2, count=20)
+    taken = run(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=16)
+    assert [each.numInputRows for each in taken] == [16, 16, 8]
+    assert written() == grid([0, 1], range(20))
+    assert run(subscribe=topic, startingOffsets="earliest") == []
+    client.create_partitions(topic, 3)
+    append(client, topic, partitions=3, count=4, start=20)
+    taken = run(subscribe=topic, startingOffsets="earliest")
+    assert sum(each.numInputRows for each in taken) == 12
+    assert written() == sorted(grid([0, 1], range(24)) + grid([2], range(4)))
+
+
+def test_a_start_at_the_end_is_kept_across_restarts(run, written, fill, topic, client):
+    """`latest` is fixed by a first trigger without records: what comes afterwards is read, also
+    by a query that is started again."""
+    fill(topic, partitions=1, count=5)
+    assert run(subscribe=topic) == []
+    append(client, topic, partitions=1, count=3, start=5)
+    assert sum(each.numInputRows for each in run(subscribe=topic)) == 3
+    assert written() == grid([0], [5, 6, 7])
+
+
+def test_a_topic_created_again_stops_the_query(run, fill, topic, client):
+    fill(topic, partitions=1, count=5)
+    run(subscribe=topic, startingOffsets="earliest")
+    client.delete_topic(topic)
+    fill(topic, partitions=1, count=9)
+    with pytest.raises(Exception, match="created again"):
+        run(subscribe=topic, startingOffsets="earliest")
+    lenient = run(subscribe=topic, startingOffsets="earliest", failOnDataLoss="false")
+    assert sum(each.numInputRows for each in lenient) == 9
+
+
+SCRIPT = """
+import sys, time
+from raftlog.spark import local_session
+servers, topic, folder = sys.argv[1:]
+spark = local_session(memory="512m", spark_driver_extraJavaOptions="-XX:TieredStopAtLevel=1")
+
+def dawdle(batches):
+    for batch in batches:
+        time.sleep(0.7)
+        yield batch
+
+(
+    spark.readStream.format("raftlog")
+    .option("kafka.bootstrap.servers", servers)
+    .option("subscribe", topic)
+    .option("startingOffsets", "earliest")
+    .option("maxOffsetsPerTrigger", "400")
+    .load()
+    .select("partition", "offset")
+    .mapInArrow(dawdle, "partition INT, offset LONG")
+    .writeStream.format("parquet")
+    .option("checkpointLocation", folder + "/checkpoint")
+    .option("path", folder + "/out")
+    .trigger(availableNow=True)
+    .start()
+    .awaitTermination()
+)
+"""
+
+
+def _planned(folder: Path) -> int:
+    """How many triggers the checkpoint has planned, and how many it has finished."""
+    return len([each for each in _names(folder / "checkpoint" / "offsets") if each.isdigit()])
+
+
+def _finished(folder: Path) -> int:
+    return len([each for each in _names(folder / "checkpoint" / "commits") if each.isdigit()])
+
+
+def _names(folder: Path) -> list[str]:
+    return [each.name for each in folder.iterdir()] if folder.is_dir() else []
+
+
+def test_each_record_once_across_kill_9_in_mid_batch(
+    written, run, fill, topic, cluster, tmp_path: Path
+):
+    """A query's whole process group is killed between the plan of its second trigger and its end;
+    another session goes on from the checkpoint. The sink has each (partition, offset) once."""
+    fill(topic, partitions=2, count=600)
+    command = [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers, topic, str(tmp_path)]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 180
+        while not _finished(tmp_path) < _planned(tmp_path) == 2:
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.01)
+        time.sleep(0.1)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert (_planned(tmp_path), _finished(tmp_path)) == (2, 1)
+    taken = run(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=400)
+    assert [each.numInputRows for each in taken] == [400, 400]
+    assert written() == grid([0, 1], range(600))
+
+
+# --- the reader itself, without Spark -------------------------------------------------------------
+
+
+@pytest.fixture
+def reader(cluster, topic):
+    """Stream readers of this test's topic."""
+    opened = []
+
+    def make(**options: str) -> StreamReader:
+        given = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic} | options
+        found = StreamReader(read_options(given, Mode.STREAM), ("offset",))
+        opened.append(found)
+        return found
+
+    yield make
+    for each in opened:
+        each.stop()
+
+
+def at(offset, partition="0"):
+    (found,) = offset.values()
+    return found["offsets"][partition]
+
+
+def test_a_minimum_holds_a_trigger_back_but_not_for_ever(reader, fill, topic, client):
+    fill(topic, partitions=1, count=5)
+    slow = reader(startingOffsets="earliest", minOffsetsPerTrigger="8", maxTriggerDelay="1h")
+    start = slow.initialOffset()
+    limit = slow.getDefaultReadLimit()
+    assert slow.latestOffset(start, limit) == start
+    append(client, topic, partitions=1, count=3, start=5)
+    assert at(slow.latestOffset(start, limit)) == 8
+    quick = reader(startingOffsets="earliest", minOffsetsPerTrigger="99", maxTriggerDelay="1ms")
+    start = quick.initialOffset()
+    quick.latestOffset(start, limit)
+    time.sleep(0.01)
+    assert at(quick.latestOffset(start, limit)) == 8
+
+
+def test_available_now_fixes_the_end(reader, fill, topic, client):
+    fill(topic, partitions=1, count=5)
+    now = reader(startingOffsets="earliest", minOffsetsPerTrigger="99")
+    start = now.initialOffset()
+    now.prepareForTriggerAvailableNow()
+    append(client, topic, partitions=1, count=3, start=5)
+    assert at(now.latestOffset(start, now.getDefaultReadLimit())) == 5
+    assert at(now.reportLatestOffset()) == 8
+
+
+def test_the_same_borders_give_the_same_ranges(reader, fill, topic):
+    fill(topic, partitions=2, count=9)
+    one = reader(startingOffsets="earliest", minPartitions="5")
+    start, end = one.initialOffset(), one.reportLatestOffset()
+    ranges = [part.part for part in one.partitions(start, end)]
+    assert ranges == [part.part for part in reader(minPartitions="5").partitions(start, end)]
+    assert sum(each.size for each in ranges) == 18
+    assert json.loads(json.dumps(end)) == end
+
+
+def test_a_new_partition_begins_at_its_earliest(reader, fill, topic, client):
+    fill(topic, partitions=1, count=2)
+    one = reader(startingOffsets="latest")
+    start = one.initialOffset()
+    assert one.latestOffset(start, one.getDefaultReadLimit()) == start
+    client.create_partitions(topic, 2)
+    client.produce(topic, b"new", partition=1)
+    end = one.latestOffset(start, one.getDefaultReadLimit())
+    assert (at(end), at(end, "1")) == (2, 1)
+    (part,) = one.partitions(start, end)
+    assert (part.part.place, part.part.start, part.part.stop) == (Place(topic, 1), 0, 1)
+
+
+def test_what_is_gone_is_said(reader, fill, topic, client):
+    fill(topic, partitions=1, count=2)
+    one = reader(startingOffsets="earliest")
+    start = one.initialOffset()
+    ahead = json.loads(json.dumps(start))
+    ahead[topic]["offsets"]["0"] = 9
+    with pytest.raises(Exception, match="ends before the offsets"):
+        one.latestOffset(ahead, one.getDefaultReadLimit())
+    ahead[topic]["offsets"] = {"0": 0, "7": 3}
+    with pytest.raises(Exception, match="are gone"):
+        one.latestOffset(ahead, one.getDefaultReadLimit())
+    with pytest.raises(Exception, match="goes back"):
+        one.partitions(one.reportLatestOffset(), start | {topic: start[topic]})
