@@ -103,8 +103,8 @@ class GuestCluster:
         node = self.nodes.pop(number, None)
         if node is None:
             return
+        self.view.killed(self.clock.now_us, node)
         node.kill()
-        self.view.killed(self.clock.now_us, number)
         for pair in [pair for pair in self._links if number in pair]:
             self._break(*pair)
 
@@ -221,6 +221,16 @@ class GuestCluster:
             for _ in range(len(link.queue)):
                 self._deliver(*pair, link.session)
 
+    def do_pass(self, one: str, other: str, count: str) -> None:
+        """So many of the messages that wait on a held link arrive."""
+        pair = (int(one), int(other))
+        link = self._links.get(pair)
+        if pair in self._held and link is not None:
+            del self._held[pair]
+            for _ in range(min(int(count), len(link.queue))):
+                self._deliver(*pair, link.session)
+            self._held[pair] = None
+
     def do_kill(self, one: str) -> None:
         """kill -9."""
         self.kill(int(one))
@@ -272,7 +282,7 @@ class GuestCluster:
     def do_loud(self, one: str) -> None:
         """It campaigns again when it hears nothing."""
         if self._quiet.pop(int(one), 0) is None and int(one) in self.nodes:
-            self.nodes[int(one)].elect()
+            self.nodes[int(one)].await_election()
 
     def do_member(self, target: str, number: str) -> None:
         """The cluster is asked to take in a new node."""

@@ -24,6 +24,19 @@ LOST: Final = "lost-acknowledged"
 DIVERGED: Final = "diverged"
 STUCK: Final = "stuck"
 _READER: Final = 1_000_000
+_FAULTS: Final = {
+    "isolate": "isolate",
+    "rejoin": "rejoin",
+    "cut": "start-cut",
+    "join": "stop-cut",
+    "reset": "reset",
+    "kill": "kill",
+    "killall": "kill",
+    "revert": "power-loss",
+    "start": "restart",
+    "heal": "heal",
+}
+"""How the verbs of a plan are called in histories."""
 
 
 @final
@@ -128,7 +141,9 @@ def _judged(plan: GuestPlan, cluster: GuestCluster, view: GuestView) -> GuestRes
         simulated_ns=cluster.clock.now_us * 1000,
         trace_hash=view.trace_hash(),
         trace=tuple(view.lines),
-        history=_history(plan, view, states, cluster.clock.now_us),
+        history=_history(
+            plan, view, {leader.number: final} if leader and whole else {}, cluster.clock.now_us
+        ),
     )
 
 
@@ -148,26 +163,41 @@ def _stuck(cluster: GuestCluster, reached: list[int]) -> str:
 
 
 def _history(plan: GuestPlan, view: GuestView, states: dict[int, list[str]], now_us: int) -> str:
-    """Every write is a process of its own; in the end each node's state is read once."""
+    """Every write is a process of its own; in the end the leader is read, after all else."""
     text = io.StringIO()
     names: Any = tuple(f"n{number}" for number in range(1, plan.nodes + 1))
-    header = Header(source="sim", seed=plan.seed, options={"consumer": "assign"}, nodes=names)
+    options = {"consumer": "assign", "read_consistency": "linearizable"}
+    header = Header(source="sim", seed=plan.seed, options=options, nodes=names)
     writer = HistoryWriter(text, header)
-    moments: list[tuple[int, int, str, str]] = []
+    moments: list[tuple[int, int, str, Any]] = []
     for process, (value, (at_us, _)) in enumerate(view.submitted_values.items(), 1):
         moments.append((at_us, process, "invoke", value))
         if value in view.acknowledged:
             moments.append((view.acknowledged[value][0], process, "ok", value))
+    moments += [
+        (step.at_ms * 1000, 0, step.verb, step.arguments)
+        for step in plan.steps
+        if step.verb in _FAULTS
+    ]
     for at_us, process, kind, value in sorted(moments, key=lambda moment: moment[0]):
         stamped = f"k#{value}"
-        if kind == "invoke":
+        if kind in _FAULTS:
+            named = [f"n{each}" for each in value if each.isdigit()] or list(names)
+            writer.nemesis(_FAULTS[kind], time_ns=at_us * 1000, value={"nodes": named})
+        elif kind == "invoke":
             writer.invoke(process, "send", time_ns=at_us * 1000, key=KEY, value=stamped)
         else:
             position = view.acknowledged[value][1]
             writer.complete(process, "ok", time_ns=at_us * 1000, value=[position, stamped])
     for number, state in states.items():
-        process = _READER + number
-        writer.invoke(process, "poll", time_ns=now_us * 1000, value={KEY: 0})
+        process, now_ns = _READER + number, now_us * 1000
         pairs = [[position, f"k#{value}"] for position, value in enumerate(state)]
-        writer.complete(process, "ok", time_ns=now_us * 1000, value={KEY: pairs} if pairs else {})
+        _read(writer, process, "poll", now_ns, {KEY: 0}, {KEY: pairs} if pairs else {})
+        _read(writer, process, "end", now_ns, None, len(state))
     return text.getvalue()
+
+
+def _read(writer: HistoryWriter, process: int, f: str, now_ns: int, asked: Any, got: Any) -> None:
+    key = KEY if f == "end" else None
+    writer.invoke(process, f, time_ns=now_ns, key=key, value=asked)
+    writer.complete(process, "ok", time_ns=now_ns, value=got)

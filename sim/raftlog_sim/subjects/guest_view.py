@@ -16,6 +16,7 @@ ELECTION_SAFETY: Final = "election-safety"
 LEADER_COMPLETENESS: Final = "leader-completeness"
 COMMITTED_IMMUTABLE: Final = "committed-immutable"
 COMMITTED_DURABLE: Final = "committed-durable"
+MEMBERSHIP: Final = "membership"
 
 
 class Conviction(NamedTuple):
@@ -50,6 +51,7 @@ class GuestView:
     _lasts: dict[int, int] = attrs.Factory(dict)
     _roles: dict[int, tuple[bool, int]] = attrs.Factory(dict)
     _broken: dict[tuple[str, int], None] = attrs.Factory(dict)
+    _members: dict[int, list[int]] = attrs.Factory(dict)
 
     def note(self, at_us: int, where: str, name: str, **more: Any) -> None:
         """One line of the trace."""
@@ -64,9 +66,15 @@ class GuestView:
         self._commits[node.number] = 1
         self._lasts[node.number] = node.last
         self._roles[node.number] = (False, node.term)
+        before = self._members.get(node.number, node.members)
+        if before != node.members:
+            what = f"n{node.number} went by members {before} of its log, and boots with"
+            self._convict(at_us, MEMBERSHIP, node.number, f"{what} {node.members}")
 
-    def killed(self, at_us: int, number: int) -> None:
-        self.note(at_us, f"n{number}", "role", role="down")
+    def killed(self, at_us: int, node: GuestNode) -> None:
+        """A node is gone; its journal is not."""
+        self.note(at_us, f"n{node.number}", "role", role="down")
+        self._members[node.number] = node.members
 
     def submitted(self, at_us: int, number: int, value: str) -> None:
         self.submitted_values[value] = (at_us, number)

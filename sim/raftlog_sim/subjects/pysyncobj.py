@@ -9,6 +9,7 @@ The clock moves a little at each reading: while a dump is being written the libr
 for time to pass.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -80,7 +81,9 @@ def driven(clock: GuestClock, stream: Stream) -> Iterator[None]:
     library.createPoller = lambda kind: _NoPoller()
     library.logger.disabled, quiet = True, library.logger.disabled
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # it leaves files to the collector
+            yield
     finally:
         library.monotonicTime, library.random, library.createPoller = before
         library.logger.disabled = quiet
@@ -205,6 +208,11 @@ class GuestNode:
     def hold_election(self) -> None:
         """Never campaign, until `elect` or a message from a leader."""
         self.store._SyncObj__raftElectionDeadline = NEVER_S
+
+    def await_election(self) -> None:
+        """Campaign after an ordinary timeout without a leader."""
+        deadline = library.monotonicTime() + self.store._SyncObj__generateRaftTimeout()
+        self.store._SyncObj__raftElectionDeadline = deadline
 
     def die_in_rewrite(self, after: int) -> None:
         """When the journal is next rewritten, the process dies after so many entries of it."""

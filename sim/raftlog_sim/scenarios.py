@@ -1,0 +1,193 @@
+"""Named scenarios: short texts in `sim/scenarios` that say what happens and what must come of it.
+
+    # ack-before-own-sync (part 4, row 20)
+    # What a follower acknowledged must survive the power of both followers.
+    set seed 3
+    mutants 3
+    reaches torn-tail-cut
+    100 produce slot=0 partition=0 count=4
+    120 power node=n2+n3 keep=none for 200
+    => ok
+    => struck: power 1
+    => mutant 3: leader-completeness
+
+Lines with `=>` are what came of it when the file was last rewritten; a run that gives other lines
+fails. `set` gives an option of the run (`SimOptions`), or of a guest's plan; `mutants` are planted
+bugs that must make it fail; `reaches` are probes without which it does not test what it says. Steps
+are those of `schedule.KINDS`, or of a guest's plan when the file says `subject pysyncobj`.
+
+Expected lines say what *kind* of thing happened, and no number that any change of timing would
+move; of guests they say all, for a library does not change.
+"""
+
+import io
+import multiprocessing
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.base.errors import OperatingError
+from raftlog.verify import check_history
+from raftlog_sim import mutation
+from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
+from raftlog_sim.options import options_from
+from raftlog_sim.outcome import Outcome
+from raftlog_sim.schedule import KINDS, Schedule, Step, step
+
+FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
+SUFFIX: Final = ".txt"
+RESULT: Final = "=>"
+GUEST_LINE: Final = "subject pysyncobj"
+OK: Final = "ok"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """One file."""
+
+    name: str
+    lines: tuple[str, ...]
+    """The file without its results."""
+    case: Case
+    mutants: tuple[str, ...]
+    reaches: tuple[str, ...]
+    expected: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """The first line of its story."""
+        return self.lines[0].lstrip("# ").strip() if self.lines else ""
+
+
+def names() -> list[str]:
+    """All scenarios of this checkout, sorted."""
+    if not FOLDER.is_dir():
+        raise OperatingError(
+            "scenarios are in a checkout only", on=str(FOLDER), do="clone the repository"
+        )
+    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
+
+
+def load(name: str) -> Scenario:
+    """The scenario of that name. OperatingError when there is none, or it makes no sense."""
+    path = FOLDER / f"{name}{SUFFIX}"
+    if not path.is_file():
+        raise OperatingError(f"no scenario {name}", do=f"one of {', '.join(names())}")
+    return parse(name, path.read_text(encoding="utf-8"))
+
+
+def parse(name: str, text: str) -> Scenario:
+    """Read a scenario. OperatingError names the line that makes no sense."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    kept = tuple(line for line in lines if not line.startswith(RESULT))
+    bare = [line for line in kept if line.partition(" ")[0] not in ("mutants", "reaches")]
+    case: Case
+    if GUEST_LINE in bare:
+        case = GuestCase(plan=guest_tools().parse("\n".join(bare)))
+    else:
+        case = BrokerCase(schedule=_schedule(name, bare))
+    return Scenario(
+        name=name,
+        lines=kept,
+        case=case,
+        mutants=tuple(_words(kept, "mutants")),
+        reaches=tuple(_words(kept, "reaches")),
+        expected=tuple(line for line in lines if line.startswith(RESULT)),
+    )
+
+
+def _words(lines: tuple[str, ...], head: str) -> list[str]:
+    return [word for line in lines if line.startswith(f"{head} ") for word in line.split()[1:]]
+
+
+def _schedule(name: str, lines: list[str]) -> Schedule:
+    options: dict[str, Any] = {"seed": 1}
+    steps: list[Step] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or line.startswith("#"):
+            continue
+        try:
+            if words[0] == "set":
+                options[words[1]] = _value(words[2])
+            else:
+                steps.append(parse_step(words))
+        except (ValueError, IndexError, OperatingError) as error:
+            raise OperatingError(
+                f"a scenario's line makes no sense: {line[:80]!r} ({error})",
+                on=f"{name}, line {number}",
+            ) from error
+    return Schedule(options_from(options), tuple(sorted(steps, key=lambda each: each.at_ms)))
+
+
+def _value(text: str) -> Any:
+    if text in ("yes", "no"):
+        return text == "yes"
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+def parse_step(words: list[str]) -> Step:
+    """`120 power node=leader:0 keep=none for 300`, as `str(step)` writes it."""
+    lasting = 0
+    if len(words) >= 4 and words[-2] == "for":
+        lasting, words = int(words[-1]), words[:-2]
+    forms = dict(KINDS[words[1]].arguments) if words[1] in KINDS else {}
+    arguments: dict[str, Any] = {}
+    for word in words[2:]:
+        key, _, value = word.partition("=")
+        arguments[key] = int(value) if forms.get(key) in ("small", "int") else value
+    return step(int(words[0]), words[1], lasting, **arguments)
+
+
+# --- running
+# --------------------------------------------------------------------------------------
+
+
+def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:
+    """The lines that its file should end with; without `mutants` only those of the plain run."""
+    outcome = scenario.case.play(trace=True)
+    found = _of_guests(outcome) if isinstance(scenario.case, GuestCase) else _of_brokers(outcome)
+    missed = [name for name in scenario.reaches if name not in outcome.probes]
+    if missed:
+        found.append(f"{RESULT} NOT REACHED: {', '.join(missed)}")
+    return found + (mutant_results(scenario) if mutants else [])
+
+
+def _of_brokers(outcome: Outcome) -> list[str]:
+    struck = ", ".join(f"{kind} {count}" for kind, count in outcome.document["faults"].items())
+    return [f"{RESULT} {outcome.signature or OK}", f"{RESULT} struck: {struck or 'nothing'}"]
+
+
+def _of_guests(outcome: Outcome) -> list[str]:
+    document = outcome.document
+    violated = sorted(dict.fromkeys(text.partition(":")[0] for text in document["violated"]))
+    verdict = check_history(io.StringIO(outcome.history))
+    judged = [result.name for result in verdict.failures()]
+    return [
+        f"{RESULT} {outcome.failure or OK}",
+        f"{RESULT} violated: {', '.join(violated) or 'nothing'}",
+        f"{RESULT} the judge of histories: {', '.join(judged) or verdict.verdict}",
+    ]
+
+
+def mutant_results(scenario: Scenario) -> list[str]:
+    """A line per planted bug, each tried in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    found = []
+    for number in scenario.mutants:
+        with context.Pool(1) as pool:
+            told = pool.apply(_with_mutant, (scenario.name, "\n".join(scenario.lines), number))
+        found.append(f"{RESULT} mutant {number}: {told}")
+    return found
+
+
+def _with_mutant(name: str, text: str, number: str) -> str:
+    mutation.switch_on(number)
+    return parse(name, text).case.play().failure_class or "SURVIVES"
+
+
+def rewritten(scenario: Scenario, found: list[str]) -> str:
+    """The file with these results."""
+    return "\n".join([*scenario.lines, *found]) + "\n"

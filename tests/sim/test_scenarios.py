@@ -1,0 +1,105 @@
+"""Every named scenario gives what its file says; the files are read strictly."""
+
+import pytest
+from raftlog_sim import scenarios
+from raftlog_sim.__main__ import main
+from raftlog_sim.cases import BrokerCase, GuestCase
+
+from raftlog.base.errors import OperatingError
+
+NAMES = scenarios.names()
+WITH_MUTANTS = [name for name in NAMES if scenarios.load(name).mutants]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_gives_what_its_file_says(name):
+    scenario = scenarios.load(name)
+    expected = [line for line in scenario.expected if not line.startswith("=> mutant ")]
+    assert scenarios.results(scenario, mutants=False) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_MUTANTS)
+def test_its_planted_bugs_make_it_fail(name):
+    scenario = scenarios.load(name)
+    expected = [line for line in scenario.expected if line.startswith("=> mutant ")]
+    assert len(expected) == len(scenario.mutants)
+    assert not any(line.endswith("SURVIVES") for line in expected)
+    assert scenarios.mutant_results(scenario) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_tells_its_story(name):
+    scenario = scenarios.load(name)
+    assert scenario.lines[0].startswith("# ")
+    assert len([line for line in scenario.lines if line.startswith("# ")]) >= 2
+    assert scenario.expected, "run `raftlog sim scenarios --rewrite` and review"
+    assert not any("NOT REACHED" in line for line in scenario.expected)
+    is_ours = isinstance(scenario.case, BrokerCase)
+    assert is_ours is (scenario.expected[0] == "=> ok"), "our own brokers pass, guests are guilty"
+
+
+TEXT = """\
+# one title
+# a story
+set partitions 2
+mutants 3 9b
+reaches torn-tail-cut
+100 produce slot=0 partition=1 count=4
+50 power node=n2+n3 keep=none for 200
+=> ok
+"""
+
+
+def test_a_scenario_is_read():
+    found = scenarios.parse("x", TEXT)
+    assert found.title == "one title"
+    assert found.mutants == ("3", "9b")
+    assert found.reaches == ("torn-tail-cut",)
+    assert found.expected == ("=> ok",)
+    assert isinstance(found.case, BrokerCase)
+    schedule = found.case.schedule
+    assert schedule.options.partitions == 2
+    assert [step.kind for step in schedule.steps] == ["power", "produce"]
+    assert schedule.steps[0].for_ms == 200
+    assert scenarios.rewritten(found, ["=> new"]) == TEXT.replace("=> ok", "=> new")
+
+
+def test_a_step_is_its_text():
+    steps = scenarios.parse("x", TEXT).case.schedule.steps
+    assert [scenarios.parse_step(str(step).split()) for step in steps] == list(steps)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["100", "100 explode", "x power node=n1 keep=all", "100 power node=n1", "set partitions",
+     "set nothing 3", "100 crash node=n1 for", "100 produce slot=a partition=0 count=1"],
+)  # fmt: skip
+def test_a_line_without_sense_is_refused(line):
+    with pytest.raises(OperatingError):
+        scenarios.parse("x", f"# t\n{line}\n")
+
+
+def test_a_guest_is_recognised():
+    found = scenarios.parse("x", "# t\nsubject pysyncobj\nnodes 3\n100 isolate 3\n=> ok\n")
+    assert isinstance(found.case, GuestCase)
+    assert found.case.size == 1
+
+
+def test_a_scenario_that_gives_something_else_fails(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
+    (tmp_path / "calm.txt").write_text(
+        "# calm\n# nothing happens\nset safety_ms 50\nreaches installed\n=> ok\n"
+    )
+    assert main(["scenarios", "calm"]) == 1
+    said = capsys.readouterr().out
+    assert "FAILED calm" in said
+    assert "NOT REACHED: installed" in said
+    assert main(["scenarios", "calm", "--rewrite"]) == 0
+    assert "=> NOT REACHED: installed" in (tmp_path / "calm.txt").read_text()
+    assert main(["scenarios", "nobody"]) == 1
+
+
+def test_scenarios_are_listed(capsys):
+    assert main(["scenarios", "--list"]) == 0
+    assert "pysyncobj-s1-second-copy" in capsys.readouterr().out
