@@ -46,8 +46,16 @@ class Reader:
         self.position = start + size
         return self._data[start : self.position]
 
+    def _advance(self, size: int) -> int:
+        """Step over the next `size` bytes; where they begin."""
+        start = self.position
+        if size > self._end - start:
+            raise self.fail(f"{size} bytes wanted, {self.remaining()} left")
+        self.position = start + size
+        return start
+
     def u8(self) -> int:
-        return self.take(1)[0]
+        return self._data[self._advance(1)]
 
     def flag(self) -> bool:
         """One byte that must be 0 or 1."""
@@ -57,16 +65,16 @@ class Reader:
         return value == 1
 
     def u16(self) -> int:
-        return int(_U16.unpack(self.take(2))[0])
+        return int(_U16.unpack_from(self._data, self._advance(2))[0])
 
     def u32(self) -> int:
-        return int(_U32.unpack(self.take(4))[0])
+        return int(_U32.unpack_from(self._data, self._advance(4))[0])
 
     def u64(self) -> int:
-        return int(_U64.unpack(self.take(8))[0])
+        return int(_U64.unpack_from(self._data, self._advance(8))[0])
 
     def i64(self) -> int:
-        return int(_I64.unpack(self.take(8))[0])
+        return int(_I64.unpack_from(self._data, self._advance(8))[0])
 
     def block(self, size_max: int) -> memoryview:
         """A u32 length and that many bytes, at most `size_max`."""

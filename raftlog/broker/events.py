@@ -203,6 +203,10 @@ class Write(NamedTuple):
     directory: DirectoryId
     io_id: IoId
     ops: Sequence[WriteOp]
+    awaited: bool = True
+    """False when its end alone lets nothing happen: only leaders' own copies are in it, and each of
+    them counts only together with a peer's answer, which brings a turn of its own. If such a round
+    is durable before any other turn, `Persisted` may wait for the next one."""
 
 
 class Read(NamedTuple):

@@ -59,5 +59,8 @@ class Volume:
         if records:
             ops.append(StoreRecords(records))
         self.rounds[io_id] = Round(self.replicas, self.after)
+        awaited = bool(records or self.after) or not all(
+            replica.needs_peers for replica in self.replicas
+        )
         self.ops, self.records, self.replicas, self.after = [], [], [], []
-        return Write(self.directory, io_id, ops)
+        return Write(self.directory, io_id, ops, awaited)

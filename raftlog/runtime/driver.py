@@ -27,6 +27,7 @@ from raftlog.broker.events import (
     PeerAddress,
     PeerMessages,
     PeerSend,
+    Persisted,
     Reply,
     Request,
     Resume,
@@ -96,7 +97,7 @@ class Driver:
     _wanted: bool = attrs.field(default=False, init=False)
     """Something is queued that should not wait for other events to bring about a turn."""
     _synced: bool = attrs.field(default=False, init=False)
-    """A round was synced inside the turn that handed it out: its answers are queued."""
+    """A round that somebody waits for was synced inside the turn that handed it out."""
     _armed: Instant = attrs.field(default=NEVER, init=False)
     """When the driver's task will look at the clock by itself."""
     _failed: BaseException | None = attrs.field(default=None, init=False)
@@ -104,6 +105,8 @@ class Driver:
     _last_turn: Instant = attrs.field(default=Instant(0), init=False)
     _wake: trio.Event = attrs.field(factory=trio.Event, init=False)
     _room: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _crowded: bool = attrs.field(default=False, init=False)
+    """Some reader waits for `_room`."""
 
     def post(self, event: Event) -> None:
         """Hand in an event, from the trio thread. It may run a turn before it returns."""
@@ -122,6 +125,7 @@ class Driver:
         receives more: else a client that sends faster than turns are taken would be queued without
         bound."""
         while len(self._requests) > TURN_EVENTS_MAX:
+            self._crowded = True
             await self._room.wait()
 
     def _want(self) -> None:
@@ -204,6 +208,8 @@ class Driver:
         except Exception as error:
             self._failed = error
             self._wake.set()
+        if self._wanted or self._wake_at < self._armed:
+            self._wake.set()
 
     def _run_turn(self) -> None:
         self._in_turn = True
@@ -217,8 +223,6 @@ class Driver:
             self.turns += 1
         finally:
             self._in_turn = False
-        if self._wanted or self._wake_at < self._armed:
-            self._wake.set()
 
     def _collect(self) -> list[Event]:
         """Completions first; then requests, up to the bounds of a turn."""
@@ -232,7 +236,8 @@ class Driver:
             events.append(event)
             if type(event) is Request:
                 size += len(event.frame)
-        if len(requests) <= TURN_EVENTS_MAX and self._room.statistics().tasks_waiting:
+        if self._crowded and len(requests) <= TURN_EVENTS_MAX:
+            self._crowded = False
             self._room.set()
             self._room = trio.Event()
         self._wanted = bool(completions or requests)
@@ -256,8 +261,11 @@ class Driver:
         for answer in effects.admin_replies:
             self.admin.answer(answer)
         for write in effects.writes:
-            if self.directories[write.directory].sync_inline_if_lone():
-                self._synced = True
+            ends = self.directories[write.directory].sync_inline_if_lone()
+            if ends:
+                self._completions.extend(ends)
+                if write.awaited or type(ends[0]) is not Persisted:
+                    self._synced = True
         if effects.stopped:
             self.stopped.set()
 

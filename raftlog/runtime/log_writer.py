@@ -39,7 +39,7 @@ from raftlog.storage.write_round import RoundResult
 _JOIN_POLL_SECONDS: Final = 0.001
 ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
-INLINE_SYNC_NANOS_MAX: Final = 100 * NANOS_PER_MICRO
+INLINE_SYNC_NANOS_MAX: Final = 500 * NANOS_PER_MICRO
 INLINE_NANOS_PER_KIB: Final = 500
 """What a round may take on the loop: the base, and so much for its size."""
 INLINE_BYTES_MAX: Final = 256 * KIB
@@ -119,11 +119,12 @@ class DirectoryThreads:
         self._busy += 1
         self._rounds.put(write)
 
-    def sync_inline_if_lone(self) -> bool:
-        """Write and sync a held-back round here and now; whether there was one."""
+    def sync_inline_if_lone(self) -> Sequence[Event]:
+        """Write and sync a held-back round here and now: what came of it, or nothing when there
+        was none."""
         write, self._lone = self._lone, None
         if write is None:
-            return False
+            return ()
         limit = INLINE_SYNC_NANOS_MAX + INLINE_NANOS_PER_KIB * _inline_size(write) // KIB
         started = self.clock.now()
         events = self._perform([write], None)
@@ -132,8 +133,7 @@ class DirectoryThreads:
             self._inline_wait = self._inline_pause
         else:
             self._inline_pause = 0
-        self.deliver(events)
-        return True
+        return events
 
     def read(self, read: Read) -> None:
         """Queue a cold read."""

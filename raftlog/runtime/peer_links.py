@@ -9,11 +9,13 @@ A frame is u32 length, u32 CRC-32C of the body, body (raftlog.broker.peer_codec)
 """
 
 import struct
+from collections.abc import Sequence
 from typing import Final, final
 
 import attrs
 import trio
 
+from raftlog.base.binary import Buffer
 from raftlog.base.checksum import crc32c
 from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import ClusterId, NodeId
@@ -34,6 +36,7 @@ from raftlog.runtime.streams import ByteStream, connect_tcp
 _HEAD: Final = struct.Struct(">II")
 _CRC: Final = struct.Struct(">I")
 _CRC_BYTES: Final = 4
+JOIN_BYTES_MAX: Final = 4096
 LINK_QUEUE_BYTES_MAX: Final = 256 * 1024 * 1024
 """Unsent bytes on one link before it is cut: Raft's windows keep it far below; a peer that reads
 nothing for so long is as good as gone."""
@@ -96,15 +99,7 @@ class PeerLinks:
         if link is None or link.agreed.session != send.session:
             return
         for parts in peer_codec.encode_frames(send.messages):
-            size = 0
-            crc = 0
-            for part in parts:
-                size += len(part)
-                crc = crc32c(part, crc)
-            assert size <= PEER_FRAME_BYTES_MAX, size
-            link.sender.put(_HEAD.pack(size + _CRC_BYTES, crc))
-            for part in parts:
-                link.sender.put(part)
+            _put_frame(link.sender, parts)
         self._to_flush[send.peer] = link
 
     def flush(self) -> None:
@@ -229,6 +224,22 @@ class PeerLinks:
             link.scope.cancel()
         finally:
             receiver.close()
+
+
+def _put_frame(sender: Sender, parts: Sequence[Buffer]) -> None:
+    """Queue one frame; a small one as one part, for parts cost more than copying a few bytes."""
+    size = sum(map(len, parts))
+    assert size <= PEER_FRAME_BYTES_MAX, size
+    if size <= JOIN_BYTES_MAX:
+        body = b"".join(parts)
+        sender.put(_HEAD.pack(size + _CRC_BYTES, crc32c(body)) + body)
+        return
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    sender.put(_HEAD.pack(size + _CRC_BYTES, crc))
+    for part in parts:
+        sender.put(part)
 
 
 def _nothing() -> None:

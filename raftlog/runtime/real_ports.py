@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, final
 
@@ -87,10 +87,16 @@ def _blamed_on(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = os.strerror(error.errno) if error.errno else str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(what, on=path, do="free some space; replicas reopen then") from error
-        raise DiskError(what, on=path, do="check the disk and its permissions") from error
+        raise _blame(error, path) from error
+
+
+def _blame(error: OSError, path: str) -> DiskError:
+    """The error that callers know, naming the file. Writes and syncs use it without the context
+    manager, which costs as much as a small write."""
+    what = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(what, on=path, do="free some space; replicas reopen then")
+    return DiskError(what, on=path, do="check the disk and its permissions")
 
 
 @final
@@ -124,12 +130,14 @@ class PosixFile:
 
     def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
         """Write all parts one after another; a short write is continued, an error raises."""
-        with _blamed_on(self._path):
+        try:
             for start in range(0, len(parts), IOV_PARTS_MAX):
-                position += self._write_some(position, list(parts[start : start + IOV_PARTS_MAX]))
+                position += self._write_some(position, parts[start : start + IOV_PARTS_MAX])
+        except OSError as error:
+            raise _blame(error, self._path) from error
 
-    def _write_some(self, position: int, parts: list[Buffer]) -> int:
-        total = sum(len(part) for part in parts)
+    def _write_some(self, position: int, parts: Sequence[Buffer]) -> int:
+        total = sum(map(len, parts))
         done = os.pwritev(self._fd, parts, position)
         if done < total:
             rest = memoryview(b"".join(parts))
@@ -143,8 +151,10 @@ class PosixFile:
 
     def sync(self) -> None:
         """fdatasync, or the platform's full sync."""
-        with _blamed_on(self._path):
+        try:
             _sync_data(self._fd)
+        except OSError as error:
+            raise _blame(error, self._path) from error
 
     def size(self) -> int:
         with _blamed_on(self._path):
@@ -156,14 +166,14 @@ class PosixFile:
             self._fd = -1
 
 
-def _sync_data(fd: int) -> None:
-    full_sync = getattr(fcntl, "F_FULLFSYNC", None)
-    if full_sync is not None:  # macOS: fsync leaves the bytes in the drive's cache
-        fcntl.fcntl(fd, full_sync)
-    elif hasattr(os, "fdatasync"):
-        os.fdatasync(fd)
-    else:
-        os.fsync(fd)
+def _full_sync(fd: int) -> None:
+    """macOS: fsync leaves the bytes in the drive's cache."""
+    fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined,unused-ignore]
+
+
+_sync_data: Final[Callable[[int], None]] = (
+    _full_sync if hasattr(fcntl, "F_FULLFSYNC") else getattr(os, "fdatasync", os.fsync)
+)
 
 
 @final

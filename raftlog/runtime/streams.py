@@ -40,25 +40,30 @@ class ByteStream(Protocol):
 class TcpStream:
     """A `ByteStream` over a non-blocking TCP socket."""
 
-    __slots__ = ("_socket",)
+    __slots__ = ("_drained", "_socket")
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connected
+        self._drained = True
+        """The last receive took less than it could: there is probably no more yet."""
 
     async def receive_into(self, view: memoryview) -> int:
         """Bytes received, at least 1, or 0 at the end of the stream."""
         waited = False
         while True:
+            if self._drained:  # trying first would cost a system call that finds nothing
+                await trio.lowlevel.wait_readable(self._socket)
+                waited = True
             try:
                 received = self._socket.recv_into(view)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self._socket)
-                waited = True
+                self._drained = True
                 continue
             except OSError as error:
                 raise trio.BrokenResourceError(str(error)) from error
+            self._drained = received < len(view)
             if not waited:
                 # A client that pipelines always has bytes ready; completions must get their turn.
                 await trio.lowlevel.checkpoint()

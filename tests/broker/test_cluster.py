@@ -12,6 +12,7 @@ from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.units import millis
 from raftlog.broker.events import AdminCall, Stop
 from raftlog.kafka.messages.produce import ProduceRequest
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
 from raftlog.storage.replica import LogOptions
 from tests.broker.cluster import Cluster
@@ -184,7 +185,8 @@ def test_a_cut_off_leader_steps_down_and_its_unacknowledged_records_vanish(three
     three.wait(led_by_another, 10.0)
     three.put("orders", ["new"])
     three.wait(lambda: lost.done, 15.0)
-    assert lost.answer.responses[0].partition_responses[0].error_code == 6
+    error = lost.answer.responses[0].partition_responses[0].error_code
+    assert error == ErrorCode.REQUEST_TIMED_OUT, "appended, then undecided: not a plain refusal"
     three.world.network.heal()
     held_everywhere(three, "orders", [b"kept", b"new"])
 

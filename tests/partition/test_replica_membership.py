@@ -33,6 +33,17 @@ def test_a_learner_is_not_in_sync():
     assert [member.node for member in group[1].in_sync] == [1, 2, 3]
 
 
+def test_a_leader_with_other_voters_commits_nothing_by_its_own_copy():
+    """Its rounds need no turn of their own: `Write.awaited` of the broker's events."""
+    group = grown()
+    assert group[1].needs_peers
+    assert not group[2].needs_peers, "somebody waits for a follower's round: its leader"
+    change(group, 1)
+    assert group[1].needs_peers, "joint: the majority of the old half counts too"
+    group.advance(2 * ELECTION)
+    assert not group[1].needs_peers
+
+
 def test_after_a_change_the_new_voters_are_the_in_sync_set():
     group = grown()
     change(group, 1, 2, 4)

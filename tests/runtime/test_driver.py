@@ -3,9 +3,10 @@
 import trio
 import trio.testing
 
+from raftlog.base.errors import DiskError
 from raftlog.base.ids import ConnectionId, DirectoryId, IoId, NodeId
 from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, NEVER, Instant
-from raftlog.broker.events import Drained, Effects, Persisted, Request, Write
+from raftlog.broker.events import Drained, Effects, Persisted, Request, Write, WriteFailed
 from raftlog.runtime import driver as module
 from raftlog.runtime.driver import Driver
 
@@ -50,10 +51,8 @@ class FakeDisk:
     def write(self, write) -> None:
         self.held.append(write)
 
-    def sync_inline_if_lone(self) -> bool:
-        write = self.held.pop()
-        self.driver.post_all([Persisted(write.io_id, HOME)])
-        return True
+    def sync_inline_if_lone(self) -> list[Persisted]:
+        return [Persisted(self.held.pop().io_id, HOME)]
 
 
 class Nobody:
@@ -142,6 +141,42 @@ async def test_an_inline_sync_is_answered_before_the_loop_goes_on(autojump_clock
     await trio.sleep(1)
     driver.post(requests(1)[0])
     assert broker.turns[1:] == [[Persisted(IoId(7), HOME)]]
+
+
+async def test_a_leaders_own_copy_waits_for_the_answer_of_a_peer(autojump_clock):
+    """It counts only together with one, so its turn was the fourth of each append for nothing."""
+
+    def plan(turn, effects) -> None:
+        if turn == 2:
+            effects.writes.append(Write(HOME, IoId(7), [], awaited=False))
+
+    broker = FakeBroker(plan)
+    driver = driver_of(broker, FakeDisk())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await settle()
+        driver.post(requests(1)[0])
+        await trio.sleep(1)
+        assert len(broker.turns) == 2
+        driver.post(requests(1)[0])
+        assert [type(event) for event in broker.turns[2]] == [Persisted, Request]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_failed_write_of_a_leader_is_told_at_once(autojump_clock):
+    """Only success may wait."""
+
+    def plan(turn, effects) -> None:
+        if turn == 1:
+            effects.writes.append(Write(HOME, IoId(7), [], awaited=False))
+
+    broker, disk = FakeBroker(plan), FakeDisk()
+    failed = WriteFailed(IoId(7), HOME, None, DiskError("no"))
+    disk.sync_inline_if_lone = lambda: [failed]
+    driver = driver_of(broker, disk)
+    await trio.sleep(1)
+    driver.post(requests(1)[0])
+    assert broker.turns[1:] == [[failed]]
 
 
 async def test_drained_output_waits_for_the_next_turn(autojump_clock):

@@ -73,6 +73,12 @@ class Rig:
         self.events += events
         self.changed.set()
 
+    def sync_inline(self) -> bool:
+        """What the driver does at the end of a turn; whether a round ended there."""
+        ends = self.threads.sync_inline_if_lone()
+        self.events += ends
+        return bool(ends)
+
     async def until(self, count: int) -> None:
         with trio.fail_after(10):
             while len(self.events) < count:
@@ -152,9 +158,9 @@ async def test_a_bug_in_the_writer_is_answered_too(tmp_path):
 async def test_a_lone_small_round_is_synced_on_the_loop(tmp_path):
     rig = Rig(tmp_path, inline=True)
     rig.threads.write(a_round(1))
+    assert rig.threads.sync_inline_if_lone() == [Persisted(IoId(1), HOME)]
+    assert rig.threads.sync_inline_if_lone() == ()
     assert rig.events == []
-    rig.threads.sync_inline_if_lone()
-    assert rig.events == [Persisted(IoId(1), HOME)]
     assert rig.writer.threads == [threading.current_thread().name]
     await rig.threads.stop(5)
 
@@ -167,7 +173,7 @@ async def test_slow_inline_syncs_send_more_and_more_rounds_to_the_thread(tmp_pat
     on_the_loop = []
     for number in range(1, 300):
         rig.threads.write(a_round(number))
-        if rig.threads.sync_inline_if_lone():
+        if rig.sync_inline():
             on_the_loop.append(number)
         await rig.until_ended(number)
     gaps = [later - earlier for earlier, later in itertools.pairwise(on_the_loop)]
@@ -176,10 +182,10 @@ async def test_slow_inline_syncs_send_more_and_more_rounds_to_the_thread(tmp_pat
     rig.writer.perform = fast
     for number in range(300, 300 + INLINE_RETRY_ROUNDS):
         rig.threads.write(a_round(number))
-        rig.threads.sync_inline_if_lone()
+        rig.sync_inline()
         await rig.until_ended(number)
     rig.threads.write(a_round(400))
-    assert rig.threads.sync_inline_if_lone()
+    assert rig.sync_inline()
     await rig.threads.stop(5)
 
 
