@@ -11,8 +11,8 @@ from raftlog_sim.world import seconds
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.units import millis
 from raftlog.broker.events import AdminCall, Stop
-from raftlog.kafka.messages.produce import ProduceRequest
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.produce import ProduceRequest
 from raftlog.kafka.versions import ApiKey
 from raftlog.storage.replica import LogOptions
 from tests.broker.cluster import Cluster
