@@ -10,7 +10,7 @@ import sys
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation
-from raftlog_sim.commands import common, debug, mutants, run, scenarios, shrink, sweep
+from raftlog_sim.commands import common, debug, gate, mutants, run, scenarios, shrink, sweep
 
 
 def main(arguments: list[str]) -> int:
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.error = common.usage_error  # type: ignore[method-assign, assignment]
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, sweep, shrink, debug, scenarios, mutants):
+    for module in (run, sweep, shrink, debug, scenarios, mutants, gate):
         module.add(commands)
     return parser
 

@@ -10,6 +10,7 @@
 A plan can be cut to any subset of its steps and still means something: shrinking needs that.
 """
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, final
 
 import attrs
@@ -26,6 +27,7 @@ SETTLE_MS: Final = 8_000
 _WARM_MS: Final = 2_000
 _STEP_MS: Final = 60
 _STEPS: Final = 240
+_ROUNDS: Final = 6
 _LINES_MAX: Final = 20_000
 _WRITE_PARTS: Final = 6
 _BURST_MAX: Final = 6
@@ -153,7 +155,8 @@ class _Reader:
 
 def draw_plan(seed: int, profile: str = "resets") -> GuestPlan:
     """The plan of a seed. `resets` breaks links and nothing else; `kills` adds kill -9 of processes
-    that keep a journal; `restarts` kills everybody at once and brings back a part."""
+    that keep a journal; `restarts` kills everybody at once, brings back a part, and swaps one of
+    it for who stayed away, on a network without faults."""
     stream = Stream(seed, f"guest/{profile}")
     settings = GuestSettings(
         batch_bytes=stream.between(100, 300),
@@ -161,7 +164,13 @@ def draw_plan(seed: int, profile: str = "resets") -> GuestPlan:
         compaction_entries=stream.between(10, 40) if profile == "resets" else NO_COMPACTION,
         journal=profile != "resets",
     )
-    steps: list[GuestStep] = []
+    drawn = _restarts(stream) if profile == "restarts" else _steps(stream, profile)
+    steps = tuple(drawn)
+    heal = GuestStep(steps[-1].at_ms + _STEP_MS, "heal")
+    return GuestPlan(seed=seed, settings=settings, steps=(*steps, heal))
+
+
+def _steps(stream: Stream, profile: str) -> Iterator[GuestStep]:
     now, written = _WARM_MS, 0
     for _ in range(_STEPS):
         now += stream.between(1, 2 * _STEP_MS)
@@ -169,11 +178,8 @@ def draw_plan(seed: int, profile: str = "resets") -> GuestPlan:
         if verb == "write":
             written += 1
             count = str(stream.between(1, _BURST_MAX))
-            steps.append(GuestStep(now, "write", (*arguments, f"v{written}", count)))
-        else:
-            steps.append(GuestStep(now, verb, arguments))
-    steps.append(GuestStep(now + _STEP_MS, "heal"))
-    return GuestPlan(seed=seed, settings=settings, steps=tuple(steps))
+            arguments = (*arguments, f"v{written}", count)
+        yield GuestStep(now, verb, arguments)
 
 
 def _draw(stream: Stream, profile: str) -> tuple[str, tuple[str, ...]]:
@@ -187,6 +193,31 @@ def _draw(stream: Stream, profile: str) -> tuple[str, tuple[str, ...]]:
         verb = verbs[stream.below(len(verbs))]
         single = verb in ("isolate", "rejoin")
         return verb, (str(one),) if single else (str(one), str(other))
-    if profile == "restarts" and stream.chance(1, 4):
-        return "killall", ()
     return ("start" if stream.chance(2, 3) else "kill"), (str(one),)
+
+
+def _restarts(stream: Stream) -> Iterator[GuestStep]:
+    """Rounds of: elections, everybody dies, two return and work, one of them is swapped."""
+    now = _WARM_MS
+    for number in range(_ROUNDS):
+        for _ in range(stream.below(4)):
+            yield GuestStep(now, "elect", (str(stream.between(1, 3)),))
+            now += stream.between(20, 300)
+        yield GuestStep(now, "killall")
+        away = stream.between(1, 3)
+        staying = [each for each in (1, 2, 3) if each != away]
+        for each in staying:
+            now += stream.between(10, 200)
+            yield GuestStep(now, "start", (str(each),))
+        for part in range(3):
+            now += stream.between(500, 1500)
+            yield GuestStep(now, "write", ("leader", f"r{number}p{part}", "2"))
+        now += stream.between(200, 600)
+        yield GuestStep(now, "kill", (str(staying[stream.below(2)]),))
+        yield GuestStep(now + 10, "start", (str(away),))
+        now += stream.between(1500, 4000)
+        yield GuestStep(now, "write", ("leader", f"r{number}s", "2"))
+        now += stream.between(200, 600)
+        yield GuestStep(now, "start", (str(staying[0]),))
+        yield GuestStep(now, "start", (str(staying[1]),))
+        now += stream.between(500, 2000)
