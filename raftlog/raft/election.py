@@ -176,9 +176,11 @@ def _other_voters(state: RaftState) -> list[ReplicaId]:
 
 
 def own_vote_durable(state: RaftState) -> None:
-    """Our (term, vote) is synced: our own vote counts from now on, and the requests may leave."""
-    if state.role is CANDIDATE and state.rounds.hard_states == 0:
-        assert not state.hard_state_dirty
+    """A round is synced. If it was the one with our (term, vote), our own vote counts from now on.
+    A candidacy that began in this very turn is in no round yet."""
+    if state.hard_state_dirty:
+        probe("campaigned-before-an-older-round-was-synced")
+    elif state.role is CANDIDATE and state.rounds.hard_states == 0:
         assert state.vote == state.me, (state.vote, state.me)
         state.votes[state.me] = True
         _count(state)

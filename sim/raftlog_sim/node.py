@@ -116,9 +116,10 @@ class Node:
         self.boots += 1
         stream = self.world.stream(f"node/{self.number}/boot/{self.boots}")
         clock = NodeClock.drawn(stream.fork("clock"))
-        image = self._open_directory()
-        if image is None:
+        opened = self._open_directory()
+        if opened is None:
             return
+        image, writer = opened
         broker = Broker(
             config=self.config,
             directories=[image],
@@ -126,15 +127,15 @@ class Node:
             tracer=self.world.tracer,
             now=clock.now(self.world.now),
         )
-        self.boot_state = Boot(broker, DirectoryWriter(self.disk), clock)
+        self.boot_state = Boot(broker, writer, clock)
         self._turn_soon(self.live)
         self.world.network.look()
 
-    def _open_directory(self) -> DirectoryImage | None:
+    def _open_directory(self) -> tuple[DirectoryImage, DirectoryWriter] | None:
         """None when the machine or its disk failed meanwhile: whoever looks after the process
         starts it again."""
         try:
-            return open_directory(self.disk)
+            return open_directory(self.disk), DirectoryWriter(self.disk)
         except SimulatedCrashError:
             self.disk.crash(self.keep_at_crash)
         except CorruptData:
@@ -363,7 +364,11 @@ class Node:
         if reply.parts is None:
             client.answered(reply.request_no, None)
             return
-        frame = b"".join(self._bytes_of(part) for part in reply.parts)
+        try:
+            frame = b"".join(self._bytes_of(part) for part in reply.parts)
+        except DiskError:  # as when sendfile fails: half an answer is none
+            self._hang_up(boot, e.Hangup(reply.connection, "read failed"))
+            return
         self.deliver(e.Drained(reply.connection, len(frame)))
         client.answered(reply.request_no, frame)
 

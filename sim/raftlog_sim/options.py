@@ -54,6 +54,8 @@ class SimOptions:
     value_bytes: int = 0
     """What records are padded to: large ones fill segments."""
     segment_bytes: int = 65_536
+    narrow_appends: bool = False
+    """One entry an append, one append in flight: what usually travels together is parted."""
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
     """Only for drawing a schedule; what is struck is in its steps."""
     safety_ms: int = 2_000
@@ -125,6 +127,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         stale=stream.chance(1, 2),
         queue_max=8 << stream.below(10),
         turn_us=(0, 20, 100, 400)[stream.below(4)],
+        narrow_appends=Stream(seed, f"options/{profile}/narrow").chance(1, 4),
         value_bytes=(0, 200, 3_000, 20_000)[stream.below(4)],
         segment_bytes=65_536,
         fault_gaps_ms=tuple(gaps),

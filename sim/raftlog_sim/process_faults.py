@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 from raftlog_sim.disk import Keep
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
+from raftlog_sim.targets import group_of
+from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
@@ -52,11 +54,27 @@ def _stall(nemesis: "Nemesis", step: Step) -> bool:
     return bool(stalled)
 
 
+def _elect(nemesis: "Nemesis", step: Step) -> bool:
+    """A timeout that was about to be drawn short: the replica may campaign in its next turn."""
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        group = group_of(node.world, TOPIC, int(step.argument("partition")))
+        replica = node.broker.context.replicas.get(group) if node.up and group else None
+        if replica is not None and not replica.is_leader:
+            replica.node._state.leader = None
+            replica.node._state.election_deadline = node.live.clock.now(node.world.now)
+            node.broker.context.touch(replica.group)
+            node.deliver_nothing()
+            struck = True
+    return struck
+
+
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "crash": _crash,
     "power": _power,
     "pause": _pause,
     "stall": _stall,
+    "elect": _elect,
 }
 
 

@@ -97,6 +97,10 @@ KINDS: Final = {
     ),
     "pause": Kind((("node", "nodes"),), True, "nemesis", "a process stands still"),
     "stall": Kind((("node", "nodes"),), True, "nemesis", "a disk answers nothing"),
+    "elect": Kind(
+        (("node", "nodes"), ("partition", "small")), False, "nemesis",
+        "a replica's election timeout ends now",
+    ),
     "disk-error": Kind(
         (("node", "nodes"), ("call", _CALLS), ("count", "small")), False, "nemesis",
         "the next calls of a kind on a disk fail",

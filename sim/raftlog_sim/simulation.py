@@ -19,6 +19,7 @@ from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import NANOS_PER_MICRO, millis
+from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Effects, Event
 from raftlog.verify import Verdict, check_history
 from raftlog_sim.drawing import draw_schedule
@@ -369,11 +370,17 @@ class Run:
 def _shape(world: World, options: SimOptions) -> None:
     world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.turn_ns = options.turn_us * NANOS_PER_MICRO
+    if options.narrow_appends:
+        world.configure = _narrow
     network = world.network
     network.encode, network.stale = options.encode, options.stale
     network.latency_ns = options.latency_us * NANOS_PER_MICRO
     network.jitter_ns = options.jitter_us * NANOS_PER_MICRO
     network.queue_max = options.queue_max
+
+
+def _narrow(config: BrokerConfig) -> BrokerConfig:
+    return attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
 
 
 def _nothing() -> None:

@@ -462,6 +462,23 @@ def test_a_candidates_own_vote_counts_only_when_it_is_durable():
     assert peer.role is Role.LEADER
 
 
+def test_a_sync_of_earlier_things_does_not_make_a_new_candidacy_durable():
+    """Seed 101 of the simulator: a higher term was being synced when, in one turn, a candidacy
+    began and then that sync came back. The candidate took it for the sync of its own vote
+    in the next term, which no round held yet; only an assert kept it from counting."""
+    peer = replica(1)
+    peer.node.receive([append(2, (1, 1))], peer.now)
+    peer.take()
+    assert [hard.term for _, hard, _ in peer.open] == [2]
+    peer.node.receive([TimeoutNow(GROUP, rid(2), rid(1), 2)], peer.now)
+    assert (peer.role, peer.node.term) == (Role.CANDIDATE, 3)
+    peer.persist(peer.now)
+    assert peer.node._state.votes == {}
+    assert not [m for m in peer.take().send if isinstance(m, VoteRequest)]
+    peer.persist(peer.now)
+    assert [type(m) for m in peer.take().send] == [VoteRequest, VoteRequest]
+
+
 def test_a_vote_reply_waits_for_its_sync_even_when_asked_twice():
     peer = replica()
     peer.node.receive([vote_request(1)], peer.now)
