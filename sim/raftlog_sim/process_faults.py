@@ -61,8 +61,10 @@ def _elect(nemesis: "Nemesis", step: Step) -> bool:
         group = group_of(node.world, TOPIC, int(step.argument("partition")))
         replica = node.broker.context.replicas.get(group) if node.up and group else None
         if replica is not None and not replica.is_leader:
-            replica.node._state.leader = None
-            replica.node._state.election_deadline = node.live.clock.now(node.world.now)
+            now = node.live.clock.now(node.world.now)
+            if replica.leader is not None:
+                replica.node.link_down(replica.leader.node, now)
+            replica.node._state.election_deadline = now
             node.broker.context.touch(replica.group)
             node.deliver_nothing()
             struck = True
