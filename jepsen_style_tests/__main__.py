@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from jepsen_style_tests import run_folder, runner
+from jepsen_style_tests import run_folder, runner, suite
 from jepsen_style_tests.clients.choice import MIXED, NAMES
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.runner import Outcome, Plan
+from jepsen_style_tests.scenarios import SCENARIOS
 from jepsen_style_tests.workloads.all import WORKLOADS
 from raftlog.base.errors import RaftlogError
 
@@ -77,34 +78,116 @@ def run(
         keep=keep,
     )
     folder = run_folder.make(f"blackbox-{workload}-{nemesis}", seed, out)
-    outcome = runner.run(plan, folder, _say)
+    return _finish(runner.run(plan, folder, _say), form)
+
+
+@cli.command(
+    context_settings=_CONTEXT,
+    epilog="Example: python -m jepsen_style_tests scenario nats-7567 --time-limit 60",
+)
+@click.argument("name", type=click.Choice(list(SCENARIOS)))
+@click.option("--time-limit", type=click.FloatRange(min=1), help="Instead of the scenario's own.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--client", type=click.Choice(NAMES), default=MIXED, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Instead of a folder under runs/.")
+@_format()
+def scenario(
+    name: str, time_limit: float | None, seed: int, client: str, out: Path | None, form: str
+) -> int:
+    """What broke other systems in the field, by its name."""
+    chosen = SCENARIOS[name]
+    seconds = chosen.seconds if time_limit is None else time_limit
+    plan = Plan(
+        workload=chosen.workload,
+        nemesis=name,
+        seconds=seconds,
+        seed=seed,
+        client=client,
+        brokers=chosen.brokers,
+        linearizable=chosen.linearizable,
+        command=f"python -m jepsen_style_tests scenario {name} --time-limit {seconds:.0f} "
+        f"--seed {seed} --client {client}",
+    )
+    folder = run_folder.make(f"blackbox-{name}", seed, out)
+    return _finish(runner.run(plan, folder, _say, chosen.nemesis()), form)
+
+
+@cli.command(
+    "suite",
+    context_settings=_CONTEXT,
+    epilog="Example: python -m jepsen_style_tests suite --minutes 120",
+)
+@click.option("--minutes", type=click.FloatRange(min=0.1), default=60.0, show_default=True)
+@click.option("--run-seconds", type=click.FloatRange(min=1), default=20.0, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--workload", "workloads", multiple=True, type=click.Choice(list(WORKLOADS)))
+@click.option("--nemesis", "nemeses", multiple=True, type=click.Choice(list(NEMESES)))
+@click.option("--client", type=click.Choice(NAMES), default=MIXED, show_default=True)
+@click.option("--no-controls", is_flag=True, help="Leave out the runs that must fail.")
+@click.option("--out", type=click.Path(path_type=Path), help="Instead of a folder under runs/.")
+@_format()
+def suite_command(
+    minutes: float,
+    run_seconds: float,
+    seed: int,
+    workloads: tuple[str, ...],
+    nemeses: tuple[str, ...],
+    client: str,
+    no_controls: bool,
+    out: Path | None,
+    form: str,
+) -> int:
+    """Every workload under every nemesis, until the time is up; a line a run, then a table."""
+    orders = suite.Orders(
+        minutes=minutes,
+        seconds=run_seconds,
+        seed=seed,
+        workloads=workloads or list(WORKLOADS),
+        nemeses=nemeses or list(NEMESES),
+        client=client,
+        controls=not no_controls,
+        folder=run_folder.make("blackbox-suite", seed, out),
+    )
+    result = suite.run(orders, lambda line: click.echo(line, err=True))
     if form == "json":
-        click.echo(json.dumps({"version": 1, **document(outcome)}, indent=1))
+        click.echo(json.dumps(result.document(), indent=1))
     else:
-        _print(outcome)
-    return outcome.exit_code
+        for line in suite.table(result):
+            click.echo(line)
+    run_folder.write_json(orders.folder / "suite.json", result.document())
+    return result.exit_code
 
 
 @cli.command("list", context_settings=_CONTEXT)
 @_format()
 def list_command(form: str) -> None:
-    """Workloads and nemeses."""
+    """Workloads, nemeses and scenarios."""
     if form == "json":
         found = {
             "version": 1,
             "workloads": {each.name: each.about for each in WORKLOADS.values()},
             "nemeses": {each.name: each.about for each in NEMESES.values()},
+            "scenarios": {each.name: each.about for each in SCENARIOS.values()},
         }
         click.echo(json.dumps(found, indent=1))
         return
     _print_table("workloads", {each.name: each.about for each in WORKLOADS.values()})
     _print_table("nemeses", {each.name: each.about for each in NEMESES.values()})
+    _print_table("scenarios", {each.name: each.about for each in SCENARIOS.values()})
 
 
 def _print_table(title: str, table: Mapping[str, str]) -> None:
     click.echo(f"{title}:")
     for name, about in table.items():
-        click.echo(f"  {name:16} {about}")
+        click.echo(f"  {name:31} {about}")
+
+
+def _finish(outcome: Outcome, form: str) -> int:
+    if form == "json":
+        click.echo(json.dumps({"version": 1, **document(outcome)}, indent=1))
+    else:
+        _print(outcome)
+    return outcome.exit_code
 
 
 def document(outcome: Outcome) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from raftlog.base.errors import OperatingError
 
 def compare(cluster: Cluster, lost_copies: bool) -> dict[str, dict[str, Any]]:
     """Checks over the data directories of brokers that were stopped: nothing is damaged, and
-    replicas of one group that end at the same place hold the same bytes.
+    replicas of one group whose last entries have the same index and term hold the same bytes.
 
     With `lost_copies` a copy was destroyed on purpose, and may not have been repaired yet.
     """
-    by_end: dict[tuple[int, int], dict[str, str]] = {}
+    by_end: dict[tuple[int, int, int], dict[str, str]] = {}
     damaged: list[str] = []
     for node in cluster.nodes:
         try:
@@ -24,11 +24,11 @@ def compare(cluster: Cluster, lost_copies: bool) -> dict[str, dict[str, Any]]:
             if row["damaged"]:
                 damaged.append(f"n{node} group {row['group']}: {row['fault']}")
             elif "last_index" in row and "chain" in row:
-                place = (row["group"], row["last_index"])
+                place = (row["group"], row["last_index"], row["last_term"])
                 by_end.setdefault(place, {})[f"n{node}"] = row["chain"]
     differ = [
-        f"group {group} up to index {index}: {chains}"
-        for (group, index), chains in sorted(by_end.items())
+        f"group {group} up to index {index}, term {term}: {chains}"
+        for (group, index, term), chains in sorted(by_end.items())
         if len(set(chains.values())) > 1
     ]
     compared = sum(len(chains) > 1 for chains in by_end.values())

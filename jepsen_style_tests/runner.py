@@ -20,6 +20,7 @@ from typing import Any, Final, final
 import attrs
 
 from jepsen_style_tests import mounts, replicas, run_folder
+from jepsen_style_tests.clients.face import Unknown
 from jepsen_style_tests.nemeses import clocks
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.processes import Cluster, free_places
@@ -34,7 +35,7 @@ from raftlog.verify.report import RunFolder, render
 from raftlog.verify.verdict import INVALID, VALID
 
 BROKERS: Final = 3
-HEAL_SECONDS: Final = 60.0
+HEAL_SECONDS: Final = 45.0
 HISTORY: Final = "history.jsonl"
 REPORT: Final = "report.html"
 _JOIN_SECONDS: Final = 60.0
@@ -54,11 +55,7 @@ class Plan:
     brokers: int = BROKERS
     linearizable: bool = False
     settings: dict[str, str] = attrs.field(factory=dict)
-    test_disk: str | None = None
-    """Instead of the nemesis' own; the control breaks the disk with it."""
     keep: bool = False
-    quiet_seconds: float = 0.0
-    """How long the load goes on after the nemesis has ended."""
     command: str = ""
 
 
@@ -84,12 +81,18 @@ class Outcome:
         return {VALID: 0, INVALID: 1}.get(self.verdict, 2)
 
 
-def run(plan: Plan, folder: Path, say: Callable[[str], None], steps: Any = None) -> Outcome:
-    """Run a plan into a folder. `steps` replaces the nemesis' own (scenarios are such steps)."""
-    workload, nemesis = WORKLOADS[plan.workload], NEMESES[plan.nemesis]
-    if steps is not None:
-        nemesis = attrs.evolve(nemesis, steps=steps)
-    return _Run(plan, workload, nemesis, folder, say).run()
+def run(
+    plan: Plan, folder: Path, say: Callable[[str], None], nemesis: Nemesis | None = None
+) -> Outcome:
+    """Run a plan into a folder, under the nemesis that it names, or the one given (a scenario's).
+
+    Raises `OperatingError` when the nemesis cannot work on this machine.
+    """
+    chosen = nemesis or NEMESES[plan.nemesis]
+    missing = chosen.setup.missing()
+    if missing:
+        raise OperatingError(f"{chosen.name} cannot run here", do=missing)
+    return _Run(plan, WORKLOADS[plan.workload], chosen, folder, say).run()
 
 
 @final
@@ -133,7 +136,7 @@ class _Run:
         if self.linearizable:
             settings["raftlog.read.consistency"] = "linearizable"
         cluster = Cluster(self.folder / "cluster", free_places(plan.brokers), settings)
-        test_disk = setup.test_disk if plan.test_disk is None else plan.test_disk
+        test_disk = setup.test_disk
         for node in cluster.nodes:
             control = cluster.directory / f"disk{node}.control"
             if test_disk:
@@ -168,9 +171,9 @@ class _Run:
         try:
             self._start()
             self._load()
-            self._heal()
-            self.say("reading everything back")
-            self.workload.finish(self.stage)
+            if self._heal():
+                self.say("reading everything back")
+                self._finish()
         finally:
             self.recorder.close()
             self.world.heal_quietly()
@@ -220,7 +223,6 @@ class _Run:
             thread.start()
         try:
             self._break(time.monotonic() + self.plan.seconds)
-            time.sleep(self.plan.quiet_seconds)
         finally:
             self._heal_faults()
             self.stage.stopping.set()
@@ -254,13 +256,21 @@ class _Run:
         self.say("healing")
         self.world.heal()
 
-    def _heal(self) -> None:
-        """Everybody must come back and serve."""
+    def _finish(self) -> None:
+        try:
+            self.workload.finish(self.stage)
+        except Unknown as error:
+            self.stage.broken.append(f"the last reads failed: {error}")
+
+    def _heal(self) -> bool:
+        """Everybody must come back and serve; whether they did."""
         try:
             self.cluster.wait_ready(self.cluster.nodes, HEAL_SECONDS)
             self.checks["recovered"] = {"status": "held", "note": "every broker serves again"}
+            return True
         except OperatingError as error:
             self.checks["recovered"] = {"status": "violated", "note": str(error)}
+            return False
 
     # --- the verdict ------------------------------------------------------------------------------
 

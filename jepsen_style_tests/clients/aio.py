@@ -124,6 +124,8 @@ class AioClient:
         return int(found[place])
 
     def close(self) -> None:
+        if self._loop.is_closed():
+            return
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5)

@@ -32,6 +32,7 @@ class ConfluentClient:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._closed = False
         quiet = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
         millis = int(settings.seconds * 1000)
         tries = int(settings.request_seconds * 1000)
@@ -120,9 +121,11 @@ class ConfluentClient:
         return int(low_high[1])
 
     def close(self) -> None:
-        self._producer.purge()
-        self._producer.poll(0)
-        self._consumer.close()
+        if not self._closed:
+            self._closed = True
+            self._producer.purge()
+            self._producer.poll(0)
+            self._consumer.close()
 
 
 def _why(error: Any) -> Exception:

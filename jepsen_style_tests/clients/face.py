@@ -59,7 +59,7 @@ class Client(Protocol):
         """The offset after the last record."""
 
     def close(self) -> None:
-        """Give up what is open; never raises, never waits long."""
+        """Give up what is open; never raises, never waits long; may be called twice."""
 
 
 class Admin(Protocol):

@@ -20,6 +20,7 @@ class KafkaPythonClient:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._closed = False
         servers = settings.bootstrap.split(",")
         millis = int(settings.seconds * 1000)
         tries = int(settings.request_seconds * 1000)
@@ -111,5 +112,7 @@ class KafkaPythonClient:
             raise Unknown(repr(error)) from error
 
     def close(self) -> None:
-        self._producer.close(timeout=0.2)
-        self._consumer.close(autocommit=False)
+        if not self._closed:
+            self._closed = True
+            self._producer.close(timeout=0.2)
+            self._consumer.close(autocommit=False)

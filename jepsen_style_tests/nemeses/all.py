@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from jepsen_style_tests.control import BROKEN_DISK
 from jepsen_style_tests.nemeses import clocks, damage, disks, kills, partitions, pauses
 from jepsen_style_tests.world import Nemesis, World
 
@@ -23,5 +24,6 @@ NEMESES: Final[dict[str, Nemesis]] = {
         *disks.NEMESES,
         *clocks.NEMESES,
         *damage.NEMESES,
+        BROKEN_DISK,
     )
 }

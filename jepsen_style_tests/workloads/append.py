@@ -173,7 +173,10 @@ def read_everything(stage: Stage, topic: str, partitions: int) -> None:
 
 def _read_once(stage: Stage, topic: str, partitions: int, reader: int, deadline: float) -> bool:
     actor = stage.actor()
-    client = stage.open(reader, idempotent=False, retries=False, seconds=CALL_SECONDS)
+    try:
+        client = stage.open(reader, idempotent=False, retries=False, seconds=CALL_SECONDS)
+    except Unknown:
+        return False
     reached: dict[str, int] = {}
     try:
         assign(client, actor, topic, dict.fromkeys(range(partitions), 0))

@@ -16,7 +16,7 @@ from jepsen_style_tests.recorder import Actor, Recorder
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Model
 
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 40.0
 """How long a healed cluster may take until it answers everything."""
 
 
