@@ -67,7 +67,8 @@ class _Frame(NamedTuple):
 
 
 class _Generation(NamedTuple):
-    """A file as read: what it adds up to, or why it cannot be used (`state` is None)."""
+    """A file as read: what it adds up to, or why it cannot be used (`state` is None). `damage`
+    counts only while no newer generation is whole: see `_newest`."""
 
     slot: int
     generation: int
@@ -75,6 +76,7 @@ class _Generation(NamedTuple):
     state: StoreState | None
     why: str
     seen: int
+    damage: CorruptData | None = None
 
 
 def format_store(disk: Disk, owner: StoreOwner) -> None:
@@ -166,10 +168,17 @@ def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
 
 def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
     """The newest generation whose image is whole, and the highest number that any frame or header
-    carries: a torn attempt at a generation must not be mixed up with the next one."""
+    carries: a torn attempt at a generation must not be mixed up with the next one.
+
+    A power loss in such an attempt may leave the old header before the half-written new image, and
+    old frames behind it. That looks like damage, in the file that is not the truth any more: the
+    other one holds a newer generation, whole. In the newest file the same is damage.
+    """
     found = [_read_file(disk, slot, owner) for slot in range(len(STORE_FILES))]
     found.sort(key=lambda generation: generation.generation, reverse=True)
     for generation in found:
+        if generation.damage is not None:
+            raise generation.damage
         if generation.state is not None:
             return generation, max(one.seen for one in found)
     why = "; ".join(f"{STORE_FILES[one.slot]}: {one.why}" for one in found)
@@ -181,7 +190,7 @@ def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
 
 
 def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
-    """One file. A damaged frame with whole frames behind it raises; a torn last one is passed
+    """One file. A damaged frame with whole frames behind it is damage; a torn last one is passed
     over."""
     name = STORE_FILES[slot]
     if not disk.exists(name):
@@ -191,23 +200,29 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
     seen = _highest_generation(data)
     if header is None:
         return _Generation(slot, 0, 0, None, "no whole header", seen)
-    generation, number, checksum = header
+    generation, first, checksum = header
     seen = max(seen, generation)
-    position = _FRAMES_AT
+    try:
+        state, number = _read_frames(data, generation, first, checksum, name)
+    except CorruptData as damage:
+        return _Generation(slot, generation, first, None, damage.what, seen, damage)
+    if number == first:
+        return _Generation(slot, generation, number, None, "no whole image", seen)
+    return _Generation(slot, generation, number - 1, state, "", seen)
+
+
+def _read_frames(
+    data: bytes, generation: int, number: int, checksum: int, name: str
+) -> tuple[StoreState, int]:
+    """What the frames from this number on add up to, and the number after the last of them."""
     state = StoreState()
-    frames = 0
-    while True:
-        found = _find_frame(data, position, generation, number, checksum, name)
-        if found is None:
-            break
+    position = _FRAMES_AT
+    while found := _find_frame(data, position, generation, number, checksum, name):
         frame, position = found
         for record in frame.records:
             state.apply(record, name)
         number, checksum = frame.number + 1, frame.checksum
-        frames += 1
-    if frames == 0:
-        return _Generation(slot, generation, number, None, "no whole image", seen)
-    return _Generation(slot, generation, number - 1, state, "", seen)
+    return state, number
 
 
 def _used(data: bytes) -> bytes:

@@ -28,6 +28,7 @@ from raftlog.storage.jobs import remove_files
 from raftlog.storage.recovery import ReplicaState, create_replica, delete_replica, recover_replica
 from raftlog.storage.replica import Registration, ReplicaSpec
 from raftlog.storage.snapshot import newest_snapshot, write_snapshot
+from raftlog.storage.write_round import DirectoryWriter
 from tests.storage.making import FOUNDERS, IDENTITY, ME, OTHER, SPEC, TINY, Driver, new_disk
 
 CRASHES = [(Keep.ALL, False), (Keep.NONE, True), (Keep.SOME, True)]
@@ -297,6 +298,36 @@ def test_boot(prepared, keep, tears):
         assert open_directory(disk).boot > boot
         assert peek_directory(disk).hard_states[SPEC.group].term == 9
     assert call > 2
+
+
+def test_a_power_loss_while_a_generation_is_begun(prepared):
+    """A boot begins a generation in the file of the one before the last. Its power failed while the
+    image was on its way: the sectors of the image had arrived and those of the header had not. The
+    old header, in front of a frame of another generation and whole frames of its own, was taken for
+    damage of the whole directory, though the other file held the truth: votes, registrations and
+    every replica of the node were lost to a crash at start."""
+    for seed in range(48):
+        driver = copy.deepcopy(prepared)
+        for term in range(7, 11):
+            driver.vote(term)
+        disk = driver.disk
+        disk._entropy = Stream(seed, "crash")
+        begun = open_directory(disk).boot
+        call = 0
+        while True:
+            call += 1
+            crashed = copy.deepcopy(disk)
+            crashed.crash_at, crashed.crash_tears = crashed.mutations + call, True
+            try:
+                DirectoryWriter(crashed)
+            except SimulatedCrashError:
+                crashed.crash(Keep.SOME)
+            else:
+                break
+            image = open_directory(crashed)
+            assert image.boot == begun + 1
+            assert image.hard_states[SPEC.group].term == 10, (seed, call)
+        assert call > 2
 
 
 @pytest.mark.parametrize(("keep", "tears"), CRASHES)
