@@ -1,12 +1,17 @@
 """The body of a peer frame: messages in sending order; big-endian.
 
-    count u32, then per message:  kind u8, size u32, that many bytes
+    count u32, then per message: kind u8, size u32, that many bytes:
 
-| kind | body | |---|---| | 1 | a message of `raft.messages`, as `raft.message_codec` writes it,
-batches verbatim | | 2 | node heartbeat: round u64, acked round u64, offers (u32 count; group u64,
-term u32, leader and follower replica id), stopped (u32 count; group u64, term u32) | | 3 | its
-reply: round u64, disagreed (as stopped) | | 4 | controller request: number u64, kind u8, body
-block | | 5 | controller reply: number u64, error u16, text, body block |
+    1  a message of `raft.messages`, as `raft.message_codec` writes it, batches verbatim
+    2  node heartbeat: round u64, acked round u64, offers, stopped
+    3  its reply: round u64, disagreed
+    4  controller request: number u64, kind u8, body
+    5  controller reply: number u64, error u16, text, body
+
+    offers                a u32 count, then each: group u64, term u32, the replica ids of leader
+                          and follower (node u32, directory u64, epoch u64)
+    stopped, disagreed    a u32 count, then each: group u64, term u32
+    text, body            a u32 length and that many bytes; text is UTF-8
 
 Kinds are a byte space of this file; an unknown one is refused, for the handshake fixed the protocol
 range. Decoding raises ProtocolError and nothing else; every count is bounded by what is left.

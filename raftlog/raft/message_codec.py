@@ -1,17 +1,22 @@
 """Raft messages as bytes, for frames between peers; big-endian, versioned by the link handshake.
 
-    0  kind u8       9  sender: node u32, directory u64, epoch u64     49 term u32
-    1  group u64     29 to: the same                                   53 body
+     0  kind u8             1  group u64
+     9  sender: node u32, directory u64, epoch u64
+    29  to: the same       49  term u32
+    53  body, by kind:
 
-    1 PreVoteRequest  last index u64, last term u32      7 AppendRefused  reason u8, prev index
-    u64, 2 PreVoteReply    granted u8                                          hint index u64,
-    hint term u32 3 VoteRequest     as 1, transfer u8                  8 ReadEcho       context
-    u64 4 VoteReply       granted u8                         9 Install        position, total u64,
-    start 5 Append          prev index u64, prev term u32,                      u64, the piece to
-    the end
-                      prev chain u64, commit u64,       10 InstallReply   index u64, received u64
-                      context u64, batches to the end   11 TimeoutNow     -
-    6 AppendReply     match u64, damaged u8
+     1  PreVoteRequest   last index u64, last term u32
+     2  PreVoteReply     granted u8
+     3  VoteRequest      last index u64, last term u32, transfer u8
+     4  VoteReply        granted u8
+     5  Append           prev index u64, prev term u32, prev chain u64, commit u64, context u64,
+                         batches to the end
+     6  AppendReply      match u64, damaged u8
+     7  AppendRefused    reason u8, prev index u64, hint index u64, hint term u32
+     8  ReadEcho         context u64
+     9  Install          position, total u64, start u64, the piece to the end
+    10  InstallReply     index u64, received u64
+    11  TimeoutNow       nothing
 
 A position is index u64, term u32, chain u64, next offset u64, log start u64, membership index u64
 and the membership (raftlog.base.entries). A message ends where its bytes end: the frame says how

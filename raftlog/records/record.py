@@ -4,8 +4,8 @@ Layout of a record (Kafka protocol guide, "Record"; all varints are zigzag):
 
     length varint | attributes i8 | timestamp delta varlong | offset delta varint
     key length varint, -1 = null | key | value length varint, -1 = null | value
-    header count varint | per header: key length varint | key | value length varint, -1 = null |
-    value
+    header count varint | per header: key length varint | key
+                                      value length varint, -1 = null | value
 
 The broker does not look inside what it stores, so here every length is checked against what is left
 and the caller names the error to raise. What was read before the fault is good.

@@ -2,7 +2,7 @@
 
 The format file fixes what never changes: cluster, node, directory id, layout version, and for
 founders the controllers' replica ids. It is written last, so a directory with one is whole. Layout
-(big- endian), two equal copies of 2,048 bytes:
+(big-endian), two equal copies of 2,048 bytes:
 
       0  magic "rlformat"          8  format version u16 = 1     10  minimum reader version u16
      12  layout version u16 = 1   14  reserved u16 = 0

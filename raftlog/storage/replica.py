@@ -5,12 +5,11 @@ client chose. Its files begin with the raft index of their first entry, so that 
 sorts by place:
 
     groups/<topic id>-<partition>-<epoch>/
-        <first raft index, 20 digits>-<file sequence, 10 digits>.log       the segments
-        <same>.index                                                       can be deleted
-        <raft index, 20 digits>.snapshot                                   state before that index
-        head                                                               what retention removed
-        *.tmp                                                              unfinished, removed at
-        boot
+        <first raft index, 20 digits>-<file sequence, 10 digits>.log    the segments
+        <same>.index                                                    can be deleted
+        <raft index, 20 digits>.snapshot                                state before that index
+        head                                                            what retention removed
+        *.tmp                                                           unfinished, removed at boot
 """
 
 from typing import Final, NamedTuple, final

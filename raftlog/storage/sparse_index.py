@@ -13,8 +13,9 @@ In a file it can be deleted: it is rebuilt by walking the segment. Layout (big-e
      36  end: next raft index u64, next offset u64, position u64, chain u64, latest timestamp i64
      76  count u32, then points: raft index u64, offset u64, position u64, chain u64, timestamp i64
      ..  count u32, then terms: term u32, raft index u64, offset u64
-     ..  count u32, then Raft's own entries: raft index u64, position u64, size u32, kind u8, offset
-     u64 ..  CRC-32C of all before, u32
+     ..  count u32, then Raft's own entries: raft index u64, position u64, size u32, kind u8,
+         offset u64
+     ..  CRC-32C of all before, u32
 """
 
 import struct

@@ -7,14 +7,21 @@ them alone.
 
     group nodes=1,2,3 voters=1,2,3 learners=4 index=10 pre-vote check-quorum window=3 async
                         replicas whose logs begin after `index`, all committed
-    join N              one more replica, with an empty log from the founding on campaign N
-    its election timeout passes now          transfer A B propose N TEXT      one batch
-    members N v1,2 l3 ready N..           take and sync (async: take only)         sync N..   one
-    write of each is synced deliver N..         what is on the wire to them arrives      lose N..
-    it is lost settle [N..]        ready and deliver, again and again, among these (or all) beat N
-    one heartbeat interval passes for N      elapse N   an election timeout passes forget N
-    the link to its leader's node falls      unreachable A B   A's link to B falls compact N I
-    entries up to I are dropped
+    join N              one more replica, with an empty log from the founding on
+    campaign N          its election timeout passes now
+    propose N TEXT      one batch
+    members N v1,2 l3   change the membership to these voters and learners
+    transfer A B        A hands its leadership to B
+    ready N..           take and sync (async: take only)
+    sync N..            one write of each is synced
+    deliver N..         what is on the wire to them arrives
+    lose N..            it is lost
+    settle [N..]        ready and deliver, again and again, among these (or all)
+    beat N              a heartbeat interval passes for N, twice
+    elapse N            an election timeout passes for N
+    forget N            the link to its leader's node falls
+    unreachable A B     A's link to B falls
+    compact N I         entries up to I are dropped
 
     = hard N term vote commit          = role N role leader       = log N term/index"text" ..
     = follows A B state match next     = says A>B what term last  = commits N term/index"text" ..
