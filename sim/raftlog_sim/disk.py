@@ -57,6 +57,8 @@ class _Inode:
     durable: bytearray = attrs.Factory(bytearray)
     dirty: list[tuple[int, int]] = attrs.Factory(list)
     size_dirty: bool = False
+    sync_failed: bool = False
+    """What is seen may never have become durable, though nothing is pending."""
 
     def sync(self) -> None:
         """Make what is pending durable."""
@@ -324,13 +326,28 @@ class SimulatedDisk:
         """The bytes of a file as seen now."""
         return bytes(self._names[path].seen)
 
-    def durable_copy(self) -> "SimulatedDisk":
-        """The disk as a boot would find it after a crash that keeps nothing; this one stays as it
-        is. Costs as much as the files are long."""
+    def durable_to(self, path: str) -> int:
+        """How many of a file's bytes, from its beginning, a crash that keeps nothing would leave as
+        they are now seen; 0 when its name would go too."""
+        inode = self._names.get(path)
+        if inode is None or self._durable_names.get(path) is not inode:
+            return 0
+        if _parent(path) not in self._durable_directories:
+            return 0
+        end = min((start for start, _ in inode.dirty), default=len(inode.seen))
+        end = min(end, len(inode.durable))
+        if inode.sync_failed and inode.seen[:end] != inode.durable[:end]:
+            pairs = zip(inode.seen, inode.durable, strict=False)
+            return next(place for place, (one, other) in enumerate(pairs) if one != other)
+        return end
+
+    def durable_copy(self, paths: tuple[str, ...] | None = None) -> "SimulatedDisk":
+        """The disk as a boot would find it after a crash that keeps nothing, or only these files of
+        it; this one stays as it is. Costs as much as the files are long."""
         found = SimulatedDisk(self._entropy)
         found._directories = dict(self._durable_directories)
         for name, inode in self._durable_names.items():
-            if _parent(name) in found._directories:
+            if _parent(name) in found._directories and (paths is None or name in paths):
                 found._names[name] = _Inode(bytearray(inode.durable), bytearray(inode.durable))
         return found
 
@@ -468,6 +485,7 @@ class SimulatedFile:
             self._disk.mutate("sync", self._path)
         except DiskError:
             self._inode.forget_pending()
+            self._inode.sync_failed = True
             raise
         if not self._disk.lying_sync:
             self._inode.sync()

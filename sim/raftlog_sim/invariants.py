@@ -1,20 +1,27 @@
-"""What must hold after every turn, over the real state of all brokers (LESSONS part 2).
+"""What must hold after every turn, over the real state of all brokers and disks (LESSONS part 2).
 
 The ghost log is everything ever seen committed: per group, raft index -> (term, chain). It
-survives all crashes, for it belongs to nobody. Checks touch only the node whose turn it was and,
-of its groups, the ends of their logs, so they cost little; `finish` checks everything.
+survives all crashes, for it belongs to nobody. After a turn only those replicas of the node are
+looked at whose outline changed; every thousand events, and at the end, everything is.
+
+What is durable is not believed but looked up on the simulated disk: what a crash that keeps nothing
+would leave there.
 """
 
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import attrs
 
-from raftlog.base.ids import GroupId, NodeId, RaftIndex, ReplicaId
+from raftlog.base.entries import Membership
+from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, VoteReply, VoteRequest
+from raftlog_sim import truth
 
 if TYPE_CHECKING:
-    from raftlog.broker.events import Effects
+    from collections.abc import Collection, Sequence
+
+    from raftlog.broker.events import Effects, Event
     from raftlog_sim.node import Node
 
 NAMES: Final = (
@@ -23,10 +30,22 @@ NAMES: Final = (
     "term-monotone",
     "log-matching",
     "committed-immutable",
+    "committed-durable",
+    "commit-rule",
     "leader-completeness",
+    "leader-append-only",
     "high-watermark-monotone",
     "order",
+    "durable-on-disk",
+    "promise-durable",
+    "acknowledged-committed",
+    "membership-steps",
+    "image-digest",
+    "boot-numbers",
+    "equal-files",
 )
+WHOLE_EVERY: Final = 1_000
+_PROMISES: Final = (VoteReply, VoteRequest, AppendReply)
 
 
 class Violation(Exception):  # a finding, not an error of ours
@@ -49,6 +68,23 @@ class Seen(NamedTuple):
     chain: int
 
 
+class Outline(NamedTuple):
+    """What of a replica is worth another look when it changed."""
+
+    boot: int
+    term: int
+    leading: bool
+    last_index: int
+    last_term: int
+    durable: int
+    commit: int
+    high_watermark: int
+    membership_index: int
+
+
+_NOTHING: Final = Outline(0, 0, False, 0, 0, 0, 0, 0, 0)
+
+
 @final
 @attrs.define(eq=False)
 class Invariants:
@@ -62,33 +98,49 @@ class Invariants:
     told_terms: dict[tuple[GroupId, ReplicaId], int] = attrs.Factory(dict)
     ends: dict[tuple[GroupId, int, int], int] = attrs.Factory(dict)
     published: dict[tuple[GroupId, NodeId], int] = attrs.Factory(dict)
+    shown: dict[GroupId, int] = attrs.Factory(dict)
+    """The highest watermark that any node showed."""
+    outlines: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
+    lives: dict[tuple[GroupId, ReplicaId], PartitionReplica] = attrs.Factory(dict)
+    """A replica that was closed and recovered begins anew, in the same boot too."""
+    memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
+    """What a leader last worked with, per term."""
+    digests: dict[int, bytes] = attrs.Factory(dict)
+    images: dict[NodeId, object] = attrs.Factory(dict)
+    boots: dict[DirectoryId, int] = attrs.Factory(dict)
+    _events: int = 0
+    _whole_at: int = WHOLE_EVERY
 
-    def after_turn(self, node: "Node", effects: "Effects") -> None:
+    def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
         """Check the node's replicas and what it sent. Raises `Violation`."""
         for send in effects.sends:
             for message in send.messages:
-                self._sent(message)
-        for group, replica in node.broker.context.replicas.items():
-            self._replica(group, replica)
+                if isinstance(message, _PROMISES):
+                    self._promised(node, message)
+        context = node.broker.context
+        for group, replica in context.replicas.items():
+            key, now = (group, replica.me), _outline(node, replica)
+            before = self.outlines.get(key, _NOTHING)
+            if now != before:
+                self.outlines[key] = now
+                if self.lives.get(key) is not replica:
+                    self.lives[key] = replica
+                    before = _NOTHING
+                self._replica(node, group, replica, before, now)
+        if self.images.get(node.number) is not context.image:
+            self.images[node.number] = context.image
+            self._image(node)
+        self._events += len(events)
+        if self._events >= self._whole_at:
+            self._whole_at = self._events + WHOLE_EVERY
+            self.whole(node.world.running())
 
-    def _sent(self, message: object) -> None:
-        if isinstance(message, VoteReply | VoteRequest | AppendReply):
-            self._told(message)
-        if isinstance(message, VoteReply) and message.granted:
-            self._count("one-vote-a-term")
-            key = (message.group, message.term, message.sender)
-            before = self.votes.setdefault(key, message.to)
-            if before != message.to:
-                raise Violation(
-                    "one-vote-a-term",
-                    f"{message.sender} voted for {before} and {message.to} in term {message.term} "
-                    f"of group {message.group}",
-                )
+    # --- what a node says -------------------------------------------------------------------------
 
-    def _told(self, message: VoteReply | VoteRequest | AppendReply) -> None:
+    def _promised(self, node: "Node", message: VoteReply | VoteRequest | AppendReply) -> None:
         """What a replica promised in a term it remembers for ever: later promises are of no lower
-        term, across crashes too."""
-        self._count("term-monotone")
+        term, across crashes too; and what it promises lies on its disk."""
+        self.checked["term-monotone"] += 1
         key = (message.group, message.sender)
         before = self.told_terms.get(key, 0)
         if message.term < before:
@@ -98,46 +150,189 @@ class Invariants:
                 f"term {message.term}",
             )
         self.told_terms[key] = message.term
+        if isinstance(message, AppendReply):
+            self._acknowledged_entries(node, message)
+        elif isinstance(message, VoteRequest):
+            self._vote(node, message, message.sender)
+        elif message.granted:
+            self._vote(node, message, message.to)
 
-    def _replica(self, group: GroupId, replica: PartitionReplica) -> None:
-        node, log = replica.node, replica.log
-        if node.leading:
-            self._leader(group, replica)
-        self._count("order")
-        if not replica.commit <= log.last_index or log.durable_index > log.last_index:
-            what = f"commit {replica.commit}, durable {log.durable_index}, last {log.last_index}"
+    def _acknowledged_entries(self, node: "Node", message: AppendReply) -> None:
+        replica = node.broker.context.replicas.get(message.group)
+        if replica is None or replica.me != message.sender:
+            return
+        self.checked["promise-durable"] += 1
+        durable = truth.durable_index(node, replica)
+        if message.match > durable:
+            raise Violation(
+                "promise-durable",
+                f"{message.sender} acknowledged entry {message.match} of group {message.group}, "
+                f"durable are {durable}",
+            )
+
+    def _vote(self, node: "Node", message: VoteReply | VoteRequest, to: ReplicaId) -> None:
+        self.checked["one-vote-a-term"] += 1
+        key = (message.group, message.term, message.sender)
+        before = self.votes.setdefault(key, to)
+        if before != to:
+            raise Violation(
+                "one-vote-a-term",
+                f"{message.sender} voted for {before} and {to} in term {message.term} "
+                f"of group {message.group}",
+            )
+        if not truth.vote_is_durable(node, message.group, message.term, to):
+            raise Violation(
+                "promise-durable",
+                f"{message.sender} voted for {to} in term {message.term} of group "
+                f"{message.group}; its disk does not have it",
+            )
+
+    def acknowledged(self, group: GroupId, offset: int) -> None:
+        """A producer heard that its record is stored at this offset."""
+        self.checked["acknowledged-committed"] += 1
+        if offset >= self.shown.get(group, 0):
+            raise Violation(
+                "acknowledged-committed",
+                f"offset {offset} of group {group} is acknowledged, no leader showed a high "
+                f"watermark above {self.shown.get(group, 0)}",
+            )
+
+    # --- what a replica is ------------------------------------------------------------------------
+
+    def _replica(
+        self,
+        node: "Node",
+        group: GroupId,
+        replica: PartitionReplica,
+        before: Outline,
+        now: Outline,
+    ) -> None:
+        if now.boot != before.boot:
+            self._booted(node)
+        if now.leading:
+            self._leader(group, replica, before, now)
+        self.checked["order"] += 1
+        if not (now.commit <= now.last_index and now.durable <= now.last_index):
+            what = f"commit {now.commit}, durable {now.durable}, last {now.last_index}"
             raise Violation("order", f"group {group}: {what}")
-        self._matching(group, replica)
+        if now.commit < before.commit or now.term < before.term:
+            raise Violation(
+                "order",
+                f"group {group}: commit {before.commit} in term {before.term}, now {now.commit} in "
+                f"{now.term}",
+            )
+        if now.durable > before.durable:
+            self._durable(node, group, replica)
+        if (now.last_index, now.last_term) != (before.last_index, before.last_term):
+            self._matching(group, replica)
         if replica.commit > self.ghost_end.get(group, 0):
             self._commit(group, replica)
-        elif replica.commit:
+        elif now.commit != before.commit and replica.commit:
             self._same_as_ghost(group, replica, replica.commit)
         self._published(group, replica)
 
-    def _leader(self, group: GroupId, replica: PartitionReplica) -> None:
-        term = replica.node.term
-        self._count("election-safety")
-        before = self.leaders.get((group, term))
-        if before is None:
-            self.leaders[(group, term)] = replica.me
-            self._complete(group, replica)
-        elif before != replica.me:
+    def _booted(self, node: "Node") -> None:
+        """The boot numbers of a directory only rise."""
+        self.checked["boot-numbers"] += 1
+        context = node.broker.context
+        before = self.boots.get(context.directory, 0)
+        if context.boot < before:
             raise Violation(
-                "election-safety", f"{before} and {replica.me} lead group {group} in term {term}"
+                "boot-numbers", f"directory {context.directory} had boot {before}, {context.boot}"
             )
+        self.boots[context.directory] = context.boot
+
+    def _durable(self, node: "Node", group: GroupId, replica: PartitionReplica) -> None:
+        """What a log holds to be durable lies on the disk, synced, under a name that is."""
+        self.checked["durable-on-disk"] += 1
+        real, held = truth.durable_index(node, replica), replica.log.durable_index
+        if real < held:
+            raise Violation(
+                "durable-on-disk",
+                f"{replica.me} holds entry {held} of group {group} to be durable, its disk has "
+                f"less than {real + 1}",
+            )
+
+    def _leader(
+        self, group: GroupId, replica: PartitionReplica, before: Outline, now: Outline
+    ) -> None:
+        self.checked["election-safety"] += 1
+        known = self.leaders.get((group, now.term))
+        if known is None:
+            self.leaders[(group, now.term)] = replica.me
+            self._complete(group, replica)
+        elif known != replica.me:
+            raise Violation(
+                "election-safety",
+                f"{known} and {replica.me} lead group {group} in term {now.term}",
+            )
+        same = before.leading and before.term == now.term
+        if same:
+            self.checked["leader-append-only"] += 1
+            if now.last_index < before.last_index:
+                raise Violation(
+                    "leader-append-only",
+                    f"{replica.me} leads group {group} and went back from entry "
+                    f"{before.last_index} to {now.last_index}",
+                )
+        if same and now.commit > before.commit:
+            self._commit_rule(group, replica)
+        self._steps(group, replica)
+
+    def _commit_rule(self, group: GroupId, replica: PartitionReplica) -> None:
+        """Only entries of the leader's own term are committed by counting; when they are, they lie
+        on the synced disks of a majority (of both halves when joint)."""
+        self.checked["commit-rule"] += 1
+        index, term = replica.commit, replica.node.term
+        found = replica.log.term_at(index)
+        if found not in (None, term):
+            raise Violation(
+                "commit-rule",
+                f"{replica.me} leads group {group} in term {term} and committed entry {index} "
+                f"of term {found}",
+            )
+        self.checked["committed-durable"] += 1
+        for voters in (replica.membership.voters, replica.membership.outgoing):
+            have = [voter for voter in voters if self._has(group, voter) >= index]
+            if voters and len(have) <= len(voters) // 2:
+                raise Violation(
+                    "committed-durable",
+                    f"entry {index} of group {group} is committed, durable on {len(have)} of "
+                    f"{len(voters)} voters",
+                )
+
+    def _has(self, group: GroupId, replica: ReplicaId) -> int:
+        """Up to which entry this replica was last seen to be durable."""
+        return self.outlines.get((group, replica), _NOTHING).durable
+
+    def _steps(self, group: GroupId, replica: PartitionReplica) -> None:
+        """A leader goes from one configuration to the next only so that quorums overlap."""
+        key, now = (group, replica.me, replica.node.term), replica.membership
+        before = self.memberships.get(key)
+        self.memberships[key] = now
+        if before is None or before == now:
+            return
+        self.checked["membership-steps"] += 1
+        entered = now.joint and now.outgoing == before.voters and not before.joint
+        left = before.joint and not now.joint and now.voters == before.voters
+        kept = now.voters == before.voters and now.outgoing == before.outgoing
+        one = not (now.joint or before.joint) and len({*now.voters} ^ {*before.voters}) <= 1
+        if not (entered or left or kept or one):
+            raise Violation("membership-steps", f"group {group}: from {before} to {now}")
 
     def _complete(self, group: GroupId, replica: PartitionReplica) -> None:
         """A new leader holds everything that was ever committed."""
         end = self.ghost_end.get(group, RaftIndex(0))
         if end == 0:
             return
-        self._count("leader-completeness")
-        term = replica.log.term_at(end)
-        if term != self.ghost[group][end].term:
+        self.checked["leader-completeness"] += 1
+        term, chain = replica.log.term_at(end), replica.log.chain_at(end)
+        seen = self.ghost[group][end]
+        if term != seen.term or (chain is not None and seen.chain not in (-1, chain)):
             raise Violation(
                 "leader-completeness",
                 f"{replica.me} leads group {group} in term {replica.node.term} with term {term} at "
-                f"committed entry {end}, which had term {self.ghost[group][end].term}",
+                f"committed entry {end}, which had term {seen.term}",
             )
 
     def _matching(self, group: GroupId, replica: PartitionReplica) -> None:
@@ -146,7 +341,7 @@ class Invariants:
         chain = log.chain_at(log.last_index)
         if chain is None or log.last_index == 0:
             return
-        self._count("log-matching")
+        self.checked["log-matching"] += 1
         key = (group, log.last_index, log.last_term)
         before = self.ends.setdefault(key, chain)
         if before != chain:
@@ -171,7 +366,7 @@ class Invariants:
         term, chain = replica.log.term_at(index), replica.log.chain_at(index)
         if seen is None or term is None:
             return
-        self._count("committed-immutable")
+        self.checked["committed-immutable"] += 1
         if term != seen.term or (chain is not None and seen.chain not in (-1, chain)):
             raise Violation(
                 "committed-immutable",
@@ -183,25 +378,55 @@ class Invariants:
         """No node shows its clients a high watermark below one that it showed before."""
         if not (replica.node.leading and replica.publishing):
             return
-        self._count("high-watermark-monotone")
-        key = (group, replica.me.node)
+        self.checked["high-watermark-monotone"] += 1
+        key, now = (group, replica.me.node), replica.high_watermark
         before = self.published.get(key, 0)
-        if replica.high_watermark < before:
+        if now < before or now < replica.log_start:
             raise Violation(
                 "high-watermark-monotone",
-                f"node {key[1]} showed {before} of group {group}, now {replica.high_watermark}",
+                f"node {key[1]} showed {before} of group {group}, now {now}, log start "
+                f"{replica.log_start}",
             )
-        self.published[key] = replica.high_watermark
+        self.published[key] = now
+        self.shown[group] = max(now, self.shown.get(group, 0))
 
-    def finish(self, nodes: "list[Node]") -> None:
-        """Everything on every node: each committed entry that a replica holds is the ghost's."""
+    def _image(self, node: "Node") -> None:
+        """Equal versions of the cluster's image are equal images, on all nodes."""
+        image = node.broker.context.image
+        self.checked["image-digest"] += 1
+        digest = image.digest()
+        if self.digests.setdefault(image.version, digest) != digest:
+            raise Violation(
+                "image-digest", f"node {node.number} has another image of version {image.version}"
+            )
+
+    # --- all of it --------------------------------------------------------------------------------
+
+    def whole(self, nodes: "list[Node]") -> None:
+        """Everything on these nodes: each committed entry that a replica holds is the ghost's, and
+        what is held to be durable is."""
         for node in nodes:
             for group, replica in node.broker.context.replicas.items():
+                self._durable(node, group, replica)
+                if group not in self.ghost:
+                    continue
                 for number in range(replica.log.first_index, replica.commit + 1):
                     self._same_as_ghost(group, replica, RaftIndex(number))
 
-    def _count(self, name: str) -> None:
-        self.checked[name] += 1
+    def finish(self, nodes: "list[Node]", damaged: "Collection[NodeId]" = ()) -> None:
+        """In the end, all whole and converged: also the files tell the same story everywhere, but
+        for the disks that the run itself has damaged: what is rotten and was not read stays so."""
+        self.whole(nodes)
+        stories: dict[int, tuple[NodeId, truth.Story]] = {}
+        for node in (each for each in nodes if each.number not in damaged):
+            for group, story in truth.stories(node):
+                self.checked["equal-files"] += 1
+                number, first = stories.setdefault(group, (node.number, story))
+                what = truth.difference(first, story)
+                if what:
+                    raise Violation(
+                        "equal-files", f"group {group} on nodes {number} and {node.number}: {what}"
+                    )
 
     def document(self, violated: str = "") -> dict[str, object]:
         """For verdict.json."""
@@ -209,3 +434,18 @@ class Invariants:
             name: {"status": "violated" if name == violated else "held", "checked": count}
             for name, count in self.checked.items()
         }
+
+
+def _outline(node: "Node", replica: PartitionReplica) -> Outline:
+    raft, log = replica.node, replica.log
+    return Outline(
+        node.boots,
+        raft.term,
+        raft.leading,
+        log.last_index,
+        log.last_term,
+        log.durable_index,
+        raft.commit,
+        replica.high_watermark,
+        raft.membership_index,
+    )

@@ -51,12 +51,14 @@ class Nemesis:
             self.done[step.kind] = self.done.get(step.kind, 0) + 1
 
     def heal(self) -> None:
-        """Everything works again from here on."""
+        """Everything works again from here on. What was damaged boots once more, to find out."""
         self.healed = True
         self.world.network.heal()
         for number in sorted(self.world.nodes):
             disk_faults.heal(self, self.world.nodes[number])
             process_faults.heal(self, self.world.nodes[number])
+        for number in self.atlas.damaged:
+            process_faults.reboot(self, self.world.nodes[number])
 
     # --- for the kinds ----------------------------------------------------------------------------
 

@@ -106,6 +106,14 @@ def _unstall(nemesis: "Nemesis", node: Node) -> None:
         node.stalled = False
 
 
+def reboot(nemesis: "Nemesis", node: Node) -> None:
+    """Kill the process and start it at once."""
+    if node.up:
+        nemesis.note("kill", node.number)
+        node.stop_process()
+        _restart(nemesis, node, node.boots)
+
+
 def heal(nemesis: "Nemesis", node: Node) -> None:
     """This machine works again."""
     _unstall(nemesis, node)

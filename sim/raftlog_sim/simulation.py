@@ -28,6 +28,7 @@ from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.node import Node
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, is_fault
+from raftlog_sim.targets import group_of
 from raftlog_sim.workload import TOPIC, Workload
 from raftlog_sim.world import StuckError, World, seconds
 
@@ -121,7 +122,7 @@ class _Onlooker:
         if len(self._pending) >= HASH_EVERY:
             self.flush()
         try:
-            self.invariants.after_turn(node, effects)
+            self.invariants.after_turn(node, events, effects)
         finally:
             if self.watch is not None:
                 self.watch(Turn(self.turns, self.events, node, events, effects))
@@ -188,6 +189,7 @@ class Run:
         self.onlooker = world.observer = _Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
         self.workload = Workload(world, options)
+        self.workload.on_acknowledged = self._acknowledged
         self.nemesis = Nemesis(world, self.workload)
         self.phase = "set-up"
         self._created: list[Any] = []
@@ -245,7 +247,7 @@ class Run:
         yield _Goal(self._converged, limit, "all replicas converged")
         self.phase = "final read"
         yield from self._read_everything()
-        self.onlooker.invariants.finish(self.world.running())
+        self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
         self.phase = "over"
 
     def _set_up(self) -> Iterator[_Goal]:
@@ -264,6 +266,11 @@ class Run:
             len(node.broker.context.image.live_brokers()) == self.options.brokers
             for node in self.world.running()
         )
+
+    def _acknowledged(self, partition: int, offset: int) -> None:
+        group = group_of(self.world, TOPIC, partition)
+        if group is not None:
+            self.onlooker.invariants.acknowledged(group, offset)
 
     def _schedule_steps(self) -> None:
         world, begin = self.world, self.world.now

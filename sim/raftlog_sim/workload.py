@@ -8,7 +8,7 @@ producer that heard no answer is retired and replaced, as the history's rules de
 
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -85,6 +85,8 @@ class Workload:
     text: io.StringIO = attrs.Factory(io.StringIO)
     history: HistoryWriter = attrs.field(init=False)
     acknowledged: dict[tuple[int, int], str] = attrs.Factory(dict)
+    on_acknowledged: Callable[[int, int], None] | None = None
+    """Hears partition and offset of every record that a producer knows to be stored."""
     sent: int = 0
     unknown: int = 0
     running: bool = False
@@ -184,6 +186,8 @@ class Workload:
         now, process = self.world.now, producer.process
         if isinstance(outcome, RecordPosition):
             self.acknowledged[(outcome.partition, outcome.offset)] = value
+            if self.on_acknowledged is not None:
+                self.on_acknowledged(outcome.partition, outcome.offset)
             self.history.complete(process, "ok", time_ns=now, value=[outcome.offset, value])
         elif isinstance(outcome, KafkaError | NotDone):
             self.history.complete(process, "fail", time_ns=now, error=str(outcome))

@@ -1,0 +1,88 @@
+"""What really lies on a simulated disk: looked up there, never asked of the broker.
+
+Durable is what a crash that keeps nothing would leave.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import GroupId, ReplicaId
+from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.data_dir import FORMAT_FILE, peek_directory
+from raftlog.storage.inspect import inspect_directory
+
+if TYPE_CHECKING:
+    from raftlog_sim.node import Node
+
+_STORE: Final = "store-"
+
+
+class Story(NamedTuple):
+    """What the files of a replica hold: the chain at the end covers everything before it."""
+
+    first_index: int
+    last_index: int
+    next_offset: int
+    chain: str
+    damaged: str
+
+
+def durable_index(node: "Node", replica: PartitionReplica) -> int:
+    """The log's own durable index when the file and the bytes up to it are on the disk; else the
+    index before the segment concerned, which is all that can be said."""
+    log = replica.log
+    mark = log.mark(log.durable_index)
+    if mark is None or mark.raft_index == 0:
+        return log.durable_index
+    for segment in reversed(log.segments):
+        if segment.header.file_sequence == mark.file_sequence:
+            if node.disk.durable_to(segment.path) >= mark.end_position:
+                return log.durable_index
+            return segment.first_index - 1
+    return log.durable_index
+
+
+def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> bool:
+    """Whether the node's disk has a vote for `to` in that term, or a later term."""
+    paths = [path for path in node.disk.paths() if path == FORMAT_FILE or path.startswith(_STORE)]
+    try:
+        state = peek_directory(node.disk.durable_copy(tuple(paths))).hard_states.get(group)
+    except RaftlogError:
+        return False
+    if state is None or state.term < term:
+        return False
+    return state.term > term or state.vote == to
+
+
+def stories(node: "Node") -> Iterator[tuple[int, Story]]:
+    """Per group what the files say when they are read from the beginning."""
+    try:
+        report = inspect_directory(node.disk)
+    except RaftlogError as error:
+        yield -node.number, Story(0, 0, 0, "", str(error))
+        return
+    running = node.broker.context.replicas
+    groups: Any = report["groups"]
+    for row in groups:
+        replica = running.get(row["group"])
+        if replica is None or str(replica.me) != row["replica"]:
+            continue
+        if row["damaged"]:
+            yield row["group"], Story(0, 0, 0, "", f"damaged on node {node.number}: {row['fault']}")
+        else:
+            yield (
+                row["group"],
+                Story(row["first_index"], row["last_index"], row["next_offset"], row["chain"], ""),
+            )
+
+
+def difference(one: Story, other: Story) -> str:
+    """In what two replicas of a converged group differ; empty when in nothing that matters (how far
+    back they reach may differ)."""
+    for story in (one, other):
+        if story.damaged:
+            return story.damaged
+    if one[1:] != other[1:]:
+        return f"{one} and {other}"
+    return ""

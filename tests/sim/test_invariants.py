@@ -1,0 +1,205 @@
+"""An invariant that cannot fail proves nothing: each is shown to fail, on a broken product or on a
+memory that was tampered with."""
+
+import pytest
+from raftlog_sim import truth
+from raftlog_sim.disk import SimulatedFile
+from raftlog_sim.invariants import NAMES, Invariants, Outline, Seen, Violation
+from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.simulation import Run, simulate
+
+from raftlog.base.entries import HardState, Membership
+from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId, Term
+from raftlog.base.units import millis
+from raftlog.metadata.image import ClusterImage
+from raftlog.raft.rounds import Rounds
+from raftlog.raft.state import RaftState
+from raftlog.storage import store
+
+OTHER = ReplicaId(NodeId(9), DirectoryId(9), ReplicaEpoch(9))
+WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 300, 20))
+
+
+def schedule(*some, **options):
+    return Schedule(SimOptions(**{"seed": 3, "safety_ms": 400, **options}), (*WRITES, *some))
+
+
+def middle():
+    """A run in its safety phase, with something committed, and the group of the partition."""
+    run = Run(schedule())
+    while run.phase == "set-up":
+        run.advance()
+    end = run.world.now + millis(100)
+    while run.world.now < end:
+        run.advance()
+    group = run.world.nodes[NodeId(1)].broker.context.image.topic("t").partitions[0].group
+    leader = next(
+        node.broker.context.replicas[group]
+        for node in run.world.running()
+        if node.broker.context.replicas[group].is_leader
+    )
+    return run, run.onlooker.invariants, group, leader
+
+
+def violated(run):
+    return run.play().partition(":")[0]
+
+
+# --- a broken product -----------------------------------------------------------------------------
+
+
+def test_a_sync_that_does_nothing_is_seen_at_once(monkeypatch):
+    monkeypatch.setattr(SimulatedFile, "sync", lambda self: None)
+    assert simulate(schedule()).failure_class in ("durable-on-disk", "promise-durable")
+
+
+def test_an_entry_acknowledged_before_its_sync(monkeypatch):
+    real = Rounds.begin
+
+    def begin(self, io_id, last_index, **more):
+        real(self, io_id, last_index, **more)
+        self.durable = max(self.durable, last_index)
+
+    monkeypatch.setattr(Rounds, "begin", begin)
+    assert simulate(schedule()).failure_class in ("promise-durable", "committed-durable")
+
+
+def test_a_vote_before_its_sync(monkeypatch):
+    monkeypatch.setattr(RaftState, "promise", lambda self, message: self.send.append(message))
+    assert simulate(schedule()).failure_class == "promise-durable"
+
+
+def test_a_term_that_is_not_stored(monkeypatch):
+    real = store.hard_state_record
+    monkeypatch.setattr(
+        store, "hard_state_record", lambda group, state: real(group, HardState(Term(0), None))
+    )
+    assert simulate(schedule()).failure_class == "promise-durable"
+
+
+def test_images_that_differ(monkeypatch):
+    monkeypatch.setattr(ClusterImage, "digest", lambda self: str(id(self)).encode())
+    assert simulate(schedule()).failure_class == "image-digest"
+
+
+# --- a memory that was tampered with --------------------------------------------------------------
+
+
+def test_two_leaders_of_one_term():
+    run, invariants, group, leader = middle()
+    invariants.leaders[group, leader.node.term] = OTHER
+    assert violated(run) == "election-safety"
+
+
+def test_a_leader_that_went_back():
+    run, invariants, group, leader = middle()
+    before = invariants.outlines[group, leader.me]
+    invariants.outlines[group, leader.me] = before._replace(last_index=10_000)
+    assert violated(run) == "leader-append-only"
+
+
+def test_a_commit_that_fell():
+    run, invariants, group, leader = middle()
+    before = invariants.outlines[group, leader.me]
+    invariants.outlines[group, leader.me] = before._replace(commit=10_000)
+    assert violated(run) == "order"
+
+
+def test_a_high_watermark_that_fell():
+    run, invariants, group, leader = middle()
+    invariants.published[group, leader.me.node] = 10_000
+    assert violated(run) == "high-watermark-monotone"
+
+
+def test_a_committed_entry_that_changed():
+    run, invariants, group, leader = middle()
+    invariants.ghost[group][leader.commit] = Seen(77, 1)
+    with pytest.raises(Violation, match="committed-immutable"):
+        invariants.whole(run.world.running())
+
+
+def test_two_chains_of_one_entry():
+    run, invariants, group, leader = middle()
+    for index in range(leader.log.last_index, leader.log.last_index + 50):
+        invariants.ends.setdefault((group, index + 1, leader.node.term), 1)
+    assert violated(run) == "log-matching"
+
+
+def test_a_new_leader_that_misses_something():
+    _run, invariants, group, leader = middle()
+    invariants.ghost[group][invariants.ghost_end[group]] = Seen(77, 1)
+    with pytest.raises(Violation, match="leader-completeness"):
+        invariants._complete(group, leader)
+
+
+def test_a_commit_that_too_few_disks_hold():
+    _run, invariants, group, leader = middle()
+    for replica in leader.membership.voters:
+        if replica != leader.me:
+            known = invariants.outlines[group, replica]
+            invariants.outlines[group, replica] = known._replace(durable=0)
+    with pytest.raises(Violation, match="committed-durable"):
+        invariants._commit_rule(group, leader)
+
+
+def test_a_commit_of_an_older_term(monkeypatch):
+    _, invariants, group, leader = middle()
+    monkeypatch.setattr(type(leader.log), "term_at", lambda self, index: Term(0))
+    with pytest.raises(Violation, match="commit-rule"):
+        invariants._commit_rule(group, leader)
+
+
+def test_an_acknowledgement_above_every_high_watermark():
+    _, invariants, group, leader = middle()
+    invariants.acknowledged(group, leader.high_watermark - 1)
+    with pytest.raises(Violation, match="acknowledged-committed"):
+        invariants.acknowledged(group, leader.high_watermark)
+
+
+def test_a_directory_whose_boots_go_back():
+    run, invariants, _, _ = middle()
+    node = run.world.nodes[NodeId(1)]
+    invariants.boots[node.directory] = 99
+    with pytest.raises(Violation, match="boot-numbers"):
+        invariants._booted(node)
+
+
+def test_configurations_whose_quorums_do_not_overlap():
+    _, invariants, group, leader = middle()
+    key = (group, leader.me, leader.node.term)
+    for voters in ((OTHER,), tuple(sorted((OTHER, leader.me)))):
+        invariants.memberships[key] = Membership(voters)
+        with pytest.raises(Violation, match="membership-steps"):
+            invariants._steps(group, leader)
+
+
+def test_terms_and_votes_that_go_back():
+    run, invariants, _group, _leader = middle()
+    invariants.told_terms.update(dict.fromkeys(list(invariants.told_terms), 1000))
+    assert violated(run) == "term-monotone"
+
+
+def test_files_that_differ_in_the_end():
+    run, _, _, _ = middle()
+    assert run.play() == ""
+    one = truth.Story(1, 5, 9, "aa", "")
+    assert truth.difference(one, one._replace(first_index=3)) == ""
+    assert truth.difference(one, one._replace(chain="bb"))
+    assert "gone" in truth.difference(one, one._replace(damaged="gone"))
+    node = run.world.nodes[NodeId(1)]
+    path = next(p for p in node.disk.paths() if p.endswith(".log") and "-0-0/" not in p)
+    node.disk.flip_bit(path, len(node.disk.content(path)) - 5)
+    with pytest.raises(Violation, match="equal-files"):
+        run.onlooker.invariants.finish(run.world.running())
+    run.onlooker.invariants.finish(run.world.running(), {NodeId(1)})
+
+
+def test_a_run_compares_what_it_says():
+    result = simulate(schedule(step(150, "crash", 80, node="leader:0")))
+    assert result.failure == ""
+    rare = {"membership-steps"}
+    idle = {name for name, row in result.invariants.items() if not row["checked"]}
+    assert idle <= rare
+    assert set(NAMES) == set(Invariants().checked)
+    assert Outline(*range(9)).membership_index == 8
