@@ -265,7 +265,7 @@ class Driver:
             if ends:
                 self._completions.extend(ends)
                 if write.awaited or type(ends[0]) is not Persisted:
-                    self._synced = True
+                    self._synced = self._wanted = True
         if effects.stopped:
             self.stopped.set()
 

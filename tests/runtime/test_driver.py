@@ -143,6 +143,28 @@ async def test_an_inline_sync_is_answered_before_the_loop_goes_on(autojump_clock
     assert broker.turns[1:] == [[Persisted(IoId(7), HOME)]]
 
 
+async def test_rounds_that_bring_about_rounds_wait_for_nothing(autojump_clock):
+    """A vote of one's own, the term start that it allowed, and what that commits: three rounds, each
+    synced inside its turn. Only the first was followed by a turn at once; the end of the second lay
+    in the queue and nobody was woken for it, until a heartbeat or a client came by. A broker that is
+    alone had nobody to come by."""
+
+    def plan(turn, effects) -> None:
+        if 2 <= turn <= 6:
+            effects.writes.append(Write(HOME, IoId(turn), []))
+
+    broker = FakeBroker(plan)
+    driver = driver_of(broker, FakeDisk())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await settle()
+        await trio.sleep(1)
+        driver.post(requests(1)[0])
+        await settle()
+        assert broker.turns[2:] == [[Persisted(IoId(turn), HOME)] for turn in range(2, 7)]
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_leaders_own_copy_waits_for_the_answer_of_a_peer(autojump_clock):
     """It counts only together with one, so its turn was the fourth of each append for nothing."""
 
