@@ -69,10 +69,13 @@ class AioClient:
         return int(found.offset)
 
     async def _put(self, topic: str, partition: int, value: str) -> Any:
-        # The shield: a producer whose send was cancelled half way is not what is tested here.
-        return await asyncio.shield(
+        # A producer whose send was cancelled half way is not what is tested here: the wait may end,
+        # the send goes on.
+        sending = asyncio.ensure_future(
             self._producer.send_and_wait(topic, value.encode(), partition=partition)
         )
+        sending.add_done_callback(_seen)
+        return await asyncio.shield(sending)
 
     def send_soon(self, topic: str, partition: int, value: str, done: Done) -> None:
         self._loop.call_soon_threadsafe(partial(self._launch, topic, partition, value, done))
@@ -140,3 +143,9 @@ class AioClient:
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
+
+
+def _seen(sending: "asyncio.Future[Any]") -> None:
+    """Look at the error of a send that nobody waits for any more, or asyncio prints it."""
+    if not sending.cancelled():
+        sending.exception()

@@ -125,9 +125,11 @@ def test_nobody_behind_it_is_a_closed_connection(links, echo):
         taken.bind(("127.0.0.1", 0))  # bound, not listening: a refused port that stays refused
         dead.start({(1, 2): taken.getsockname()[1]})
         try:
-            with socket.create_connection(("127.0.0.1", dead.ports[1, 2]), SECONDS) as stream:
-                with contextlib.suppress(ConnectionResetError):
-                    assert stream.recv(1) == b""
+            with (
+                socket.create_connection(("127.0.0.1", dead.ports[1, 2]), SECONDS) as stream,
+                contextlib.suppress(ConnectionResetError),
+            ):
+                assert stream.recv(1) == b""
         finally:
             dead.stop()
 

@@ -9,6 +9,7 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.handlers.delete_topics import gone_by_name
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_partitions import (
@@ -32,7 +33,9 @@ class _Growth:
         if self.request.dead:
             return
         results = [
-            CreatePartitionsTopicResult(topic.name, outcome.error, outcome.message or None)
+            CreatePartitionsTopicResult(
+                topic.name, gone_by_name(outcome.error), outcome.message or None
+            )
             for topic, outcome in zip(self.request.body.topics, outcomes, strict=True)
         ]
         self.request.answer(CreatePartitionsResponse(results=results))

@@ -28,6 +28,7 @@ class _Named(NamedTuple):
     topic_id: bytes
     error: ErrorCode
     message: str
+    by_name: bool
 
 
 @final
@@ -43,7 +44,12 @@ class _Deletion:
         if self.request.dead:
             return
         results = [
-            DeletableTopicResult(named.name, named.topic_id, outcome.error, outcome.message or None)
+            DeletableTopicResult(
+                named.name,
+                named.topic_id,
+                gone_by_name(outcome.error) if named.by_name else outcome.error,
+                outcome.message or None,
+            )
             for named, outcome in zip(self.named, outcomes, strict=True)
         ]
         self.request.answer(DeleteTopicsResponse(responses=results))
@@ -68,9 +74,17 @@ def _look_up(context: Context, asked: DeleteTopicState) -> _Named:
     by_id = asked.topic_id != ZERO_ID
     if by_id and asked.name is not None:
         what = "name and id are both given"
-        return _Named(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST, what)
+        return _Named(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST, what, False)
     topic = context.router.topic(asked.topic_id if by_id else asked.name or "")
     if topic is not None:
-        return _Named(topic.name, topic.topic_id, ErrorCode.NONE, "")
+        return _Named(topic.name, topic.topic_id, ErrorCode.NONE, "", not by_id)
     code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _Named(asked.name, asked.topic_id, code, code.message)
+    return _Named(asked.name, asked.topic_id, code, code.message, not by_id)
+
+
+def gone_by_name(error: int) -> int:
+    """Who asked by name hears of a name: the topic may go between our look at the image and the
+    controller's at the id that we found there."""
+    if error == ErrorCode.UNKNOWN_TOPIC_ID:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return error
