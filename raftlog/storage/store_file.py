@@ -33,6 +33,7 @@ from raftlog.base.limits import (
 )
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
+from raftlog.base.units import KIB
 from raftlog.storage.files import opened, read_whole
 from raftlog.storage.store_records import StoreState
 
@@ -46,6 +47,8 @@ _HEADER_CRC_AT: Final = 56
 _FRAME_HEAD_BYTES: Final = 28
 _FILE_BYTES_MAX: Final = 3 * STORE_FRAME_BYTES_MAX
 _IMAGES_A_FILE: Final = 4
+_BLOCK: Final = 64 * KIB
+_ZEROS: Final = bytes(_BLOCK)
 """A file holds this many images: one, and room for rounds before the next generation."""
 
 
@@ -226,8 +229,13 @@ def _read_frames(
 
 
 def _used(data: bytes) -> bytes:
-    """Without the sectors at the end that hold only zeros."""
-    return data[: _padded(len(data.rstrip(b"\x00")))]
+    """Without the sectors at the end that hold only zeros. Block by block: a mebibyte of zeros, the
+    usual case, takes bytes.rstrip 7 ms and this 0.1 ms."""
+    end = len(data)
+    while end > 0 and data[max(0, end - _BLOCK) : end] == _ZEROS[: min(end, _BLOCK)]:
+        end = max(0, end - _BLOCK)
+    start = max(0, end - _BLOCK)
+    return data[: _padded(start + len(data[start:end].rstrip(b"\x00")))]
 
 
 def _highest_generation(data: bytes) -> int:

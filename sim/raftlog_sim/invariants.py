@@ -118,7 +118,8 @@ class Invariants:
                 if isinstance(message, _PROMISES):
                     self._promised(node, message)
         context = node.broker.context
-        for group, replica in context.replicas.items():
+        quiet = not (events or effects.writes or effects.sends)
+        for group, replica in () if quiet else context.replicas.items():
             key, now = (group, replica.me), _outline(node, replica)
             before = self.outlines.get(key, _NOTHING)
             if now != before:

@@ -25,7 +25,8 @@ def test_a_calm_seed_passes_and_every_invariant_was_compared():
     assert result.acknowledged == result.sent > 20
     assert result.verdict.verdict == "valid"
     idle = [name for name, row in result.invariants.items() if row["checked"] == 0]
-    assert idle in ([], ["leader-completeness"]), "only a second leader can be incomplete"
+    rare = {"leader-completeness", "membership-steps"}
+    assert set(idle) <= rare, "only a second leader can be incomplete"
 
 
 def test_the_same_seed_gives_the_same_bytes():
@@ -49,7 +50,8 @@ def test_seeds_with_many_faults_pass(seed):
     result = simulate(draw_options(seed))
     assert result.failure == ""
     assert sum(result.faults.values()) > 3
-    assert all(row["checked"] > 0 for row in result.invariants.values())
+    idle = {name for name, row in result.invariants.items() if row["checked"] == 0}
+    assert idle <= {"membership-steps"}
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData
 from raftlog.storage.data_dir import FORMAT_FILE, peek_directory, read_identity
-from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.store_file import SECTOR, STORE_FILES, _used
 from tests.storage.making import ME, SPEC, Driver, new_disk
 
 
@@ -66,3 +66,15 @@ def test_the_format_file_survives_one_bad_copy(driver):
     driver.disk.flip_bit(FORMAT_FILE, 2048 + 40)
     with pytest.raises(CorruptData, match="both copies"):
         read_identity(driver.disk)
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("last", [None, 0, 1, 600, 65_535, 65_536, 131_071, 199_999])
+def test_zeros_at_the_end_do_not_count(size, last):
+    """As bytes.rstrip said it, up to whole sectors."""
+    data = bytearray(size)
+    if last is not None and last < size:
+        data[last] = 7
+    found, kept = _used(bytes(data)), len(data.rstrip(b"\x00"))
+    assert found == bytes(data[: len(found)])
+    assert kept <= len(found) < kept + SECTOR
