@@ -99,10 +99,14 @@ def format_directory(disk: Disk, identity: DirectoryIdentity) -> None:
 def open_directory(disk: Disk) -> DirectoryImage:
     """Begin a boot: read everything, raise the boot number, durably.
 
+    What a killed process wrote and did not sync is read back from the kernel's memory like all
+    else, and the replicas of this boot will promise it: so it is made durable first.
+
     Raises `OperatingError` when the directory is not formatted, `CorruptData` when its format file
     or store is damaged (the directory's promises are lost: treat it as wiped), `FutureFormat`.
     """
     identity = read_identity(disk)
+    disk.sync_all()
     store = StoreFiles(disk, identity.owner)
     try:
         boot = BootNumber(store.state.boot + 1)

@@ -330,6 +330,29 @@ def test_a_power_loss_while_a_generation_is_begun(prepared):
         assert call > 2
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_killed_process_and_then_a_power_loss(prepared, name):
+    """A process was killed between a write and its sync. The next boot read from the kernel's
+    memory what had never reached the disk, took it for durable and acknowledged it to the leader,
+    which committed by that; then the power failed. Every disk a boot reads from must be synced
+    before anything that it says is believed: the boot promises all of it again."""
+    call = 0
+    while True:
+        call += 1
+        driver = copy.deepcopy(prepared)
+        if not run_until(driver, SCENARIOS[name], call, tears=True):
+            break
+        driver.disk.crash_at = None
+        check_boot(driver, driver.reopen())
+        said = (driver.log.durable_index, driver.log.last_chain, driver.log.first_index)
+        votes = driver.image.hard_states
+        check_boot(driver, driver.crash(Keep.NONE))
+        assert (driver.log.durable_index, driver.log.last_chain, driver.log.first_index) == said
+        assert driver.image.hard_states == votes
+    assert call > 3
+
+
 @pytest.mark.parametrize(("keep", "tears"), CRASHES)
 def test_recovery_itself(prepared, keep, tears):
     """A crash while a torn tail is cut and indexes are rebuilt: the next boot does it again."""
