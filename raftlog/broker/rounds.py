@@ -11,6 +11,7 @@ import attrs
 
 from raftlog.base.ids import METADATA_GROUP, IoId
 from raftlog.base.probes import probe
+from raftlog.broker.campaigns import Campaigns
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import GroupDeadlines
 from raftlog.broker.events import PeerSend, Persisted, WriteFailed, Written
@@ -37,6 +38,7 @@ class Rounds:
     multi: MultiRaft
     manager: PartitionManager
     deadlines: GroupDeadlines
+    campaigns: Campaigns
     metadata_taken: Watcher
     replica_changed: Watcher
     _io_id: int = 0
@@ -81,6 +83,8 @@ class Rounds:
             volume.records += output.store_records
             volume.replicas.append(replica)
         self.deadlines.set(group, output.deadline)
+        if output.leadership and not replica.is_campaigning:
+            self._campaign_ended(replica)
         if output.jobs:
             self._start_jobs(replica, output.jobs)
         if output.agreed or output.uncovered or output.leadership:
@@ -93,6 +97,11 @@ class Rounds:
             self.metadata_taken(replica, output)
         elif output.leadership or output.membership or output.in_sync:
             self.replica_changed(replica, output)
+
+    def _campaign_ended(self, replica: PartitionReplica) -> None:
+        """If it had one. Who won is not done before it has committed: that is work for all, too."""
+        if not replica.is_leader or replica.ready:
+            self.campaigns.ended(replica.group, led=replica.leader is not None)
 
     def _start_jobs(self, replica: PartitionReplica, jobs: list[ReplicaJob]) -> None:
         for token, function, args in jobs:
@@ -143,6 +152,7 @@ class Rounds:
             probe("completion-of-no-round-dropped")
             return
         for replica in replicas:
+            replica.synced(event.io_id)
             self.volume.store.note_mark(replica.log.mark(replica.commit), self.context.now)
         if self.context.config.strict_mark and replicas:
             self.volume.when_durable(partial(self._tell, replicas, event.io_id))

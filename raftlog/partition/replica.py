@@ -161,6 +161,15 @@ class PartitionReplica:
         return self.node.ready
 
     @property
+    def is_campaigning(self) -> bool:
+        """Asks for votes, or whether it would get them."""
+        return self.node.role in (Role.PRE_CANDIDATE, Role.CANDIDATE)
+
+    def wants_to_campaign(self, now: Instant) -> bool:
+        """Whether `tick` would begin a campaign, for all that is known here."""
+        return self.node.wants_to_campaign(now)
+
+    @property
     def needs_peers(self) -> bool:
         """Leads a group that this replica's own copy can never commit in: others vote too."""
         if not self.node.leading:
@@ -272,8 +281,12 @@ class PartitionReplica:
         self.log.written(io_id)
         self.node.written(io_id)
 
+    def synced(self, io_id: IoId) -> None:
+        """That round is on the disk, so a mark may speak of it; nothing counts by it yet."""
+        self.log.persisted(io_id)
+
     def persisted(self, io_id: IoId, now: Instant) -> None:
-        """That round is durable."""
+        """That round is durable, and counts."""
         self.log.persisted(io_id)
         self.node.persisted(io_id, now)
 
