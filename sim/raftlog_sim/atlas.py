@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, final
 import attrs
 
 from raftlog.base.ids import NodeId
+from raftlog_sim.convergence import voter_sets
 
 if TYPE_CHECKING:
     from raftlog_sim.world import World
@@ -39,31 +40,11 @@ class Atlas:
     def allow(self, number: NodeId) -> bool:
         """Whether this node may be damaged now; if so it counts from here on. With every node down
         nobody knows who votes where: then it may not."""
-        if number not in self.damaged:
-            if not self.world.running():
+        if not self.world.running():
+            return False
+        hurt = {*self.damaged, number}
+        for voters in voter_sets(self.world):
+            if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
                 return False
-            hurt = {*self.damaged, number}
-            for voters in self._voter_sets():
-                if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
-                    return False
         self.damaged[number] = None
         return True
-
-    def _voter_sets(self) -> list[tuple[NodeId, ...]]:
-        """The nodes of every configuration that some running replica holds to be in force, of
-        every placement in an image, and the controllers."""
-        found: dict[tuple[NodeId, ...], None] = {}
-        for node in self.world.nodes.values():
-            founders = tuple(sorted(address.node for address in node.config.controllers))
-            found[founders] = None
-        for node in self.world.running():
-            context = node.broker.context
-            for replica in context.replicas.values():
-                membership = replica.membership
-                for voters in (membership.voters, membership.outgoing):
-                    if voters:
-                        found[tuple(sorted(voter.node for voter in voters))] = None
-            for topic in context.image.topics.values():
-                for partition in topic.partitions:
-                    found[tuple(sorted(replica.node for replica in partition.target))] = None
-        return list(found)

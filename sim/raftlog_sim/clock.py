@@ -1,7 +1,8 @@
-"""Clocks of simulated nodes: world time is exact, a node sees it shifted (and later, skewed).
+"""Clocks of simulated nodes: world time is exact, a node sees it shifted, drifting and skewed.
 
 A node's monotonic clock starts at a large random instant, so that an instant that leaks from one
-node to another, or into the real world, shows itself at once.
+node to another, or into the real world, shows itself at once. It may run fast or slow, but never
+goes back; wall clocks jump as they like.
 """
 
 from typing import Final, final
@@ -13,29 +14,55 @@ from raftlog_sim.streams import Stream
 
 WALL_START_MS: Final = 1_700_000_000_000
 _SHIFT_BITS: Final = 50
+_MILLION: Final = 1_000_000
+
+
+@final
+@attrs.define(eq=False)
+class MachineClock:
+    """What stays with a machine over its boots: by how much its wall clock is off, and how many
+    parts in a million its monotonic clock runs fast (below 0: slow)."""
+
+    skew_ms: int = 0
+    drift_ppm: int = 0
 
 
 @final
 @attrs.define(eq=False)
 class NodeClock:
-    """`shift` is drawn per boot; `wall_skew_ms` stays with the machine."""
+    """The clocks of one boot. At world time `since` the monotonic one showed `shown`."""
 
-    shift: int
-    wall_skew_ms: int = 0
+    shown: int
+    machine: MachineClock
+    since: int = 0
+    _ppm: int = 0
 
     @classmethod
-    def drawn(cls, stream: Stream) -> "NodeClock":
+    def drawn(cls, stream: Stream, machine: MachineClock) -> "NodeClock":
         """A clock of a boot."""
-        return cls((1 << _SHIFT_BITS) + stream.below(1 << _SHIFT_BITS))
+        return cls((1 << _SHIFT_BITS) + stream.below(1 << _SHIFT_BITS), machine)
 
     def now(self, world_ns: int) -> Instant:
         """What the node reads at that world time."""
-        return Instant(world_ns + self.shift)
+        if self._ppm != self.machine.drift_ppm:
+            self.shown, self.since = self._at(world_ns), world_ns
+            self._ppm = self.machine.drift_ppm
+        return Instant(self._at(world_ns))
+
+    def _at(self, world_ns: int) -> int:
+        passed = world_ns - self.since
+        return self.shown + passed + passed * self._ppm // _MILLION
 
     def wall(self, world_ns: int) -> WallMillis:
         """Unix time as the node sees it."""
-        return WallMillis(WALL_START_MS + world_ns // NANOS_PER_MILLI + self.wall_skew_ms)
+        return WallMillis(WALL_START_MS + world_ns // NANOS_PER_MILLI + self.machine.skew_ms)
 
     def world(self, instant: Instant) -> int | None:
-        """The world time at which the node's clock shows `instant`; None for never."""
-        return None if instant == NEVER else instant - self.shift
+        """The first world time at which the node's clock shows `instant`, as it runs now; None for
+        never."""
+        if instant == NEVER:
+            return None
+        wanted = instant - self.shown
+        if self._ppm == 0:
+            return self.since + wanted
+        return self.since - (-wanted * _MILLION // (_MILLION + self._ppm))

@@ -27,7 +27,7 @@ def draw_schedule(options: SimOptions) -> Schedule:
     for source, gap_ms in options.fault_gaps_ms:
         if gap_ms:
             steps += _faults(options, source, gap_ms)
-    return Schedule(options, tuple(steps))
+    return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
 
 
 def _faults(options: SimOptions, source: str, gap_ms: int) -> Iterator[Step]:
@@ -182,7 +182,10 @@ def _reset(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _pause(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node = draw_node(stream, options)
+    """One node, or several at a time."""
+    node, wide = draw_node(stream, options), stream.chance(1, 4)
+    if wide:
+        node = draw_side(stream, options)
     yield step(at_ms, "pause", stream.between(20, 900), node=node)
 
 
@@ -233,6 +236,67 @@ def _lose_replica(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[S
     yield step(at_ms, "lose-replica", down_ms, node=node, partition=partition)
 
 
+def _rolling(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """One node after another, each down for a while, sometimes before the last one is back."""
+    down_ms, gap_ms = stream.between(20, 400), stream.between(50, 500)
+    kind = ("crash", "stop")[stream.below(2)]
+    for number in range(1, options.brokers + 1):
+        yield step(at_ms, kind, down_ms, node=f"n{number}")
+        at_ms += gap_ms
+
+
+def _swap(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """Everything loses power; a part returns and works, then swaps with the rest."""
+    numbers = list(range(1, options.brokers + 1))
+    size = stream.between(1, max(1, options.brokers - 1))
+    first = {numbers[stream.below(len(numbers))] for _ in range(size)}
+    work_ms, keep = stream.between(300, 1_200), KEEPS[stream.below(3)]
+    for number in numbers:
+        down_ms = 50 if number in first else 50 + work_ms
+        yield step(at_ms, "power", down_ms, node=f"n{number}", keep=keep)
+    for number in sorted(first):
+        yield step(at_ms + work_ms, "power", work_ms, node=f"n{number}", keep=keep)
+
+
+def _stop(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    yield step(at_ms, "stop", stream.between(20, 1_200), node=draw_node(stream, options))
+
+
+def _membership(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """Partitions move; leadership is handed over."""
+    numbers = list(range(1, options.brokers + 1))
+    partition, node = stream.below(options.partitions), draw_node(stream, options)
+    places = [numbers.pop(stream.below(len(numbers))) for _ in range(options.replication)]
+    if stream.chance(1, 2):
+        nodes = "+".join(f"n{number}" for number in sorted(places))
+        yield step(at_ms, "reassign", partition=partition, nodes=nodes)
+    else:
+        yield step(at_ms, "transfer", partition=partition, node=node)
+
+
+def _topics(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    del options
+    kind = ("create-topic", "grow-topic", "delete-topic")[stream.below(3)]
+    topic, partitions = stream.below(4), stream.below(4)
+    if kind == "delete-topic":
+        yield step(at_ms, kind, topic=topic)
+    else:
+        yield step(at_ms, kind, topic=topic, partitions=partitions)
+
+
+def _clock(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A jump, a strobe of jumps, or drift."""
+    node, what, size = draw_node(stream, options), stream.below(3), stream.below(30)
+    lasts_ms, sign = stream.between(20, 2_000), stream.below(2)
+    if what == 0:
+        fast = ("fast", "slow")[sign]
+        yield step(at_ms, "clock-drift", lasts_ms, node=node, way=fast, permille=1 + 10 * size)
+        return
+    for beat in range(1 if what == 1 else 8):
+        way = ("ahead", "back")[(sign + beat) % 2]
+        yield step(at_ms + 20 * beat, "clock-jump", lasts_ms, node=node, way=way, ms=1 << size)
+
+
 _SOURCES: Final[dict[str, Source]] = {
     "crash": _crash,
     "power": _power,
@@ -255,5 +319,11 @@ _SOURCES: Final[dict[str, Source]] = {
     "rot": _rot,
     "wipe": _wipe,
     "lose-replica": _lose_replica,
+    "rolling": _rolling,
+    "swap": _swap,
+    "stop": _stop,
+    "membership": _membership,
+    "topics": _topics,
+    "clock": _clock,
 }
 assert tuple(_SOURCES) == FAULTS, (tuple(_SOURCES), FAULTS)

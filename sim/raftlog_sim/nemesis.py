@@ -1,18 +1,18 @@
 """The faults of a schedule, struck and undone. What each kind does is in `process_faults`,
-`network_faults` and `disk_faults`.
+`network_faults`, `disk_faults` and `cluster_faults`.
 
 All faults of the safety phase leave a quorum able to repair everything (`atlas`). So every failure
 of such a run is a bug.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
-from raftlog_sim import disk_faults, network_faults, process_faults
+from raftlog_sim import cluster_faults, disk_faults, network_faults, process_faults
 from raftlog_sim.atlas import Atlas
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
@@ -27,6 +27,7 @@ _STRIKES: Final[dict[str, Strike]] = {
     **process_faults.STRIKES,
     **network_faults.STRIKES,
     **disk_faults.STRIKES,
+    **cluster_faults.STRIKES,
 }
 
 
@@ -52,12 +53,26 @@ class Nemesis:
 
     def heal(self) -> None:
         """Everything works again from here on. What was damaged boots once more, to find out."""
+        self._heal(sorted(self.world.nodes))
+
+    def heal_core(self, core: Sequence[NodeId]) -> None:
+        """Everything within the core works again; all other nodes are frozen and out of reach."""
+        self._heal(core)
+        others = [number for number in sorted(self.world.nodes) if number not in core]
+        self.world.network.part([(one, other) for one in core for other in others])
+        for number in others:
+            if self.world.nodes[number].up:
+                self.world.nodes[number].suspend()
+        self.note("start-freeze", *others)
+
+    def _heal(self, numbers: Sequence[NodeId]) -> None:
         self.healed = True
         self.world.network.heal()
-        for number in sorted(self.world.nodes):
+        for number in numbers:
+            cluster_faults.heal(self.world.nodes[number])
             disk_faults.heal(self, self.world.nodes[number])
             process_faults.heal(self, self.world.nodes[number])
-        for number in self.atlas.damaged:
+        for number in [number for number in self.atlas.damaged if number in numbers]:
             process_faults.reboot(self, self.world.nodes[number])
 
     # --- for the kinds ----------------------------------------------------------------------------

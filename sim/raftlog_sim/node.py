@@ -22,7 +22,7 @@ from raftlog.records.slices import FileSlice
 from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter
-from raftlog_sim.clock import NodeClock
+from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ class Node:
     boots: int = 0
     turns: int = 0
     events: int = 0
+    machine: MachineClock = attrs.Factory(MachineClock)
+    leaves: bool = False
+    """The process ends when the broker says that it has stopped."""
     slower_ns: int = 0
     """How much longer everything on the disk takes."""
     stalled: bool = False
@@ -115,7 +118,7 @@ class Node:
         assert not self.up, self.number
         self.boots += 1
         stream = self.world.stream(f"node/{self.number}/boot/{self.boots}")
-        clock = NodeClock.drawn(stream.fork("clock"))
+        clock = NodeClock.drawn(stream.fork("clock"), self.machine)
         opened = self._open_directory()
         if opened is None:
             return
@@ -164,7 +167,7 @@ class Node:
         """The process is gone at once (kill -9); the machine and what it wrote live on."""
         boot = self.live
         self.boot_state = None
-        self.suspended = False
+        self.suspended = self.leaves = False
         self.world.network.node_down(self.number)
         for client in list(boot.clients.values()):
             client.lost()
@@ -259,7 +262,13 @@ class Node:
             boot.peers = effects.peers
             self.world.network.look()
         boot.stopped = boot.stopped or effects.stopped
+        if boot.stopped and self.leaves:
+            self.world.after(0, self._leave, boot)
         self._set_alarm(boot, effects)
+
+    def _leave(self, boot: Boot) -> None:
+        if self.boot_state is boot:
+            self.stop_process()
 
     def _set_alarm(self, boot: Boot, effects: e.Effects) -> None:
         instant = boot.clock.world(effects.wake_at)

@@ -6,6 +6,7 @@ sweep with everything always on finds less (LESSONS 1.1, swarm). All options are
 seed.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import attrs
@@ -16,12 +17,13 @@ from raftlog_sim.streams import Stream
 FAULTS: Final = (
     "crash", "power", "all", "partition", "reset", "pause", "stall", "one-way", "shape", "clog",
     "swizzle", "lossy", "slow-link", "disk-error", "failed-sync", "disk-full", "slow-disk",
-    "crash-at", "rot", "wipe", "lose-replica",
+    "crash-at", "rot", "wipe", "lose-replica", "rolling", "swap", "stop", "membership", "topics",
+    "clock",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {
     "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
-    "disk-full": 4,
+    "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2,
 }  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
 PROFILES: Final = ("swarm", "calm")
@@ -58,13 +60,20 @@ class SimOptions:
     """One entry an append, one append in flight: what usually travels together is parted."""
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
     """Only for drawing a schedule; what is struck is in its steps."""
+    core: tuple[int, ...] = ()
+    """Nodes that must do alone, the others frozen, before all is healed; () for no such phase, and
+    no such phase either when they are not enough."""
     safety_ms: int = 2_000
     """How long clients and faults go on."""
     events_max: int = 10_000
 
     def document(self) -> dict[str, Any]:
         """For run.json and for people."""
-        return {**attrs.asdict(self), "fault_gaps_ms": dict(self.fault_gaps_ms)}
+        return {
+            **attrs.asdict(self),
+            "core": list(self.core),
+            "fault_gaps_ms": dict(self.fault_gaps_ms),
+        }
 
 
 _FIELDS: Final = {each.name: each for each in attrs.fields(SimOptions)}
@@ -80,7 +89,8 @@ def options_from(document: object) -> SimOptions:
         field = _FIELDS.get(name)
         if field is None:
             raise OperatingError("no such option of a run", on=str(name), do=f"{sorted(_FIELDS)}")
-        values[name] = _gaps(value) if name == "fault_gaps_ms" else _plain(name, value, field.type)
+        reader = _SPECIAL.get(name)
+        values[name] = reader(value) if reader else _plain(name, value, field.type)
     return SimOptions(**values)
 
 
@@ -97,6 +107,15 @@ def _gaps(value: object) -> tuple[tuple[str, int], ...]:
         if kind not in FAULTS or type(gap) is not int or gap < 0:
             raise OperatingError(f"{kind!r}: {gap!r} is not a gap", on="fault_gaps_ms")
     return tuple(value.items())
+
+
+def _core(value: object) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple) or not all(type(each) is int for each in value):
+        raise OperatingError("a list of node numbers is wanted", on="core")
+    return tuple(value)
+
+
+_SPECIAL: Final[dict[str, Callable[[object], Any]]] = {"fault_gaps_ms": _gaps, "core": _core}
 
 
 def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
@@ -131,6 +150,15 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         value_bytes=(0, 200, 3_000, 20_000)[stream.below(4)],
         segment_bytes=65_536,
         fault_gaps_ms=tuple(gaps),
+        core=_draw_core(stream, brokers),
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )
+
+
+def _draw_core(stream: Stream, brokers: int) -> tuple[int, ...]:
+    """In half of the seeds, a random majority."""
+    numbers = list(range(1, brokers + 1))
+    size = stream.between(brokers // 2 + 1, max(brokers - 1, brokers // 2 + 1))
+    chosen = [numbers.pop(stream.below(len(numbers))) for _ in range(size)]
+    return tuple(sorted(chosen)) if brokers >= 3 and stream.chance(1, 2) else ()

@@ -132,6 +132,33 @@ KINDS: Final = {
         (("node", "nodes"), ("partition", "small")), True, "nemesis",
         "the files of one partition are gone from a machine; within the atlas",
     ),
+    "stop": Kind(
+        (("node", "nodes"),), True, "nemesis", "a broker stops gracefully: leadership goes first",
+    ),
+    "reassign": Kind(
+        (("partition", "small"), ("nodes", "nodes")), False, "nemesis",
+        "a partition is to move to these nodes",
+    ),
+    "transfer": Kind(
+        (("partition", "small"), ("node", "nodes")), False, "nemesis",
+        "leadership of a partition is to go to a node",
+    ),
+    "create-topic": Kind(
+        (("topic", "small"), ("partitions", "small")), False, "nemesis",
+        "a topic that nobody writes to is made",
+    ),
+    "grow-topic": Kind(
+        (("topic", "small"), ("partitions", "small")), False, "nemesis", "it gets more partitions",
+    ),
+    "delete-topic": Kind((("topic", "small"),), False, "nemesis", "it is deleted"),
+    "clock-jump": Kind(
+        (("node", "nodes"), ("way", "ahead|back"), ("ms", "int")), True, "nemesis",
+        "a wall clock is wrong by so much",
+    ),
+    "clock-drift": Kind(
+        (("node", "nodes"), ("way", "fast|slow"), ("permille", "small")), True, "nemesis",
+        "a monotonic clock runs fast or slow",
+    ),
     "produce": Kind(
         (("slot", "small"), ("partition", "small"), ("count", "small")), False, "clients",
         "a producer sends some records, one after another",

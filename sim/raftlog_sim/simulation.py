@@ -15,13 +15,14 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base import probes
-from raftlog.base.ids import METADATA_GROUP
+from raftlog.base.ids import NodeId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Effects, Event
 from raftlog.verify import Verdict, check_history
+from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.nemesis import Nemesis
@@ -61,7 +62,7 @@ class Result:
     schedule: Schedule
     failure: str
     phase: str
-    """In which the run ended: set-up, safety, liveness, final read, over."""
+    """In which the run ended: set-up, safety, core, liveness, final read, over."""
     trace_hash: str
     events: int
     turns: int
@@ -171,6 +172,8 @@ class _Goal(NamedTuple):
     reached: Callable[[], bool]
     limit_ns: int
     what: str
+    look_ms: int = 0
+    """It costs much to look: no more often than this."""
 
 
 @final
@@ -192,6 +195,7 @@ class Run:
         self.workload.on_acknowledged = self._acknowledged
         self.nemesis = Nemesis(world, self.workload)
         self.phase = "set-up"
+        self._look_at = 0
         self._created: list[Any] = []
         self._final: dict[int, int] = {}
         self._plan = self._phases()
@@ -221,11 +225,14 @@ class Run:
         goal = self._goal
         if goal is None:
             return False
-        if goal.reached():
+        if self.world.now >= self._look_at and goal.reached():
+            self._look_at = 0
             self._goal = next(self._plan, None)
             if self._goal is not None:
                 self._deadline = self.world.now + self._goal.limit_ns
             return self._goal is not None
+        if goal.look_ms and self.world.now >= self._look_at:
+            self._look_at = self.world.now + millis(goal.look_ms)
         due = self.world.next_at()
         if due is None or due > self._deadline:
             raise StuckError(f"not reached within {goal.limit_ns / 1e9} s: {goal.what}")
@@ -239,12 +246,17 @@ class Run:
         self.phase = "safety"
         self._schedule_steps()
         yield _Goal(self._safety_over, millis(self.options.safety_ms) + seconds(1), "safety phase")
-        self.phase = "liveness"
-        self.nemesis.heal()
         self.workload.stop()
         limit = seconds(LIVENESS_SECONDS)
+        core = tuple(NodeId(number) for number in self.options.core)
+        if core and is_core(self.world, core, self.nemesis.atlas.damaged):
+            self.phase = "core"
+            self.nemesis.heal_core(core)
+            yield _Goal(lambda: is_core_alive(self.world, core), limit, f"the core {core} works", 1)
+        self.phase = "liveness"
+        self.nemesis.heal()
         yield _Goal(lambda: self.workload.busy == 0, limit, "every call answered")
-        yield _Goal(self._converged, limit, "all replicas converged")
+        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
         self.phase = "final read"
         yield from self._read_everything()
         self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
@@ -259,7 +271,8 @@ class Run:
             raise StuckError(f"the topic was not created: {self._created[0]}")
         for result in self._created[0]:
             result.check()
-        yield _Goal(self._all_led, limit, "every partition led")
+        led = partial(is_led, self.world, TOPIC, self.options.partitions)
+        yield _Goal(led, limit, "every partition led", 1)
 
     def _registered(self) -> bool:
         return all(
@@ -286,34 +299,7 @@ class Run:
     def _safety_over(self) -> bool:
         return self.world.now >= self._end or self.onlooker.events >= self.options.events_max
 
-    # --- what is so -------------------------------------------------------------------------------
-
-    def _groups(self) -> dict[int, list[Any]]:
-        groups: dict[int, list[Any]] = {}
-        for node in self.world.running():
-            for group, replica in node.broker.context.replicas.items():
-                groups.setdefault(group, []).append(replica)
-        return groups
-
-    def _all_led(self) -> bool:
-        groups = self._groups()
-        led = sum(
-            any(replica.is_leader and replica.node.ready for replica in replicas)
-            for group, replicas in groups.items()
-            if group != METADATA_GROUP
-        )
-        return led == self.options.partitions
-
-    def _converged(self) -> bool:
-        if not self._all_led():
-            return False
-        for group, replicas in self._groups().items():
-            wanted = self.options.brokers if group == METADATA_GROUP else self.options.replication
-            ends = {(each.log.last_index, each.log.last_term, each.commit) for each in replicas}
-            whole = all(each.log.durable_index == each.log.last_index for each in replicas)
-            if len(replicas) != wanted or len(ends) != 1 or not whole:
-                return False
-        return True
+    # --- the end ----------------------------------------------------------------------------------
 
     def _read_everything(self) -> Iterator[_Goal]:
         """A last reader reads every partition to its end; what it saw is in the history."""

@@ -18,7 +18,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_MILLI, WallMillis, millis
 from raftlog.client.core import asks
-from raftlog.client.core.client import Produce
+from raftlog.client.core.client import Call, Produce
 from raftlog.client.core.errors import KafkaError, NotDone
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import (
@@ -49,6 +49,10 @@ def _names(world: "World") -> Any:
 def _padded(value: str, size: int) -> bytes:
     """The value, filled up; the history has it without the filling."""
     return value.encode() + b"~".ljust(max(0, size - len(value)), b".") if size else value.encode()
+
+
+def _nobody_waits(outcome: Any) -> None:
+    del outcome
 
 
 def _plain(value: Any) -> str:
@@ -130,6 +134,10 @@ class Workload:
             TOPIC, self.options.partitions, self.options.replication, configs=configs
         )
         self._reader.call(asks.create_topics([topic]), then)
+
+    def administer(self, call: Call) -> None:
+        """An operation of an administrator; nobody waits for what comes of it."""
+        self._reader.call(call, _nobody_waits)
 
     def start(self) -> None:
         """Steps do something from here on, until `stop`."""

@@ -1,0 +1,171 @@
+"""What operators do in the middle of everything: move partitions and leadership, stop brokers
+gracefully, make, grow and delete topics; and what their clocks do.
+
+Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to them.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.units import Instant, millis
+from raftlog.broker.events import Stop
+from raftlog.broker.peer_messages import ControllerKind
+from raftlog.client.core import asks
+from raftlog.metadata.requests import ReassignWish, encode_wish
+from raftlog_sim.node import Node
+from raftlog_sim.schedule import Step
+from raftlog_sim.targets import group_of, leaders_of
+from raftlog_sim.workload import TOPIC
+
+if TYPE_CHECKING:
+    from raftlog_sim.nemesis import Nemesis
+
+_PATIENCE: Final = millis(3_000)
+_CHURN_TOPICS: Final = 4
+_CHURN_PARTITIONS: Final = 4
+
+
+def _reassign(nemesis: "Nemesis", step: Step) -> bool:
+    """The first node that is up asks the controller; the answer, if any, is not waited for."""
+    nodes = nemesis.numbers(step, "nodes")
+    asker = next(iter(nemesis.world.running()), None)
+    topic = None if asker is None else asker.broker.context.image.topic(TOPIC)
+    number = int(step.argument("partition"))
+    if asker is None or topic is None or not nodes or number >= len(topic.partitions):
+        return False
+    wish = ReassignWish(topic_id=topic.topic_id, partition=number, nodes=nodes)
+    context = asker.broker.context
+    deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
+    context.ask_controller(ControllerKind.PROPOSE, encode_wish(wish), deadline, _nobody_listens)
+    asker.deliver_nothing()
+    nemesis.note("reassign", *nodes)
+    return True
+
+
+def _nobody_listens(answer: Any) -> None:
+    del answer
+
+
+def _transfer(nemesis: "Nemesis", step: Step) -> bool:
+    """Whoever leads the partition hands over to the node, if it is a voter that may."""
+    group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
+    leading = [] if group is None else leaders_of(nemesis.world, group)[-1:]
+    wanted = nemesis.numbers(step, "node")[:1]
+    if group is None or not leading or not wanted:
+        return False
+    node = nemesis.world.nodes[leading[0]]
+    replica = node.broker.context.replicas[group]
+    voters = [voter for voter in replica.membership.voters if voter.node == wanted[0]]
+    if not voters or node.suspended:
+        return False
+    try:
+        replica.transfer(voters[0], node.live.clock.now(nemesis.world.now))
+    except RaftlogError:
+        return False
+    node.broker.context.touch(group)
+    node.deliver_nothing()
+    nemesis.note("transfer", *wanted)
+    return True
+
+
+def _stop(nemesis: "Nemesis", step: Step) -> bool:
+    """A graceful stop: leadership goes first, then the process."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.up and not node.suspended]
+    for node in nodes:
+        nemesis.note("stop", node.number)
+        node.leaves = True
+        node.deliver(Stop(Instant(node.live.clock.now(nemesis.world.now) + _PATIENCE)))
+        nemesis.later(step, _back, nemesis, node, node.boots)
+    return bool(nodes)
+
+
+def _back(nemesis: "Nemesis", node: Node, boots: int) -> None:
+    """Started again; one that has not finished leaving is killed first."""
+    if node.boots != boots:
+        return
+    if node.up:
+        node.stop_process()
+    nemesis.note("restart", node.number)
+    node.start()
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def _create_topic(nemesis: "Nemesis", step: Step) -> bool:
+    name, count = _churn(step), 1 + int(step.argument("partitions")) % _CHURN_PARTITIONS
+    replication = nemesis.workload.options.replication
+    topic = asks.new_topic(name, count, replication)
+    nemesis.workload.administer(asks.create_topics([topic], timeout_ns=_PATIENCE))
+    return True
+
+
+def _grow_topic(nemesis: "Nemesis", step: Step) -> bool:
+    count = 1 + int(step.argument("partitions")) % _CHURN_PARTITIONS
+    nemesis.workload.administer(asks.create_partitions({_churn(step): count}, timeout_ns=_PATIENCE))
+    return True
+
+
+def _delete_topic(nemesis: "Nemesis", step: Step) -> bool:
+    nemesis.workload.administer(asks.delete_topics([_churn(step)], timeout_ns=_PATIENCE))
+    return True
+
+
+def _churn(step: Step) -> str:
+    return f"churn-{int(step.argument('topic')) % _CHURN_TOPICS}"
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+def _jump(nemesis: "Nemesis", step: Step) -> bool:
+    """The wall clock is wrong by so much, until the step ends."""
+    off_ms = int(step.argument("ms")) * (-1 if step.argument("way") == "back" else 1)
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        node.machine.skew_ms += off_ms
+        nemesis.later(step, _jump_back, node, off_ms)
+    return bool(nodes)
+
+
+def _jump_back(node: Node, off_ms: int) -> None:
+    node.machine.skew_ms -= off_ms
+
+
+def _drift(nemesis: "Nemesis", step: Step) -> bool:
+    """The monotonic clock runs fast or slow."""
+    ppm = 1_000 * int(step.argument("permille")) * (-1 if step.argument("way") == "slow" else 1)
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        _set_drift(node, ppm)
+        nemesis.later(step, _set_drift, node, 0)
+    return bool(nodes)
+
+
+def _set_drift(node: Node, ppm: int) -> None:
+    """Up to four times as fast, down to a fifth."""
+    node.machine.drift_ppm = max(-800_000, min(ppm, 3_000_000))
+    if node.up:
+        node.deliver_nothing()
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "reassign": _reassign,
+    "transfer": _transfer,
+    "stop": _stop,
+    "create-topic": _create_topic,
+    "grow-topic": _grow_topic,
+    "delete-topic": _delete_topic,
+    "clock-jump": _jump,
+    "clock-drift": _drift,
+}
+
+
+def heal(node: Node) -> None:
+    """Clocks are right and run right; who was leaving is gone."""
+    node.machine.skew_ms = 0
+    _set_drift(node, 0)
+    if node.leaves and node.up:
+        node.stop_process()
+    node.leaves = False

@@ -1,0 +1,122 @@
+"""When a healed cluster, or a core of it, has come to rest: what the liveness phase waits for."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from raftlog.base.ids import METADATA_GROUP, NodeId
+from raftlog_sim.targets import group_of
+
+if TYPE_CHECKING:
+    from raftlog.metadata.image import ClusterImage
+    from raftlog_sim.node import Node
+    from raftlog_sim.world import World
+
+
+def is_led(world: "World", topic: str, partitions: int) -> bool:
+    """Every partition of the topic has a leader that takes proposals."""
+    for number in range(partitions):
+        group = group_of(world, topic, number)
+        replicas = [] if group is None else _replicas(world.running(), group)
+        if not any(_leads(replica) for replica in replicas):
+            return False
+    return True
+
+
+def is_converged(world: "World") -> bool:
+    """All nodes are up and hold one image; every replica is where the image wants it and nowhere
+    else, led, and equal to its fellows, whole and durable."""
+    nodes = world.running()
+    if len(nodes) < len(world.nodes):
+        return False
+    images = [node.broker.context.image for node in nodes]
+    if len({image.version for image in images}) != 1 or not _equal(nodes, METADATA_GROUP):
+        return False
+    wanted = _wanted(images[0])
+    for node in nodes:
+        for group in node.broker.context.replicas:
+            if group != METADATA_GROUP and node.number not in wanted.get(group, ()):
+                return False
+    return all(_placed(nodes, group, places) for group, places in wanted.items())
+
+
+def _wanted(image: "ClusterImage") -> dict[int, tuple[NodeId, ...]]:
+    return {
+        partition.group: tuple(replica.node for replica in partition.target)
+        for topic in image.topics.values()
+        for partition in topic.partitions
+    }
+
+
+def _placed(nodes: "list[Node]", group: int, places: Collection[NodeId]) -> bool:
+    there = [node.number for node in nodes if group in node.broker.context.replicas]
+    return sorted(there) == sorted(places) and _equal(nodes, group)
+
+
+def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
+    """Within the core every group of which it is a majority has a leader, and those of its replicas
+    there agree. (A topic that was being made when the rest froze may lie with the frozen.)"""
+    nodes = [node for node in world.running() if node.number in core]
+    if len(nodes) < len(core):
+        return False
+    memberships = {
+        group: replica.membership
+        for node in nodes
+        for group, replica in node.broker.context.replicas.items()
+    }
+    able = [
+        group
+        for group, membership in memberships.items()
+        if all(
+            sum(voter.node in core for voter in voters) > len(voters) // 2
+            for voters in (membership.voters, membership.outgoing)
+            if voters
+        )
+    ]
+    return METADATA_GROUP in able and all(_equal(nodes, group) for group in able)
+
+
+def is_core(world: "World", core: Collection[NodeId], damaged: Collection[NodeId]) -> bool:
+    """Whether these nodes may be all that is left: in every configuration that some node holds to
+    be in force, and in every placement, undamaged nodes of the core are a majority."""
+    whole = {number for number in core if number not in damaged}
+    if not whole <= set(world.nodes):
+        return False
+    return all(len(whole & set(voters)) > len(voters) // 2 for voters in voter_sets(world))
+
+
+def voter_sets(world: "World") -> list[tuple[NodeId, ...]]:
+    """The nodes of every configuration that some running replica holds to be in force, of every
+    placement in an image, and the controllers."""
+    found: dict[tuple[NodeId, ...], None] = {}
+    for node in world.nodes.values():
+        found[tuple(sorted(address.node for address in node.config.controllers))] = None
+    for node in world.running():
+        context = node.broker.context
+        for replica in context.replicas.values():
+            for voters in (replica.membership.voters, replica.membership.outgoing):
+                if voters:
+                    found[tuple(sorted(voter.node for voter in voters))] = None
+        for topic in context.image.topics.values():
+            for partition in topic.partitions:
+                found[tuple(sorted(replica.node for replica in partition.target))] = None
+    return list(found)
+
+
+def _replicas(nodes: "list[Node]", group: int) -> list[Any]:
+    found = [node.broker.context.replicas.get(group) for node in nodes]  # type: ignore[call-overload]
+    return [replica for replica in found if replica is not None]
+
+
+def _leads(replica: Any) -> bool:
+    return bool(replica.is_leader and replica.node.ready)
+
+
+def _equal(nodes: "list[Node]", group: int) -> bool:
+    """One leader, equal ends, everything durable."""
+    replicas = _replicas(nodes, group)
+    if sum(_leads(replica) for replica in replicas) != 1:
+        return False
+    ends = {(each.log.last_index, each.log.last_term, each.commit) for each in replicas}
+    return len(ends) == 1 and all(
+        each.log.durable_index == each.log.last_index for each in replicas
+    )

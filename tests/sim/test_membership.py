@@ -1,0 +1,215 @@
+"""Partitions that move, leadership handed over, topics that come and go, graceful stops, clocks
+that are wrong, and a core that must do without the rest."""
+
+import pytest
+from raftlog_sim.clock import MachineClock, NodeClock
+from raftlog_sim.convergence import is_core, is_core_alive
+from raftlog_sim.options import SimOptions, draw_options
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.streams import Stream
+from raftlog_sim.targets import group_of, leaders_of, resolve
+
+from raftlog.base.ids import NodeId
+from raftlog.base.units import NEVER, millis
+
+WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 900, 30))
+
+
+def schedule(*some, **options):
+    return Schedule(SimOptions(**{"seed": 31, "safety_ms": 1_000, **options}), (*WRITES, *some))
+
+
+def until(run, at_ms):
+    while run.phase == "set-up":
+        run.advance()
+    end = run.world.now + millis(at_ms)
+    while run.world.now < end and run.advance():
+        pass
+    return run
+
+
+def target(run, partition=0):
+    image = run.world.running()[0].broker.context.image
+    return sorted(replica.node for replica in image.topic("t").partitions[partition].target)
+
+
+# --- operators ------------------------------------------------------------------------------------
+
+
+def test_a_partition_moves_to_other_nodes_while_records_come_in():
+    run = Run(schedule(step(100, "reassign", partition=0, nodes="n3+n4+n5"), brokers=5))
+    assert run.play() == ""
+    assert target(run) == [3, 4, 5]
+    assert run.nemesis.done == {"reassign": 1}
+    assert len(run.workload.acknowledged) > 20
+
+
+def test_moves_may_follow_each_other_amid_crashes():
+    result = simulate(
+        schedule(
+            step(100, "reassign", partition=0, nodes="n3+n4+n5"),
+            step(150, "crash", 200, node="leader:0"),
+            step(300, "reassign", partition=0, nodes="n1+n2+n5"),
+            step(400, "partition", 200, side="leader:0", how="loud"),
+            brokers=5,
+        )
+    )
+    assert result.failure == ""
+
+
+def test_leadership_is_handed_over():
+    run = until(Run(schedule()), 100)
+    group = group_of(run.world, "t", 0)
+    (leader,) = leaders_of(run.world, group)
+    heir = next(number for number in (1, 2, 3) if number != leader)
+    run = until(Run(schedule(step(100, "transfer", partition=0, node=f"n{heir}"))), 300)
+    assert leaders_of(run.world, group) == [heir]
+    assert run.play() == ""
+
+
+def test_a_stopped_broker_leaves_by_itself_and_comes_back():
+    run = until(Run(schedule(step(100, "stop", 700, node="n2"))), 600)
+    assert not run.world.nodes[NodeId(2)].up
+    assert run.play() == ""
+    assert run.world.nodes[NodeId(2)].boots == 2
+
+
+def test_topics_come_grow_and_go():
+    run = Run(
+        schedule(
+            step(50, "create-topic", topic=0, partitions=1),
+            step(60, "create-topic", topic=1, partitions=0),
+            step(300, "grow-topic", topic=0, partitions=3),
+            step(500, "delete-topic", topic=1),
+        )
+    )
+    assert run.play() == ""
+    image = run.world.running()[0].broker.context.image
+    assert len(image.topic("churn-0").partitions) == 4
+    assert image.topic("churn-1") is None
+    for node in run.world.running():
+        assert len(node.broker.context.replicas) == 6, "group 0, t and four of churn-0"
+
+
+def test_what_cannot_be_done_is_left():
+    result = simulate(
+        schedule(
+            step(10, "reassign", partition=7, nodes="n1"),
+            step(10, "reassign", partition=0, nodes="n9"),
+            step(10, "transfer", partition=0, node="n9"),
+            step(10, "transfer", partition=7, node="n1"),
+            step(10, "delete-topic", topic=3),
+            step(10, "grow-topic", topic=3, partitions=3),
+        )
+    )
+    assert result.failure == ""
+    assert set(result.faults) == {"delete-topic", "grow-topic"}
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ppm", [0, 1_000, -1_000, 300_000, -800_000, 3_000_000])
+def test_a_drifting_clock_never_goes_back_and_finds_its_instants(ppm):
+    machine = MachineClock()
+    clock = NodeClock.drawn(Stream(1, "clock"), machine)
+    first = clock.now(0)
+    machine.drift_ppm = ppm
+    seen = [clock.now(at) for at in range(1_000, 2_000_000, 7_919)]
+    assert first < seen[0]
+    assert seen == sorted(seen)
+    for wanted in (seen[0] + 1, seen[5] + 12_345, seen[-1]):
+        at = clock.world(wanted)
+        assert clock.now(at) >= wanted
+        assert clock.now(at - 1) < wanted or ppm > 0
+    assert clock.world(NEVER) is None
+
+
+def test_a_change_of_rate_does_not_move_the_clock():
+    machine = MachineClock()
+    clock = NodeClock.drawn(Stream(1, "clock"), machine)
+    before = clock.now(10**9)
+    machine.drift_ppm = -500_000
+    assert clock.now(10**9) == before
+    assert clock.now(10**9 + 1_000) == before + 500
+
+
+def test_wall_clocks_stay_wrong_over_a_boot_until_the_step_ends():
+    run = until(
+        Run(
+            schedule(
+                step(50, "clock-jump", 300, node="n2", way="ahead", ms=86_400_000),
+                step(100, "crash", 50, node="n2"),
+            )
+        ),
+        200,
+    )
+    node = run.world.nodes[NodeId(2)]
+    assert node.boots == 2
+    assert node.machine.skew_ms == 86_400_000
+    until(run, 200)
+    assert node.machine.skew_ms == 0
+    assert run.play() == ""
+
+
+@pytest.mark.parametrize("way", ["fast", "slow"])
+def test_clocks_that_run_fast_or_slow(way):
+    result = simulate(
+        schedule(
+            step(50, "clock-drift", 600, node="leader:0", way=way, permille=300),
+            step(60, "clock-drift", 600, node="follower:0", way="slow", permille=200),
+        )
+    )
+    assert result.failure == ""
+
+
+# --- a core without the rest ----------------------------------------------------------------------
+
+
+def test_a_majority_does_without_the_frozen_rest():
+    run = Run(schedule(step(900, "power", node="all", keep="none"), core=(1, 3)))
+    phases = []
+    while run.advance():
+        if run.phase not in phases:
+            phases.append(run.phase)
+        if run.phase == "core" and is_core_alive(run.world, (1, 3)):
+            assert run.world.nodes[NodeId(2)].up is False
+    assert phases == ["set-up", "safety", "core", "liveness", "final read"]
+
+
+def test_what_is_not_enough_is_no_core():
+    run = until(Run(schedule()), 100)
+    assert is_core(run.world, (1, 2), ())
+    assert is_core(run.world, (1, 2, 3), (3,))
+    assert not is_core(run.world, (1,), ())
+    assert not is_core(run.world, (1, 2), (2,)), "a damaged node does not count"
+    assert not is_core(run.world, (1, 9), ())
+    skipped = simulate(schedule(core=(1,)))
+    assert skipped.failure == ""
+
+
+def test_cores_are_majorities():
+    cores = [options.core for options in map(draw_options, range(60)) if options.core]
+    assert 10 < len(cores) < 50
+    for seed in range(60):
+        options = draw_options(seed)
+        if options.core:
+            assert options.brokers // 2 < len(options.core) < options.brokers
+
+
+# --- targets --------------------------------------------------------------------------------------
+
+
+def test_targets_are_looked_up_when_they_are_needed():
+    run = until(Run(schedule()), 100)
+    world, group = run.world, group_of(run.world, "t", 0)
+    (leader,) = leaders_of(world, group)
+    assert resolve(world, "leader:0", "t") == (leader,)
+    assert resolve(world, "follower:0", "t")[0] != leader
+    assert resolve(world, "n3+n1+n9", "t") == (1, 3)
+    assert resolve(world, "all", "t") == (1, 2, 3)
+    assert len(resolve(world, "controller", "t")) == 1
+    assert resolve(world, "leader:9", "t") == ()
+    world.nodes[leader].stop_process()
+    assert resolve(world, "leader:0", "t") == ()
