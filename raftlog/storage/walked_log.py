@@ -18,6 +18,7 @@ from raftlog.base.limits import (
     INDEX_FILE_BYTES_MAX,
     RECOVERED_WINDOW_BYTES,
     SEGMENT_HEADER_BYTES,
+    WALK_CHUNK_BYTES,
 )
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
@@ -221,6 +222,8 @@ class _Walker:
             why = self._torn or "the file ends"
             return _SegmentEnd(end.place, f"{why}, the mark says {marked}")
         self._cut_torn_tail(opened_file, end.place.position)
+        known = mark.end_position if mark and mark.file_sequence == sequence else 0
+        self._write_again(opened_file, max(known, SEGMENT_HEADER_BYTES), end.place.position)
         return end
 
     def _cut_torn_tail(self, opened_file: DiskFile, position: int) -> None:
@@ -229,6 +232,20 @@ class _Walker:
             return
         probe("torn-tail-cut")
         opened_file.truncate(position)
+        opened_file.sync()
+
+    def _write_again(self, opened_file: DiskFile, position: int, end: int) -> None:
+        """What lies behind the mark may be in the kernel's memory only, and be called clean: a sync
+        that failed before this boot dropped it from what is still to be written. Written once more
+        it is dirty again, and the sync that follows proves something."""
+        if position >= end:
+            return
+        probe("unmarked-tail-written-again")
+        while position < end:
+            chunk = opened_file.read_at(position, min(WALK_CHUNK_BYTES, end - position))
+            assert chunk, (position, end)
+            opened_file.write_at(position, [chunk])
+            position += len(chunk)
         opened_file.sync()
 
     def _seen_in_last(self) -> LogEnd:
