@@ -29,6 +29,7 @@ from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.units import Instant, Nanos, WallMillis
 from raftlog.broker import events as e
 from raftlog.broker.admin import Admin
+from raftlog.broker.campaigns import Campaigns
 from raftlog.broker.clients import Clients
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.context import Context
@@ -88,6 +89,7 @@ class Broker:
         mark_delay = Nanos(0) if config.strict_mark else config.mark_idle_ns
         self.volume = Volume(identity.directory, StoreImage(directory, mark_delay))
         self.deadlines = GroupDeadlines()
+        self.campaigns = Campaigns(config.election_ns)
         context.router = Router(context)
         context.image_waiters = ImageWaiters(context)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
@@ -109,6 +111,7 @@ class Broker:
             self.multi,
             self.manager,
             self.deadlines,
+            self.campaigns,
             self._metadata_taken,
             self._replica_changed,
         )
@@ -159,11 +162,7 @@ class Broker:
         for event in events:
             dispatch[type(event)](event)
         context.timers.run_due(context.now)
-        for group in self.deadlines.due(context.now):
-            replica = context.replicas.get(group)
-            if replica is not None:
-                replica.tick(context.now, context.wall)
-                context.touched[group] = replica
+        self._tick()
         context.run_soon()
         if self.registration.refused is not None and not self._retired:
             self._retire()
@@ -173,6 +172,26 @@ class Broker:
         effects.wake_at = self._wake_at()
         return effects
 
+    def _tick(self) -> None:
+        """The replicas whose deadline has come; those that would campaign, as there is room."""
+        context, campaigns, now = self.context, self.campaigns, self.context.now
+        for group in self.deadlines.due(now):
+            replica = context.replicas.get(group)
+            if replica is None:
+                continue
+            waits = group != METADATA_GROUP and replica.wants_to_campaign(now)
+            if waits and not campaigns.admit(group, now):
+                continue
+            replica.tick(now, context.wall)
+            context.touched[group] = replica
+        while (next_group := campaigns.next()) is not None:
+            replica = context.replicas.get(next_group)
+            if replica is None or not replica.wants_to_campaign(now):
+                campaigns.ended(next_group, led=False)
+                continue
+            replica.tick(now, context.wall)
+            context.touched[next_group] = replica
+
     def _retire(self) -> None:
         """Rule of identity: a directory that was rolled back, condemned or replaced takes part in
         nothing. The process stays, to say so to its operators."""
@@ -181,7 +200,7 @@ class Broker:
 
     def _wake_at(self) -> Instant:
         context = self.context
-        if context.touched or context.waits_for_turn:
+        if context.touched or context.waits_for_turn or self.campaigns.has_next:
             return context.now
         return min(self.deadlines.next(), context.timers.next(), self.volume.store.deadline)
 
@@ -210,6 +229,7 @@ class Broker:
 
     def _group_dropped(self, group: GroupId) -> None:
         self.deadlines.forget(group)
+        self.campaigns.dropped(group)
         self.multi.dropped(group)
         self.context.ledger.settled(group, 0)
 

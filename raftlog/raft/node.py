@@ -301,6 +301,12 @@ class RaftNode:
         if self._state.role is not STOPPED:
             election.tick(self._state)
 
+    def wants_to_campaign(self, now: Instant) -> bool:
+        """Whether `tick` would begin a campaign: a driver of many groups may put it off, which
+        costs nothing but time."""
+        state = self._state
+        return state.role is not LEADER and now >= election.campaign_deadline(state)
+
     def hasten(self, deadline: Instant) -> None:
         """Campaign at `deadline` at the latest if nobody leads by then: a new group's preferred
         replica need not wait for its election timeout."""

@@ -21,7 +21,7 @@ def run(name: str, rounds: int) -> dict:
     if name == "latency":
         return latency.compare(rounds)
     if name == "idle":
-        return idling.measure()
+        return idling.measure(rounds)
     return failing.measure(rounds)
 
 
