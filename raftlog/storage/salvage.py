@@ -4,9 +4,9 @@ A disk that answers a read of one sector with an error for ever would keep a rep
 ever, though its peers could repair it. Once reopening it failed a few times, recovery reads through
 a `SalvagingDisk`: what cannot be read is given as zeros, which no checksum takes for content.
 
-That is allowed only where invalid bytes are told from an unfinished write: before the durable mark
-of a segment file, and in files that are rebuilt or kept twice. Behind the mark zeros would look
-like a torn tail, so there the error stays an error.
+That is allowed only where invalid bytes are told from an unfinished write: in sectors that begin
+before the durable mark of a segment file, and in files that are rebuilt or kept twice. Behind the
+mark zeros would look like a torn tail, so there the error stays an error.
 """
 
 from collections.abc import Sequence
@@ -94,7 +94,7 @@ class _SalvagedFile:
             try:
                 found += self._file.read_at(position, size)
             except DiskError:
-                if position + size > self._end:
+                if position >= self._end:
                     raise
                 probe("unreadable-sector-taken-as-damage")
                 found += bytes(size)

@@ -87,7 +87,7 @@ def _rot(nemesis: "Nemesis", step: Step) -> bool:
     struck = False
     for node in nemesis.nodes(step, "node"):
         stream = node.world.stream(f"rot/{node.number}/{node.world.now}")
-        place = _place(node.disk, str(step.argument("file")), stream)
+        place = _place(node.disk, step, stream)
         harmless = step.argument("file") == "index"
         if place is None or not (harmless or nemesis.atlas.allow(node.number)):
             continue
@@ -97,8 +97,10 @@ def _rot(nemesis: "Nemesis", step: Step) -> bool:
     return struck
 
 
-def _place(disk: SimulatedDisk, kind: str, stream: Stream) -> tuple[str, int] | None:
-    """A byte that what was promised stands on, or that can be rebuilt: path and position."""
+def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] | None:
+    """A byte that what was promised stands on, or that can be rebuilt: path and position. What
+    damages whole sectors takes only those that lie whole before a mark."""
+    kind = str(step.argument("file"))
     names = {"index": ".index", "snapshot": ".snapshot"}
     if kind in names:
         paths = [path for path in disk.paths() if names[kind] in path and disk.content(path)]
@@ -112,6 +114,8 @@ def _place(disk: SimulatedDisk, kind: str, stream: Stream) -> tuple[str, int] | 
     path, end = ends[stream.below(len(ends))]
     if kind == "header":
         return path, stream.below(_HEADER_BYTES // 2)
+    if step.argument("how") in ("zero", "alien"):
+        end = end // SECTOR * SECTOR
     span = end - _HEADER_BYTES
     return (path, _HEADER_BYTES + stream.below(span)) if span > 0 else None
 

@@ -87,6 +87,16 @@ def test_behind_the_mark_it_stays_an_error(driver):
     assert "unreadable-sector-taken-as-damage" not in probes.fired()
 
 
+def test_a_bad_sector_across_the_mark_is_damage(driver):
+    """Seed 41: the sector began before the mark and ended behind it. What it holds before the mark
+    is known to be missing, so nothing is taken for a torn tail."""
+    path, mark = driver.log.segments[-1].path, driver.image.marks[SPEC.group]
+    assert mark.end_position % SECTOR
+    driver.disk.make_unreadable(path, mark.end_position - 1)
+    found = open_with(driver, salvage_replica)
+    assert (found.state, found.claimed[0]) == (ReplicaState.DAMAGED, mark.raft_index)
+
+
 def test_without_a_mark_nothing_of_a_segment_may_be_guessed(driver):
     path = driver.log.segments[0].path
     driver.disk.make_unreadable(path, 0)
