@@ -312,12 +312,18 @@ class _Run:
         plan = self.plan
         document = judgement.verdict.document(self.checks)
         document["verdict"] = verdict
+        command = plan.command or (
+            f"python -m jepsen_style_tests run --workload {plan.workload} "
+            f"--nemesis {plan.nemesis} --time-limit {plan.seconds:.0f} --seed {plan.seed} "
+            f"--client {plan.client}" + (" --linearizable" if plan.linearizable else "")
+        )
         run_json = {
             "version": 1,
-            "command": plan.command
-            or f"python -m jepsen_style_tests run --workload "
-            f"{plan.workload} --nemesis {plan.nemesis} --time-limit {plan.seconds:.0f} "
-            f"--seed {plan.seed} --client {plan.client}",
+            "command": command,
+            "commands": {
+                "replay": command,
+                "judge again": f"raftlog verify {_shown(self.folder)}",
+            },
             "seed": plan.seed,
             "options": {
                 "workload": plan.workload,
@@ -341,3 +347,9 @@ class _Run:
         (self.folder / REPORT).write_text(render(judgement, beside), encoding="utf-8")
         if not plan.keep and verdict == VALID:
             shutil.rmtree(self.cluster.directory, ignore_errors=True)
+
+
+def _shown(folder: Path) -> Path:
+    """A folder as somebody types it who stands where the run was started."""
+    here = Path.cwd()
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder

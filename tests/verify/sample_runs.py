@@ -97,6 +97,40 @@ def simulated(*, lose: bool) -> tuple[str, RunFolder]:
     )
 
 
+def black_box() -> tuple[str, RunFolder]:
+    """A history as clients of real brokers leave it: two partitions, two faults, a send that nobody
+    answered, no trace and no replicas."""
+    stream = io.StringIO()
+    options = {"consumer": "assign", "retention": "none"}
+    header = Header(source="blackbox", seed=7, options=options, nodes=["n1", "n2", "n3"])
+    writer = HistoryWriter(stream, header)
+    logs: dict[str, list[str]] = {"log/0": [], "log/1": []}
+    now = 0
+    for number in range(60):
+        now += 5 * MS
+        if number in (20, 30):
+            f = {20: "kill", 30: "restart"}[number]
+            writer.nemesis(f, time_ns=now, value={"node": "n1"})
+        if number in (35, 50):
+            f = {35: "start-isolate", 50: "stop-isolate"}[number]
+            writer.nemesis(f, time_ns=now, value={"nodes": ["n2", "n3"]})
+        key, value = f"log/{number % 2}", f"#{number}"
+        if number == 22:
+            writer.invoke(9, "send", time_ns=now, key=key, value="#unknown")
+            continue
+        writer.invoke(0, "send", time_ns=now, key=key, value=value)
+        writer.complete(0, "ok", time_ns=now + 2 * MS, value=[len(logs[key]), value])
+        logs[key].append(value)
+    read = {key: [[at, value] for at, value in enumerate(log)] for key, log in logs.items()}
+    writer.invoke(1, "poll", time_ns=now + 9 * MS)
+    writer.complete(1, "ok", time_ns=now + 10 * MS, value=read)
+    writer.close()
+    command = "python -m jepsen_style_tests run --workload append --nemesis isolate --seed 7"
+    commands = {"replay": command, "judge again": "raftlog verify elsewhere/blackbox"}
+    run = {"version": 1, "command": command, "commands": commands, "seed": 7}
+    return stream.getvalue(), RunFolder(name="blackbox", run=run)
+
+
 def long_run(operations: int) -> str:
     """A valid history of many sends, polls and faults, three partitions."""
     rng = random.Random(9)

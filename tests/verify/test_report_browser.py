@@ -15,7 +15,7 @@ import pytest
 from raftlog.base.limits import REPORT_BYTES_MAX
 from raftlog.verify import Header, judge
 from raftlog.verify.report import RunFolder, render
-from tests.verify.sample_runs import long_run, simulated
+from tests.verify.sample_runs import black_box, long_run, simulated
 from tests.verify.test_classes import CASES
 from tests.verify.writing import op, written
 
@@ -69,6 +69,7 @@ def pages(folder: Path) -> dict[str, str]:
     for kind, lose in (("passing", False), ("simulated", True)):
         text, run = simulated(lose=lose)
         add(kind, text, run)
+    add("blackbox", *black_box())
     add("long", long_run(100_000))
     return made
 
@@ -88,7 +89,7 @@ def found(tmp_path_factory):
     for escaped, plain in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         text = text.replace(escaped, plain)
     SHOTS.mkdir(parents=True, exist_ok=True)
-    for name in ("simulated.html", "passing.html", "long.html"):
+    for name in ("simulated.html", "passing.html", "blackbox.html", "long.html"):
         shot = SHOTS / name.replace(".html", ".png")
         chromium(
             folder, "--window-size=1300,4000", f"--screenshot={shot}", (folder / name).as_uri()
@@ -130,6 +131,16 @@ def test_the_failing_simulated_run_has_every_section(found):
         "manifest",
     ]
     assert "raftlog sim replay runs/20261121T100000-sim-42" in page["commands"]
+
+
+def test_a_black_box_run_shows_its_faults_behind_each_partitions_clients(found):
+    page = found["blackbox"]
+    assert "PASS" in page["headline"]
+    assert page["sections"] == ["story", "diagram", "partitions", "classes", "plots", "manifest"]
+    assert page["bands"] == 2 * ["fault: kill n1", "fault: isolate n2 n3"]
+    assert page["beyond"] >= 1, "a send that hangs runs to the edge"
+    assert page["commands"][0].startswith("python -m jepsen_style_tests run ")
+    assert page["commands"][1:] == ["raftlog verify elsewhere/blackbox"]
 
 
 def test_the_long_run_is_windowed(found):

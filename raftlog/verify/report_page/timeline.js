@@ -5,7 +5,11 @@ function clientTimeline(key) {
   const bars = data.bars.filter((bar) => bar.keys.includes(key)).slice(0, 200);
   if (!bars.length) return h("p", { class: "note" }, "No operation of the window touches it.");
   const start = Math.min(...bars.map((bar) => bar.start));
-  const end = Math.max(start + 1, ...bars.map((bar) => (bar.end === null ? bar.start : bar.end)));
+  // A call that hangs through a fault must not squeeze all others into a corner: the axis ends a little
+  // after the last call, and what returns later runs to the edge.
+  const last = Math.max(...bars.map((bar) => Math.max(bar.start, bar.point || 0, bar.accused ? bar.end || 0 : 0)));
+  const latest = Math.max(...bars.map((bar) => (bar.end === null ? bar.start : bar.end)));
+  const end = Math.max(start + 1, Math.min(latest, last + (last - start) / 12));
   const width = 1160;
   const x = (ns) => LABEL + ((ns - start) / (end - start)) * (width - LABEL - 40);
   const svg = s("svg", { width, height: ROW * bars.length + 26, role: "group", "aria-label": `operations on ${key}` });
@@ -14,14 +18,19 @@ function clientTimeline(key) {
     svg.append(s("line", { class: "rule", x1: x(ns), x2: x(ns), y1: 14, y2: ROW * bars.length + 22 }),
       s("text", { class: "soft", x: x(ns), y: 10, "text-anchor": at === 6 ? "end" : "middle" }, since(ns)));
   }
+  for (const fault of data.faults) {
+    const to = fault.end === null ? end : Math.min(end, fault.end), from = Math.max(start, fault.start);
+    if (to < start || from > end) continue;
+    svg.append(explain(s("rect", { class: "fault", x: x(from), y: 14, width: Math.max(1.5, x(to) - x(from)), height: ROW * bars.length + 8, "fill-opacity": 0.5, "stroke-opacity": 0.4 }), `fault: ${fault.label}`, false));
+  }
   const rows = new Map();
   bars.forEach((bar, at) => {
-    const top = 18 + at * ROW, from = x(bar.start), to = bar.end === null ? width - 8 : x(bar.end);
+    const top = 18 + at * ROW, from = x(bar.start), beyond = bar.end === null || bar.end > end, to = beyond ? width - 8 : x(bar.end);
     rows.set(bar.index, [x(bar.point === null ? bar.start : bar.point), top + 7]);
     const group = s("g", { class: bar.accused ? "accused-row" : null },
       s("text", { x: 4, y: top + 11, class: bar.accused ? "bad" : null }, `${bar.accused ? "! " : ""}${bar.process}: ${bar.label}`.slice(0, 38)),
       s("rect", { class: `op ${styleOf(bar.f)} ${bar.type} ${bar.accused ? "accused" : ""}`, x: from, y: top + 2, width: Math.max(3, to - from), height: ROW - 6, rx: 2 }),
-      bar.end === null ? s("text", { x: width - 22, y: top + 11, class: "soft" }, "...") : null,
+      beyond ? s("text", { x: width - 22, y: top + 11, class: "soft" }, "...") : null,
       bar.point === null ? null : s("circle", { class: "point", cx: x(bar.point), cy: top + 7, r: 3.5 }));
     svg.append(explain(group, `${bar.text}\n${since(bar.start)} to ${bar.end === null ? "no return" : since(bar.end)}` +
       `${bar.point === null ? "" : `\ntakes effect at ${since(bar.point)}`}`));
@@ -51,12 +60,12 @@ function partitions() {
     if (data.bars.length && !data.classes.some((entry) => entry.name !== "model" && entry.status !== "not checked")) objects();
     return;
   }
-  section("partitions", "Partitions", "Bars run from call to return; a dot is the moment at which the operation took effect, as the judge placed it.",
+  section("partitions", "Partitions", "Bars run from call to return; a dot is the moment at which the operation took effect, as the judge placed it; bands are faults.",
     data.partitions.map((part) => h("div", {}, h("h3", {}, part.key), clientTimeline(part.key), orderGrid(part))));
 }
 function objects() {  // models other than the log: the same timeline, by object
   const keys = [...new Set(data.bars.flatMap((bar) => bar.keys))].slice(0, 6);
-  section("partitions", "Objects", "Bars run from call to return.", keys.map((key) => h("div", {}, h("h3", {}, key), clientTimeline(key))));
+  section("partitions", "Objects", "Bars run from call to return; bands are faults.", keys.map((key) => h("div", {}, h("h3", {}, key), clientTimeline(key))));
 }
 
 function strips() {
