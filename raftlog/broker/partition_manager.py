@@ -302,6 +302,13 @@ class PartitionManager:
         else:
             host.replica.node.defer(Nanos(_HOLD_BACK_ELECTIONS * config.election_ns))
 
+    def _raft_of(self, group: GroupId) -> RaftOptions:
+        """Brokers act on what the metadata group has committed: they hear of it at once, not with
+        the next append or heartbeat."""
+        if group == METADATA_GROUP:
+            return attrs.evolve(self.raft, eager_commit=True)
+        return self.raft
+
     def _run(self, host: Host, recovered: RecoveredReplica) -> None:
         if not self._is_present(host):
             return
@@ -315,7 +322,7 @@ class PartitionManager:
             store=self.volume.store,
             hard_state=self.volume.store.hard_states.get(group, HardState(Term(0), None)),
             commit_hint=recovered.commit_hint,
-            raft=self.raft,
+            raft=self._raft_of(group),
             entropy=context.entropy.fork(f"group {group}"),
             tracer=context.tracer,
             now=context.now,

@@ -13,9 +13,8 @@ from raftlog.base.units import Nanos, millis
 class RaftOptions:
     """Times are nanoseconds. An election timeout is drawn from `election_ns` to twice that.
 
-    `commit_notice_ns`: how long a commit that no append carries may wait for the next heartbeat
-    before followers are told; 0 tells them in the turn in which it moved (the metadata group, where
-    every broker waits for it).
+    `eager_commit`: followers are told of a commit in the turn in which it moved (the metadata
+    group, where every broker waits for it), not with the next append or heartbeat.
     """
 
     heartbeat_ns: Nanos = millis(100)
