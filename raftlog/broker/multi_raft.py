@@ -286,7 +286,7 @@ class MultiRaft:
         ):
             probe("node-heartbeat-offer-refused")
             place = Place(offer.group, offer.term)
-            side.disagreed.setdefault(offer.group, (place, side.heard_round))
+            side.disagreed[offer.group] = (place, side.heard_round)
             return
         side.covered[offer.group] = offer
         side.disagreed.pop(offer.group, None)

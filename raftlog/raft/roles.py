@@ -105,4 +105,5 @@ def stop(state: RaftState, why: str) -> None:
     state.stopped_why = why
     state.election_deadline = NEVER
     state.promises.clear()
+    state.hard_state_dirty = False  # nothing rests on it, and nobody writes it any more
     state.trace("stop", ("why", why))

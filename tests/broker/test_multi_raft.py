@@ -185,6 +185,19 @@ def test_a_disagreement_is_repeated_until_the_leader_has_heard_it(follower):
     assert told == [(Place(GROUP, 3),), (Place(GROUP, 3),), ()]
 
 
+def test_a_refusal_of_a_newer_term_replaces_one_that_is_still_told(follower):
+    """The leader was elected again within a heartbeat, and its follower had voted for another one
+    by the time of the offer. The word about the term before was still to be repeated and took the
+    place of the new one: the leader read no refusal of its offer and took the group as covered. Its
+    check-quorum then counted a voter that followed somebody else, for as long as nobody wrote."""
+    follower.multi.heard(1, NodeHeartbeat(1, 0, (OFFER,), ()))
+    later = Offer(GROUP, 5, A, B)
+    follower.replicas[GROUP].term = 6
+    follower.multi.heard(1, NodeHeartbeat(2, 0, (later,), ()))
+    told = [m.disagreed for m in follower.take_sent()]
+    assert told == [(Place(GROUP, 3),), (Place(GROUP, 5),)]
+
+
 def test_a_refused_offer_is_not_repeated_and_not_covered(leader):
     agree(leader, B)
     leader.run(leader.now + BEAT)

@@ -9,6 +9,7 @@ from raftlog.raft.messages import (
     AppendReply,
     RefusalReason,
     VoteReply,
+    VoteRequest,
 )
 from raftlog.raft.node import Role
 from tests.paper.speaking import (
@@ -143,6 +144,19 @@ class TestContent:
         peer = replica(term=2**31 - 1)
         time_out(peer)
         assert peer.role is Role.STOPPED
+
+
+class TestFailure:
+    def test_a_vote_that_was_never_written_is_not_handed_out(self):
+        """A replica gave its vote in the turn in which it failed. Its last take still named the
+        vote, the broker's store remembered it, and its round was never written: the reopened
+        replica took it for durable and would have told it at once."""
+        peer = replica(term=3)
+        request = VoteRequest(GROUP, rid(2), peer.me, 4, 9, 3, False)
+        peer.node.receive([request], peer.now)
+        peer.node.io_failed(peer.now)
+        out = peer.node.take(peer.io + 1)
+        assert (out.hard_state, list(out.send)) == (None, [])
 
 
 class TestLinkDown:
