@@ -16,6 +16,10 @@ entry that it acknowledged, and an entry that was committed by damaged nodes lie
 too. Nothing is ever credited back within a run, though it was repaired: that is stricter than it
 must be, and simple. Bytes younger than the mark are protected by replication only, and are not
 rotted.
+
+While topics are made or partitions move, one damaged node must be enough: a placement that is under
+way knows nothing of a disk that is wiped meanwhile, and a new group of which two of three replicas
+were lost before their first word can never elect (seed 74).
 """
 
 from typing import TYPE_CHECKING, final
@@ -35,6 +39,8 @@ class Atlas:
     """See the module. `damaged` are the nodes that may have lost what they promised."""
 
     world: "World"
+    churn: bool = False
+    """Placements change during the run."""
     damaged: dict[NodeId, None] = attrs.Factory(dict)
 
     def allow(self, number: NodeId) -> bool:
@@ -43,6 +49,8 @@ class Atlas:
         if not self.world.running():
             return False
         hurt = {*self.damaged, number}
+        if self.churn and len(hurt) > 1:
+            return False
         for voters in voter_sets(self.world):
             if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
                 return False

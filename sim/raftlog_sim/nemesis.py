@@ -39,12 +39,14 @@ class Nemesis:
 
     world: "World"
     workload: Workload
+    churn: bool = False
+    """Placements change during the run, see `atlas`."""
     done: dict[str, int] = attrs.Factory(dict)
     healed: bool = False
     atlas: Atlas = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.atlas = Atlas(self.world)
+        self.atlas = Atlas(self.world, self.churn)
 
     def strike(self, step: Step) -> None:
         """Do it, and undo it later; a target that is not there, or already struck, is left."""

@@ -166,6 +166,9 @@ KINDS: Final = {
     "read": Kind((("partition", "small"),), False, "clients", "the reader polls once"),
 }  # fmt: skip
 
+CHURN: Final = ("reassign", "create-topic", "grow-topic")
+"""Kinds that place replicas anew."""
+
 
 def is_fault(kind: str) -> bool:
     """Whether the nemesis performs it; clients do the others."""

@@ -28,7 +28,7 @@ from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.node import Node
 from raftlog_sim.options import SimOptions
-from raftlog_sim.schedule import Schedule, is_fault
+from raftlog_sim.schedule import CHURN, Schedule, is_fault
 from raftlog_sim.targets import group_of
 from raftlog_sim.workload import TOPIC, Workload
 from raftlog_sim.world import StuckError, World, seconds
@@ -193,7 +193,8 @@ class Run:
         world.found(options.brokers, options.controllers)
         self.workload = Workload(world, options)
         self.workload.on_acknowledged = self._acknowledged
-        self.nemesis = Nemesis(world, self.workload)
+        churn = any(step.kind in CHURN for step in schedule.steps)
+        self.nemesis = Nemesis(world, self.workload, churn)
         self.phase = "set-up"
         self._look_at = 0
         self._created: list[Any] = []

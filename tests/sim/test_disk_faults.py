@@ -134,6 +134,18 @@ def test_two_of_five_only_where_no_group_of_three_holds_both():
     assert not run.nemesis.atlas.allow(holders[1])
 
 
+def test_while_placements_change_one_damaged_node_is_enough():
+    """Seed 74: two of five nodes were wiped while a topic was being placed on both; of its group
+    only one replica ever existed."""
+    move = step(900, "create-topic", topic=0, partitions=1)
+    run = until(Run(schedule(move, brokers=5, partitions=1)), 100)
+    image = run.world.nodes[NodeId(1)].broker.context.image
+    holders = {replica.node for replica in image.topic("t").partitions[0].target}
+    free = [number for number in (4, 5) if number not in holders]
+    assert run.nemesis.atlas.allow(NodeId(1))
+    assert not any(run.nemesis.atlas.allow(NodeId(number)) for number in free)
+
+
 def test_a_lone_controller_or_broker_is_never_damaged():
     run = until(Run(schedule(controllers=1)), 100)
     assert not run.nemesis.atlas.allow(NodeId(1))
