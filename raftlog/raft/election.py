@@ -331,12 +331,15 @@ def on_link_down(state: RaftState, node: NodeId) -> None:
     those who may still hear it, so a healthy leader is not disturbed by one broken link."""
     if state.role is not FOLLOWER or state.leader is None or state.leader.node != node:
         return
+    # a covered follower's deadline stands still, usually in the past: with it all followers would
+    # campaign at this very instant, and split the votes
+    known = NEVER if state.covered else state.election_deadline
     state.covered = False
     state.agreed = False
     state.leader_contact = LONG_AGO
     beat = state.options.heartbeat_ns
     soon = Instant(state.now + beat + state.entropy.below(beat))
-    state.election_deadline = min(state.election_deadline, soon)
+    state.election_deadline = min(known, soon)
 
 
 def on_link_up(state: RaftState, node: NodeId) -> None:

@@ -174,6 +174,20 @@ class Test28HibernationNeverWakes:
         c.advance(3 * BEAT)
         assert c.leader() in (2, 3)
 
+    def test_followers_of_a_dead_node_do_not_all_campaign_at_once(self):
+        """The deadline of a covered follower stands still. When the link to its leader fell, the old
+        one still counted: all followers campaigned at that very instant, each voted for itself, and
+        a failover cost an election timeout more. Found by writing scenario duplicated-votes."""
+        c = self.covered()
+        c.advance(3 * ELECTION)
+        c.isolate(1)
+        deadlines = []
+        for number in (2, 3):
+            c.node(number).link_down(1, c.now)
+            deadlines.append(c.node(number)._state.election_deadline - c.now)
+        assert all(BEAT <= deadline < 2 * BEAT for deadline in deadlines), deadlines
+        assert deadlines[0] != deadlines[1]
+
     def test_the_cover_ends_without_a_word_and_the_timer_runs_again(self):
         c = self.covered()
         c.isolate(1)
