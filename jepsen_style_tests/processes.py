@@ -38,6 +38,7 @@ class Place:
     client_port: int
     peer_port: int
     admin_port: int
+    host: str = HOST
 
 
 @final
@@ -67,8 +68,8 @@ class Cluster:
     @property
     def bootstrap(self) -> str:
         """What clients connect to first."""
-        ports = [self.advertised.get(each.node, each.client_port) for each in self.places]
-        return ",".join(f"{HOST}:{port}" for port in ports)
+        ports = {each: self.advertised.get(each.node, each.client_port) for each in self.places}
+        return ",".join(f"{place.host}:{port}" for place, port in ports.items())
 
     def place(self, node: int) -> Place:
         """The place of a node."""
@@ -106,12 +107,12 @@ class Cluster:
         settings = {
             "node.id": str(node),
             "log.dirs": str(self.data_path(node)),
-            "listeners": f"PLAINTEXT://{HOST}:{place.client_port}",
-            "raftlog.peer.listener": f"{HOST}:{place.peer_port}",
-            "raftlog.admin.listener": f"{HOST}:{place.admin_port}",
+            "listeners": f"PLAINTEXT://{place.host}:{place.client_port}",
+            "raftlog.peer.listener": f"{place.host}:{place.peer_port}",
+            "raftlog.admin.listener": f"{place.host}:{place.admin_port}",
             "raftlog.cluster.secret.file": str(self.directory / "secret"),
             "controller.quorum.voters": ",".join(
-                f"{each.node}@{HOST}:{each.peer_port}" for each in self.places
+                f"{each.node}@{each.host}:{each.peer_port}" for each in self.places
             ),
             "auto.create.topics.enable": "false",
             "default.replication.factor": str(len(self.places)),
@@ -244,7 +245,8 @@ class Cluster:
         return None if body is None else dict(json.loads(body))
 
     def _ask(self, node: int, path: str) -> bytes | None:
-        connection = http.client.HTTPConnection(HOST, self.place(node).admin_port, timeout=2)
+        place = self.place(node)
+        connection = http.client.HTTPConnection(place.host, place.admin_port, timeout=2)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -329,4 +331,6 @@ def free_places(count: int) -> tuple[Place, ...]:
         for each in sockets:
             each.bind((HOST, 0))
         ports = [int(each.getsockname()[1]) for each in sockets]
-    return tuple(Place(at + 1, *ports[3 * at : 3 * at + 3]) for at in range(count))
+    return tuple(
+        Place(at + 1, ports[3 * at], ports[3 * at + 1], ports[3 * at + 2]) for at in range(count)
+    )

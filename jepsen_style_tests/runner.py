@@ -21,6 +21,7 @@ import attrs
 
 from jepsen_style_tests import mounts, replicas, run_folder
 from jepsen_style_tests.clients.face import Unknown
+from jepsen_style_tests.namespaces import Namespaces
 from jepsen_style_tests.nemeses import clocks
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.processes import Cluster, free_places
@@ -113,6 +114,7 @@ class _Run:
         self.folder = folder
         self.say = say
         self.links = Links()
+        self.namespaces = Namespaces() if nemesis.setup.namespaces else None
         self.linearizable = plan.linearizable or workload.linearizable
         self.cluster = self._cluster()
         self.header = self._header()
@@ -126,7 +128,7 @@ class _Run:
             folder=folder,
         )
         dice = Random(f"{plan.seed} nemesis")
-        self.world = World(self.cluster, self.links, self.recorder, dice, folder)
+        self.world = World(self.cluster, self.links, self.recorder, dice, folder, self.namespaces)
         self.checks: dict[str, dict[str, Any]] = {}
         self.faults = 0
 
@@ -135,7 +137,12 @@ class _Run:
         settings = {**setup.settings, **plan.settings}
         if self.linearizable:
             settings["raftlog.read.consistency"] = "linearizable"
-        cluster = Cluster(self.folder / "cluster", free_places(plan.brokers), settings)
+        places = free_places(plan.brokers)
+        prefix: dict[int, list[str]] = {}
+        if (network := self.namespaces) is not None:
+            places = tuple(attrs.evolve(each, host=network.address(each.node)) for each in places)
+            prefix = {each.node: network.prefix(each.node) for each in places}
+        cluster = Cluster(self.folder / "cluster", places, settings, prefix=prefix)
         test_disk = setup.test_disk
         for node in cluster.nodes:
             control = cluster.directory / f"disk{node}.control"
@@ -179,6 +186,8 @@ class _Run:
             self.world.heal_quietly()
             self.cluster.stop_all()
             self.links.stop()
+            if self.namespaces is not None:
+                self.namespaces.down()
             self.checks |= replicas.compare(self.cluster, self.nemesis.setup.lost_copies)
             mounts.unmount(self.cluster)
         seconds = time.monotonic() - began
@@ -200,6 +209,8 @@ class _Run:
         }
         self.say(f"starting {len(cluster.nodes)} broker processes")
         shutil.rmtree(cluster.directory, ignore_errors=True)  # an older run's, below the same --out
+        if self.namespaces is not None:
+            self.namespaces.up(cluster.nodes)
         if setup.small_disk_megabytes:
             mounts.mount(cluster, setup.small_disk_megabytes)
         cluster.found()

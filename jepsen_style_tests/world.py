@@ -14,6 +14,7 @@ from typing import Final, Protocol, final
 
 import attrs
 
+from jepsen_style_tests.namespaces import Namespaces
 from jepsen_style_tests.processes import Cluster
 from jepsen_style_tests.proxy import Links
 from raftlog.base.errors import OperatingError
@@ -47,6 +48,8 @@ class Setup:
     """The broker's RAFTLOG_TEST_DISK, with `CONTROL` in it."""
     small_disk_megabytes: int = 0
     """A tmpfs of this size as each data directory (root only)."""
+    namespaces: bool = False
+    """Each broker in a network namespace of its own (root only)."""
     fake_clock: bool = False
     """The brokers run under libfaketime."""
     settings: dict[str, str] = attrs.field(factory=dict)
@@ -81,6 +84,7 @@ class World:
     note: Note
     dice: Random
     folder: Path
+    namespaces: Namespaces | None = None
     _bands: dict[str, object] = attrs.field(factory=dict, init=False)
     """Faults that are on: name -> value of the start."""
     _cleaners: dict[str, Callable[[], None]] = attrs.field(factory=dict, init=False)
@@ -165,6 +169,13 @@ class World:
         for start, to in flows:
             self.links.flow(start, to).held = True
         self.begin(what, {"flows": [list(flow) for flow in flows]})
+
+    def drop(self, flows: Sequence[tuple[int, int]], what: str) -> None:
+        """No packet arrives any more on these (from, to), between namespaces."""
+        assert self.namespaces is not None, "the setup asks for namespaces"
+        self.namespaces.drop(flows)
+        value = {"flows": [list(flow) for flow in flows]}
+        self.begin(what, value, self.namespaces.heal)
 
     def begin(self, what: str, value: object, clean: Callable[[], None] | None = None) -> None:
         """Note that a fault is on; `clean` undoes it in `heal` if nobody does before."""

@@ -7,6 +7,7 @@ arrive late.
 
 from collections.abc import Iterator
 
+from jepsen_style_tests import namespaces
 from jepsen_style_tests.proxy import CLIENTS
 from jepsen_style_tests.world import EVERYBODY, PEERS, Nemesis, Setup, Steps, World
 
@@ -63,6 +64,16 @@ def _cutting(what: str) -> Steps:
             world.heal_links()
 
     return steps
+
+
+def packets(world: World) -> Iterator[float]:
+    """Any of the shapes above, by dropped packets between network namespaces."""
+    while True:
+        yield world.dice.uniform(*WHOLE_SECONDS)
+        shape = world.dice.choice((_isolated, _one_way, _bridge, _ring))
+        world.drop(shape(world), "drop-packets")
+        yield world.dice.uniform(*CUT_SECONDS)
+        world.end("drop-packets")
 
 
 def delay(world: World) -> Iterator[float]:
@@ -152,6 +163,12 @@ NEMESES = (
         about="links between brokers are reset in storms",
         steps=resets,
         setup=_PEERS,
+    ),
+    Nemesis(
+        name="drop-packets",
+        about="partitions of every shape between network namespaces (root)",
+        steps=packets,
+        setup=Setup(namespaces=True, missing=namespaces.missing),
     ),
     Nemesis(
         name="lost-answers",

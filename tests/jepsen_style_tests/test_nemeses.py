@@ -60,6 +60,7 @@ def whole(world) -> bool:
         cluster.up == set(cluster.nodes)
         and not cluster.paused
         and world.links.perfect()
+        and not world.namespaces.cut
         and not list(cluster.directory.rglob(disks.BALLAST))
         and all(not path.read_text() for path in cluster.directory.glob("disk*.control"))
     )
@@ -211,6 +212,7 @@ def test_what_is_missing_is_said(monkeypatch):
     assert "root" in NEMESES["disk-full-tmpfs"].setup.missing()
     assert "scripts/system_packages" in NEMESES["clock-jumps"].setup.missing()
     assert NEMESES["kill-one"].setup.missing() == ""
+    assert "root" in NEMESES["drop-packets"].setup.missing()
 
 
 def test_the_broken_disk_is_a_control_and_says_so():

@@ -89,6 +89,19 @@ class BookedLinks:
         )
 
 
+class BookedNamespaces:
+    """Cuts without a network."""
+
+    def __init__(self) -> None:
+        self.cut: set[tuple[int, int]] = set()
+
+    def drop(self, flows):
+        self.cut |= set(flows)
+
+    def heal(self):
+        self.cut.clear()
+
+
 class Notes:
     """What the history would hold."""
 
@@ -105,4 +118,4 @@ class Notes:
 def booked(tmp_path: Path, *, seed: int = 1, count: int = 3) -> World:
     """A world of `count` brokers that all run."""
     cluster, links = BookedCluster(tmp_path, count), BookedLinks()
-    return World(cluster, links, Notes(), Random(seed), tmp_path)
+    return World(cluster, links, Notes(), Random(seed), tmp_path, BookedNamespaces())
