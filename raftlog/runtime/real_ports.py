@@ -9,7 +9,9 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, final
@@ -23,6 +25,16 @@ IOV_PARTS_MAX: Final = 512
 
 # Python has no os.syncfs; the C library of Linux does (glibc 2.14, musl).
 _syncfs: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+
+def syncfs_tells(found: object, release: str) -> bool:
+    """Whether one call makes a whole file system durable *and says when it could not*: `syncfs`
+    hides failed write-back before Linux 5.8, and `sync` elsewhere may return before it is done."""
+    numbers = re.match(r"(\d+)\.(\d+)", release)
+    return found is not None and numbers is not None and tuple(map(int, numbers.groups())) >= (5, 8)
+
+
+SYNCFS_TELLS: Final = syncfs_tells(_syncfs, os.uname().release)
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -178,12 +190,15 @@ _sync_data: Final[Callable[[int], None]] = (
 
 @final
 class PosixDisk:
-    """A data directory on a real file system."""
+    """A data directory on a real file system. `_all_fd` is what `syncfs` is called on, kept open:
+    the kernel tells of a failed write-back through those descriptors that were open before it; one
+    opened later may find that somebody else has heard of it already."""
 
-    __slots__ = ("root",)
+    __slots__ = ("__weakref__", "_all_fd", "root")
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self._all_fd = -1
 
     def _at(self, path: str) -> str:
         names = path.split("/") if path else []
@@ -236,18 +251,27 @@ class PosixDisk:
                 os.close(fd)
 
     def sync_all(self) -> None:
-        """Make everything written to this file system durable: `syncfs`, else `sync`."""
+        """Make everything written here durable: by one `syncfs` where that can be trusted, else
+        file by file, which is only meant for a boot."""
         with _blamed_on(self.root):
-            if _syncfs is None:
-                os.sync()
+            if _syncfs is None or not SYNCFS_TELLS:
+                self._sync_each()
                 return
-            fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                if _syncfs(fd) != 0:
-                    number = ctypes.get_errno()
-                    raise OSError(number, os.strerror(number))
-            finally:
-                os.close(fd)
+            if self._all_fd < 0:
+                self._all_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                weakref.finalize(self, os.close, self._all_fd)
+            if _syncfs(self._all_fd) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+
+    def _sync_each(self) -> None:
+        for directory, _, names in os.walk(self.root):
+            for path in (*(os.path.join(directory, name) for name in sorted(names)), directory):
+                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    (os.fsync if path == directory else _sync_data)(fd)
+                finally:
+                    os.close(fd)
 
     def free_bytes(self) -> int:
         with _blamed_on(self.root):

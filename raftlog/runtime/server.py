@@ -40,7 +40,7 @@ from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
 from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.peer_links import PeerLinks
-from raftlog.runtime.real_ports import OsEntropy, PosixDisk, SystemClock
+from raftlog.runtime.real_ports import SYNCFS_TELLS, OsEntropy, PosixDisk, SystemClock
 from raftlog.runtime.slabs import SlabPool
 from raftlog.runtime.streams import TcpStream, accept_tcp, connect_tcp, listen_tcp
 from raftlog.storage.data_dir import (
@@ -50,7 +50,7 @@ from raftlog.storage.data_dir import (
     is_formatted,
     open_directory,
 )
-from raftlog.storage.write_round import DirectoryWriter
+from raftlog.storage.write_round import SYNCFS_FROM, DirectoryWriter
 
 STOP_SECONDS: Final = 10.0
 """A graceful stop that takes longer than this is not graceful; the process ends all the same."""
@@ -234,7 +234,7 @@ class _BrokerProcess:
         self.threads = DirectoryThreads(
             directory,
             disk,
-            DirectoryWriter(disk),
+            DirectoryWriter(disk, syncfs_from=SYNCFS_FROM if SYNCFS_TELLS else sys.maxsize),
             clock,
             self._deliver,
             trio.lowlevel.current_trio_token(),

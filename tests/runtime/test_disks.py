@@ -1,13 +1,15 @@
 """The real disk keeps the port's promises; the write-back disk forgets what was not synced."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.errors import ConfigError, DiskError, DiskFull, LocalMisuse
-from raftlog.runtime import faulty_disk
+from raftlog.runtime import faulty_disk, real_ports
 from raftlog.runtime.faulty_disk import FaultyDisk, TestDiskOptions, WriteBackDisk
-from raftlog.runtime.real_ports import PosixDisk
+from raftlog.runtime.real_ports import PosixDisk, syncfs_tells
 
 
 @pytest.fixture(params=["posix", "writeback"])
@@ -65,6 +67,52 @@ def test_names(disk):
     assert disk.list("nowhere") == []
     with pytest.raises(DiskError, match="No such file"):
         disk.open("x/y/2")
+
+
+def test_failed_write_back_is_not_missed_between_two_syncs_of_everything(tmp_path, monkeypatch):
+    """Each round of many files opened the directory anew for its `syncfs`. The kernel reports a
+    write-back that failed in between to descriptors that were open at that time; to a new one only
+    if nobody else, another broker on the same disk, has asked meanwhile. A round whose bytes were
+    lost was reported as durable."""
+    used = []
+    monkeypatch.setattr(real_ports, "SYNCFS_TELLS", True)
+    monkeypatch.setattr(real_ports, "_syncfs", lambda fd: used.append(fd) or 0)
+    disk = PosixDisk(str(tmp_path))
+    disk.sync_all()
+    with (tmp_path / "between").open("wb"):
+        disk.sync_all()
+    assert len(used) == 2
+    assert used[0] == used[1]
+    assert os.fstat(used[0]).st_ino == tmp_path.stat().st_ino
+
+
+def test_without_a_syncfs_that_tells_each_file_is_synced(tmp_path, monkeypatch):
+    """`sync` stood in for it: on macOS it returns before anything is on the disk."""
+    disk = PosixDisk(str(tmp_path))
+    disk.make_dir("x/y")
+    put(disk, "x/y/1", b"one")
+    put(disk, "2", b"two")
+    synced = []
+    monkeypatch.setattr(real_ports, "SYNCFS_TELLS", False)
+    monkeypatch.setattr(real_ports, "_sync_data", lambda fd: synced.append(os.fstat(fd).st_ino))
+    disk.sync_all()
+    files = [tmp_path / "2", tmp_path / "x" / "y" / "1"]
+    assert sorted(synced) == sorted(path.stat().st_ino for path in files)
+
+
+@pytest.mark.parametrize(
+    ("found", "release", "tells"),
+    [
+        (len, "6.18.44-fc", True),
+        (len, "5.8.0", True),
+        (len, "5.4.0-42-generic", False),
+        (len, "4.19", False),
+        (len, "odd", False),
+        (None, "23.1.0", False),
+    ],
+)
+def test_where_syncfs_can_be_trusted(found, release, tells):
+    assert syncfs_tells(found, release) is tells
 
 
 def test_creating_what_exists_fails(disk):
