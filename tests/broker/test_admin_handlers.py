@@ -344,24 +344,6 @@ def test_delete_topics_by_id_and_files_go(one):
     assert node.broker.context.image.removals == {}
 
 
-def test_who_asked_by_name_hears_of_a_name_when_another_was_faster(three):
-    """Found by the black-box tests (topics without any fault): two administrators deleted a topic
-    at once through different brokers, and the slower one heard 100, of an id that it never used."""
-    three.create("orders", 1, 3)
-    three.run(0.5)
-    delete = DeleteTopicsRequest([DeleteTopicState("orders")], (), 5000)
-    grow = CreatePartitionsRequest([CreatePartitionsTopic("orders", 2)], 5000)
-    asked = [
-        three.client(1).request(ApiKey.DELETE_TOPICS, delete, 6),
-        three.client(2).request(ApiKey.DELETE_TOPICS, delete, 6),
-        three.client(3).request(ApiKey.CREATE_PARTITIONS, grow, 3),
-    ]
-    three.wait(lambda: all(each.done for each in asked), 20.0, "three answers")
-    first, second = (each.answer.responses[0].error_code for each in asked[:2])
-    assert sorted((first, second)) == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert asked[2].answer.results[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-
-
 def test_a_topic_created_again_has_a_new_id(one):
     first = one.create("orders", 1, 1).topic_id
     body = DeleteTopicsRequest([DeleteTopicState("orders")], (), 5000)
