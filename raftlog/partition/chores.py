@@ -14,6 +14,7 @@ from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import UNLIMITED, PartitionConfig
+from raftlog.partition.expiry import SilenceWatch
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.output import Completion, DeleteAnswer
 from raftlog.partition.producers import ProducerTable
@@ -45,6 +46,7 @@ class LeaderChores:
         "_node",
         "_producers",
         "_proposed_start",
+        "_silence",
         "check_at",
         "completed",
         "config",
@@ -66,6 +68,7 @@ class LeaderChores:
         self._mark = mark
         self._deletes: list[_Delete] = []
         self._proposed_start = Offset(0)
+        self._silence = SilenceWatch()
         self.config = config
         self.completed = completed
         self.check_at = NEVER
@@ -84,6 +87,9 @@ class LeaderChores:
 
     def arm(self, now: Instant) -> None:
         """Something was committed while this replica leads: look after it in a while."""
+        if len(self._producers):
+            expiration_ms = self.config.producer_expiration_ms
+            self._silence.look(now, self._producers.clock_ms, expiration_ms)
         if self.check_at == NEVER and (
             self.config.retention_bytes != UNLIMITED or len(self._producers)
         ):
@@ -127,6 +133,7 @@ class LeaderChores:
         self._answer(deletes, DeleteAnswer(error))
         self.check_at = NEVER
         self._proposed_start = Offset(0)
+        self._silence.reset()
 
     def _answer(self, deletes: list[_Delete], answer: DeleteAnswer) -> None:
         self.completed.extend(Completion(delete.then, answer) for delete in deletes)
@@ -151,8 +158,9 @@ class LeaderChores:
 
     def _expire_producers(self, now: Instant, wall_ms: WallMillis) -> None:
         expiration_ms = self.config.producer_expiration_ms
-        if self._producers.marker_due(wall_ms, expiration_ms):
+        self._silence.look(now, self._producers.clock_ms, expiration_ms)
+        cut_off_ms = self._silence.cut_off(now, expiration_ms)
+        if self._producers.marker_due(wall_ms, cut_off_ms, expiration_ms):
             probe("producer-marker")
-            cut_off_ms = WallMillis(max(-1, wall_ms - expiration_ms))
-            body = write_marker(Marker(cut_off_ms, _NO_DIGEST))
+            body = write_marker(Marker(WallMillis(cut_off_ms), _NO_DIGEST))
             self._node.propose_control(EntryKind.MARKER, body, now, wall_ms)

@@ -173,15 +173,14 @@ class ProducerTable:
         self._states = states
         self.clock_ms = clock_ms
 
-    def marker_due(self, wall_ms: int, expiration_ms: int) -> bool:
-        """Whether a leader should write a marker: somebody has expired, or the log's clock lags
-        so far behind that producers without timestamps would look silent."""
+    def marker_due(self, wall_ms: int, cut_off_ms: int, expiration_ms: int) -> bool:
+        """Whether a leader should write a marker: somebody was last seen before the cut-off, or the
+        log's clock lags so far behind that nobody's silence could be told."""
         if not self._states:
             return False
         if wall_ms - self.clock_ms > expiration_ms // 8:
             return True
-        expire_before_ms = wall_ms - expiration_ms
-        return any(state.last_seen_ms < expire_before_ms for state in self._states.values())
+        return any(state.last_seen_ms < cut_off_ms for state in self._states.values())
 
     def _make_room(self, raft_index: RaftIndex) -> None:
         """Forget the quarter whose newest batch is oldest: by offset, so by the log alone."""

@@ -269,7 +269,7 @@ class PartitionReplica:
 
     def tick(self, now: Instant, wall_ms: WallMillis) -> None:
         """The deadline of the last output has come (earlier and later are fine)."""
-        self._note_wall(wall_ms)
+        self.node.wall_ms = wall_ms
         self.node.tick(now)
         self._serving.produces.expire(now)
         self._serving.chores.tick(now, wall_ms)
@@ -424,7 +424,7 @@ class PartitionReplica:
     def take(self, io_id: IoId, now: Instant, wall_ms: WallMillis) -> ReplicaOutput:
         """Everything that this turn wants done, with this io_id for what must be written."""
         node, serving, output = self.node, self._serving, ReplicaOutput()
-        self._note_wall(wall_ms)
+        node.wall_ms = wall_ms
         output.leadership = serving.follow_role(now)
         if serving.produces.parked and node.ready:
             serving.produces.resume(now, wall_ms)
@@ -438,14 +438,6 @@ class PartitionReplica:
         self._run_errands(drained, now)
         self._fill(output, drained, io_id, now)
         return output
-
-    def _note_wall(self, wall_ms: WallMillis) -> None:
-        """For entries that the node makes by itself: their timestamp, and whom they expire."""
-        if wall_ms == self.node.wall_ms:
-            return
-        self.node.wall_ms = wall_ms
-        cut_off_ms = wall_ms - self.config.producer_expiration_ms
-        self.node.expire_before_ms = WallMillis(max(-1, cut_off_ms))
 
     def _follow_log(self, drained: Output, now: Instant) -> None:
         """Producers and log-start markers of what happened to the log."""

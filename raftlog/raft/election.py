@@ -12,8 +12,8 @@ from typing import Final
 from raftlog.base.entries import EntryKind
 from raftlog.base.ids import TERM_MAX, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.probes import probe
-from raftlog.base.units import NEVER, Instant
-from raftlog.raft import membership, replication, transfer
+from raftlog.base.units import NEVER, Instant, WallMillis
+from raftlog.raft import lease, membership, replication, transfer
 from raftlog.raft.messages import (
     PreVoteReply,
     PreVoteRequest,
@@ -38,6 +38,8 @@ from raftlog.records.control import TermStart, write_term_start
 
 EAGER_CAMPAIGNS: Final = 3
 """Attempts at the usual pace: enough to settle split votes (Raft 5.2)."""
+_NOBODY: Final = WallMillis(-1)
+"""A new leader has not seen for how long producers are silent: it expires none."""
 PATIENCE_MAX: Final = 3
 """Doublings of the time between later attempts."""
 
@@ -56,9 +58,9 @@ def campaign_deadline(state: RaftState) -> Instant:
     """When this replica would campaign: never unless it may, and nobody beats for its leader."""
     if state.covered or state.role is STOPPED:
         return NEVER
-    if state.voter and state.damaged is None:
-        return state.election_deadline
-    return state.election_deadline if _may_campaign(state) else NEVER
+    if (state.voter and state.damaged is None) or _may_campaign(state):
+        return lease.campaign_from(state, state.election_deadline)
+    return NEVER
 
 
 def _may_campaign(state: RaftState) -> bool:
@@ -207,11 +209,12 @@ def _lead(state: RaftState) -> None:
     state.reads = Reads()
     state.ready = False
     state.commit_urgent = False
+    state.lease_given_up = False
     state.election_deadline = NEVER
     state.heartbeat_deadline = Instant(state.now + state.options.heartbeat_ns)
     state.progress.clear()
     membership.follow_everyone(state, RaftIndex(state.log.last_index + 1))
-    start = TermStart(state.me, state.expire_before_ms)
+    start = TermStart(state.me, _NOBODY)
     state.term_start = append_control(
         state, EntryKind.TERM_START, write_term_start(start)
     ).raft_index
@@ -223,7 +226,10 @@ def _lead(state: RaftState) -> None:
 
 
 def _is_led(state: RaftState) -> bool:
-    """Whether we heard from a live leader within the shortest election timeout (thesis 4.2.3)."""
+    """Whether we heard from a live leader within the shortest election timeout (thesis 4.2.3), or
+    have promised one to elect nobody."""
+    if lease.binds(state):
+        return True
     if not state.options.check_quorum:
         return False
     if state.role is LEADER:

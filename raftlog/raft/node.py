@@ -39,7 +39,16 @@ from raftlog.base.ids import (
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, WallMillis
-from raftlog.raft import election, following, install, membership, proposals, reads, replication
+from raftlog.raft import (
+    election,
+    following,
+    install,
+    lease,
+    membership,
+    proposals,
+    reads,
+    replication,
+)
 from raftlog.raft import transfer as transferring
 from raftlog.raft.log_view import RaftLog
 from raftlog.raft.messages import (
@@ -159,6 +168,7 @@ class RaftNode:
             return
         alone = state.membership.all_voters() == (state.me,)
         state.election_deadline = Instant(state.now + (0 if alone else state.draw_timeout()))
+        lease.boot(state)
         state.trace("boot", ("commit", state.commit), ("last_index", state.log.last_index))
 
     # --- what a driver may ask --------------------------------------------------------------------
@@ -248,15 +258,6 @@ class RaftNode:
     @wall_ms.setter
     def wall_ms(self, value: WallMillis) -> None:
         self._state.wall_ms = value
-
-    @property
-    def expire_before_ms(self) -> WallMillis:
-        """The producer expiry cut-off that a term start of ours would carry; -1 for none."""
-        return self._state.expire_before_ms
-
-    @expire_before_ms.setter
-    def expire_before_ms(self, value: WallMillis) -> None:
-        self._state.expire_before_ms = value
 
     # --- what happens -----------------------------------------------------------------------------
 

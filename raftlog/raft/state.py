@@ -77,6 +77,8 @@ class Reads:
     parked: list[int] = attrs.Factory(list)
     unsent: list[PendingRead] = attrs.Factory(list)
     pending: list[PendingRead] = attrs.Factory(list)
+    sent_at: dict[int, Instant] = attrs.Factory(dict)
+    """With leases: when the rounds that no quorum has echoed yet were first sent, oldest first."""
 
     def count(self) -> int:
         return len(self.parked) + len(self.unsent) + len(self.pending)
@@ -132,6 +134,7 @@ class RaftState:
     * `leader_contact`: when the leader of this term was last heard; LONG_AGO when its link fell.
     * `ack_wanted`: an append reply is due; `acked` is the highest match told in this term.
     * `covered`: heartbeats of the pair of nodes stand for the leader's.
+    * `promised_until`: until then this voter elects nobody (raftlog.raft.lease).
 
     Candidate: `votes`, keyed by voter; only voters in force are counted. `transfer_campaign`:
     asked for by the leader.
@@ -140,6 +143,7 @@ class RaftState:
     * `term_start`: index of this term's first entry; what is committed at or above it is ours.
     * `ready`: that entry is committed.
     * `target`: the membership that the group is being moved to, or None.
+    * `lease_until`: reads need no round before then. `lease_given_up`: never again in this term.
     """
 
     group: GroupId
@@ -152,7 +156,6 @@ class RaftState:
 
     now: Instant
     wall_ms: WallMillis = WallMillis(0)
-    expire_before_ms: WallMillis = WallMillis(-1)
 
     role: Role = FOLLOWER
     term: Term
@@ -180,6 +183,7 @@ class RaftState:
     covered: bool = False
     agreed: bool = False
     receiving: InstallReceiver | None = None
+    promised_until: Instant = Instant(0)
 
     campaigns: int = 0
     """Elections begun in a row without hearing of a leader."""
@@ -198,6 +202,8 @@ class RaftState:
     transferring: ReplicaId | None = None
     transfer_deadline: Instant = NEVER
     transfer_watch: ReplicaId | None = None
+    lease_until: Instant = Instant(0)
+    lease_given_up: bool = False
 
     @property
     def membership(self) -> Membership:

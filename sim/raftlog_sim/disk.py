@@ -343,12 +343,14 @@ class SimulatedDisk:
 
     def durable_copy(self, paths: tuple[str, ...] | None = None) -> "SimulatedDisk":
         """The disk as a boot would find it after a crash that keeps nothing, or only these files of
-        it; this one stays as it is. Costs as much as the files are long."""
+        it; this one stays as it is. Costs as much as the files are long; with `paths` it only
+        borrows them, and is good for reading now."""
         found = SimulatedDisk(self._entropy)
         found._directories = dict(self._durable_directories)
         for name, inode in self._durable_names.items():
             if _parent(name) in found._directories and (paths is None or name in paths):
-                found._names[name] = _Inode(bytearray(inode.durable), bytearray(inode.durable))
+                copy = inode.durable if paths else bytearray(inode.durable)
+                found._names[name] = _Inode(copy, copy if paths else bytearray(copy))
         return found
 
     def durable_content(self, path: str) -> bytes | None:
@@ -421,7 +423,8 @@ class SimulatedFile:
         """Up to `size` bytes; fewer only at the end."""
         assert not self._closed, self._path
         self._disk.check_read(self._path, position, size)
-        return bytes(self._inode.seen[position : position + size])
+        with memoryview(self._inode.seen) as view:
+            return bytes(view[position : position + size])
 
     def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
         """Whole, or an error with some of it written."""

@@ -138,13 +138,14 @@ def test_a_full_table_forgets_the_quarter_that_is_oldest_by_offset():
 
 def test_a_marker_is_due_when_somebody_expired_or_the_clock_of_the_log_lags():
     table = ProducerTable()
-    assert not table.marker_due(DAY_MS * 10, DAY_MS)
+    assert not table.marker_due(DAY_MS * 10, DAY_MS, DAY_MS)
     table.control_appended(1_000, -1, 1)
     table.appended(header(7, 0, 0, timestamp_ms=1_000), 0, 2)
-    assert not table.marker_due(1_000, DAY_MS)
-    assert table.marker_due(1_000 + DAY_MS // 8 + 1, DAY_MS)
+    assert not table.marker_due(1_000, -1, DAY_MS)
+    assert table.marker_due(1_000 + DAY_MS // 8 + 1, -1, DAY_MS)
     table.control_appended(DAY_MS + 1_001, -1, 3)
-    assert table.marker_due(DAY_MS + 1_001, DAY_MS)
+    assert not table.marker_due(DAY_MS + 1_001, 1_000, DAY_MS), "not before, but at the cut-off"
+    assert table.marker_due(DAY_MS + 1_001, 1_001, DAY_MS)
 
 
 SHORT = st.integers(min_value=0, max_value=6)

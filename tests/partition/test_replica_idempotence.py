@@ -236,17 +236,41 @@ def test_truncation_below_the_newest_roll_leaves_no_wrong_snapshot():
 
 
 def test_expiry_goes_by_the_log_and_not_by_the_wall_clocks():
-    """The leader's wall clock says two days later; a marker carries the cut-off to everybody."""
-    config = PartitionConfig(retention_check_ns=millis(1_000))
+    """Who is silent for an expiration by the leader's monotonic clock goes, by a marker that
+    carries the cut-off to everybody; who writes stays."""
+    config = PartitionConfig(retention_check_ns=millis(300), producer_expiration_ms=2_000)
     group = filled_group(config=config)
-    group.wall = WallMillis(group.wall + 2 * DAY_MS)
-    group.produce(1, b"young", pid=9, epoch=0, first=0, timestamp_ms=group.wall)
-    group.advance(millis(2_500))
+    for number in range(12):
+        group.wall = WallMillis(group.wall + 400)
+        group.produce(1, b"young", pid=9, epoch=0, first=number, timestamp_ms=group.wall)
+        group.advance(millis(400))
     assert_equal_tables(group)
     assert [pid for pid, _ in group[2]._tracker.producers.states()] == [9]
     answers = group.produce(1, b"x", pid=1, epoch=0, first=77)
     group.settle()
     assert errors(answers) == [0]
+
+
+def test_a_wall_clock_that_jumps_forgets_nobody():
+    """Seed 115 of the simulator: the clock of a new leader was six days ahead. Its term start
+    carried a cut-off of five days from now, every producer was forgotten, and one that was in the
+    middle of a retry had its record stored a second time."""
+    group = filled_group(config=PartitionConfig(retention_check_ns=millis(300)))
+    before = group[2]._tracker.producers.states()
+    assert before
+    for days in (6, 60, 1):
+        group.wall = WallMillis(group.wall + days * DAY_MS)
+        group.produce(group.leader().me.node, b"young", pid=9, epoch=0, first=days)
+        group.advance(millis(1_000))
+        group.crash(group.leader().me.node)
+        group.advance(6 * ELECTION)
+        for number in (1, 2, 3):
+            if group[number] is None:
+                group.restart(number)
+        group.advance(2 * ELECTION)
+    assert_equal_tables(group)
+    after = dict(group.leader()._tracker.producers.states())
+    assert set(dict(before)) <= set(after)
 
 
 def test_an_idle_group_writes_no_markers():
