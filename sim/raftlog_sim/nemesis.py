@@ -14,6 +14,7 @@ from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
 from raftlog_sim import cluster_faults, disk_faults, network_faults, process_faults
 from raftlog_sim.atlas import Atlas
+from raftlog_sim.disk import Keep
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.targets import resolve
@@ -66,6 +67,19 @@ class Nemesis:
             if self.world.nodes[number].up:
                 self.world.nodes[number].suspend()
         self.note("start-freeze", *others)
+
+    def reboot_without_indexes(self) -> None:
+        """Power fails everywhere, nothing that was not synced is kept, and index files are gone:
+        everything must be there all the same."""
+        for number in sorted(self.world.nodes):
+            node = self.world.nodes[number]
+            self.note("power-loss", number)
+            node.crash(Keep.NONE)
+            for path in [path for path in node.disk.paths() if path.endswith(".index")]:
+                node.disk.vanish(path)
+        for number in sorted(self.world.nodes):
+            self.note("restart", number)
+            self.world.nodes[number].start()
 
     def _heal(self, numbers: Sequence[NodeId]) -> None:
         self.healed = True

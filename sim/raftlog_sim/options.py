@@ -63,6 +63,8 @@ class SimOptions:
     core: tuple[int, ...] = ()
     """Nodes that must do alone, the others frozen, before all is healed; () for no such phase, and
     no such phase either when they are not enough."""
+    reboot: bool = False
+    """After the final read all power fails, index files are gone, and everything is read again."""
     safety_ms: int = 2_000
     """How long clients and faults go on."""
     events_max: int = 10_000
@@ -151,6 +153,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         segment_bytes=65_536,
         fault_gaps_ms=tuple(gaps),
         core=_draw_core(stream, brokers),
+        reboot=stream.chance(1, 3),
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )

@@ -62,7 +62,7 @@ class Result:
     schedule: Schedule
     failure: str
     phase: str
-    """In which the run ended: set-up, safety, core, liveness, final read, over."""
+    """In which the run ended: set-up, safety, core, liveness, final read, reboot, over."""
     trace_hash: str
     events: int
     turns: int
@@ -259,8 +259,14 @@ class Run:
         yield _Goal(lambda: self.workload.busy == 0, limit, "every call answered")
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
         self.phase = "final read"
-        yield from self._read_everything()
+        yield from self._read_everything(FINAL_READER)
         self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
+        if self.options.reboot:
+            self.phase = "reboot"
+            self.nemesis.reboot_without_indexes()
+            yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
+            yield from self._read_everything(FINAL_READER + 1)
+            self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
         self.phase = "over"
 
     def _set_up(self) -> Iterator[_Goal]:
@@ -302,7 +308,7 @@ class Run:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _read_everything(self) -> Iterator[_Goal]:
+    def _read_everything(self, reader: int) -> Iterator[_Goal]:
         """A last reader reads every partition to its end; what it saw is in the history."""
         ends, limit = self._ends(), seconds(LIVENESS_SECONDS)
         for partition, offset in self.workload.read_everything():
@@ -310,7 +316,7 @@ class Run:
             while self._final[partition] < ends[partition]:
                 done: list[int] = []
                 then = partial(self._advance, done)
-                self.workload.fetch(FINAL_READER, partition, self._final[partition], then)
+                self.workload.fetch(reader, partition, self._final[partition], then)
                 yield _Goal(partial(bool, done), limit, "final read answered")
 
     def _advance(self, done: list[int], partition: int, following: int | None) -> None:
