@@ -201,6 +201,32 @@ def test_a_cold_read_past_the_commit_hands_over_no_more_than_is_committed():
     assert rig.commit(2) == [(1, b"b")]
 
 
+def test_what_a_cold_read_saw_beyond_the_commit_is_forgotten():
+    """A follower that had just booted read its metadata log from the disk, with a tail that was not
+    committed. While the read was on its way a new leader cut that tail, put other commands in its
+    place and committed them. The read came back, its entries had indexes that were committed by
+    now, and commands that never were were applied: this broker's image went its own way."""
+    rig = Rig()
+    for value in (b"a", b"never", b"was"):
+        rig.propose(value)
+    log = rig.replica.log
+    log.window = RaftIndex(4)
+    assert rig.commit(1) == []
+    (job,) = rig.services.jobs
+    rig.services.jobs.clear()
+    seen = list(log.all)
+    del log.all[1:]
+    log.next_offset = Offset(1)
+    rig.propose(b"b")
+    rig.propose(b"c")
+    rig.replica.commit = RaftIndex(3)
+    job.then(EntriesRead(RaftIndex(1), 0, seen))
+    rig.services.run_soon()
+    assert rig.commit() == [(0, b"a")]
+    rig.answer_read(2)
+    assert rig.commit() == [(1, b"b"), (2, b"c")]
+
+
 @pytest.mark.parametrize("value", [DiskError("gone"), CorruptData("rot")])
 def test_a_failed_read_is_tried_again_when_the_group_moves(value):
     rig = Rig()

@@ -46,13 +46,15 @@ class Services(Protocol):
 @attrs.define(eq=False)
 class NativeEngine:
     """`next_index` is the first entry not handed over; `wake` is called when a cold read brought
-    more."""
+    more. Of a read only the entries up to `_read_until` count, the commit index when it was asked
+    for: what lies behind may be cut, and another entry committed there, before it comes back."""
 
     services: Services
     wake: Callable[[], None] | None = None
     next_index: RaftIndex = RaftIndex(1)
     next_position: int = 0
     _reading: bool = False
+    _read_until: RaftIndex = RaftIndex(0)
     _jumped: bool = False
     _read: list[Entry] = attrs.Factory(list)
 
@@ -148,6 +150,7 @@ class NativeEngine:
     def _read_cold(self, replica: PartitionReplica) -> None:
         probe("metadata-read-cold")
         self._reading = True
+        self._read_until = replica.commit
         plan = replica.log.plan_entries(self.next_index, APPEND_BYTES_MAX)
         self.services.job(replica.directory, plan.function, plan.args, self._cold_done)
 
@@ -159,7 +162,8 @@ class NativeEngine:
             replica = self._replica()
             if replica is not None:
                 replica.log.cold_done(value)
-            self._read = list(value.entries)
+            until = self._read_until
+            self._read = [entry for entry in value.entries if entry.raft_index <= until]
             if self.wake is not None:
                 self.services.soon(self.wake)
 
