@@ -98,6 +98,11 @@ def parse(name: str, text: str) -> Scenario:
     )
 
 
+def is_scenario(text: str) -> bool:
+    """Whether a file is written as a scenario: a story, and what came of it."""
+    return text.startswith("#") and any(line.startswith(RESULT) for line in text.splitlines())
+
+
 def _words(lines: tuple[str, ...], head: str) -> list[str]:
     return [word for line in lines if line.startswith(f"{head} ") for word in line.split()[1:]]
 

@@ -103,3 +103,9 @@ def test_a_scenario_that_gives_something_else_fails(tmp_path, monkeypatch, capsy
 def test_scenarios_are_listed(capsys):
     assert main(["scenarios", "--list"]) == 0
     assert "pysyncobj-s1-second-copy" in capsys.readouterr().out
+
+
+def test_a_scenario_replays_and_can_be_stepped(capsys):
+    path = scenarios.FOLDER / "power-loss-all.txt"
+    assert main(["replay", str(path), "--no-folder"]) == 0
+    assert "faults: power 2" in capsys.readouterr().out

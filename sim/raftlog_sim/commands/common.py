@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim import mutation
+from raftlog_sim import mutation, scenarios
 from raftlog_sim.cases import BROKERS, SUBJECTS, Case, drawn, load
 from raftlog_sim.options import PROFILES
 from raftlog_sim.outcome import Outcome
@@ -83,10 +83,19 @@ def case_of(options: argparse.Namespace) -> Case:
     if options.file is None:
         switch_on(options.mutant)
         return drawn(options.seed, options.profile, options.subject)
-    case, mutant = load(options.file)
+    case, mutant = _loaded(options.file)
     options.mutant = options.mutant or mutant
     switch_on(options.mutant)
     return case
+
+
+def _loaded(path: Path) -> tuple[Case, str]:
+    """A file of any kind, scenarios among them."""
+    if path.is_file():
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if scenarios.is_scenario(text):
+            return scenarios.parse(path.stem, text).case, ""
+    return load(path)
 
 
 def switch_on(mutant: str) -> None:
