@@ -11,6 +11,7 @@ from raftlog.base.errors import OperatingError
 
 @click.command(
     "sim",
+    short_help="Run whole clusters from a seed.",
     epilog="Example: raftlog sim run --seed 42 --double-check",
     context_settings={
         "max_content_width": 100,
@@ -20,9 +21,21 @@ from raftlog.base.errors import OperatingError
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [OPTIONS]...")
 def sim(arguments: tuple[str, ...]) -> int:
-    """Run whole clusters from a seed: run, sweep, mutants.
+    """Run whole clusters from a seed, and look into what fails.
 
-    What follows goes to the simulator as it is; `raftlog sim run --help` is its own help.
+    \b
+    run        one seed; a run folder with history, trace and verdict
+    sweep      many seeds; failures grouped, each with the line that replays it
+    replay     a schedule, a plan or a run folder again
+    shrink     the smallest part of a failing case that fails alike
+    debug      step through a run, forwards and backwards
+    scenarios  the named ones, each against what it should give
+    mutants    planted bugs that must be caught
+    gate       releases of another library that must fail and pass
+
+    What follows goes to the simulator as it is; `raftlog sim run --help` is its own help. Exit
+    codes: 0 all well, 1 something failed, 2 runs of one seed differ or nothing could be decided,
+    64 wrong usage, 130 interrupted.
     """
     if find_spec("raftlog_sim") is None:
         raise OperatingError("the simulator is not installed", do="pip install raftlog, whole")
