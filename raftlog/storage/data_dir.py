@@ -75,8 +75,19 @@ class DirectoryImage:
 
 
 def is_formatted(disk: Disk) -> bool:
-    """Whether the directory has an identity; a format that was cut short does not count."""
-    return disk.exists(FORMAT_FILE)
+    """Whether the directory has an identity; a format that was cut short does not count.
+
+    `CorruptData` when replicas lie there and the format file does not: that is no empty directory.
+    """
+    if disk.exists(FORMAT_FILE):
+        return True
+    if disk.list(GROUPS_DIRECTORY):
+        raise CorruptData(
+            "the format file is missing beside the replicas of this directory",
+            on=FORMAT_FILE,
+            do="put it back, or move the directory away and let the broker join as new",
+        )
+    return False
 
 
 def format_directory(disk: Disk, identity: DirectoryIdentity) -> None:

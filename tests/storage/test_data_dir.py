@@ -71,6 +71,19 @@ def test_a_second_format_is_refused_and_changes_nothing():
     assert read_identity(disk) == IDENTITY
 
 
+def test_a_lost_format_file_does_not_make_a_directory_empty():
+    """Somebody tidied up, or a file system check took the file away. The next start found "no
+    format", removed votes, registrations and boot number, and gave the directory another identity;
+    `up` would have founded a second cluster on top of the first one's data."""
+    disk = Driver(new_disk()).disk
+    before = [disk.content(name) for name in STORE_FILES]
+    disk.vanish(FORMAT_FILE)
+    for attempt in (is_formatted, open_directory, lambda disk: format_directory(disk, FOUNDER)):
+        with pytest.raises(CorruptData, match="format file is missing"):
+            attempt(disk)
+    assert [disk.content(name) for name in STORE_FILES] == before
+
+
 def test_an_empty_directory_says_what_to_do():
     with pytest.raises(OperatingError, match="raftlog format"):
         open_directory(new_disk())
