@@ -9,6 +9,7 @@ the refusals can never keep a group without a leader.
 
 from typing import Final
 
+from raftlog.base.buggify import buggify
 from raftlog.base.entries import EntryKind
 from raftlog.base.ids import TERM_MAX, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.probes import probe
@@ -87,6 +88,9 @@ def _leader_tick(state: RaftState) -> None:
         probe("step-down-by-check-quorum")
         state.trace("step-down", ("why", "no quorum heard"))
         become_follower(state, state.term, None)
+        return
+    if buggify("leader-gives-up"):
+        transfer.hand_over_and_follow(state, "for no reason")
         return
     transfer.tick(state)
     membership.after_progress(state)

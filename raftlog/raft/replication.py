@@ -7,6 +7,7 @@ durable matches, its own among them, and only to an entry of its own term (Raft 
 
 from collections.abc import Sequence
 
+from raftlog.base.buggify import buggify
 from raftlog.base.entries import Entry
 from raftlog.base.ids import Chain, NodeId, RaftIndex, ReplicaId
 from raftlog.base.probes import probe
@@ -89,7 +90,8 @@ def _prepare(state: RaftState, follower: Progress) -> ReadyAppend | None:
 
 def _cut(state: RaftState, first: RaftIndex) -> ReadyAppend | None:
     log = state.log
-    entries = log.entries(first, state.options.append_bytes_max)
+    bytes_max = 1 if buggify("smallest-append") else state.options.append_bytes_max
+    entries = log.entries(first, bytes_max)
     if entries is None:
         return None
     prev = RaftIndex(first - 1)

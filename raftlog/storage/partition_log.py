@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import final
 
 from raftlog.base.binary import Buffer
+from raftlog.base.buggify import buggify
 from raftlog.base.entries import Entry, EntryKind, InstallPosition, LogPosition
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Chain, IoId, Offset, RaftIndex, Term
@@ -179,9 +180,8 @@ class PartitionLog:
             assert entry.base_offset == self.next_offset, (entry.base_offset, self.next_offset)
             size = len(entry.batch)
             position = pending.position
-            if self._file_due or (
-                position + size > self._segment_bytes and position > SEGMENT_HEADER_BYTES
-            ):
+            full = position + size > self._segment_bytes or buggify("early-roll")
+            if self._file_due or (full and position > SEGMENT_HEADER_BYTES):
                 self._begin_file(entry.term)
                 position = pending.position
             before = self.last_chain
@@ -196,7 +196,9 @@ class PartitionLog:
             self.last_index = index
             self.last_term = entry.term
             self.next_offset = entry.next_offset
-        if window.bytes > self._window_slack:
+        if buggify("window-shed"):
+            self.trim_window(0)
+        elif window.bytes > self._window_slack:
             self.trim_window(self.options.window_bytes)
 
     def _note_raft_entry(self, entry: Entry, segment_index: SegmentIndex) -> None:

@@ -63,6 +63,8 @@ class SimOptions:
     core: tuple[int, ...] = ()
     """Nodes that must do alone, the others frozen, before all is healed; () for no such phase, and
     no such phase either when they are not enough."""
+    buggify: bool = False
+    """Unusual paths of the product are taken on purpose until the liveness phase."""
     reboot: bool = False
     """After the final read all power fails, index files are gone, and everything is read again."""
     safety_ms: int = 2_000
@@ -154,6 +156,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         fault_gaps_ms=tuple(gaps),
         core=_draw_core(stream, brokers),
         reboot=stream.chance(1, 3),
+        buggify=stream.chance(1, 2) and profile != "calm",
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )

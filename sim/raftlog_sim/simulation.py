@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base import probes
+from raftlog.base.buggify import arm
 from raftlog.base.ids import NodeId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
@@ -22,6 +23,7 @@ from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Effects, Event
 from raftlog.verify import Verdict, check_history
+from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants, Violation
@@ -75,6 +77,8 @@ class Result:
     verdict: Verdict | None
     history: str
     probes: dict[str, int]
+    buggified: dict[str, int]
+    """How often each unusual path was taken on purpose."""
 
     @property
     def failure_class(self) -> str:
@@ -196,6 +200,8 @@ class Run:
         churn = any(step.kind in CHURN for step in schedule.steps)
         self.nemesis = Nemesis(world, self.workload, churn)
         self.phase = "set-up"
+        self.buggify = Buggify(options.seed) if options.buggify else None
+        self.buggified = {} if self.buggify is None else self.buggify.fired
         self._look_at = 0
         self._created: list[Any] = []
         self._final: dict[int, int] = {}
@@ -218,6 +224,8 @@ class Run:
             return f"assertion: {bug} at {_place(bug)}"
         except Exception as bug:  # whatever a broken broker raises is a finding
             return f"exception: {type(bug).__name__}: {bug} at {_place(bug)}"
+        finally:
+            arm(None)
         return ""
 
     def advance(self) -> bool:
@@ -226,6 +234,7 @@ class Run:
         goal = self._goal
         if goal is None:
             return False
+        arm(self.buggify)
         if self.world.now >= self._look_at and goal.reached():
             self._look_at = 0
             self._goal = next(self._plan, None)
@@ -248,6 +257,7 @@ class Run:
         self._schedule_steps()
         yield _Goal(self._safety_over, millis(self.options.safety_ms) + seconds(1), "safety phase")
         self.workload.stop()
+        self.buggify = None
         limit = seconds(LIVENESS_SECONDS)
         core = tuple(NodeId(number) for number in self.options.core)
         if core and is_core(self.world, core, self.nemesis.atlas.damaged):
@@ -364,6 +374,7 @@ class Run:
             verdict=verdict,
             history=self.workload.text.getvalue(),
             probes=probes.fired(),
+            buggified=dict(sorted(self.buggified.items())),
         )
 
 
