@@ -14,6 +14,7 @@ from sys import intern
 from typing import Any, Final, final
 
 import attrs
+import msgspec
 
 from raftlog.verify.history import NEMESIS, BadHistory, Op
 
@@ -86,8 +87,7 @@ class Pairs:
 
 
 @final
-@attrs.define(eq=False)
-class Interval:
+class Interval(msgspec.Struct, eq=False, gc=False):
     """One operation of one process, from its call to its return.
 
     `asked` is the value of the invocation. `value` is what came back and depends on `f`: the base
@@ -207,7 +207,7 @@ class Pairing:
                     raise BadHistory("a completion without an invocation", on=f"index {op.index}")
                 if op.type == "info":
                     self._retired.add(process)
-                yield interval_of(call, op, known)
+                yield _usual_send(call, op) or interval_of(call, op, known)
         self._last_index = last
 
     def rest(self) -> Iterator[Interval]:
@@ -235,6 +235,50 @@ def intervals(ops: Iterable[Op]) -> tuple[list[Interval], list[Op]]:
     found = list(pairing.feed(ops))
     found.extend(pairing.rest())
     return found, pairing.nemesis
+
+
+def _usual_send(call: Op, end: Op) -> Interval | None:
+    """What most lines are, an acknowledged send of one value without evidence; None for all else,
+    which `interval_of` judges."""
+    asked, answer = call.value, end.value
+    if (
+        end.type == "ok"
+        and call.f == "send"
+        and end.f == "send"
+        and type(asked) is str
+        and type(answer) is list
+        and len(answer) == 2
+        and answer[1] == asked
+        and type(answer[0]) is int
+        and answer[0] >= 0
+        and call.key is not None
+        and call.key == end.key
+        and call.time_ns <= end.time_ns < OPEN
+        and type(call.process) is int
+        and not _says_more(call, end)
+    ):
+        return Interval(
+            call.index,
+            call.process,
+            "send",
+            call.key,
+            "ok",
+            call.time_ns,
+            end.time_ns,
+            asked,
+            answer[0],
+            end.node,
+        )
+    return None
+
+
+def _says_more(call: Op, end: Op) -> bool:
+    """Whether the lines carry evidence beside the node that answered."""
+    return not (
+        end.hw is end.term is end.log_start is end.producer is end.rebalance is end.error is None
+        and call.producer is None
+        and (end.node is None or type(end.node) is str)
+    )
 
 
 def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -> Interval:
@@ -271,10 +315,7 @@ def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -
     interval = Interval(
         call.index, call.process, call.f, call.key, kind, call.time_ns, end_ns, asked, value, node
     )
-    if end is not None and not (
-        end.hw is end.term is end.log_start is end.producer is end.rebalance is end.error is None
-        and call.producer is None
-    ):
+    if end is not None and _says_more(call, end):
         _add_evidence(interval, call, end)
     return interval
 
