@@ -39,6 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "produce": ("raftlog.cli.produce", "produce", "Write records to a topic."),
     "serve": ("raftlog.cli.serve", "serve", "Run one broker."),
     "sim": ("raftlog.cli.sim", "sim", "Run whole clusters from a seed."),
+    "spark": ("raftlog.cli.spark", "spark", "Jobs that run on Spark: verify a topic at scale."),
     "topics": ("raftlog.cli.topics", "topics", "Create, list, describe, alter and delete topics."),
     "up": ("raftlog.cli.up", "up", "Start a local cluster of real broker processes."),
     "verify": ("raftlog.cli.verify", "verify", "Judge a history of operations."),

@@ -53,10 +53,9 @@ def record_starts(body: Bytes, sizes: Ints, counts: Ints) -> tuple[Ints, Ints]:
         places = _confirmed(body, chains)
     if places is None:
         raise Odd
-    lengths, behind = _lengths(body, places)
-    if bool((lengths & 1).any()):
-        raise Odd
-    return behind, behind + (lengths >> 1)
+    # Confirmed chains lie back to back, so each record ends where the next begins.
+    inside = _behind_lengths(body, places)
+    return inside, np.append(places[1:], sizes.sum())
 
 
 def _confirmed(body: Bytes, chains: _Chains) -> Ints | None:
@@ -65,25 +64,31 @@ def _confirmed(body: Bytes, chains: _Chains) -> Ints | None:
     return places if np.array_equal(finals, chains.ends) else None
 
 
+def _behind_lengths(body: Bytes, places: Ints) -> Ints:
+    """Past the lengths at these places; `Odd` for a negative one, whose lowest bit is set."""
+    first = body.take(places, mode="clip")
+    if bool((first & 1).any()):
+        raise Odd
+    behind = places + 1 + (first >> 7)
+    more = np.flatnonzero((body.take(places + 1, mode="clip") & first) >> 7)
+    while more.size:
+        behind[more] += 1
+        more = more[body.take(behind[more] - 1, mode="clip") >> 7 != 0]
+    return behind
+
+
 def _lengths(body: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The raw varints (not yet unzigzagged) at these places, and the places behind them. At most
     four bytes, for a record that needs more is larger than any batch may be; a longer one is
     given as 1, which is no length."""
-    first = body.take(at, mode="clip").astype(np.int64)
-    if int(first.max(initial=0)) < 0x80:
-        return first, at + 1
-    second = body.take(at + 1, mode="clip").astype(np.int64)
-    more = first >> 7
-    raw = (first & 0x7F) + ((second & 0x7F) << 7) * more
-    behind = at + 1 + more
-    more &= second >> 7
+    raw, behind, more = _two_bytes(body, at)
     for shift in (14, 21):
         if not more.any():
             return raw, behind
         part = body.take(behind, mode="clip").astype(np.int64)
-        raw += ((part & 0x7F) << shift) * more
-        behind += more
-        more &= part >> 7
+        raw = raw + ((part & 0x7F) << shift) * more
+        behind = behind + more
+        more = more & (part >> 7)
     raw[more > 0] = 1
     return raw, behind
 
@@ -91,21 +96,39 @@ def _lengths(body: Bytes, at: Ints) -> tuple[Ints, Ints]:
 def varints(body: Bytes, at: Ints) -> tuple[Ints, Ints]:
     """The zigzag varints at these places, and the places behind them. Reading past the end of the
     buffer gives nonsense, which the caller finds by comparing places with borders."""
-    first = body.take(at, mode="clip")
-    raw = (first & 0x7F).astype(np.uint64)
-    behind = at + 1
-    more = np.flatnonzero(first & 0x80)
-    shift = 7
-    while more.size:
-        if shift > 63:
-            raise Odd
+    raw, behind, more = _two_bytes(body, at)
+    values = (raw >> 1) ^ -(raw & 1)
+    longer = np.flatnonzero(more)
+    if longer.size:
+        values[longer], behind[longer] = _long_varints(body, behind[longer], raw[longer])
+    return values, behind
+
+
+def _two_bytes(body: Bytes, at: Ints) -> tuple[Ints, Ints, Ints]:
+    """Up to two bytes of each varint, the places behind them, and 1 where there are more."""
+    first = body.take(at, mode="clip").astype(np.int64)
+    more = first >> 7
+    if not more.any():
+        return first, at + 1, more
+    second = body.take(at + 1, mode="clip").astype(np.int64)
+    raw = (first & 0x7F) + ((second & 0x7F) << 7) * more
+    return raw, at + 1 + more, more & (second >> 7)
+
+
+def _long_varints(body: Bytes, behind: Ints, low: Ints) -> tuple[Ints, Ints]:
+    """The rest of varints of which 14 bits are known."""
+    raw = low.astype(np.uint64)
+    behind = behind.copy()
+    more = np.arange(len(behind))
+    for shift in range(14, 70, 7):
         part = body.take(behind[more], mode="clip")
         if shift == 63 and bool((part > 1).any()):
             raise Odd
         raw[more] |= (part & 0x7F).astype(np.uint64) << np.uint64(shift)
         behind[more] += 1
         more = more[part >= 0x80]
-        shift += 7
+        if not more.size:
+            break
     values = (raw >> np.uint64(1)).astype(np.int64) ^ -(raw & np.uint64(1)).astype(np.int64)
     return values, behind
 

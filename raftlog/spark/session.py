@@ -66,6 +66,7 @@ def local_session(
     # Otherwise workers may run another Python and die with a message that says nothing.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     cores = re.search(r"\[(\d+)", master)
     builder = SparkSession.builder.master(master).appName(name)
     chosen = {

@@ -1,6 +1,5 @@
 """One cluster and one Spark session for all tests here; topics are named after their tests."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -24,13 +23,16 @@ def client(cluster: Cluster) -> Iterator[BlockingClient]:
 @pytest.fixture(scope="session")
 def spark():
     """`local[2]` with a small heap; the compiler is told to be quick rather than thorough."""
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from raftlog.spark.session import local_session
 
     session = local_session(
         memory="768m",
         spark_driver_extraJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         spark_sql_streaming_pollingDelay="5",
+        spark_ui_showConsoleProgress="false",
+        # Small data: compiling each query costs more than it saves.
+        spark_sql_codegen_wholeStage="false",
+        spark_sql_adaptive_enabled="false",
     )
     yield session
     session.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import trio
 
-from raftlog.cli.demo import flights
+from raftlog.cli.demo import flights, spark_ending
 from raftlog.cli.demo import run as demo
 from raftlog.cli.demo.run import Outcome
 from raftlog.cli.render import format_option, print_json
@@ -31,14 +31,18 @@ from raftlog.runtime.real_ports import SystemClock
     "--out", type=click.Path(path_type=Path), help="The run's folder, instead of one under runs/."
 )
 @click.option("--keep", is_flag=True, help="Keep the brokers' data directories.")
+@click.option("--no-spark", is_flag=True, help="Leave out the last part, which Spark does.")
 @format_option()
-def demo_command(rows: int, out: Path | None, keep: bool, form: str) -> int:
+def demo_command(rows: int, out: Path | None, keep: bool, no_spark: bool, form: str) -> int:
     """Stream the flights of 2013 through three brokers, break two of them, prove what survived.
+
+    At the end Spark reads the topic from the brokers, checks it against the history, and answers
+    two questions about the flights.
 
     Exit code 0 when every claim holds and the judge calls the history valid, 1 when not.
     """
     folder = make_run_folder("demo", demo.SEED, out, SystemClock())
-    outcome = trio.run(partial(demo.run, folder, rows, _say))
+    outcome = trio.run(partial(demo.run, folder, rows, _say, with_spark=not no_spark))
     if not keep:
         demo.remove_data(folder)
     if form == "json":
@@ -57,6 +61,7 @@ def _document(outcome: Outcome) -> dict[str, object]:
         "verdict": outcome.verdict,
         "claims": {claim.name: claim.as_json() for claim in outcome.claims},
         "metrics": outcome.metrics,
+        "spark": outcome.spark.document(),
         "folder": str(outcome.folder),
         "report": str(outcome.folder / demo.REPORT),
     }
@@ -73,6 +78,7 @@ def _print(outcome: Outcome) -> None:
         print(f"{'PROVED' if claim.holds else 'FAILED'}  {claim.says}")
         if not claim.holds:
             print(f"        {claim.evidence}")
+    _print_spark(outcome)
     metrics = outcome.metrics
     print(
         f"{metrics['acknowledged']:,} records in {metrics['seconds']:.1f} s: "
@@ -80,3 +86,18 @@ def _print(outcome: Outcome) -> None:
     )
     print(f"the judge calls the history {outcome.verdict}")
     print(f"report: {outcome.folder / demo.REPORT}")
+
+
+def _print_spark(outcome: Outcome) -> None:
+    answers = outcome.spark
+    if answers.skipped:
+        print(f"Spark was skipped: {answers.skipped}")
+        return
+    if answers.carriers:
+        worst = ", ".join(f"{name} {delay:.1f}" for name, delay, _ in answers.carriers)
+        print(f"worst carriers by mean arrival delay, in minutes: {worst}")
+    if answers.hours:
+        busiest = ", ".join(f"{hour} ({count})" for hour, count, _ in answers.hours[:3])
+        print(f"busiest hours, counted by the stream: {busiest}")
+    if (outcome.folder / spark_ending.TABLE).exists():
+        print(f"table: {outcome.folder / spark_ending.TABLE}")

@@ -13,9 +13,10 @@ import trio
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_SECOND
-from raftlog.cli.demo import flights, proof, reading
+from raftlog.cli.demo import flights, proof, reading, spark_ending
 from raftlog.cli.demo.faults import Faults
 from raftlog.cli.demo.proof import Claim, Fault
+from raftlog.cli.demo.spark_ending import Answers
 from raftlog.cli.demo.stream import Stream
 from raftlog.cli.render import FAILED_CODE, UNKNOWN_CODE, progress
 from raftlog.cli.run_folder import utc_text, write_json
@@ -46,6 +47,7 @@ class Outcome:
     faults: tuple[Fault, ...]
     verdict: str
     metrics: dict[str, Any]
+    spark: Answers = attrs.field(factory=Answers)
 
     @property
     def exit_code(self) -> int:
@@ -55,7 +57,9 @@ class Outcome:
         return 0 if self.verdict == VALID else UNKNOWN_CODE
 
 
-async def run(folder: Path, rows: int, say: Callable[[str], None]) -> Outcome:
+async def run(
+    folder: Path, rows: int, say: Callable[[str], None], *, with_spark: bool = True
+) -> Outcome:
     """Run the demo into `folder`; `say` is told each step. The cluster is stopped in any case."""
     archive = flights.archive_path()
     clock = SystemClock()
@@ -64,7 +68,7 @@ async def run(folder: Path, rows: int, say: Callable[[str], None]) -> Outcome:
     cluster = local_cluster.found(folder / "cluster", brokers=BROKERS)
     try:
         await trio.to_thread.run_sync(cluster.start_all)
-        demo = _Demo(folder, cluster, clock, rows, say)
+        demo = _Demo(folder, cluster, clock, rows, say, with_spark)
         outcome = await demo.run(archive)
     finally:
         await trio.to_thread.run_sync(cluster.stop)
@@ -84,12 +88,14 @@ class _Demo:
         clock: SystemClock,
         rows: int,
         say: Callable[[str], None],
+        with_spark: bool,
     ) -> None:
         self.folder = folder
         self.cluster = cluster
         self.clock = clock
         self.rows = rows
         self.say = say
+        self.with_spark = with_spark
 
     async def run(self, archive: Path) -> Outcome:
         """Stream, break, read back, prove."""
@@ -119,6 +125,7 @@ class _Demo:
         logs = await reading.replica_logs(self.cluster, topic_id, ends)
         self.say("judging the history")
         judgement = await trio.to_thread.run_sync(self._judge)
+        answers = await self._spark(stream.sent)
         claims = (
             _all_settled(stream),
             proof.exactly_once(stream.acknowledged, read),
@@ -127,6 +134,7 @@ class _Demo:
             proof.dense(read, ends),
             proof.replicas_equal(logs, BROKERS),
             proof.faults_took_effect(faults.happened),
+            *answers.claims,
         )
         metrics = {
             "records": stream.sent,
@@ -144,9 +152,17 @@ class _Demo:
             faults=tuple(faults.happened),
             verdict=verdict,
             metrics=metrics,
+            spark=answers,
         )
         self._write_verdict(judgement, outcome)
         return outcome
+
+    async def _spark(self, records: int) -> Answers:
+        if not self.with_spark:
+            return Answers(skipped="--no-spark was given")
+        self.say("Spark: the log as a table and a stream, joined with the history")
+        servers = self.cluster.bootstrap_servers
+        return await trio.to_thread.run_sync(spark_ending.run, servers, TOPIC, self.folder, records)
 
     async def _stream(
         self, client: Client, history: HistoryWriter, archive: Path
@@ -178,7 +194,12 @@ class _Demo:
             for claim in outcome.claims
         }
         write_json(self.folder / "verdict.json", judgement.verdict.document(invariants))
-        manifest = {"version": 1, "command": ["demo"], "seed": SEED, "metrics": outcome.metrics}
+        manifest = {
+            "version": 1,
+            "command": ["demo"],
+            "seed": SEED,
+            "metrics": {**outcome.metrics, "spark": outcome.spark.document()},
+        }
         page = render(
             judgement, RunFolder(name=self.folder.name, run=manifest, invariants=invariants)
         )
@@ -231,6 +252,7 @@ def _write_down(outcome: Outcome, began: str, ended: str, rows: int) -> None:
         },
         "nodes": [f"n{node}" for node in range(1, BROKERS + 1)],
         "metrics": outcome.metrics,
+        "spark": outcome.spark.document(),
         "faults": [
             {
                 "name": fault.name,

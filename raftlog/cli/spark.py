@@ -1,0 +1,109 @@
+"""`raftlog spark`: jobs that run on Spark."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from raftlog.base.errors import OperatingError
+from raftlog.cli.render import bootstrap_option, format_option, print_json
+
+if TYPE_CHECKING:
+    from raftlog.spark.verify_job import SparkReport
+
+
+@click.group("spark", context_settings={"max_content_width": 100})
+def spark() -> None:
+    """Jobs that run on Spark; they need Java 17 and pip install 'raftlog[spark]'."""
+
+
+@spark.command(
+    "verify",
+    epilog="Example: raftlog spark verify -b localhost:9092 --topic orders --history runs/latest",
+    context_settings={"max_content_width": 100},
+)
+@bootstrap_option()
+@click.option("--topic", required=True, help="The topic that the history is about.")
+@click.option(
+    "--history",
+    required=True,
+    type=click.Path(path_type=Path, exists=True),
+    help="A run's folder, a history.jsonl, or a history as Parquet.",
+)
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the verdict to a file: HTML, or JSON where its name ends in .json.",
+)
+@click.option(
+    "--name-sql",
+    metavar="SQL",
+    help="How a record's value in the history follows from the columns key and value; its text "
+    "by default.",
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, help="Spark's master, local or a cluster."
+)
+@click.option("--memory", default="2g", show_default=True, help="The driver's memory.")
+@format_option()
+def verify(
+    bootstrap: str,
+    topic: str,
+    history: Path,
+    report: Path | None,
+    name_sql: str | None,
+    master: str,
+    memory: str,
+    form: str,
+) -> int:
+    """Judge a topic and the history of its users together.
+
+    Reads the topic twice and checks that it is dense, unchanged, and holds each acknowledged
+    record once and in order; judges the history like `raftlog verify`, from any number of cores.
+    Exit code 0 valid, 1 invalid, 2 unknown.
+    """
+    from raftlog.spark.session import local_session, missing
+
+    error = missing()
+    if error is not None:
+        raise error
+    from raftlog.spark.log_job import NAME_SQL
+    from raftlog.spark.verify_job import verify as run_job
+    from raftlog.spark.verify_job import write_report
+
+    session = local_session(master, memory=memory, spark_ui_showConsoleProgress="false")
+    try:
+        found = run_job(
+            session, history, bootstrap=bootstrap, topic=topic, name_sql=name_sql or NAME_SQL
+        )
+    finally:
+        session.stop()
+    if report is not None:
+        try:
+            write_report(found, report)
+        except OSError as cause:
+            raise OperatingError(f"cannot write: {cause.strerror}", on=str(report)) from None
+    if form == "json":
+        print_json(found.document())
+    else:
+        _print(found, report)
+    return found.exit_code
+
+
+def _print(found: "SparkReport", report: Path | None) -> None:
+    """Verdict first, then what failed, then what holds."""
+    operations = found.history.operations
+    print(f"{found.verdict.upper()}  {found.topic}: {operations:,} operations in its history")
+    for check in found.log:
+        print(f"{'holds ' if check.holds else 'FAILED'}  {check.name}: {check.says}")
+        if not check.holds:
+            print(f"        {check.failures} times; {check.evidence}")
+    for result in found.history.failures():
+        text = result.witness.text if result.witness is not None else ""
+        print(f"FAILED  {result.name} ({result.count}): {text}")
+    none = [result.name for result in found.history.classes.values() if result.status == "valid"]
+    print(f"none found: {', '.join(none)}")
+    for note in found.history.notes:
+        print(f"note: {note}")
+    if report is not None:
+        print(f"report: {report}")

@@ -1,0 +1,225 @@
+"""A history as Spark tables: lines are paired into operations, operations become rows.
+
+A history is a run's folder, a `history.jsonl`, or a folder of Parquet that `history_to_parquet`
+made of one: the columns of a line, `value` and `log_start` as JSON texts, and the header in
+`_header.json` beside them. The rules are those of `raftlog.verify.pairing`; what breaks them is
+`BadHistory` here too.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.spark.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables
+from raftlog.verify.history import BadHistory, Header, HistoryReader, header_of
+from raftlog.verify.pairing import OPEN
+
+HISTORY_FILE: Final = "history.jsonl"
+HEADER_FILE: Final = "_header.json"
+
+LINE_COLUMNS: Final = {
+    "index": "BIGINT",
+    "time_ns": "BIGINT",
+    "process": "BIGINT",
+    "type": "STRING",
+    "f": "STRING",
+    "key": "STRING",
+    "value": "STRING",
+    "log_start": "STRING",
+}
+
+
+class History(NamedTuple):
+    """A header, and the operations: op, process, f, key, kind, start_ns, end_ns, and as JSON texts
+    asked, value and log_start."""
+
+    header: Header
+    operations: DataFrame
+
+
+def read_history(spark: SparkSession, path: str | Path) -> History:
+    """The history at `path`. `BadHistory` for what is none."""
+    header, lines = _lines(spark, Path(path))
+    return History(header, _operations(lines))
+
+
+def history_to_parquet(spark: SparkSession, path: str | Path, out: str | Path) -> None:
+    """Write a history as Parquet, which reads several times as fast and need not be one file."""
+    header, lines = _lines(spark, Path(path))
+    lines.write.parquet(str(out))
+    (Path(out) / HEADER_FILE).write_text(json.dumps(header.document()) + "\n", encoding="utf-8")
+
+
+def _lines(spark: SparkSession, path: Path) -> tuple[Header, DataFrame]:
+    """The header and the lines of clients; those of the nemesis judge nothing."""
+    if path.is_dir() and (path / HEADER_FILE).exists():
+        header = header_of(json.loads((path / HEADER_FILE).read_text(encoding="utf-8")))
+        return header, spark.read.parquet(str(path))
+    file = path / HISTORY_FILE if path.is_dir() else path
+    if not file.exists():
+        raise OperatingError("there is no history", on=str(path), do="give a run's folder")
+    with file.open(encoding="utf-8") as stream:
+        header = HistoryReader(stream).header
+    # A header has no index; JSON is kept as text where its shape varies.
+    parsed = spark.read.text(str(file)).selectExpr(
+        "value AS line", "try_parse_json(value) AS line_json"
+    )
+    broken = parsed.where("line_json IS NULL AND trim(line) != ''")
+    if broken.limit(2).count() > 1:
+        raise BadHistory("lines are not JSON", on=str(file), do="only the last may be torn")
+    scalar = [
+        f"try_variant_get(line_json, '$.{name}', '{kind}') AS {name}"
+        for name, kind in LINE_COLUMNS.items()
+        if name not in ("value", "log_start")
+    ]
+    texts = [
+        f"to_json(variant_get(line_json, '$.{name}')) AS {name}" for name in ("value", "log_start")
+    ]
+    lines = parsed.where("line_json IS NOT NULL").selectExpr(*scalar, *texts)
+    return header, lines.where("index IS NOT NULL AND process IS NOT NULL")
+
+
+def _operations(lines: DataFrame) -> DataFrame:
+    by_process = Window.partitionBy("process").orderBy("index")
+    paired = lines.withColumns(
+        {
+            "call": F.lag(
+                F.struct("index", "time_ns", "type", "f", "key", "value", "log_start")
+            ).over(by_process),
+            "next_type": F.lead("type").over(by_process),
+        }
+    )
+    wrong = paired.where(
+        "(type = 'invoke' AND call.type IN ('invoke', 'info')) OR "
+        "(type != 'invoke' AND (call IS NULL OR call.type != 'invoke' OR call.f != f "
+        "OR NOT (call.key <=> key) OR time_ns < call.time_ns))"
+    )
+    first = wrong.orderBy("index").limit(1).collect()
+    if first:
+        raise BadHistory(
+            f"process {first[0]['process']} has a {first[0]['type']} that fits no invocation",
+            on=f"index {first[0]['index']}",
+        )
+    ended = paired.where("type != 'invoke'").selectExpr(
+        "call.index AS op",
+        "process",
+        "f",
+        "key",
+        "type AS kind",
+        "call.time_ns AS start_ns",
+        f"IF(type = 'info', {OPEN}L, time_ns) AS end_ns",
+        "call.value AS asked",
+        "IF(type != 'ok' AND value <=> call.value, NULL, value) AS value",
+        "log_start",
+    )
+    left_open = paired.where("type = 'invoke' AND next_type IS NULL").selectExpr(
+        "index AS op",
+        "process",
+        "f",
+        "key",
+        "'info' AS kind",
+        "time_ns AS start_ns",
+        f"{OPEN}L AS end_ns",
+        "value AS asked",
+        "CAST(NULL AS STRING) AS value",
+        "CAST(NULL AS STRING) AS log_start",
+    )
+    return ended.unionByName(left_open)
+
+
+def tables_of(operations: DataFrame) -> Tables:
+    """The rows that the chain is judged by. Transactions are refused: only imports have them."""
+    if operations.where("f = 'txn'").limit(1).count():
+        raise BadHistory("transactions are not judged by Spark", do="use raftlog verify")
+    made = (_sends(operations), _reads(operations), _lengths(operations), _starts(operations))
+    columns = [
+        [column.split()[0] for column in schema.split(", ")]
+        for schema in (SENDS, READS, LENGTHS, LOG_STARTS)
+    ]
+    return Tables(*(table.select(*names) for table, names in zip(made, columns, strict=True)))
+
+
+def _sends(operations: DataFrame) -> DataFrame:
+    asked = "parse_json(asked)"
+    is_list = "substring(asked, 1, 1) = '['"
+    sends = operations.where("f = 'send'").selectExpr(
+        "key",
+        "op",
+        "0 AS number",
+        "kind",
+        "start_ns",
+        "end_ns",
+        "IF(kind = 'ok', variant_get(parse_json(value), '$[0]', 'bigint'), NULL) AS base",
+        f"IF({is_list}, transform(CAST({asked} AS ARRAY<VARIANT>), x -> to_json(x)), array(asked)) "
+        "AS texts",
+    )
+    return sends.selectExpr(
+        "key",
+        "op",
+        "number",
+        "kind",
+        "start_ns",
+        "end_ns",
+        "size(texts) AS size",
+        "base",
+        "posexplode(texts) AS (place, value)",
+    )
+
+
+def _reads(operations: DataFrame) -> DataFrame:
+    polls = operations.where("f = 'poll' AND value IS NOT NULL").selectExpr(
+        "op",
+        "kind",
+        "end_ns",
+        "explode(CAST(parse_json(value) AS MAP<STRING, VARIANT>)) AS (key, pairs)",
+    )
+    listed = polls.selectExpr(
+        "key",
+        "op",
+        "kind",
+        "end_ns",
+        "transform(CAST(pairs AS ARRAY<VARIANT>), x -> named_struct("
+        "'offset', variant_get(x, '$[0]', 'bigint'), 'value', to_json(variant_get(x, '$[1]')))) "
+        "AS pairs",
+    )
+    return listed.selectExpr(
+        "key",
+        "op",
+        "kind",
+        "end_ns",
+        "array_max(transform(pairs, x -> x.offset)) + 1 AS gap",
+        "inline(pairs)",
+    )
+
+
+def _lengths(operations: DataFrame) -> DataFrame:
+    return operations.where("f IN ('end', 'empty', 'start') AND kind = 'ok'").selectExpr(
+        "key", "op", "f", "CAST(value AS BIGINT) AS position", "start_ns", "end_ns"
+    )
+
+
+def _starts(operations: DataFrame) -> DataFrame:
+    told = operations.where("f = 'start' AND kind = 'ok'").selectExpr(
+        "key", "CAST(value AS BIGINT) AS log_start"
+    )
+    named = operations.where("log_start IS NOT NULL")
+    own = named.where("substring(log_start, 1, 1) != '{' AND key IS NOT NULL").selectExpr(
+        "key", "CAST(log_start AS BIGINT) AS log_start"
+    )
+    by_key = named.where("substring(log_start, 1, 1) = '{'").selectExpr(
+        "explode(CAST(parse_json(log_start) AS MAP<STRING, BIGINT>)) AS (key, log_start)"
+    )
+    return told.unionByName(own).unionByName(by_key)
+
+
+def first_ends_of(header: Header) -> dict[str, int]:
+    """Keys whose log was not empty when the history began, and where it ended then."""
+    ends = header.options.get("first_end", {})
+    if not isinstance(ends, Mapping):
+        raise LocalMisuse("first_end maps keys to offsets")
+    return dict(ends)

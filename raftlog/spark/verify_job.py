@@ -1,0 +1,260 @@
+"""The verification job: a topic and the history of those who used it, judged together by Spark.
+
+    report = verify(spark, history="runs/latest", bootstrap="localhost:9092", topic="orders")
+    print(report.verdict.verdict, report.log)
+
+The history is judged as `raftlog verify` judges it, in the classes that need only values, places
+and intervals (`chain_job.CLASSES`); what follows one process line by line (poll-skip and the like)
+is left to the single process and says `not checked`. The log is read from the brokers, twice.
+"""
+
+import html
+import json
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, final
+
+import attrs
+from pyspark.sql import DataFrame, SparkSession
+
+from raftlog.spark import log_job
+from raftlog.spark.chain_job import CLASSES as JUDGED
+from raftlog.spark.chain_job import KeyResult, judge_tables
+from raftlog.spark.cluster import ClusterView
+from raftlog.spark.history_table import History, first_ends_of, read_history, tables_of
+from raftlog.spark.log_job import LogCheck
+from raftlog.spark.offsets import Known
+from raftlog.spark.options import Mode, read_options
+from raftlog.verify.anomalies import CONFLICTS
+from raftlog.verify.check import mode_of
+from raftlog.verify.classes import CLASSES, allowed_by_default
+from raftlog.verify.history import Op
+from raftlog.verify.linearizability import CLASS, Violation, pair_witness
+from raftlog.verify.pairing import OPEN, Interval, interval_of
+from raftlog.verify.verdict import INVALID, UNKNOWN, VALID, Findings, Verdict, Witness
+
+NEED_READS: Final = ("G1a", "lost-write", "unseen")
+NOT_UNDER_COMPACTION: Final = ("lost-write", "unseen")
+EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+
+
+@final
+@attrs.frozen(kw_only=True)
+class SparkReport:
+    """What the job found: the history's verdict, and the checks of the log against it."""
+
+    history: Verdict
+    log: tuple[LogCheck, ...] = ()
+    topic: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Invalid if anything is, else unknown if anything is."""
+        return self.history.verdict if all(check.holds for check in self.log) else INVALID
+
+    @property
+    def exit_code(self) -> int:
+        """0 valid, 1 invalid, 2 unknown."""
+        return EXIT_CODES[self.verdict]
+
+    def document(self) -> dict[str, Any]:
+        """One JSON document: verdict.json of the history, and `log` beside its classes."""
+        found = self.history.document()
+        return {
+            **found,
+            "verdict": self.verdict,
+            "topic": self.topic,
+            "log": {check.name: check.document() for check in self.log},
+        }
+
+    def page(self) -> str:
+        """One HTML page, self-contained."""
+        rows = [
+            (check.name, "VALID" if check.holds else "INVALID", check.says, check.evidence)
+            for check in self.log
+        ]
+        for result in self.history.classes.values():
+            text = result.witness.text if result.witness is not None else result.note
+            rows.append((result.name, result.status.upper(), f"{result.count} found", text))
+        cells = "\n".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
+            for row in rows
+        )
+        return _PAGE.format(
+            verdict=self.verdict.upper(),
+            topic=html.escape(self.topic or "no topic"),
+            operations=f"{self.history.operations:,}",
+            rows=cells,
+        )
+
+
+_PAGE: Final = """<!doctype html>
+<meta charset="utf-8">
+<title>{verdict}: {topic}</title>
+<style>body {{ font: 15px sans-serif; margin: 2em }} td {{ padding: 3px 12px; border-top: 1px solid
+#ccc; vertical-align: top }}</style>
+<h1>{verdict}</h1>
+<p>Topic {topic}, {operations} operations of its history, judged by Spark.</p>
+<table>
+{rows}
+</table>
+"""
+
+
+def verify(
+    spark: SparkSession,
+    history: str | Path,
+    *,
+    bootstrap: str | None = None,
+    topic: str | None = None,
+    name_sql: str = log_job.NAME_SQL,
+) -> SparkReport:
+    """Judge a history, and the topic that it is about when one is given."""
+    read = read_history(spark, history)
+    read = read._replace(operations=read.operations.persist())
+    try:
+        checks: tuple[LogCheck, ...] = ()
+        if topic is not None and bootstrap is not None:
+            checks = verify_topic(spark, read, bootstrap, topic, name_sql)
+        return SparkReport(history=judge_history(spark, read), log=checks, topic=topic)
+    finally:
+        read.operations.unpersist()
+
+
+def write_report(report: SparkReport, path: Path) -> None:
+    """HTML, or the JSON document where the name ends so."""
+    text = json.dumps(report.document(), indent=1) if path.suffix == ".json" else report.page()
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+def verify_topic(
+    spark: SparkSession, history: History, bootstrap: str, topic: str, name_sql: str
+) -> tuple[LogCheck, ...]:
+    """Every check of `raftlog.spark.log_job`, on the offsets that there are now."""
+    options = {"bootstrap.servers": bootstrap, "subscribe": topic}
+    with ClusterView(read_options(options, Mode.BATCH)) as view:
+        known = view.known()
+    log_job.check_borders(known.first, known.end)
+    log = read_topic(spark, bootstrap, known)
+    before = log_job.fingerprints(log).persist()
+    before.count()
+    sends = tables_of(history.operations).sends
+    starts = {f"{place.topic}/{place.partition}": at for place, at in known.first.items()}
+    mine = sends.where(sends["key"].startswith(f"{topic}/"))
+    checks = [
+        log_job.density(log, known.first, known.end),
+        *log_job.against_history(log_job.named(log, name_sql), mine, starts),
+        log_job.immutable(before, log_job.fingerprints(log)),
+    ]
+    before.unpersist()
+    return tuple(checks)
+
+
+def read_topic(spark: SparkSession, bootstrap: str, known: Known) -> DataFrame:
+    """The table between fixed borders, so that every read has the same offsets."""
+    borders: dict[str, dict[str, dict[str, int]]] = {"startingOffsets": {}, "endingOffsets": {}}
+    for name, offsets in (("startingOffsets", known.first), ("endingOffsets", known.end)):
+        for place, offset in offsets.items():
+            borders[name].setdefault(place.topic, {})[str(place.partition)] = offset
+    return (
+        spark.read.format("raftlog")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", ",".join(sorted(known.ids)))
+        .options(**{name: json.dumps(offsets) for name, offsets in borders.items()})
+        .load()
+    )
+
+
+# --- the history ----------------------------------------------------------------------------------
+
+
+def judge_history(spark: SparkSession, history: History) -> Verdict:
+    """The verdict of `raftlog.verify.check_history` in the classes of `JUDGED`."""
+    header, operations = history
+    options = header.options
+    mode = mode_of(options)
+    tables = tables_of(operations)
+    found = judge_tables(
+        spark,
+        tables,
+        mode=mode,
+        dense=options.get("dense", True) is not False,
+        first_ends=first_ends_of(header),
+    )
+    allowed = allowed_by_default(header.source, options)
+    findings = Findings()
+    findings.check(*(name for name in JUDGED if name not in NEED_READS))
+    if tables.reads.where("kind = 'ok'").limit(1).count():
+        findings.check(*NEED_READS)
+    for key, result in found.items():
+        _add(findings, operations, key, result, allowed)
+    if options.get("final_read", True) is False:
+        findings.forget("unseen")
+    if options.get("compaction"):
+        for name in NOT_UNDER_COMPACTION:
+            findings.forget(name)
+    return Verdict(
+        classes={
+            entry.name: findings.result(entry.name, allowed=entry.name in allowed)
+            for entry in CLASSES
+        },
+        operations=operations.count(),
+        mode=mode,
+        model=header.model,
+        notes=["judged by Spark: classes that follow one process are not checked"],
+    )
+
+
+def _add(
+    findings: Findings,
+    operations: DataFrame,
+    key: str,
+    result: KeyResult,
+    allowed: Collection[str],
+) -> None:
+    for name, count in result.counts.items():
+        if count:
+            findings.add(name, partial(_witness, operations, key, name, result), count)
+    for name in CONFLICTS:
+        count = result.counts[name]
+        if count and name not in allowed:
+            findings.add(CLASS, partial(_witness, operations, key, name, result), count)
+    if result.undecided:
+        findings.give_up(CLASS, f"filling holes of {key}")
+
+
+def _witness(operations: DataFrame, key: str, name: str, result: KeyResult) -> Witness:
+    """The violated pair in full, as the single process tells it; else how many there are where."""
+    if name == CLASS and result.first is not None:
+        offset, before, after = result.first
+        ops = _intervals(operations, [op for op in (before, after) if op is not None and op >= 0])
+        pair = Violation(offset, ops.get(before), ops.get(after))
+        if pair.before is not None or pair.after is not None:
+            return pair_witness(key, pair)
+    return Witness(text=f"{result.counts[name]} in {key}", key=key, detail={"kind": "count"})
+
+
+def _intervals(operations: DataFrame, wanted: list[int]) -> Mapping[int | None, Interval]:
+    rows = operations.where(operations["op"].isin(wanted)).collect() if wanted else []
+    found: dict[int | None, Interval] = {}
+    for row in rows:
+        asked = json.loads(row["asked"]) if row["asked"] is not None else None
+        call = Op(row["op"], row["start_ns"], row["process"], "invoke", row["f"], row["key"], asked)
+        end = None
+        if row["end_ns"] < OPEN:
+            value = json.loads(row["value"]) if row["value"] is not None else asked
+            end = Op(
+                row["op"] + 1,
+                row["end_ns"],
+                row["process"],
+                row["kind"],
+                row["f"],
+                row["key"],
+                value,
+            )
+        found[row["op"]] = interval_of(call, end)
+    return found

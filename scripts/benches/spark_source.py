@@ -1,0 +1,205 @@
+"""What scripts/bench_spark runs: see there."""
+
+import argparse
+import json
+import struct
+import time
+from pathlib import Path
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from benches.measuring import cluster, cpu_seconds, hardware, shown, summary
+from raftlog.base.units import WallMillis
+from raftlog.records.builder import RecordBatchBuilder
+from raftlog.spark import plain, vectors
+from raftlog.spark.chain_job import Tables, judge_tables
+from raftlog.spark.columns import COLUMNS, Wanted
+from raftlog.spark.session import local_session
+
+VALUE_BYTES = 100
+TOPIC = "bench"
+PARTITIONS = 8
+DECODED_BYTES = 16 << 20
+PIECE_BYTES = 8 << 20
+
+
+def batches(batch_bytes: int, *, keyed: bool, total: int) -> list[bytes]:
+    """Batches of about this size, back to back in their offsets."""
+    builder = RecordBatchBuilder()
+    number = 0
+    while builder.size < batch_bytes:
+        key = b"key-%04d" % (number % 1000) if keyed else None
+        builder.append(
+            b"%0100d" % number, key=key, timestamp_ms=WallMillis(1_700_000_000_000 + number)
+        )
+        number += 1
+    one = builder.build()
+    found = []
+    for at in range(max(1, total // len(one))):
+        batch = bytearray(one)
+        struct.pack_into(">q", batch, 0, at * number)
+        found.append(bytes(batch))
+    return found
+
+
+def decode_rate(module, made: list[bytes], runs: int) -> list[float]:
+    """Millions of records a CPU second, in pieces as a task gets them."""
+    wanted = Wanted(TOPIC, 0, COLUMNS, 0, 2**62)
+    per_piece = max(1, PIECE_BYTES // len(made[0]))
+    rates = []
+    for _ in range(runs + 1):
+        began, rows = time.process_time(), 0
+        for at in range(0, len(made), per_piece):
+            rows += module.decode(made[at : at + per_piece], wanted).num_rows
+        rates.append(rows / (time.process_time() - began) / 1e6)
+    return rates[1:]  # the first one warms up
+
+
+def decoder(runs: int) -> dict[str, object]:
+    found = {}
+    for batch_bytes in (16 << 10, 256 << 10, 1 << 20):
+        for keyed in (False, True):
+            name = f"decoder, {batch_bytes >> 10} KiB batches, {'keyed' if keyed else 'no key'}"
+            rates = decode_rate(
+                vectors, batches(batch_bytes, keyed=keyed, total=DECODED_BYTES), runs
+            )
+            print(f"{name}: {shown(rates)} M records/s and core", flush=True)
+            found[name] = summary(rates)
+    rates = decode_rate(plain, batches(16 << 10, keyed=True, total=DECODED_BYTES // 8), runs)
+    print(f"plain decoder: {shown(rates)} M records/s and core", flush=True)
+    found["plain decoder"] = summary(rates)
+    return found
+
+
+def fill(bootstrap: str, records: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(60)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "batch.size": 64 << 10,
+            "batch.num.messages": 10_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "log_level": 3,
+        }
+    )
+    value = b"v" * VALUE_BYTES
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(TOPIC, value, partition=number // 500 % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(300):
+        raise SystemExit("not all records were written")
+
+
+def count(records: int, runs: int) -> dict[str, object]:
+    with cluster(brokers=1) as running:
+        fill(running.bootstrap_servers, records)
+        pid = running.processes[1].pid
+        spark = local_session("local[2]", spark_ui_showConsoleProgress="false")
+        table = (
+            spark.read.format("raftlog")
+            .option("kafka.bootstrap.servers", running.bootstrap_servers)
+            .option("subscribe", TOPIC)
+            .load()
+        )
+        queries = {
+            "count": table.count,
+            "aggregate by partition": table.groupBy("partition").agg({"offset": "max"}).collect,
+        }
+        found: dict[str, object] = {}
+        for name, query in queries.items():
+            rates, brokers = [], []
+            for _ in range(runs + 1):
+                before, began = cpu_seconds(pid), time.perf_counter()
+                query()
+                rates.append(records / (time.perf_counter() - began) / 1e6)
+                brokers.append(cpu_seconds(pid) - before)
+            rates, brokers = rates[1:], brokers[1:]
+            print(
+                f"{name} of {records:,}: {shown(rates)} M records/s, the broker took "
+                f"{shown(brokers, ' s')} of CPU",
+                flush=True,
+            )
+            found[name] = {**summary(rates), "broker_cpu_seconds": summary(brokers)}
+        spark.stop()
+        return found
+
+
+def history(rows: int) -> dict[str, object]:
+    """A valid history of sends and of one reader, judged from tables that Spark makes itself."""
+    spark = local_session(
+        "local[2]",
+        memory="4g",
+        spark_ui_showConsoleProgress="false",
+        spark_sql_shuffle_partitions="32",
+    )
+    half = rows // 2
+    key = "concat('t/', id % 8)"
+    sends = spark.range(half).selectExpr(
+        f"{key} AS key",
+        "id AS op",
+        "0 AS number",
+        "0 AS place",
+        "concat('\"k#', id, '\"') AS value",
+        "'ok' AS kind",
+        "id * 10 AS start_ns",
+        "id * 10 + 35 AS end_ns",
+        "1 AS size",
+        "id DIV 8 AS base",
+    )
+    reads = spark.range(half).selectExpr(
+        f"{key} AS key",
+        f"{half} + id DIV 160 AS op",
+        "'ok' AS kind",
+        f"{half * 10}L + 100 + id DIV 160 AS end_ns",
+        "id DIV 8 AS offset",
+        "concat('\"k#', id, '\"') AS value",
+        f"least((id DIV 160 + 1) * 20, {half} DIV 8) AS gap",
+    )
+    none = spark.range(0)
+    lengths = none.selectExpr(
+        "'' AS key", "id AS op", "'' AS f", "id AS position", "id AS start_ns", "id AS end_ns"
+    )
+    starts = none.selectExpr("'' AS key", "id AS log_start")
+    began = time.perf_counter()
+    found = judge_tables(spark, Tables(sends, reads, lengths, starts), mode="linearizable")
+    seconds = time.perf_counter() - began
+    wrong = {key: result.counts for key, result in found.items() if any(result.counts.values())}
+    if wrong:
+        raise SystemExit(f"the synthetic history is not valid: {wrong}")
+    print(
+        f"history of {rows:,} rows: {seconds:.1f} s, {rows / seconds / 1e6:.2f} M rows/s",
+        flush=True,
+    )
+    spark.stop()
+    return {"history": {"rows": rows, "seconds": seconds}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--records", type=int, default=4_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", choices=["decoder", "count", "history"])
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    results: dict[str, object] = {"hardware": hardware()}
+    if chosen.only in (None, "decoder"):
+        results.update(decoder(chosen.runs))
+    if chosen.only in (None, "count"):
+        results.update(count(chosen.records, chosen.runs))
+    if chosen.only == "history":
+        results.update(history(chosen.records))
+    if chosen.out is not None:
+        chosen.out.write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The verification job on a real topic: a correct history is valid, each planted lie is found."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from raftlog.base.errors import OperatingError
+from raftlog.client.blocking import BlockingClient
+from raftlog.spark.history_table import history_to_parquet, read_history, tables_of
+from raftlog.spark.verify_job import judge_history, verify, write_report
+from raftlog.verify import Header, HistoryReader, HistoryWriter, check_history, intervals
+from raftlog.verify.history import BadHistory
+from tests.spark import test_chain_job as rows
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.needs_command("java"),
+    pytest.mark.filterwarnings("ignore"),
+]
+
+KEYS = ("a", "b", "c")
+
+
+def run_and_write(cluster, topic: str, path: Path, *, lies: bool = False) -> None:
+    """Produce 60 records and write their history. With lies, the history gets some of it wrong,
+    and somebody else writes into the log."""
+    with BlockingClient(cluster.bootstrap_servers) as client, path.open("w") as file:
+        client.create_topic(topic, partitions=2, replication_factor=3)
+        writer = HistoryWriter(file, Header(source="blackbox", options={"pipelined": True}))
+        clock = iter(range(1, 10_000))
+        for number in range(60):
+            partition = number % 2
+            value = f"{KEYS[partition]}#{number}"
+            key = f"{topic}/{partition}"
+            writer.invoke(number, "send", time_ns=next(clock), key=key, value=value)
+            offset = client.produce(topic, value.encode(), partition=partition).offset
+            kind, done = "ok", [offset, value]
+            if number == 10 and lies:
+                kind, done = "fail", value
+            if number == 12 and lies:
+                done = [offset + 500, value]
+            writer.complete(number, kind, time_ns=next(clock), value=done)
+            if number == 20 and lies:
+                client.produce(topic, b"x#never", partition=partition)
+            if number == 40 and lies:
+                client.produce(topic, value.encode(), partition=1 - partition)
+        if lies:
+            writer.invoke(99, "send", time_ns=next(clock), key=f"{topic}/0", value="a#lost")
+            writer.complete(99, "ok", time_ns=next(clock), value=[30, "a#lost"])
+            _swap(writer, client, topic, clock)
+        writer.close()
+
+
+def _swap(writer, client, topic, clock):
+    """Two records of one key that lie against the order of their sends."""
+    first = client.produce(topic, b"a#late", partition=0).offset
+    second = client.produce(topic, b"a#early", partition=0).offset
+    for process, value, offset in ((101, "a#early", second), (102, "a#late", first)):
+        writer.invoke(process, "send", time_ns=next(clock), key=f"{topic}/0", value=value)
+        writer.complete(process, "ok", time_ns=next(clock), value=[offset, value])
+
+
+def job(spark, cluster, topic, path):
+    return verify(spark, path, bootstrap=cluster.bootstrap_servers, topic=topic)
+
+
+def test_a_correct_topic_is_valid(spark, cluster, topic, tmp_path):
+    run_and_write(cluster, topic, tmp_path / "history.jsonl")
+    found = job(spark, cluster, topic, tmp_path)
+    assert (found.verdict, found.exit_code) == ("valid", 0), found.document()
+    assert [check.name for check in found.log] == [
+        "density",
+        "acknowledged",
+        "once",
+        "sent",
+        "key-order",
+        "immutable",
+    ]
+    write_report(found, tmp_path / "report.html")
+    write_report(found, tmp_path / "report.json")
+    assert "<h1>VALID</h1>" in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["log"]["density"]["count"] == 0
+
+
+def test_each_lie_is_found(spark, cluster, topic, tmp_path):
+    run_and_write(cluster, topic, tmp_path / "history.jsonl", lies=True)
+    found = job(spark, cluster, topic, tmp_path / "history.jsonl")
+    assert (found.verdict, found.exit_code) == ("invalid", 1)
+    failed = {check.name: (check.failures, check.evidence) for check in found.log}
+    assert failed["acknowledged"] == (2, f'"a#12" of {topic}/0, acknowledged at 506, is at 6')
+    assert failed["once"] == (1, f'"a#40" lies at {topic}/0 21 and {topic}/1 20')
+    assert failed["sent"][0] == 3  # never sent; refused; a copy in another partition
+    assert failed["sent"][1] == f'"a#10" at offset 5 of {topic}/0 was refused'
+    assert failed["key-order"][0] == 1
+    assert "which was sent after it" in failed["key-order"][1]
+    assert failed["density"] == failed["immutable"] == (0, "")
+
+
+def test_records_that_changed_between_two_reads_are_found(spark):
+    from raftlog.spark.log_job import density, fingerprints, immutable
+    from raftlog.spark.offsets import Place
+
+    def log(change=None, without=None):
+        made = [
+            ("t", 0, at, b"k", b"v" if at != change else b"w", 7, 0)
+            for at in range(5)
+            if at != without
+        ]
+        schema = "topic STRING, partition INT, offset LONG, key BINARY, value BINARY, "
+        return spark.createDataFrame(made, schema + "timestamp LONG, timestampType INT")
+
+    before = fingerprints(log())
+    assert immutable(before, fingerprints(log())).holds
+    found = immutable(before, fingerprints(log(change=3)))
+    assert (found.failures, found.evidence) == (1, "t-0, offsets 0 to 65535")
+    borders = {Place("t", 0): 0}, {Place("t", 0): 5}
+    assert density(log(), *borders).holds
+    assert "has 4 of them" in density(log(without=2), *borders).evidence
+    assert not density(log(), {Place("t", 0): 0}, {Place("t", 0): 6}).holds
+
+
+# --- histories without a topic --------------------------------------------------------------------
+
+
+def written(lines) -> str:
+    """A history with polls, batches, lengths and log starts, from a generator's operations."""
+    sink = io.StringIO()
+    writer = HistoryWriter(sink, Header(source="blackbox", options={"pipelined": True}))
+    for at, (f, key, asked, kind, value, more) in enumerate(lines):
+        writer.invoke(at, f, time_ns=2 * at, key=key, value=asked)
+        if kind is not None:
+            writer.complete(at, kind, time_ns=2 * at + 5, value=value, **more)
+    writer.nemesis("kill", time_ns=999, value={"node": "n1"})
+    writer.close()
+    return sink.getvalue()
+
+
+LINES = [
+    ("send", "t/0", "a#1", "ok", [0, "a#1"], {}),
+    ("send", "t/0", ["a#2", "b#3"], "ok", [1, ["a#2", "b#3"]], {}),
+    ("send", "t/1", 17, "info", None, {}),
+    ("send", "t/0", 'umlaut ä \\ " #4', "fail", None, {}),
+    ("send", "t/1", "#5", None, None, {}),
+    ("poll", None, {"t/0": 0}, "ok", {"t/0": [[0, "a#1"], [1, "a#2"]], "t/1": [[0, 17]]}, {}),
+    ("poll", None, {"t/0": 0}, "info", {"t/0": 0}, {}),
+    ("poll", None, None, "ok", {}, {"log_start": {"t/0": 0}}),
+    ("end", "t/0", None, "ok", 3, {"log_start": 1}),
+    ("start", "t/1", None, "ok", 0, {}),
+    ("empty", "t/1", 2, "ok", 2, {}),
+]
+
+
+def test_lines_become_the_rows_of_their_operations(spark, tmp_path):
+    text = written(LINES)
+    (tmp_path / "history.jsonl").write_text(text)
+    operations, _ = intervals(HistoryReader(io.StringIO(text)))
+    history_to_parquet(spark, tmp_path, tmp_path / "parquet")
+    for path in (tmp_path, tmp_path / "parquet"):
+        tables = tables_of(read_history(spark, path).operations)
+        for table, made in zip(
+            tables, (rows.sends, rows.reads, rows.lengths, rows.log_starts), strict=True
+        ):
+            found = [tuple(row[name] for name in table.columns) for row in table.collect()]
+            wanted = [row for op in operations for row in made(op, op.key)]
+            assert len(found) == len(wanted)
+            assert sorted(map(_comparable, found)) == sorted(map(_comparable, wanted))
+
+
+def _comparable(row: tuple) -> str:
+    """Without the key, which the reference rows of polls do not name, and JSON's spaces."""
+    return str([json.loads(each) if _is_json(each) else each for each in row[1:]])
+
+
+def _is_json(value) -> bool:
+    return isinstance(value, str) and value[:1] in ('"', "1")
+
+
+def test_a_history_gets_the_single_process_verdict(spark, tmp_path):
+    """Two sends of one log lie against their order: the pair is told in the same words."""
+    lines = [("send", "t/0", f"k#{at}", "ok", [at, f"k#{at}"], {}) for at in range(12)]
+    lines.append(("poll", None, None, "ok", {"t/0": [[at, f"k#{at}"] for at in range(12)]}, {}))
+    lines[4], lines[9] = lines[9], lines[4]
+    text = written(lines)
+    (tmp_path / "history.jsonl").write_text(text)
+    expected = check_history(io.StringIO(text))
+    found = judge_history(spark, read_history(spark, tmp_path))
+    assert found.verdict == expected.verdict == "invalid"
+    for name in ("linearizability", "duplicate", "phantom", "lost-write", "unseen", "G1a"):
+        mine, single = found.classes[name], expected.classes[name]
+        assert (mine.count, mine.status) == (single.count, single.status), name
+    told = expected.classes["linearizability"].witness
+    assert found.classes["linearizability"].witness.text == told.text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ('{"format": 99}\n', "format 99"),
+        ('{"format": 1, "source": "sim"}\nnonsense\nnonsense\n', "not JSON"),
+    ],
+)
+def test_what_is_no_history_is_refused(spark, tmp_path, text, said):
+    (tmp_path / "history.jsonl").write_text(text)
+    with pytest.raises(OperatingError, match=said):
+        read_history(spark, tmp_path)
+
+
+def test_lines_that_contradict_each_other_are_refused(spark, tmp_path):
+    text = written([("send", "t/0", "a#1", "ok", [0, "a#1"], {})])
+    header, invoke, done, _ = text.splitlines()
+    for lines in ([header, done], [header, invoke, invoke.replace('"index": 0', '"index": 9')]):
+        (tmp_path / "history.jsonl").write_text("\n".join(lines) + "\n")
+        with pytest.raises(BadHistory):
+            read_history(spark, tmp_path)
+    with pytest.raises(OperatingError, match="no history"):
+        read_history(spark, tmp_path / "nowhere")
