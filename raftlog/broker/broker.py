@@ -99,6 +99,7 @@ class Broker:
             election_ns=config.election_ns,
             append_bytes_max=config.append_bytes_max,
             appends_in_flight_max=config.appends_in_flight_max,
+            lease_ns=config.election_ns if config.lease else Nanos(0),
         )
         self.manager = PartitionManager(
             context, self.volume, raft, self.registration, self._group_dropped

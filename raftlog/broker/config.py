@@ -99,6 +99,7 @@ class BrokerConfig:
     strict_mark: bool = False
     """raftlog.storage.strict.mark: acks wait until the mark is durable."""
     lease: bool = False
+    """raftlog.read.lease.enable: linearizable reads need no round while a lease lasts."""
     engine: Engine = "native"
     limits: BrokerLimits = attrs.Factory(BrokerLimits)
 

@@ -304,9 +304,9 @@ class PartitionManager:
 
     def _raft_of(self, group: GroupId) -> RaftOptions:
         """Brokers act on what the metadata group has committed: they hear of it at once, not with
-        the next append or heartbeat."""
+        the next append or heartbeat. Nobody reads it by lease, so its elections need not wait."""
         if group == METADATA_GROUP:
-            return attrs.evolve(self.raft, eager_commit=True)
+            return attrs.evolve(self.raft, eager_commit=True, lease_ns=Nanos(0))
         return self.raft
 
     def _run(self, host: Host, recovered: RecoveredReplica) -> None:

@@ -12,7 +12,7 @@ from raftlog.base.entries import Entry
 from raftlog.base.errors import ProtocolError
 from raftlog.base.ids import Chain, RaftIndex, Term
 from raftlog.base.probes import probe
-from raftlog.raft import install, membership
+from raftlog.raft import install, lease, membership
 from raftlog.raft.messages import (
     NO_CHAIN,
     Append,
@@ -38,6 +38,7 @@ def on_append(state: RaftState, message: Append) -> None:
     if not learn_leader(state, message.sender):
         return
     if message.read_context:
+        lease.promise(state)
         state.promise(
             ReadEcho(state.group, state.me, message.sender, state.term, message.read_context)
         )

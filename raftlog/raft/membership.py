@@ -14,7 +14,7 @@ from raftlog.base.errors import LocalMisuse, ProtocolError, RaftlogError
 from raftlog.base.ids import RaftIndex, ReplicaId
 from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
 from raftlog.base.probes import probe
-from raftlog.raft import transfer
+from raftlog.raft import lease, transfer
 from raftlog.raft.progress import REPLICATE, Progress
 from raftlog.raft.proposals import append_control
 from raftlog.raft.state import LEADER, RaftState
@@ -132,6 +132,7 @@ def _enter(state: RaftState, index: RaftIndex, membership: Membership) -> None:
     while len(kept) > 1 and kept[1][0] <= state.commit:
         del kept[0]
     kept.append((index, membership))
+    lease.end(state)
     _follow_membership(state)
 
 

@@ -15,6 +15,8 @@ class RaftOptions:
 
     `eager_commit`: followers are told of a commit in the turn in which it moved (the metadata
     group, where every broker waits for it), not with the next append or heartbeat.
+    `lease_ns`: how long a voter that echoed a read round elects nobody else; 0, no leases: every
+    read costs a round. See raftlog.raft.lease for what it takes for granted.
     """
 
     heartbeat_ns: Nanos = millis(100)
@@ -22,6 +24,7 @@ class RaftOptions:
     pre_vote: bool = True
     check_quorum: bool = True
     eager_commit: bool = False
+    lease_ns: Nanos = Nanos(0)
     append_bytes_max: int = limits.APPEND_BYTES_MAX
     appends_in_flight_max: int = limits.APPENDS_IN_FLIGHT_MAX
     inflight_bytes_max: int = limits.INFLIGHT_BYTES_MAX
@@ -31,5 +34,6 @@ class RaftOptions:
 
     def __attrs_post_init__(self) -> None:
         assert 0 < self.heartbeat_ns < self.election_ns, (self.heartbeat_ns, self.election_ns)
+        assert 0 <= self.lease_ns <= self.election_ns, (self.lease_ns, self.election_ns)
         assert self.appends_in_flight_max >= 1, self.appends_in_flight_max
         assert self.install_chunk_bytes >= 1, self.install_chunk_bytes

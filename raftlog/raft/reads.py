@@ -8,6 +8,7 @@ index yet: reads are parked.
 """
 
 from raftlog.base.probes import probe
+from raftlog.raft import lease
 from raftlog.raft.output import ReadState
 from raftlog.raft.quorum import VoteResult, joint_vote
 from raftlog.raft.state import LEADER, PendingRead, RaftState
@@ -20,6 +21,9 @@ def read_index(state: RaftState, token: int) -> None:
     if state.role is not LEADER or state.reads.count() >= state.options.reads_pending_max:
         probe("read-index-refused")
         state.out.reads.append(ReadState(token, None))
+    elif lease.holds(state):
+        probe("read-by-lease")
+        state.out.reads.append(ReadState(token, state.commit))
     elif not state.ready:
         probe("read-index-parked")
         state.reads.parked.append(token)
@@ -41,6 +45,7 @@ def seal(state: RaftState) -> bool:
     reads.context += 1
     reads.pending.extend(read._replace(context=reads.context) for read in reads.unsent)
     reads.unsent = []
+    lease.round_sent(state, reads.context)
     confirm(state)
     return bool(reads.pending)
 
@@ -58,6 +63,7 @@ def confirm(state: RaftState) -> None:
     while done < len(pending) and _is_echoed(state, pending[done].context):
         done += 1
     if done:
+        lease.round_echoed(state, pending[done - 1].context)
         state.out.reads.extend(ReadState(read.token, read.raft_index) for read in pending[:done])
         del pending[:done]
 

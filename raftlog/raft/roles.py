@@ -7,6 +7,7 @@ module may need.
 
 from raftlog.base.ids import RaftIndex, ReplicaId, Term
 from raftlog.base.units import NEVER, Instant
+from raftlog.raft import lease
 from raftlog.raft.output import ReadState, TransferDone
 from raftlog.raft.state import FOLLOWER, LEADER, STOPPED, RaftState, Reads
 
@@ -65,6 +66,7 @@ def _abdicate(state: RaftState) -> None:
     state.out.uncovered.extend(p.replica for p in state.progress.values() if p.covered)
     state.progress.clear()
     refuse_reads(state)
+    lease.end(state)
     state.ready = False
     state.target = None
     state.heartbeat_deadline = NEVER

@@ -10,6 +10,7 @@ from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import ReplicaId
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant
+from raftlog.raft import lease
 from raftlog.raft.messages import TimeoutNow
 from raftlog.raft.output import TransferDone
 from raftlog.raft.progress import Progress
@@ -60,6 +61,7 @@ def _give_up(state: RaftState) -> None:
 
 
 def _tell(state: RaftState, to: ReplicaId) -> None:
+    lease.give_up(state)
     state.send.append(TimeoutNow(state.group, state.me, to, state.term))
 
 

@@ -313,6 +313,7 @@ def _broker_config(
         replication_default=settings.number("default.replication.factor"),
         topic_defaults=_topic_defaults(settings),
         read_consistency="linearizable" if consistency == "linearizable" else "committed",
+        lease=settings.flag("raftlog.read.lease.enable"),
         strict_mark=settings.flag("raftlog.storage.strict.mark"),
     )
 

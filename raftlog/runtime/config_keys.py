@@ -65,6 +65,11 @@ SETTINGS: Final[dict[str, Setting]] = {
     "raftlog.read.consistency": Setting(
         "choice", "committed", choices=("committed", "linearizable"), about="How fetches read."
     ),
+    "raftlog.read.lease.enable": Setting(
+        "flag",
+        "false",
+        about="Linearizable reads without a round to the followers; needs clocks that keep step.",
+    ),
     "raftlog.raft.heartbeat.ms": Setting("int", "100", 1, 60_000, about="Heartbeat interval."),
     "raftlog.raft.election.timeout.ms": Setting(
         "int", "500", 2, 600_000, about="Election timeout, drawn from once to twice this."

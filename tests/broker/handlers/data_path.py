@@ -18,8 +18,8 @@ from tests.partition.group import batch_of
 WALL = 1_700_000_000_000
 
 
-def led_topic(name="t", brokers=3, partitions=1, configs=(), seed=1):
-    cluster = Cluster(brokers, seed=seed).ready()
+def led_topic(name="t", brokers=3, partitions=1, configs=(), seed=1, configure=None):
+    cluster = Cluster(brokers, seed=seed, configure=configure).ready()
     cluster.create(name, partitions, min(3, brokers), configs=configs)
     cluster.wait(lambda: all(at_rest(cluster, name, n) for n in range(partitions)), 20.0, "leaders")
     return cluster

@@ -1,7 +1,9 @@
 """Goal: Fetch through real frames: the long poll, its bounds, its errors, linearizable reads."""
 
+import attrs
 import pytest
 
+from raftlog.base import probes
 from raftlog.base.errors import CorruptData
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.fetch import FetchRequest
@@ -253,6 +255,25 @@ def test_a_linearizable_fetch_sees_what_was_acknowledged():
     produce(cluster, leader, batch_of(b"a"))
     (answer,) = fetch(cluster, leader, 0)
     assert values(answer) == [b"a"]
+
+
+def rounds_of_one_fetch(lease):
+    """Messages that leave the leader for a second linearizable fetch, right after a first one."""
+    cluster = led_topic(
+        configs=LINEARIZABLE, configure=lambda config: attrs.evolve(config, lease=lease)
+    )
+    leader = cluster.leader("t").number
+    produce(cluster, leader, batch_of(b"a"))
+    fetch(cluster, leader, 0)
+    probes.reset()
+    (answer,) = fetch(cluster, leader, 0)
+    assert values(answer) == [b"a"]
+    return probes.fired().get("read-by-lease", 0)
+
+
+def test_with_leases_a_linearizable_fetch_needs_no_round():
+    assert rounds_of_one_fetch(lease=True) >= 1
+    assert rounds_of_one_fetch(lease=False) == 0
 
 
 def test_a_linearizable_fetch_waits_like_any_other():

@@ -1,0 +1,105 @@
+"""Leases: linearizable reads without a round of messages (thesis 6.4.1), off unless asked for.
+
+A follower that echoes a read round promises the leader, by that, to elect nobody else for
+`lease_ns` from when it heard of the round. The leader counts from when it *sent* the round, which
+was earlier, and less by the bound on how far two clocks may drift apart: while its lease lasts, a
+quorum refuses its votes to everybody, so nobody else has committed anything that the reader could
+miss.
+
+What could break it, and what is done about each:
+
+* The leader itself asks for an election (TimeoutNow, which others obey at once): it gives up its
+  lease before, for the rest of its term, for that word may be obeyed late.
+* The quorum changes: a membership entry ends the lease; only rounds that the new quorum echoed
+  begin another. An election by an older membership needs voters of the quorum that promised too.
+* A voter forgets its promise in a crash: for one lease after its boot it neither votes nor
+  campaigns, unless it is the only voter.
+* A fallen link makes a follower campaign early: not before its promise ends.
+* The leader is not yet up to date: no lease before it has committed in its own term.
+* Clocks: `now` must run during suspend, and no clock may run more than DRIFT_PERMILLE faster than
+  another. Where that cannot be promised, leases must stay off: this is the only place where Raft's
+  safety would depend on time.
+"""
+
+from typing import Final
+
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant
+from raftlog.raft.state import LEADER, RaftState
+
+DRIFT_PERMILLE: Final = 100
+"""A tenth: crystals drift by 0.1 permille, a clock that is being slewed by NTP by up to 1, so this
+leaves room for virtual machines whose clocks catch up after a pause."""
+
+NO_LEASE: Final = Instant(0)
+
+
+# --- the leader's side ----------------------------------------------------------------------------
+
+
+def holds(state: RaftState) -> bool:
+    """Whether a read may be answered now, with what is committed now."""
+    return state.role is LEADER and state.ready and state.now < state.lease_until
+
+
+def round_sent(state: RaftState, context: int) -> None:
+    """A read round begins in this turn."""
+    if state.options.lease_ns and not state.lease_given_up:
+        state.reads.sent_at[context] = state.now
+
+
+def round_echoed(state: RaftState, context: int) -> None:
+    """A quorum has echoed this round, and with it all earlier ones."""
+    sent = state.reads.sent_at
+    while sent:
+        oldest = next(iter(sent))
+        if oldest > context:
+            return
+        began = sent.pop(oldest)
+        lasts = state.options.lease_ns * (1000 - DRIFT_PERMILLE) // 1000
+        state.lease_until = max(state.lease_until, Instant(began + lasts))
+
+
+def end(state: RaftState) -> None:
+    """The quorum that promised is not the one that decides from here on, or we do not lead."""
+    state.lease_until = NO_LEASE
+    state.reads.sent_at.clear()
+
+
+def give_up(state: RaftState) -> None:
+    """No lease for the rest of this term: others are about to be asked to campaign."""
+    end(state)
+    state.lease_given_up = True
+
+
+# --- the voter's side -----------------------------------------------------------------------------
+
+
+def promise(state: RaftState) -> None:
+    """A read round of our leader is being echoed."""
+    if state.options.lease_ns:
+        state.promised_until = Instant(state.now + state.options.lease_ns)
+
+
+def boot(state: RaftState) -> None:
+    """What was promised before the crash is not known: promise anew."""
+    alone = state.membership.all_voters() == (state.me,)
+    if state.options.lease_ns and state.term > 0 and not alone:
+        probe("boot-promises-one-lease")
+        promise(state)
+
+
+def binds(state: RaftState) -> bool:
+    """Whether a promise forbids to elect anybody now, ourselves included."""
+    return state.now < state.promised_until
+
+
+def campaign_from(state: RaftState, deadline: Instant) -> Instant:
+    """The deadline, or the end of the promise if that is later. All voters promised in the same
+    instant: up to two heartbeats by chance keep them from campaigning in the same one, too."""
+    if deadline == NEVER or not state.options.lease_ns:
+        return deadline
+    options = state.options
+    chance = state.election_timeout - options.election_ns
+    apart = 2 * options.heartbeat_ns * chance // options.election_ns
+    return max(deadline, Instant(state.promised_until + apart))
