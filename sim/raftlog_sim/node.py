@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
-from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
+from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, GroupId, NodeId
 from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import events as e
@@ -83,6 +84,8 @@ class Node:
     """The disk answers nothing until it goes on."""
     suspended: bool = False
     """The process stands still (SIGSTOP); what arrives waits."""
+    looked_up: tuple[SimulatedDisk, int, dict[GroupId, HardState]] | None = None
+    """What invariants found in the durable store, when the disk had seen so many changes."""
     _last_connection: int = 0
 
     @property

@@ -13,6 +13,7 @@ from raftlog.storage.data_dir import FORMAT_FILE, peek_directory
 from raftlog.storage.inspect import inspect_directory
 
 if TYPE_CHECKING:
+    from raftlog.base.entries import HardState
     from raftlog_sim.node import Node
 
 _STORE: Final = "store-"
@@ -45,14 +46,24 @@ def durable_index(node: "Node", replica: PartitionReplica) -> int:
 
 def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> bool:
     """Whether the node's disk has a vote for `to` in that term, or a later term."""
-    paths = [path for path in node.disk.paths() if path == FORMAT_FILE or path.startswith(_STORE)]
-    try:
-        state = peek_directory(node.disk.durable_copy(tuple(paths))).hard_states.get(group)
-    except RaftlogError:
-        return False
+    state = _hard_states(node).get(group)
     if state is None or state.term < term:
         return False
     return state.term > term or state.vote == to
+
+
+def _hard_states(node: "Node") -> "dict[GroupId, HardState]":
+    """Of the durable store; looked up again only after some call changed the disk."""
+    disk = node.disk
+    known = node.looked_up
+    if known is None or known[:2] != (disk, disk.mutations):
+        paths = [path for path in disk.paths() if path == FORMAT_FILE or path.startswith(_STORE)]
+        try:
+            states = peek_directory(disk.durable_copy(tuple(paths))).hard_states
+        except RaftlogError:
+            states = {}
+        node.looked_up = known = (disk, disk.mutations, states)
+    return known[2]
 
 
 def stories(node: "Node") -> Iterator[tuple[int, Story]]:
