@@ -1,45 +1,65 @@
 """Receiving length-prefixed frames into slabs: what client connections and peer links share.
 
 `raftlog.kafka.frames` cuts and judges every length; `FrameReceiver` owns the slab that bytes arrive
-in. Small frames share a slab; a frame that does not fit gets a slab of its own, and only as many
-bytes as have arrived are ever touched.
+in. No slab is held while nothing has arrived, the first is small unless the connection was busy a
+moment ago, and a larger one is taken only when the present one is full: what a frame announces
+costs nothing, only what it has sent.
 """
 
-from typing import final
+from collections.abc import Callable
+from itertools import count
+from typing import Final, final
 
 import attrs
 
 from raftlog.base.errors import ProtocolError
 from raftlog.kafka.frames import FrameCutter
-from raftlog.runtime.slabs import SMALL_SLAB_BYTES, SlabPool
+from raftlog.runtime.intake import Intake
+from raftlog.runtime.slabs import (
+    SIZE_CLASSES,
+    SlabPool,
+    class_above,
+    class_below,
+    is_free,
+    size_for,
+)
 from raftlog.runtime.streams import ByteStream
+
+FIRST_SLAB_BYTES: Final = SIZE_CLASSES[0]
+_KEYS: Final = count()
 
 
 @final
 @attrs.define(eq=False)
 class FrameReceiver:
     """Receives from `stream`; `frames()` gives what is whole. The slab is retired when it is empty,
-    so that an idle connection holds no memory."""
+    so that an idle connection holds no memory. Without an `intake` it may hold any number of bytes:
+    peers have proved who they are."""
 
     stream: ByteStream
     pool: SlabPool
     cutter: FrameCutter
+    intake: Intake | None = None
+    too_slow: Callable[[str], None] | None = None
+    """Told that this frame takes too long while others wait for its memory; ends the connection."""
+    _key: int = attrs.field(factory=lambda: next(_KEYS), init=False)
     _slab: bytearray | None = attrs.field(default=None, init=False)
     _start: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
+    _wanted: int = attrs.field(default=0, init=False)
+    """Bytes from `_start` on that the unfinished frame takes."""
+    _appetite: int = attrs.field(default=FIRST_SLAB_BYTES, init=False)
+    """What the traffic of this connection deserves: a slab that was full makes the next one larger,
+    one that was not half full makes it smaller."""
+    _receiving: bool = attrs.field(default=False, init=False)
+    """It waits for the client, and not the client for us."""
 
     async def receive(self) -> bool:
         """Wait for more bytes; False at the end of the stream.
 
         Raises `ProtocolError` when the stream ends inside a frame.
         """
-        slab = self._slab
-        if slab is None:
-            slab = self._slab = self.pool.take(SMALL_SLAB_BYTES)
-            self._start = self._end = 0
-        with memoryview(slab) as whole, whole[self._end :] as room:
-            assert len(room) > 0, (self._start, self._end, len(slab))
-            received = await self.stream.receive_into(room)
+        received = await self._receive()
         if received == 0:
             unfinished = self._end - self._start
             self.close()
@@ -48,6 +68,20 @@ class FrameReceiver:
             return False
         self._end += received
         return True
+
+    async def _receive(self) -> int:
+        slab = self._slab
+        if slab is None:
+            await self.stream.wait_readable()
+            slab = self._first_slab()
+        elif self._end == len(slab):
+            slab = await self._grow(slab)
+        self._receiving = True
+        try:
+            with memoryview(slab) as whole, whole[self._end :] as room:
+                return await self.stream.receive_into(room)
+        finally:
+            self._receiving = False
 
     def frames(self) -> list[memoryview]:
         """The whole frames received so far, each a read-write view into a slab.
@@ -59,26 +93,72 @@ class FrameReceiver:
             return []
         cut = self.cutter.cut(memoryview(slab)[self._start : self._end])
         self._start += cut.consumed
-        self._make_room(slab, cut.wanted)
+        self._wanted = cut.wanted
+        if cut.frames:
+            self._learn(len(slab))
+        if self._start == self._end:
+            self.close()
         return cut.frames
 
-    def _make_room(self, slab: bytearray, wanted: int) -> None:
-        """After the cut: keep the rest where a frame of `wanted` bytes will fit."""
+    def _learn(self, size: int) -> None:
+        """A slab of `size` bytes has had whole frames."""
+        if self._end == size:
+            self._appetite = class_above(size)
+        elif 2 * self._end < size:
+            self._appetite = class_below(size)
+        else:
+            self._appetite = min(size, SIZE_CLASSES[-1])
+        if self.intake is not None:
+            self.intake.progressed(self._key)
+
+    # --- slabs ------------------------------------------------------------------------------------
+
+    def _first_slab(self) -> bytearray:
+        size = self._appetite
+        if self.intake is not None and not self.intake.admits(self._key, size):
+            size = FIRST_SLAB_BYTES
+        self._start = self._end = 0
+        return self._use(self.pool.take(size))
+
+    async def _grow(self, slab: bytearray) -> bytearray:
+        """Room for more of a frame that fills its slab: about twice what has arrived, or more when
+        the traffic deserves it and memory is there."""
         rest = self._end - self._start
-        if rest == 0:
-            self.pool.retire(slab)
-            self._slab = None
-            return
-        needed = max(wanted, rest + 1)
-        if self._start + needed <= len(slab):
-            return
-        larger = self.pool.take(max(needed, SMALL_SLAB_BYTES))
+        size = size_for(max(rest + 1, min(self._wanted, 2 * rest)))
+        liked = max(size, self._appetite)
+        if self.intake is None or self.intake.admits(self._key, liked):
+            size = liked
+        else:
+            await self.intake.admit(self._key, size)
+        if self._start == 0 and len(slab) >= SIZE_CLASSES[-1] and is_free(slab):
+            slab += bytes(size - len(slab))  # in place, for a copy would be there beside it
+            return self._use(slab)
+        larger = self.pool.take(size)
         larger[:rest] = slab[self._start : self._end]
         self.pool.retire(slab)
-        self._slab, self._start, self._end = larger, 0, rest
+        self._start, self._end = 0, rest
+        return self._use(larger)
+
+    def _use(self, slab: bytearray) -> bytearray:
+        self._slab = slab
+        if self.intake is not None:
+            if len(slab) > FIRST_SLAB_BYTES:
+                self.intake.hold(self._key, len(slab), self._evict)
+            else:
+                self.intake.release(self._key)
+        return slab
+
+    def _evict(self) -> None:
+        if self._receiving and self.too_slow is not None:
+            self.too_slow(
+                f"a frame of {self._wanted} bytes has held memory for too long, with "
+                f"{self._end - self._start} of them, while others wait for it"
+            )
 
     def close(self) -> None:
         """Let go of the slab."""
         if self._slab is not None:
             self.pool.retire(self._slab)
             self._slab = None
+            if self.intake is not None:
+                self.intake.release(self._key)

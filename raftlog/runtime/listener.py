@@ -5,6 +5,7 @@ place and `Sender` takes it from there. A connection that breaks costs itself an
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, final
 
 import attrs
@@ -12,6 +13,7 @@ import trio
 
 from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import ConnectionId
+from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Part, Reply, Request
@@ -19,6 +21,7 @@ from raftlog.kafka.frames import FrameCutter
 from raftlog.records.slices import FileSlice
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.framing import FrameReceiver
+from raftlog.runtime.intake import Intake
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.sender import Sender
 from raftlog.runtime.slabs import SlabPool
@@ -26,6 +29,8 @@ from raftlog.runtime.streams import ByteStream
 
 JOIN_BYTES_MAX: Final = 4096
 """Answers up to this size are joined into one buffer before they are sent."""
+POSTED_MAX: Final = TURN_EVENTS_MAX
+"""Requests of one connection handed in before it waits for room and for its pauses."""
 ACCEPT_PAUSE_SECONDS: Final = 0.05
 """After a failed accept (too many open files): a broker that spins helps nobody."""
 
@@ -100,6 +105,7 @@ class Connections:
     tracer: Tracer
     frame_bytes_max: int
     connections_max: int
+    intake: Intake = attrs.field(factory=Intake, init=False)
     _open: dict[ConnectionId, ClientConnection] = attrs.field(factory=dict, init=False)
     _to_flush: dict[ConnectionId, ClientConnection] = attrs.field(factory=dict, init=False)
     _ids: int = attrs.field(default=0, init=False)
@@ -185,21 +191,29 @@ class Connections:
 
     async def _read(self, connection: ClientConnection) -> None:
         cutter = FrameCutter.for_requests(frame_bytes_max=self.frame_bytes_max)
-        receiver = FrameReceiver(connection.stream, self.pool, cutter)
+        too_slow = partial(self.hang_up, connection.id)
+        receiver = FrameReceiver(connection.stream, self.pool, cutter, self.intake, too_slow)
         try:
             while await receiver.receive():
-                frames = receiver.frames()
-                first = connection.requests
-                connection.requests += len(frames)
-                self.driver.post_all(
-                    [Request(connection.id, first + at, frame) for at, frame in enumerate(frames)]
-                )
-                del frames  # views of a slab that could be used again
-                await self.driver.room()
-                await connection.wait_running()
+                await self._post(connection, receiver.frames())
         except ProtocolError as error:
             self.hang_up(connection.id, str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             connection.scope.cancel()
         finally:
             receiver.close()
+
+    async def _post(self, connection: ClientConnection, frames: list[memoryview]) -> None:
+        """Hand in requests, so many at a time: one receive may bring thousands of small ones, and
+        neither the bound of unanswered requests nor other clients should wait behind them."""
+        more = True
+        while more:
+            first, posted = connection.requests, frames[:POSTED_MAX]
+            connection.requests += len(posted)
+            self.driver.post_all(
+                [Request(connection.id, first + at, frame) for at, frame in enumerate(posted)]
+            )
+            del posted, frames[:POSTED_MAX]  # views of a slab that could be used again
+            more = bool(frames)
+            await self.driver.room()
+            await connection.wait_running()

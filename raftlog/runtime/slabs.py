@@ -13,12 +13,36 @@ import attrs
 from raftlog.base.units import KIB, MIB
 
 SMALL_SLAB_BYTES: Final = 256 * KIB
-"""What an active connection receives into while its frames are small."""
-SIZE_CLASSES: Final = (SMALL_SLAB_BYTES, MIB + 64 * KIB, 4 * MIB + 64 * KIB)
-"""A 1 MiB batch with its request around it fits the middle class."""
-RETIRED_PER_CLASS_MAX: Final = 32
-"""Slabs waiting for reuse in each class; beyond it the oldest is left to the garbage collector."""
+"""What a busy connection receives into while its frames are small."""
+RETIRED_MAX: Final = {
+    4 * KIB: 64,
+    32 * KIB: 64,
+    SMALL_SLAB_BYTES: 32,
+    MIB + 64 * KIB: 24,
+    4 * MIB + 64 * KIB: 2,
+}
+"""Slabs waiting for reuse in each class, 44 MiB in all; beyond it the oldest is left to the garbage
+collector."""
+SIZE_CLASSES: Final = tuple(RETIRED_MAX)
+"""A quiet client's request fits the first; a 1 MiB batch with its request around it the fourth."""
 _LOOKS_PER_TAKE: Final = 4
+
+
+def size_for(size: int) -> int:
+    """The smallest class that holds `size` bytes, or above all classes `size` itself."""
+    return next((each for each in SIZE_CLASSES if each >= size), size)
+
+
+def class_below(size: int) -> int:
+    """The class below that of a slab of `size` bytes, or the first."""
+    return max((each for each in SIZE_CLASSES if each < size), default=SIZE_CLASSES[0])
+
+
+def class_above(size: int) -> int:
+    """The next class as long as slabs are small; a large slab that was full deserves another."""
+    if size < SMALL_SLAB_BYTES:
+        return size_for(size + 1)
+    return min(size, SIZE_CLASSES[-1])
 
 
 def is_free(slab: bytearray) -> bool:
@@ -52,9 +76,7 @@ class SlabPool:
 
     def take(self, size: int) -> bytearray:
         """A slab of the smallest class that holds `size` bytes; above all classes, a fresh one."""
-        wanted = next((each for each in SIZE_CLASSES if each >= size), None)
-        if wanted is None:
-            return _make(size)
+        wanted = size_for(size)
         waiting = self._retired.get(wanted)
         for _ in range(min(_LOOKS_PER_TAKE, len(waiting) if waiting else 0)):
             assert waiting is not None
@@ -68,9 +90,9 @@ class SlabPool:
 
     def retire(self, slab: bytearray) -> None:
         """Give a slab back; it is used again once its last view is gone."""
-        if len(slab) not in SIZE_CLASSES:
+        if len(slab) not in RETIRED_MAX:
             return
         waiting = self._retired.setdefault(len(slab), deque())
         waiting.append(slab)
-        if len(waiting) > RETIRED_PER_CLASS_MAX:
+        if len(waiting) > RETIRED_MAX[len(slab)]:
             waiting.popleft()

@@ -20,6 +20,11 @@ class ByteStream(Protocol):
     """A connected stream. A closed or broken one raises `trio.BrokenResourceError` or
     `trio.ClosedResourceError`; `receive_into` returns 0 when the other end has finished."""
 
+    async def wait_readable(self) -> None:
+        """Wait until something can be received, or the stream has ended: no memory is needed for
+        that."""
+        ...
+
     async def receive_into(self, view: memoryview) -> int: ...
 
     def send_nowait(self, parts: Sequence[Buffer]) -> int:
@@ -40,7 +45,7 @@ class ByteStream(Protocol):
 class TcpStream:
     """A `ByteStream` over a non-blocking TCP socket."""
 
-    __slots__ = ("_drained", "_socket")
+    __slots__ = ("_drained", "_socket", "_waited")
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
@@ -48,10 +53,27 @@ class TcpStream:
         self._socket = connected
         self._drained = True
         """The last receive took less than it could: there is probably no more yet."""
+        self._waited = False
+        """`wait_readable` has let others run since the last receive."""
+
+    async def wait_readable(self) -> None:
+        while True:
+            if self._drained:
+                await trio.lowlevel.wait_readable(self._socket)
+                self._drained, self._waited = False, True
+                return
+            try:
+                self._socket.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                self._drained = True
+            except OSError as error:
+                raise trio.BrokenResourceError(str(error)) from error
+            else:
+                return
 
     async def receive_into(self, view: memoryview) -> int:
         """Bytes received, at least 1, or 0 at the end of the stream."""
-        waited = False
+        waited, self._waited = self._waited, False
         while True:
             if self._drained:  # trying first would cost a system call that finds nothing
                 await trio.lowlevel.wait_readable(self._socket)

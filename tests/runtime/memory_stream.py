@@ -17,13 +17,18 @@ class MemoryStream:
         self.closed = False
         self.taken: list[int] = []
 
-    async def receive_into(self, view: memoryview) -> int:
+    async def wait_readable(self) -> None:
         await trio.lowlevel.checkpoint()
         while not self.incoming:
             if self.other is None or self.other.closed:
-                return 0
+                return
             await self.arrived.wait()
             self.arrived = trio.Event()
+
+    async def receive_into(self, view: memoryview) -> int:
+        await self.wait_readable()
+        if not self.incoming:
+            return 0
         data = self.incoming.popleft()
         count = min(len(view), len(data))
         view[:count] = data[:count]

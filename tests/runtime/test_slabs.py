@@ -1,6 +1,14 @@
 """A slab is given out again only when nobody looks at it any more."""
 
-from raftlog.runtime.slabs import RETIRED_PER_CLASS_MAX, SIZE_CLASSES, SlabPool, is_free
+from raftlog.runtime.slabs import (
+    RETIRED_MAX,
+    SIZE_CLASSES,
+    SlabPool,
+    class_above,
+    class_below,
+    is_free,
+    size_for,
+)
 
 
 def test_a_viewed_slab_is_not_free():
@@ -33,7 +41,32 @@ def test_sizes_above_the_classes_are_exact_and_not_kept():
 
 def test_the_pool_is_bounded():
     pool = SlabPool()
-    slabs = [pool.take(1) for _ in range(RETIRED_PER_CLASS_MAX + 10)]
-    for slab in slabs:
-        pool.retire(slab)
-    assert sum(len(waiting) for waiting in pool._retired.values()) == RETIRED_PER_CLASS_MAX
+    for size, kept in RETIRED_MAX.items():
+        for slab in [pool.take(size) for _ in range(kept + 3)]:
+            pool.retire(slab)
+    assert {size: len(waiting) for size, waiting in pool._retired.items()} == RETIRED_MAX
+    assert sum(size * kept for size, kept in RETIRED_MAX.items()) < 48 * 1024 * 1024
+
+
+def test_classes_lead_to_each_other():
+    first, second, small, middle, last = SIZE_CLASSES
+    assert [size_for(size) for size in (0, first, first + 1, last, last + 1)] == [
+        first,
+        first,
+        second,
+        last,
+        last + 1,
+    ]
+    assert [class_below(size) for size in (first, second, last, last * 5)] == [
+        first,
+        first,
+        middle,
+        last,
+    ]
+    assert [class_above(size) for size in (first, second, small, middle, last * 5)] == [
+        second,
+        small,
+        small,
+        middle,
+        last,
+    ]

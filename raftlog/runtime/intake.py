@@ -1,0 +1,95 @@
+"""What unfinished frames may cost: a bound on receive memory over all clients of a process.
+
+A client may announce 32 MiB and send a byte, or all but the last one, on as many connections as it
+likes. Slabs grow only with what has arrived (`FrameReceiver`), and what they hold in all is bounded
+here: beyond it receivers wait with reading, but for the one whose frame began first, so that
+somebody always finishes. Who waits looks after the others: a frame that was begun long ago and is
+not whole, while others wait for its memory, ends its connection.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, final
+
+import attrs
+import trio
+
+from raftlog.base.units import MIB
+
+RECEIVING_BYTES_MAX: Final = 16 * MIB
+"""Slabs of unfinished frames, beyond the smallest class: a few large requests of honest clients at
+one time, and with one frame of the largest size still under 64 MiB."""
+FRAME_SECONDS_MAX: Final = 10.0
+"""For one frame, while others wait; a megabyte at 1 Mbit/s takes eight."""
+_LOOK_SECONDS: Final = 0.5
+
+
+class _Share(NamedTuple):
+    """What one receiver holds, since when its frame is under way, and how to end it."""
+
+    size: int
+    since: float
+    evict: Callable[[], None]
+
+
+@final
+@attrs.define(eq=False)
+class Intake:
+    """The shares of all receivers, by key; the one whose frame began first stands first."""
+
+    bytes_max: int = RECEIVING_BYTES_MAX
+    held: int = attrs.field(default=0, init=False)
+    _shares: dict[int, _Share] = attrs.field(factory=dict, init=False)
+    _waiting: dict[int, None] = attrs.field(factory=dict, init=False)
+    """They may have sent everything long ago, and are not the ones that take long."""
+    _released: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def admits(self, key: int, size: int) -> bool:
+        """Whether `key` may hold `size` bytes now."""
+        before = self._shares.get(key)
+        if self.held - (before.size if before else 0) + size <= self.bytes_max:
+            return True
+        return not self._shares or next(iter(self._shares)) == key
+
+    async def admit(self, key: int, size: int) -> None:
+        """Wait until `key` may hold `size` bytes; meanwhile end frames that take too long."""
+        while not self.admits(key, size):
+            self._waiting[key] = None
+            try:
+                with trio.move_on_after(_LOOK_SECONDS):
+                    await self._released.wait()
+            finally:
+                del self._waiting[key]
+            self._evict_slow()
+
+    def hold(self, key: int, size: int, evict: Callable[[], None]) -> None:
+        """`key` holds `size` bytes from now on; its frame began now, or when its share began."""
+        before = self._shares.get(key)
+        since = before.since if before else trio.current_time()
+        self._shares[key] = _Share(size, since, evict)
+        self.held += size - (before.size if before else 0)
+
+    def progressed(self, key: int) -> None:
+        """A frame of `key` became whole; what it still holds belongs to the next one."""
+        share = self._shares.pop(key, None)
+        if share is not None:
+            self._shares[key] = share._replace(since=trio.current_time())
+            self._wake()
+
+    def release(self, key: int) -> None:
+        """`key` holds nothing any more."""
+        share = self._shares.pop(key, None)
+        if share is not None:
+            self.held -= share.size
+            self._wake()
+
+    def _wake(self) -> None:
+        if not self._waiting:
+            return
+        self._released.set()
+        self._released = trio.Event()
+
+    def _evict_slow(self) -> None:
+        begun_before = trio.current_time() - FRAME_SECONDS_MAX
+        for key, share in list(self._shares.items()):
+            if share.since <= begun_before and key not in self._waiting:
+                share.evict()

@@ -1,0 +1,228 @@
+"""What unfinished frames may cost, whoever sends them.
+
+Regression: every connection held a receive slab of 256 KiB while it waited, and a frame was given
+all the memory that its first four bytes announced. A thousand idle connections took 260 MiB; sixty
+that announced 20 MiB and sent a hundred bytes took a gigabyte.
+"""
+
+import struct
+from functools import partial
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from raftlog.base.errors import ProtocolError
+from raftlog.kafka.frames import FrameCutter
+from raftlog.runtime.framing import FIRST_SLAB_BYTES, FrameReceiver
+from raftlog.runtime.intake import FRAME_SECONDS_MAX, Intake
+from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool
+from tests.runtime.memory_stream import memory_pair
+
+MIB = 1024 * 1024
+LARGE = 20 * MIB
+
+
+class Sender:
+    """A client end, the receiver at the other end, and what came of it."""
+
+    def __init__(self, intake: Intake, pool: SlabPool | None = None) -> None:
+        self.stream, right = memory_pair(room=10**9)
+        cutter = FrameCutter.for_requests(frame_bytes_max=32 * MIB)
+        pool = pool or SlabPool()
+        self.receiver = FrameReceiver(right, pool, cutter, intake, self.hang_up)
+        self.frames = 0
+        self.error: ProtocolError | str | None = None
+        self.scope = trio.CancelScope()
+
+    def hang_up(self, why: str) -> None:
+        self.error = why
+        self.scope.cancel()
+
+    def announce(self, size: int, sent: int) -> None:
+        """The beginning of a produce request of `size` bytes, `sent` of them."""
+        self.stream.send_nowait([struct.pack(">ihh", size, 0, 9) + bytes(sent - 4)])
+
+    def send_whole(self, size: int) -> None:
+        self.announce(size, size)
+
+    def finish(self, size: int) -> None:
+        self.stream.send_nowait([bytes(size)])
+
+    async def run(self) -> None:
+        try:
+            with self.scope:
+                while await self.receiver.receive():
+                    self.frames += len(self.receiver.frames())
+        except ProtocolError as error:
+            self.error = error
+        finally:
+            self.receiver.close()
+
+    @property
+    def slab(self) -> int:
+        return len(self.receiver._slab or b"")
+
+
+async def senders(nursery, intake, count) -> list[Sender]:
+    made = [Sender(intake) for _ in range(count)]
+    for each in made:
+        nursery.start_soon(each.run)
+    await wait_all_tasks_blocked()
+    return made
+
+
+async def test_a_connection_that_has_sent_nothing_holds_nothing():
+    async with trio.open_nursery() as nursery:
+        (idle,) = await senders(nursery, Intake(), 1)
+        assert idle.slab == 0
+        idle.send_whole(100)
+        await wait_all_tasks_blocked()
+        assert (idle.frames, idle.slab) == (1, 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_announced_costs_nothing():
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        made = await senders(nursery, intake, 50)
+        for each in made:
+            each.announce(LARGE, 100)
+        await wait_all_tasks_blocked()
+        assert {each.slab for each in made} == {FIRST_SLAB_BYTES}
+        assert intake.held == 0
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("sent", [FIRST_SLAB_BYTES, 300_000, 3 * MIB, 9 * MIB, LARGE - 1])
+async def test_what_has_arrived_is_held_not_much_more_than_twice(sent):
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        (one,) = await senders(nursery, intake, 1)
+        one.announce(LARGE, sent)
+        await wait_all_tasks_blocked()
+        assert sent < one.slab <= max(8 * FIRST_SLAB_BYTES, 5 * sent)
+        assert one.slab <= max(SIZE_CLASSES[-1], 2 * sent + 8)
+        assert intake.held == one.slab
+        one.finish(LARGE - sent)
+        await wait_all_tasks_blocked()
+        assert (one.frames, one.slab, intake.held) == (1, 0, 0)
+        nursery.cancel_scope.cancel()
+
+
+async def test_all_unfinished_frames_together_are_bounded():
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        made = await senders(nursery, intake, 40)
+        for each in made:
+            each.announce(LARGE, LARGE - 1)
+        await wait_all_tasks_blocked()
+        assert sum(each.slab for each in made) <= intake.bytes_max + LARGE + 40 * FIRST_SLAB_BYTES
+        assert intake.held <= intake.bytes_max + LARGE + 8
+        nursery.cancel_scope.cancel()
+
+
+async def test_honest_senders_all_finish_one_after_another():
+    """More than fits at one time: each waits for its turn, and nobody is sent away."""
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        made = await senders(nursery, intake, 40)
+        for each in made:
+            each.announce(3 * MIB, 2 * MIB)
+        await wait_all_tasks_blocked()
+        for each in made:
+            each.finish(MIB)
+        await wait_all_tasks_blocked()
+        assert [each.frames for each in made] == [1] * 40
+        assert intake.held == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_stalls_while_others_wait_is_sent_away(autojump_clock: MockClock):
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        hostile = await senders(nursery, intake, 8)
+        for each in hostile:
+            each.announce(LARGE, LARGE - 1)
+        await trio.sleep(0.1)
+        (honest,) = await senders(nursery, intake, 1)
+        honest.send_whole(2 * MIB)
+        await trio.sleep(FRAME_SECONDS_MAX + 8)
+        assert honest.frames == 1
+        assert honest.error is None
+        text = str(next(each.error for each in hostile if each.error is not None))
+        assert "held memory for too long" in text
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_stalls_alone_is_left_alone(autojump_clock: MockClock):
+    """Slow is no crime while nobody waits: a phone may take a minute for its megabyte."""
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        (slow,) = await senders(nursery, intake, 1)
+        slow.announce(LARGE, LARGE // 2)
+        await trio.sleep(100 * FRAME_SECONDS_MAX)
+        slow.finish(LARGE - LARGE // 2)
+        await trio.sleep(1)
+        assert (slow.frames, slow.error) == (1, None)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_busy_connection_gets_a_slab_that_fits_its_frames():
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        (busy,) = await senders(nursery, intake, 1)
+        for _ in range(4):
+            busy.send_whole(MIB)
+            await wait_all_tasks_blocked()
+        assert busy.frames == 4
+        assert busy.receiver._appetite == next(size for size in SIZE_CLASSES if size > MIB)
+        for _ in range(6):
+            busy.send_whole(100)
+            await wait_all_tasks_blocked()
+        assert busy.receiver._appetite == FIRST_SLAB_BYTES
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_pipeline_of_small_frames_gets_larger_slabs():
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        (busy,) = await senders(nursery, intake, 1)
+        busy.stream.send_nowait([struct.pack(">ihh", 996, 0, 9) + bytes(992)] * 2000)
+        await wait_all_tasks_blocked()
+        assert busy.frames == 2000
+        assert busy.receiver._appetite >= SIZE_CLASSES[2] // 8
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_connection_that_ends_gives_everything_back():
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        made = await senders(nursery, intake, 5)
+        for each in made:
+            each.announce(LARGE, 2 * MIB)
+        await wait_all_tasks_blocked()
+        assert intake.held > 0
+        for each in made:
+            each.stream.close()
+    assert intake.held == 0
+    assert not intake._shares
+    assert all("bytes into a frame" in str(each.error) for each in made)
+
+
+def test_the_order_is_that_of_the_frames():
+    async def main() -> None:
+        intake, ended = Intake(bytes_max=100), []
+        for key in (1, 2):
+            intake.hold(key, 50, partial(ended.append, key))
+        assert not intake.admits(3, 1)
+        assert not intake.admits(2, 51)
+        assert intake.admits(1, 1000), "who began first may always finish"
+        intake.progressed(1)
+        assert intake.admits(2, 1000)
+        assert not intake.admits(1, 51)
+        intake.release(2)
+        assert intake.admits(3, 50)
+        assert (intake.held, ended) == (50, [])
+
+    trio.run(main)
