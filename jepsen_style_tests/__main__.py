@@ -52,6 +52,9 @@ Example: python -m jepsen_style_tests run --workload append --nemesis isolate \\
 @click.option("--time-limit", type=click.FloatRange(min=1), default=30.0, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--client", type=click.Choice(NAMES), default=MIXED, show_default=True)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of all brokers."
+)
 @click.option("--linearizable", is_flag=True, help="Reads are confirmed by the leader.")
 @click.option("--out", type=click.Path(path_type=Path), help="Instead of a folder under runs/.")
 @click.option("--keep", is_flag=True, help="Keep the brokers' data even when all is well.")
@@ -62,6 +65,7 @@ def run(
     time_limit: float,
     seed: int,
     client: str,
+    settings: tuple[str, ...],
     linearizable: bool,
     out: Path | None,
     keep: bool,
@@ -75,6 +79,7 @@ def run(
         seed=seed,
         client=client,
         linearizable=linearizable,
+        settings=_settings(settings),
         keep=keep,
     )
     folder = run_folder.make(f"blackbox-{workload}-{nemesis}", seed, out)
@@ -180,6 +185,16 @@ def _print_table(title: str, table: Mapping[str, str]) -> None:
     click.echo(f"{title}:")
     for name, about in table.items():
         click.echo(f"  {name:31} {about}")
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE", param_hint="--set")
+        found[key.strip()] = value.strip()
+    return found
 
 
 def _finish(outcome: Outcome, form: str) -> int:

@@ -326,7 +326,9 @@ class _Run:
         command = plan.command or (
             f"python -m jepsen_style_tests run --workload {plan.workload} "
             f"--nemesis {plan.nemesis} --time-limit {plan.seconds:.0f} --seed {plan.seed} "
-            f"--client {plan.client}" + (" --linearizable" if plan.linearizable else "")
+            f"--client {plan.client}"
+            + (" --linearizable" if plan.linearizable else "")
+            + "".join(f" --set {key}={value}" for key, value in plan.settings.items())
         )
         run_json = {
             "version": 1,

@@ -209,6 +209,14 @@ SCENARIOS: Final[dict[str, Scenario]] = {
             linearizable=True,
         ),
         Scenario(
+            name="etcd-20418-with-leases",
+            about="the same with leases on, which must not outlive a pause",
+            workload="register",
+            steps=pause_read,
+            linearizable=True,
+            setup=Setup(settings={"raftlog.read.lease.enable": "true"}),
+        ),
+        Scenario(
             name="power-loss-all",
             about="every broker loses its power at once; nothing that was acknowledged may go",
             workload="append",

@@ -153,6 +153,7 @@ def test_list_names_everything(capsys):
         ["run", "--workload", "nonsense"],
         ["run", "--nemesis", "nonsense"],
         ["run", "--time-limit", "0"],
+        ["run", "--set", "nonsense"],
         ["scenario"],
         ["suite", "--minutes", "none"],
         ["nonsense"],
@@ -172,6 +173,12 @@ def test_run_prints_the_verdict_and_exits_with_it(tmp_path, capsys, pretended, v
     assert main([*arguments, "--format", "json"]) == code
     document = json.loads(capsys.readouterr().out)
     assert (document["version"], document["verdict"]) == (1, verdict)
+
+
+def test_settings_reach_the_brokers_plan(tmp_path, pretended):
+    arguments = ["run", "--nemesis", "none", "--out", str(tmp_path)]
+    assert main([*arguments, "--set", "a.b = 1", "--set", "c=d=e"]) == 0
+    assert pretended[1].settings == {"a.b": "1", "c": "d=e"}
 
 
 def test_a_scenario_brings_its_own_load(tmp_path, pretended):
