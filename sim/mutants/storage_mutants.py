@@ -13,7 +13,7 @@ from raftlog.broker.multi_raft import MultiRaft
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.registration import Registration
 from raftlog.metadata import apply_brokers
-from raftlog.partition import producer_snapshot, producers, retention
+from raftlog.partition import fetch_plan, producer_snapshot, producers, retention
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft import election, following, replication
 from raftlog.raft.state import FOLLOWER
@@ -53,7 +53,11 @@ def uncommitted_is_readable() -> None:
     def read(self: PartitionReplica, offset: Any, bytes_max: int) -> Any:
         return self.log.plan_read(offset, bytes_max, self.log.next_offset)
 
+    def view(self: PartitionReplica, offset: int) -> Any:
+        return fetch_plan.view_of(self.log, offset, self.log.next_offset)
+
     PartitionReplica.read = read  # type: ignore[method-assign]
+    PartitionReplica.view = view  # type: ignore[method-assign]
 
 
 def names_not_synced() -> None:

@@ -14,18 +14,23 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.units import NANOS_PER_MILLI
 from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.minimise import Effort, minimise, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import Outcome, signature
 from raftlog_sim.schedule import Schedule, Step, is_fault
-from raftlog_sim.simulation import Turn, simulate
+from raftlog_sim.simulation import Run, Turn, simulate
 
 ROUND_MS: Final = 10
 MARGIN_MS: Final = 20
 EVENTS_MARGIN: Final = 4
 """A candidate that needs so many times the events of the original fails in another way."""
+LATE_NS: Final = 1_500 * NANOS_PER_MILLI
+"""How much later than the original a candidate may break an invariant."""
 _COARSE: Final = 8
+_JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
+"""What shows only at the end of a run, which may be any time."""
 _PLAIN: Final = SimOptions(seed=0)
 
 
@@ -36,10 +41,14 @@ class _TooLongError(BaseException):
 @final
 @attrs.define(eq=False)
 class _Judge:
-    """Says whether a candidate still fails as the original did."""
+    """Says whether a candidate still fails as the original did. `failed_ms` is when that was, in
+    the safety phase; None when it was not there."""
 
     signature: str
     events_max: int
+    failed_ms: int | None = None
+    until_ns: int | None = None
+    """World time after which a candidate that has not failed counts as passing."""
 
     def fails(self, schedule: Schedule) -> bool:
         try:
@@ -49,7 +58,8 @@ class _Judge:
         return signature(result.failure) == self.signature
 
     def _watch(self, turn: Turn) -> None:
-        if turn.events_so_far > self.events_max:
+        late = self.until_ns is not None and turn.node.world.now > self.until_ns
+        if late or turn.events_so_far > self.events_max:
             raise _TooLongError
 
 
@@ -65,7 +75,10 @@ def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
     """The smallest schedule found; `schedule` itself when nothing smaller fails. `outcome` is what
     became of `schedule`; it failed."""
     assert outcome.failure, "a run that passes has nothing to shrink"
-    judge = _Judge(outcome.signature, EVENTS_MARGIN * max(outcome.events, 500))
+    margin = EVENTS_MARGIN * max(outcome.events, 500)
+    judge = _Judge(outcome.signature, margin, _failed_ms(schedule, outcome))
+    if not outcome.failure_class.startswith(_JUDGED_LATE):
+        judge.until_ns = outcome.simulated_ns + LATE_NS
     found = _cut_off(schedule, judge, effort)
     found = _fewer(found, judge, effort, clients=True, coarse=True)
     before = None
@@ -78,24 +91,43 @@ def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
     return found
 
 
+def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
+    """When in the safety phase an outcome came about; the set-up is run once more to know when that
+    began."""
+    if outcome.document.get("phase") != "safety":
+        return None
+    run = Run(schedule)
+    while run.phase == "set-up":
+        run.advance()
+    return (outcome.simulated_ns - run.world.now) // NANOS_PER_MILLI
+
+
 # --- steps
 # ----------------------------------------------------------------------------------------
 
 
 def _cut_off(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
-    """Without what comes after the failure: halves, quarters, eighths of the safety phase."""
+    """Without what comes after the failure: at its instant, when it is one; else halves, quarters
+    and eighths of the safety phase."""
+    if judge.failed_ms is not None:
+        candidate = _until(schedule, judge.failed_ms + 1)
+        if candidate != schedule and _still(candidate, judge, effort):
+            return candidate
     found = schedule
     for parts in (8, 4, 2, 1):
-        end_ms = schedule.options.safety_ms - schedule.options.safety_ms // parts // 2
-        for candidate in (
-            _until(found, schedule.options.safety_ms // parts),
-            _until(found, end_ms),
-        ):
-            if candidate != found and effort.may_go_on():
-                effort.tried += 1
-                if judge.fails(candidate):
-                    return _cut_off(candidate, judge, effort)
+        whole = found.options.safety_ms
+        for end_ms in (whole // parts, whole - whole // parts // 2):
+            candidate = _until(found, end_ms)
+            if candidate != found and _still(candidate, judge, effort):
+                return _cut_off(candidate, judge, effort)
     return found
+
+
+def _still(candidate: Schedule, judge: _Judge, effort: Effort) -> bool:
+    if not effort.may_go_on():
+        return False
+    effort.tried += 1
+    return judge.fails(candidate)
 
 
 def _until(schedule: Schedule, end_ms: int) -> Schedule:
@@ -117,6 +149,10 @@ def _fewer(
         chosen = [step for part in steps for step in part]
         return judge.fails(schedule.with_steps([*kept, *chosen]))
 
+    if loose and effort.may_go_on():
+        effort.tried += 1
+        if fails([]):
+            return schedule.with_steps(kept)
     size = max(1, len(loose) // _COARSE) if coarse else 1
     parts = [tuple(loose[at : at + size]) for at in range(0, len(loose), size)]
     left = minimise(parts, fails, effort)

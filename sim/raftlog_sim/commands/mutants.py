@@ -22,10 +22,14 @@ def add(parsers: common.Parsers) -> None:
     mutants.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
     mutants.add_argument("--kills", type=int, default=1, help="go on for so many failing seeds")
     mutants.add_argument(
-        "--shrink", type=float, default=0.0, metavar="SECONDS", help="shrink the first one"
+        "--shrink",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="shrink the first one, for that much CPU time",
     )
     mutants.add_argument(
-        "--seconds", type=float, default=600.0, help="real time for each, shrinking not counted"
+        "--seconds", type=float, default=600.0, help="CPU time for each, shrinking not counted"
     )
     mutants.add_argument("--table", type=Path, metavar="FILE", help="write a Markdown table")
     mutants.add_argument("--list", action="store_true", help="only list them")
