@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final, final
 
 import attrs
+import msgspec
 
 from raftlog.verify.history import BadHistory
 from raftlog.verify.pairing import Interval, Pairs, Value
@@ -23,8 +24,7 @@ _LENGTHS: Final = ("empty", "end", "start")
 
 
 @final
-@attrs.define(eq=False)
-class Sent:
+class Sent(msgspec.Struct, eq=False, gc=False):
     """One record batch of one send. `base` is set by the acknowledgement or by the first read of
     it.
     """
