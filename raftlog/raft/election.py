@@ -297,6 +297,9 @@ def on_vote_request(state: RaftState, message: VoteRequest) -> None:
             probe("vote-request-while-led")
             return
         become_follower(state, message.term, None)
+    if lease.binds(state) and not message.transfer:
+        probe("vote-request-against-a-promise")  # something else had raised our term before
+        return
     granted = (
         message.term == state.term
         and state.vote in (None, message.sender)

@@ -13,7 +13,9 @@ What could break it, and what is done about each:
 * The quorum changes: a membership entry ends the lease; only rounds that the new quorum echoed
   begin another. An election by an older membership needs voters of the quorum that promised too.
 * A voter forgets its promise in a crash: for one lease after its boot it neither votes nor
-  campaigns, unless it is the only voter.
+  campaigns, unless it has always been the only voter.
+* A voter's term is raised by something else than a request for its vote: the promise binds in the
+  new term as well.
 * A fallen link makes a follower campaign early: not before its promise ends.
 * The leader is not yet up to date: no lease before it has committed in its own term.
 * Clocks: `now` must run during suspend, and no clock may run more than DRIFT_PERMILLE faster than
@@ -82,8 +84,9 @@ def promise(state: RaftState) -> None:
 
 
 def boot(state: RaftState) -> None:
-    """What was promised before the crash is not known: promise anew."""
-    alone = state.membership.all_voters() == (state.me,)
+    """What was promised before the crash is not known: promise anew. Who is the only voter by every
+    membership in its log never promised anybody; by the last one alone it may have."""
+    alone = all(each.all_voters() == (state.me,) for _, each in state.memberships)
     if state.options.lease_ns and state.term > 0 and not alone:
         probe("boot-promises-one-lease")
         promise(state)

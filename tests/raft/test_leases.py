@@ -11,7 +11,7 @@ import pytest
 
 from raftlog.base.units import NEVER, Instant, Nanos, millis
 from raftlog.raft import election, lease
-from raftlog.raft.messages import Append, ReadEcho, TimeoutNow, VoteReply, VoteRequest
+from raftlog.raft.messages import Append, PreVoteReply, ReadEcho, TimeoutNow, VoteReply, VoteRequest
 from raftlog.raft.node import Role
 from raftlog.raft.options import RaftOptions
 from tests.raft.chaos import Chaos
@@ -116,6 +116,38 @@ def test_a_voter_that_echoed_elects_nobody_until_its_promise_ends():
     wait(c, 1)
     c.node(2).receive([request], c.now)
     assert c.node(2).vote == c[3].me
+
+
+def test_a_voter_whose_term_was_raised_keeps_its_promise():
+    """The leader was silent for a while. 3 had become a candidate and refused the pre-vote of 2,
+    telling its term; before that word arrived, 2 heard its leader again, echoed a read round and so
+    promised to elect nobody. The word raised the term of 2, and the request of 3, now of an equal
+    term, passed by the promise: 3 led and committed while 1 answered reads by its lease."""
+    c = led()
+    term = c.node(2).term + 1
+    refused = PreVoteReply(1, c[3].me, c[2].me, term, False)
+    request = VoteRequest(1, c[3].me, c[2].me, term, 99, 99, False)
+    c.node(2).receive([refused, request], c.now)
+    c.flush(2)
+    assert (c.node(2).term, c.node(2).vote) == (term, None)
+    assert c.now < c.node(1)._state.lease_until
+    wait(c, ELECTION)
+    c.node(2).receive([request], c.now)
+    assert c.node(2).vote == c[3].me
+
+
+def test_who_is_the_only_voter_by_an_uncommitted_entry_keeps_its_promise_at_boot():
+    """1 led 1 and 2 and went over to 2 alone. 2 had echoed a round of 1 and synced the entry when
+    it crashed; it booted as the only voter, campaigned at once and committed, while 1, which had
+    heard the echo and not the acknowledgement, answered reads by its lease."""
+    c = Cluster(2, options=LEASED)
+    c.elect(1)
+    c.node(1).change_membership(voters(2), c.now, WALL)
+    c.settle()
+    assert c.node(2).membership == voters(2)
+    c.crash(2)
+    c.flush(2)
+    assert c[2].deadline >= c.now + ELECTION
 
 
 def test_a_fallen_link_makes_no_follower_campaign_before_its_promise_ends():
