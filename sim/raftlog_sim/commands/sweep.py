@@ -12,13 +12,15 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from functools import partial
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 import attrs
 
-from raftlog_sim import mutation
+from raftlog_sim import mutation, spark_sweep
 from raftlog_sim.cases import BROKERS, drawn
 from raftlog_sim.commands import common
 from raftlog_sim.commands.run import traces_elsewhere
@@ -103,6 +105,9 @@ def add(parsers: common.Parsers) -> None:
     )
     sweep.add_argument("--seeds", type=common.seeds, required=True, metavar="A..B")
     sweep.add_argument("--jobs", type=int, default=2)
+    sweep.add_argument(
+        "--spark", metavar="MASTER", help="play the seeds on Spark, such as local[4] or spark://..."
+    )
     sweep.add_argument("--time-limit", type=float, default=float("inf"), metavar="SECONDS")
     sweep.add_argument("--out", type=Path, metavar="DIR", help="where run folders of failures go")
     sweep.add_argument("--no-folders", action="store_true", help="write no run folders")
@@ -120,7 +125,8 @@ def _sweep(options: argparse.Namespace) -> int:
     tally = _Tally()
     try:
         with common.bar("seeds", len(options.seeds)) as advance:
-            for row in _rows(options, deadline):
+            played = _on_spark if options.spark else _rows
+            for row in played(options, deadline):
                 group = tally.add(row)
                 advance(1)
                 if group is not None:
@@ -164,13 +170,30 @@ def run_seed(seed: int, profile: str, subject: str, mutant: str, check: bool) ->
     )
 
 
-def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Row]:
+def _calls(options: argparse.Namespace) -> Iterator[tuple[int, str, str, str, bool]]:
+    """What each seed is played with."""
     every = options.check_every
-    calls = (
+    return (
         (seed, options.profile, options.subject, options.mutant,
          bool(every) and number % every == 0)
         for number, seed in enumerate(options.seeds)
     )  # fmt: skip
+
+
+def _on_spark(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Row]:
+    """The rows of `_rows`, played by Spark's workers; what that cost goes to standard error."""
+    if find_spec("pyspark") is None:
+        raise common.UsageError("--spark needs pyspark: pip install 'raftlog[spark]'")
+    costs = spark_sweep.Costs()
+    prepare = partial(mutation.switch_on_if, options.mutant)
+    yield from spark_sweep.rows(
+        options.spark, _calls(options), run_seed, prepare, deadline.passed, costs
+    )
+    print(costs.text(), file=sys.stderr)
+
+
+def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Row]:
+    calls = _calls(options)
     if options.jobs == 1:
         common.switch_on(options.mutant)
         for call in calls:
