@@ -13,6 +13,7 @@ from raftlog.broker.events import Stop
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.client.core import asks
 from raftlog.metadata.requests import ReassignWish, encode_wish
+from raftlog.raft.lease import DRIFT_PERMILLE
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.targets import group_of, leaders_of
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
 
 _PATIENCE: Final = millis(3_000)
+_LEASE_PERMILLE: Final = DRIFT_PERMILLE * 9 // 20
+"""One clock fast and one slow by this are within the bound."""
 _CHURN_TOPICS: Final = 4
 _CHURN_PARTITIONS: Final = 4
 
@@ -135,7 +138,10 @@ def _jump_back(node: Node, off_ms: int) -> None:
 
 def _drift(nemesis: "Nemesis", step: Step) -> bool:
     """The monotonic clock runs fast or slow."""
-    ppm = 1_000 * int(step.argument("permille")) * (-1 if step.argument("way") == "slow" else 1)
+    permille = int(step.argument("permille"))
+    if nemesis.workload.options.lease:
+        permille = min(permille, _LEASE_PERMILLE)
+    ppm = 1_000 * permille * (-1 if step.argument("way") == "slow" else 1)
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
         _set_drift(node, ppm)

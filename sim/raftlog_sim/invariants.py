@@ -39,6 +39,7 @@ NAMES: Final = (
     "durable-on-disk",
     "promise-durable",
     "acknowledged-committed",
+    "linearizable-read",
     "membership-steps",
     "image-digest",
     "boot-numbers",
@@ -196,6 +197,16 @@ class Invariants:
                 "acknowledged-committed",
                 f"offset {offset} of group {group} is acknowledged, no leader showed a high "
                 f"watermark above {self.shown.get(group, 0)}",
+            )
+
+    def read(self, group: GroupId, floor: int, high_watermark: int) -> None:
+        """A linearizable read was answered: it knows everything acknowledged before it began."""
+        self.checked["linearizable-read"] += 1
+        if high_watermark < floor:
+            raise Violation(
+                "linearizable-read",
+                f"a read of group {group} was answered up to {high_watermark}; records up to "
+                f"{floor} had been acknowledged before it began",
             )
 
     # --- what a replica is ------------------------------------------------------------------------

@@ -63,6 +63,12 @@ class SimOptions:
     core: tuple[int, ...] = ()
     """Nodes that must do alone, the others frozen, before all is healed; () for no such phase, and
     no such phase either when they are not enough."""
+    strict_mark: bool = False
+    """Acks wait until the durable mark is durable."""
+    linearizable: bool = False
+    """A read sees everything that was acknowledged before it began."""
+    lease: bool = False
+    """And needs no round of messages for that; clocks then drift within the bound of leases."""
     buggify: bool = False
     """Unusual paths of the product are taken on purpose until the liveness phase."""
     reboot: bool = False
@@ -134,6 +140,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         gap = (_RARER.get(fault, 1) * 150) << stream.below(5)
         gaps.append((fault, gap if on and profile != "calm" else 0))
     replication = min(3, brokers)
+    linearizable = stream.chance(1, 2)
     return SimOptions(
         seed=seed,
         profile=profile,
@@ -157,6 +164,9 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         core=_draw_core(stream, brokers),
         reboot=stream.chance(1, 3),
         buggify=stream.chance(1, 2) and profile != "calm",
+        strict_mark=stream.chance(1, 4),
+        linearizable=linearizable,
+        lease=stream.chance(1, 2) and linearizable,
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )

@@ -163,7 +163,7 @@ KINDS: Final = {
         (("slot", "small"), ("partition", "small"), ("count", "small")), False, "clients",
         "a producer sends some records, one after another",
     ),
-    "read": Kind((("partition", "small"),), False, "clients", "the reader polls once"),
+    "read": Kind((("partition", "small"),), False, "clients", "one of three readers polls once"),
 }  # fmt: skip
 
 CHURN: Final = ("reassign", "create-topic", "grow-topic")

@@ -193,10 +193,12 @@ class Run:
         self.options = options
         self.world = world = World(options.seed, tracer or NoTracer())
         _shape(world, options)
+        world.configure = partial(_configured, options)
         self.onlooker = world.observer = _Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
         self.workload = Workload(world, options)
         self.workload.on_acknowledged = self._acknowledged
+        self.workload.on_read = self._read_answered if options.linearizable else None
         churn = any(step.kind in CHURN for step in schedule.steps)
         self.nemesis = Nemesis(world, self.workload, churn)
         self.phase = "set-up"
@@ -270,12 +272,14 @@ class Run:
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
         self.phase = "final read"
         yield from self._read_everything(FINAL_READER)
+        yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
         self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
         if self.options.reboot:
             self.phase = "reboot"
             self.nemesis.reboot_without_indexes()
             yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
             yield from self._read_everything(FINAL_READER + 1)
+            yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
             self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
         self.phase = "over"
 
@@ -301,6 +305,11 @@ class Run:
         group = group_of(self.world, TOPIC, partition)
         if group is not None:
             self.onlooker.invariants.acknowledged(group, offset)
+
+    def _read_answered(self, partition: int, floor: int, high_watermark: int) -> None:
+        group = group_of(self.world, TOPIC, partition)
+        if group is not None:
+            self.onlooker.invariants.read(group, floor, high_watermark)
 
     def _schedule_steps(self) -> None:
         world, begin = self.world, self.world.now
@@ -392,6 +401,10 @@ def _shape(world: World, options: SimOptions) -> None:
 
 def _narrow(config: BrokerConfig) -> BrokerConfig:
     return attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
+
+
+def _configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
+    return attrs.evolve(config, strict_mark=options.strict_mark, lease=options.lease)
 
 
 def _nothing() -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "t"
 READER: Final = 1_000_000
+READERS: Final = 3
+_CONSISTENCY: Final = {False: "committed", True: "linearizable"}
 WAITING_MAX: Final = 1_000
 """Records that a producer keeps for later; what a step asks beyond that is left out."""
 _GENERATIONS: Final = 1_000
@@ -81,6 +83,18 @@ class _Producer:
 
 @final
 @attrs.define(eq=False)
+class _Reader:
+    """Polls one partition at a time, from where it got to."""
+
+    process: int
+    client: SimClient
+    positions: dict[int, int] = attrs.Factory(dict)
+    polls: int = 0
+    busy: bool = False
+
+
+@final
+@attrs.define(eq=False)
 class Workload:
     """All clients of a world. `acknowledged` maps (partition, offset) to the value acknowledged."""
 
@@ -91,14 +105,18 @@ class Workload:
     acknowledged: dict[tuple[int, int], str] = attrs.Factory(dict)
     on_acknowledged: Callable[[int, int], None] | None = None
     """Hears partition and offset of every record that a producer knows to be stored."""
+    on_read: Callable[[int, int, int], None] | None = None
+    """Hears of each answered fetch: partition, the offset after everything that was acknowledged
+    when it began, and the high watermark in the answer."""
+    stored: dict[int, int] = attrs.Factory(dict)
+    """Per partition the offset after the last one that was acknowledged."""
     sent: int = 0
     unknown: int = 0
     running: bool = False
     busy: int = 0
     _producers: dict[int, _Producer] = attrs.Factory(dict)
     _reader: SimClient = attrs.field(init=False)
-    _reading: bool = False
-    _positions: dict[int, int] = attrs.Factory(dict)
+    _readers: list[_Reader] = attrs.Factory(list)
 
     def __attrs_post_init__(self) -> None:
         header = Header(
@@ -109,7 +127,9 @@ class Workload:
         )
         self.history = HistoryWriter(self.text, header)
         self._reader = self._client("reader")
-        self._positions = dict.fromkeys(range(self.options.partitions), 0)
+        self._readers = [
+            _Reader(READER + number, self._client(f"reader/{number}")) for number in range(READERS)
+        ]
 
     def _client(self, name: str) -> SimClient:
         bootstrap = tuple((f"n{number}", 9092) for number in sorted(self.world.nodes))
@@ -129,6 +149,7 @@ class Workload:
         configs = {
             "min.insync.replicas": str(self.options.min_in_sync),
             "segment.bytes": str(self.options.segment_bytes),
+            "raftlog.read.consistency": _CONSISTENCY[self.options.linearizable],
         }
         topic = asks.new_topic(
             TOPIC, self.options.partitions, self.options.replication, configs=configs
@@ -154,9 +175,18 @@ class Workload:
             return
         if step.kind == "produce":
             self._enqueue(int(step.argument("slot")), partition, int(step.argument("count")))
-        elif not self._reading:
-            self._reading = True
-            self.fetch(READER, partition, self._positions[partition], self._got)
+        else:
+            self._read(partition)
+
+    def _read(self, partition: int) -> None:
+        """The reader that has rested longest polls; nobody does when all are waiting."""
+        idle = [reader for reader in self._readers if not reader.busy]
+        if not idle:
+            return
+        reader = min(idle, key=lambda each: each.polls)
+        reader.busy, reader.polls = True, reader.polls + 1
+        position = reader.positions.get(partition, 0)
+        self._poll(reader.client, reader.process, partition, position, partial(self._got, reader))
 
     # --- producing --------------------------------------------------------------------------------
 
@@ -194,6 +224,8 @@ class Workload:
         now, process = self.world.now, producer.process
         if isinstance(outcome, RecordPosition):
             self.acknowledged[(outcome.partition, outcome.offset)] = value
+            following = max(outcome.offset + 1, self.stored.get(outcome.partition, 0))
+            self.stored[outcome.partition] = following
             if self.on_acknowledged is not None:
                 self.on_acknowledged(outcome.partition, outcome.offset)
             self.history.complete(process, "ok", time_ns=now, value=[outcome.offset, value])
@@ -212,29 +244,39 @@ class Workload:
 
     def fetch(self, process: int, partition: int, offset: int, then: Any) -> None:
         """Fetch once, write it down; `then(partition, next_offset or None)`."""
+        self._poll(self._reader, process, partition, offset, then)
+
+    def _poll(
+        self, client: SimClient, process: int, partition: int, offset: int, then: Any
+    ) -> None:
         self.busy += 1
         asked = {f"{TOPIC}/{partition}": offset}
         self.history.invoke(process, "poll", time_ns=self.world.now, value=asked)
         place = TopicPartition(TOPIC, partition)
         call = asks.fetch(place, Offset(offset), max_wait_ms=20)
-        self._reader.call(call, partial(self._fetched, process, partition, offset, then))
+        floor = self.stored.get(partition, 0)
+        client.call(call, partial(self._fetched, process, partition, offset, then, floor))
 
-    def _fetched(self, process: int, partition: int, offset: int, then: Any, outcome: Any) -> None:
+    def _fetched(
+        self, process: int, partition: int, offset: int, then: Any, floor: int, outcome: Any
+    ) -> None:
         self.busy -= 1
         now = self.world.now
         if not isinstance(outcome, FetchedBatches):
             self.history.complete(process, "fail", time_ns=now, error=str(outcome))
             then(partition, None)
             return
+        if self.on_read is not None:
+            self.on_read(partition, floor, outcome.high_watermark)
         pairs = [[record.offset, _plain(record.value)] for record in outcome.records()]
         got = {f"{TOPIC}/{partition}": pairs} if pairs else {}
         self.history.complete(process, "ok", time_ns=now, value=got)
         then(partition, outcome.next_offset if pairs else offset)
 
-    def _got(self, partition: int, next_offset: int | None) -> None:
-        self._reading = False
+    def _got(self, reader: _Reader, partition: int, next_offset: int | None) -> None:
+        reader.busy = False
         if next_offset is not None:
-            self._positions[partition] = next_offset
+            reader.positions[partition] = next_offset
 
     # --- in the end -------------------------------------------------------------------------------
 

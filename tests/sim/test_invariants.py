@@ -13,6 +13,8 @@ from raftlog.base.entries import HardState, Membership
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId, Term
 from raftlog.base.units import millis
 from raftlog.metadata.image import ClusterImage
+from raftlog.raft import lease
+from raftlog.raft.node import Role
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import RaftState
 from raftlog.storage import store
@@ -157,6 +159,29 @@ def test_an_acknowledgement_above_every_high_watermark():
         invariants.acknowledged(group, leader.high_watermark)
 
 
+def test_a_linearizable_read_that_misses_something():
+    _, invariants, group, _ = middle()
+    invariants.read(group, 5, 5)
+    with pytest.raises(Violation, match="linearizable-read"):
+        invariants.read(group, 5, 4)
+
+
+def test_leaders_that_ask_nobody_before_they_read_are_caught(monkeypatch):
+    """A leader that stood still answers, before it knows that others lead, reads that began while
+    they led."""
+    monkeypatch.setattr(lease, "holds", lambda state: state.role is Role.LEADER)
+    late = tuple(step(at, "produce", slot=at, partition=0, count=1) for at in range(400, 680, 20))
+    writes = (step(9, "produce", slot=0, partition=0, count=9), *late)
+    reads = tuple(step(at, "read", partition=0) for at in (20, 40, 60, 80, 210, 480, 690))
+    caught = set()
+    for seed in range(4):
+        options = SimOptions(seed=seed, safety_ms=900, linearizable=True, lease=True)
+        cut = step(190, "partition", 600, side="leader:0", how="silent")
+        pause = step(195, "pause", 520, node="leader:0")
+        caught.add(simulate(Schedule(options, (*writes, *reads, cut, pause))).failure_class)
+    assert "linearizable-read" in caught
+
+
 def test_a_directory_whose_boots_go_back():
     run, invariants, _, _ = middle()
     node = run.world.nodes[NodeId(1)]
@@ -198,7 +223,7 @@ def test_files_that_differ_in_the_end():
 def test_a_run_compares_what_it_says():
     result = simulate(schedule(step(150, "crash", 80, node="leader:0")))
     assert result.failure == ""
-    rare = {"membership-steps"}
+    rare = {"membership-steps", "linearizable-read"}
     idle = {name for name, row in result.invariants.items() if not row["checked"]}
     assert idle <= rare
     assert set(NAMES) == set(Invariants().checked)
