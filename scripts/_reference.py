@@ -69,7 +69,10 @@ def broker_settings():
     """The settings of a broker's properties file."""
     keys = import_module("raftlog.runtime.config_keys")
     lines = [
-        "The file is `key = value`, with Kafka's names: a `server.properties` works as it is.",
+        "The file is `key = value`, with Kafka's names. A `server.properties` of Kafka works when",
+        "two things are said that Kafka does not ask for or asks otherwise: the controllers",
+        "(`controller.quorum.voters`) and the secret that brokers prove to each other",
+        "(`raftlog.cluster.secret.file`). A name that is on neither list stops the start.",
         "",
         "| setting | default | allowed | meaning |",
         "|---|---|---|---|",
@@ -103,6 +106,7 @@ def command_line():
         root = import_module("raftlog.cli.main").cli
     lines = []
     _command_help(click, root, "raftlog", lines)
+    _sim_help(import_module("raftlog_sim.__main__").parser(), lines)
     return _page("Command line", lines)
 
 
@@ -206,6 +210,31 @@ def _command_help(click, command, path, lines):
             found = command.get_command(context, name)
             if found is not None and not found.hidden:
                 _command_help(click, found, f"{path} {name}", lines)
+
+
+def _sim_help(parser, lines):
+    """The simulator's commands as tables: argparse's help differs between releases of Python."""
+    subparsers = next(each for each in parser._actions if each.dest == "command")
+    for name, command in subparsers.choices.items():
+        lines += [f"## raftlog sim {name}", "", _sentence(command.description)]
+        lines += ["", f"    {command.epilog}", "", "| argument | meaning |", "|---|---|"]
+        for action in command._actions:
+            if action.dest == "help":
+                continue
+            values = " ".join(action.option_strings) or action.metavar or action.dest
+            if action.choices:
+                values += " " + "\\|".join(str(each) for each in action.choices)
+            elif action.option_strings and action.nargs != 0:
+                values += f" {action.metavar or action.dest.upper()}"
+            meaning = (action.help or "").replace("%(default)s", str(action.default))
+            if action.dest == "format":
+                meaning = "how to print the result"
+            lines.append(f"| `{values}` | {meaning} |")
+        lines.append("")
+
+
+def _sentence(text):
+    return text[:1].upper() + text[1:] + "."
 
 
 if __name__ == "__main__":

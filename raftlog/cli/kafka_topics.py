@@ -3,6 +3,7 @@
 Exit codes are Kafka's: 0, or 1 for everything that goes wrong, wrong usage included. JSON is ours.
 """
 
+import json
 import re
 import sys
 from collections.abc import Sequence
@@ -140,7 +141,11 @@ def kafka_topics(**flags: Any) -> int:
         with_client(flags["bootstrap"], partial(_ACTS[asked.action], asked))
     except (RaftlogError, _Failure) as error:
         message = error.text if isinstance(error, KafkaError) else str(error)
-        print(f"Error while executing topic command : {message}")
+        if asked.form == "json":
+            document = {"version": 1, "error": {"what": message, "on": asked.topic, "do": ""}}
+            print(json.dumps(document), file=sys.stderr)
+        else:
+            print(f"Error while executing topic command : {message}")
         return FAILED_CODE
     return 0
 

@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Final, NoReturn, final
 
 import click
@@ -99,6 +100,9 @@ def run(arguments: Sequence[str]) -> int:
         result = cli.main(args=list(arguments), prog_name="raftlog", standalone_mode=False)
     except click.exceptions.Exit as done:
         return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        print(error.format_message(), file=sys.stderr)  # a group without a command: its help
+        return USAGE_CODE
     except click.UsageError as error:
         on = error.ctx.command_path if error.ctx else "raftlog"
         _print_error(error.format_message(), on, f"see {on} --help", as_json=as_json)
@@ -119,11 +123,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    following = [*arguments[1:], ""]
-    return any(
-        each == "--format=json" or (each == "--format" and after == "json")
-        for each, after in zip(arguments, following, strict=True)
-    )
+    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
 
 
 def _print_error(what: str, on: str, do: str, *, as_json: bool) -> None:

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from raftlog.spark.verify_job import SparkReport
 
 
-@click.group("spark", context_settings={"max_content_width": 100})
+@click.group(
+    "spark",
+    epilog="Example: raftlog spark verify --topic orders --history runs/latest",
+    context_settings={"max_content_width": 100},
+)
 def spark() -> None:
     """Jobs that run on Spark; they need Java 17 and pip install 'raftlog[spark]'."""
 

@@ -113,7 +113,11 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
     names = settings.text("controller.listener.names").split(",")
     clients = tuple(each for each in bind if each.name not in names)
     if not clients:
-        raise ConfigError("no listener is left for clients", on=settings.where("listeners"))
+        raise ConfigError(
+            "no listener is left for clients",
+            on=settings.where("listeners"),
+            do="add one that controller.listener.names does not name",
+        )
     peer_bind = _peer_listener(settings, bind, names)
     controllers = _controllers(settings)
     own = next((each for each in controllers if each.node == node), None)
@@ -137,7 +141,11 @@ def _refuse_unknown(lines: dict[str, Line]) -> None:
     for key, line in lines.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
-            advice = f"did you mean {near[0]}?" if near else "see docs/reference/config.md"
+            advice = (
+                f"did you mean {near[0]}?"
+                if near
+                else "docs/reference/broker_settings.md has all of them"
+            )
             raise ConfigError(f"no setting is called {key}", on=line.where, do=advice)
 
 
@@ -160,7 +168,11 @@ class _Settings:
         value = line.value if line else SETTINGS[key].default
         choices = SETTINGS[key].choices
         if choices and value not in choices:
-            raise ConfigError(f"{value!r} is none of {', '.join(choices)}", on=self.where(key))
+            raise ConfigError(
+                f"{value!r} is none of {', '.join(choices)}",
+                on=self.where(key),
+                do=f"set it to {' or '.join(choices)}, or leave it out",
+            )
         return value
 
     def required(self, *keys: str) -> str:
@@ -178,19 +190,27 @@ class _Settings:
     def number(self, key: str) -> int:
         setting: Setting = SETTINGS[key]
         value = self.text(key)
+        advice = f"set it to a number from {setting.low} to {setting.high}"
+        if setting.default:
+            advice += f"; {setting.default} is the default"
         try:
             number = int(value)
         except ValueError:
-            raise ConfigError(f"{value!r} is not a whole number", on=self.where(key)) from None
+            problem = f"{value!r} is not a whole number"
+            raise ConfigError(problem, on=self.where(key), do=advice) from None
         if not setting.low <= number <= setting.high:
             bounds = f"{setting.low} to {setting.high}"
-            raise ConfigError(f"{number} is outside {bounds}", on=self.where(key))
+            raise ConfigError(f"{number} is outside {bounds}", on=self.where(key), do=advice)
         return number
 
     def flag(self, key: str) -> bool:
         value = self.text(key).lower()
         if value not in ("true", "false"):
-            raise ConfigError(f"{value!r} is neither true nor false", on=self.where(key))
+            raise ConfigError(
+                f"{value!r} is neither true nor false",
+                on=self.where(key),
+                do="write true or false",
+            )
         return value == "true"
 
     def address(self, key: str) -> Address | None:
@@ -213,7 +233,11 @@ def _listeners(settings: _Settings, key: str) -> tuple[Listener, ...]:
     for item in settings.text(key).split(","):
         name, slashes, rest = item.strip().partition("://")
         if not slashes or not name:
-            raise ConfigError(f"{item!r} is not NAME://host:port", on=where)
+            raise ConfigError(
+                f"{item!r} is not NAME://host:port",
+                on=where,
+                do="as in PLAINTEXT://127.0.0.1:9092",
+            )
         protocol = protocols.get(name, name)
         if protocol != "PLAINTEXT" and (name in protocols or name in _OTHER_PROTOCOLS):
             raise ConfigError(
@@ -222,7 +246,7 @@ def _listeners(settings: _Settings, key: str) -> tuple[Listener, ...]:
         address = _address(rest, where)
         found.append(Listener(name=name, host=address.host, port=address.port))
     if len({each.name for each in found}) < len(found):
-        raise ConfigError("a listener name is used twice", on=where)
+        raise ConfigError("a listener name is used twice", on=where, do="give each its own name")
     return tuple(found)
 
 
@@ -232,7 +256,11 @@ def _protocol_map(settings: _Settings) -> dict[str, str]:
     for item in filter(None, (each.strip() for each in settings.text(key).split(","))):
         name, colon, protocol = item.partition(":")
         if not colon:
-            raise ConfigError(f"{item!r} is not NAME:PROTOCOL", on=settings.where(key))
+            raise ConfigError(
+                f"{item!r} is not NAME:PROTOCOL",
+                on=settings.where(key),
+                do="as in PLAINTEXT:PLAINTEXT",
+            )
         pairs[name] = protocol
     return pairs
 
@@ -267,11 +295,13 @@ def _peers(text: str, where: str) -> tuple[PeerAddress, ...]:
     for item in text.split(","):
         node, at, rest = item.strip().partition("@")
         if not at or not node.isascii() or not node.isdigit():
-            raise ConfigError(f"{item!r} is not id@host:port", on=where)
+            raise ConfigError(
+                f"{item!r} is not id@host:port", on=where, do="as in 1@127.0.0.1:9192"
+            )
         address = _address(rest, where)
         found.append(PeerAddress(NodeId(int(node)), address.host, address.port))
     if len({each.node for each in found}) < len(found):
-        raise ConfigError("a broker is named twice", on=where)
+        raise ConfigError("a broker is named twice", on=where, do="name each broker once")
     return tuple(found)
 
 
@@ -323,7 +353,11 @@ def _topic_defaults(settings: _Settings) -> tuple[tuple[str, str], ...]:
     for key, value in given.items():
         problem = broker_default_problem(key, value)
         if problem is not None:
-            raise ConfigError(problem, on=settings.where(key))
+            raise ConfigError(
+                problem,
+                on=settings.where(key),
+                do="docs/reference/topic_settings.md has the bounds",
+            )
     return broker_defaults(given)
 
 
@@ -335,11 +369,19 @@ def _read_secret(settings: _Settings) -> bytes:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             secret = file.read(4096).strip()
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error}", on=where) from error
+        raise ConfigError(
+            f"cannot be read: {error}",
+            on=where,
+            do=f"(umask 077; head -c 32 /dev/urandom | base64 > {path}), the same on every broker",
+        ) from error
     if mode & 0o077:
         raise ConfigError(
             f"{path} can be read by others (mode {mode:04o})", on=where, do=f"chmod 600 {path}"
         )
     if len(secret) < SECRET_BYTES_MIN:
-        raise ConfigError(f"{path} holds {len(secret)} bytes, at least 16 are needed", on=where)
+        raise ConfigError(
+            f"{path} holds {len(secret)} bytes, at least {SECRET_BYTES_MIN} are needed",
+            on=where,
+            do=f"(umask 077; head -c 32 /dev/urandom | base64 > {path}), the same on every broker",
+        )
     return secret

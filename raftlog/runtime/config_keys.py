@@ -2,7 +2,7 @@
 
 Three tables. SETTINGS are read. TOPIC_DEFAULTS are the broker-wide forms of topic settings and
 are passed on under the topic-level name. IGNORED are names of Kafka's that have no meaning here;
-they are accepted, so that a `server.properties` works as it is, and listed once at start.
+they are accepted, so that a `server.properties` can stay as it is, and listed once at start.
 """
 
 from typing import Final, Literal, NamedTuple

@@ -16,7 +16,7 @@ from raftlog_sim.commands import common, debug, gate, mutants, run, scenarios, s
 def main(arguments: list[str]) -> int:
     """Run a command; its exit code."""
     try:
-        options = _parser().parse_args(arguments)
+        options = parser().parse_args(arguments)
         if not getattr(options, "mutant", ""):
             options.mutant = os.environ.get(mutation.VARIABLE, "")
         return int(options.run(options))
@@ -33,17 +33,18 @@ def main(arguments: list[str]) -> int:
         return common.DONE
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """All commands; the reference page is made from it."""
+    whole = argparse.ArgumentParser(
         prog="raftlog sim",
         description="Whole clusters from a seed: the product's own brokers in virtual time.",
         epilog="Example: raftlog sim run --seed 42 --double-check",
     )
-    parser.error = common.usage_error  # type: ignore[method-assign, assignment]
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    whole.error = common.usage_error  # type: ignore[method-assign, assignment]
+    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (run, sweep, shrink, debug, scenarios, mutants, gate):
         module.add(commands)
-    return parser
+    return whole
 
 
 if __name__ == "__main__":

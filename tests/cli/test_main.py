@@ -81,6 +81,17 @@ def test_the_overview_names_every_command_without_loading_it(raftlog):
         assert text.endswith(".")
 
 
+@pytest.mark.parametrize("path", [(), ("topics",), ("cluster",)], ids=" ".join)
+def test_a_group_alone_shows_its_help_and_is_wrong_usage(path, raftlog):
+    """It said "raftlog: Usage: ..." and, below the help, to see the help; `raftlog` alone ended in
+    a traceback."""
+    ran = raftlog(*path)
+    assert (ran.code, ran.out) == (64, "")
+    assert ran.err.startswith("Usage: raftlog")
+    assert "Commands:" in ran.err
+    assert ran.err.rstrip().endswith(raftlog(*path, "--help").out.rstrip()[-40:])
+
+
 def test_unknown_commands_are_wrong_usage(raftlog):
     assert raftlog("nonsense").code == 64
     error = raftlog("nonsense", "--format", "json").json_error

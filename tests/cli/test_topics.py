@@ -175,6 +175,16 @@ def test_kafkas_own_words(kafka_topics):
     assert kafka_topics("--delete", "--topic", "orders", "--if-exists").code == 0
 
 
+def test_json_of_kafkas_tool_is_json_when_it_fails_too(kafka_topics):
+    missing = kafka_topics("--describe", "--topic", "nowhere", "--format", "json")
+    assert (missing.code, missing.out) == (1, "")
+    assert missing.json_error == {
+        "what": "Topic 'nowhere' does not exist as expected",
+        "on": "nowhere",
+        "do": "",
+    }
+
+
 def test_names_that_could_collide_are_warned_of(kafka_topics):
     made = kafka_topics("--create", "--topic", "my_topic.x")
     assert made.out.splitlines() == [COLLISION_WARNING, "Created topic my_topic.x."]

@@ -6,6 +6,7 @@ from raftlog.base.errors import ConfigError
 from raftlog.base.units import millis
 from raftlog.runtime import config_file
 from raftlog.runtime.config_file import parse_properties
+from tests.tidy.tree import ROOT
 
 GOOD = """
 # a broker
@@ -106,6 +107,23 @@ def test_errors_say_where_and_what(secret, old, new, words):
         judged(text, secret)
     for word in words:
         assert word in str(caught.value)
+    assert caught.value.on.startswith("server.properties")
+    assert caught.value.do, "what to do about it"
+
+
+def test_every_bound_is_said_with_its_default(secret):
+    with pytest.raises(ConfigError) as caught:
+        judged(GOOD + "num.partitions = -1\n", secret)
+    assert caught.value.on == "server.properties, line 12, num.partitions"
+    assert caught.value.do == "set it to a number from 1 to 10000; 1 is the default"
+
+
+def test_the_page_of_settings_that_errors_name_is_there(secret):
+    with pytest.raises(ConfigError) as caught:
+        judged(GOOD + "zzzzzz = 1\n", secret)
+    page = caught.value.do.split()[0]
+    assert (ROOT / page).is_file(), page
+    assert "`num.partitions`" in (ROOT / page).read_text()
 
 
 def test_a_secret_that_others_can_read_is_refused(secret):
