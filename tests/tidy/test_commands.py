@@ -1,4 +1,4 @@
-"""Docs name every command, those of the simulator too. tests/cli/test_main.py looks at their help."""
+"""Docs name every command, the simulator's too. tests/cli/test_main.py looks at their help."""
 
 import re
 from collections.abc import Iterator
