@@ -7,7 +7,7 @@ import pytest
 from raftlog_sim import mutation
 from raftlog_sim.__main__ import main
 from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
-from raftlog_sim.commands.mutants import table
+from raftlog_sim.commands.mutants import merged, table, write_table
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.mutation import Hunt
@@ -262,15 +262,31 @@ def test_mutants_are_listed_by_number(capsys):
         mutation.switch_on("no such")
 
 
-def test_the_table_shows_survivors_and_medians():
-    killed = {
-        "number": "1", "name": "a-b", "killed": True, "tried": 9, "by": {"order": 2, "x": 1},
-        "seeds": [2, 3, 9], "shrunk": {"steps": [9, 2], "events": [100, 20], "seconds": 3.2},
-    }  # fmt: skip
-    alive = {"number": "2", "name": "c", "killed": False, "tried": 60}
-    rows = table([killed, alive], Hunt()).splitlines()[2:]
-    assert rows[0] == "| 1 a b | order x 2, x | 2 | 2 | 9 → 2, 100 → 20, 3 s |"
-    assert "not within 60 seeds" in rows[1]
+KILLED = {
+    "number": "1", "name": "a-b", "killed": True, "tried": 9, "by": {"order": 2, "x": 1},
+    "seeds": [2, 3, 9], "shrunk": {"steps": [9, 2], "events": [100, 20], "seconds": 3.2},
+}  # fmt: skip
+ALIVE = {"number": "2", "name": "c", "killed": False, "tried": 60}
+
+
+def test_the_table_shows_survivors_and_scenarios():
+    rows = table([KILLED, ALIVE], {"2": "some-scenario"}).splitlines()[2:]
+    assert rows[0] == "| 1 a b | order x 2, x | 2 | 9 |  | 9 to 2, 3 s |"
+    assert rows[1] == "| 2 c | **nothing** |  | 60 | some-scenario |  |"
+
+
+def test_a_score_keeps_earlier_rows_and_a_page_its_text(tmp_path):
+    score, page = tmp_path / "score.json", tmp_path / "page.md"
+    assert merged(score, [KILLED, ALIVE]) == [KILLED, ALIVE]
+    newer = {**ALIVE, "tried": 90}
+    assert merged(score, [newer]) == [KILLED, newer] == json.loads(score.read_text())
+    page.write_text("# Title\n\n<!-- table begins -->old<!-- table ends -->\n\nafter\n")
+    write_table(page, [newer])
+    text = page.read_text()
+    assert text.startswith("# Title\n\n<!-- table begins -->\n\n| mutant |")
+    assert text.endswith("<!-- table ends -->\n\nafter\n")
+    assert "old" not in text
+    assert "| 90 | half-saved-vote |" in text
 
 
 @pytest.mark.slow

@@ -1,15 +1,17 @@
 """`raftlog sim mutants`: planted bugs that must be caught, and the table of who caught them."""
 
 import argparse
+import json
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
-from raftlog_sim import mutation
+from raftlog_sim import mutation, scenarios
 from raftlog_sim.commands import common
 
 BUDGET: Final = 60
 SURVIVED: Final = "SURVIVED"
+BEGIN: Final = "<!-- table begins -->"
+END: Final = "<!-- table ends -->"
 
 
 def add(parsers: common.Parsers) -> None:
@@ -31,7 +33,9 @@ def add(parsers: common.Parsers) -> None:
     mutants.add_argument(
         "--seconds", type=float, default=600.0, help="CPU time for each, shrinking not counted"
     )
-    mutants.add_argument("--table", type=Path, metavar="FILE", help="write a Markdown table")
+    mutants.add_argument("--table", type=Path, metavar="FILE", help="put the table into a page")
+    mutants.add_argument("--score", type=Path, metavar="FILE", help="rows of earlier runs, kept")
+    mutants.add_argument("--none", action="store_true", help="hunt nothing, only make the table")
     mutants.add_argument("--list", action="store_true", help="only list them")
 
 
@@ -50,7 +54,7 @@ def _mutants(options: argparse.Namespace) -> int:
         seconds=options.seconds,
     )
     rows = []
-    wanted = options.numbers or list(found)
+    wanted = [] if options.none else options.numbers or list(found)
     with common.bar("mutants", len(wanted)) as advance:
         for number in wanted:
             row = mutation.hunt(number, plan)
@@ -58,8 +62,9 @@ def _mutants(options: argparse.Namespace) -> int:
             advance(1)
             if options.format == "text":
                 print(_line(row), flush=True)
+    scored = rows if options.score is None else merged(options.score, rows)
     if options.table is not None:
-        options.table.write_text(table(rows, plan), encoding="utf-8")
+        write_table(options.table, scored)
     if options.format == "json":
         common.print_json({"mutants": rows})
     return common.DONE if all(row["killed"] for row in rows) else common.FAILED
@@ -93,25 +98,52 @@ def _by(row: dict[str, Any]) -> str:
     )
 
 
-def table(rows: list[dict[str, Any]], plan: mutation.Hunt) -> str:
-    """The score table, as Markdown."""
+def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
+    """The score table, as Markdown. `named` tells per mutant which scenarios it fails."""
     lines = [
-        "| mutant | caught by | first seed | seeds to a kill | shrunk: steps, events, time |",
-        "|---|---|---|---|---|",
+        "| mutant | caught by | first seed | seeds run | scenario | shrunk: steps, time |",
+        "|---|---|---|---|---|---|",
     ]
     for row in rows:
         name = f"{row['number']} {row['name'].replace('-', ' ')}"
-        if not row["killed"]:
-            lines.append(f"| {name} | **not within {row['tried']} seeds** | | | |")
-            continue
-        gaps = [
-            later - earlier
-            for earlier, later in zip([plan.first - 1, *row["seeds"]], row["seeds"], strict=False)
-        ]
-        shrunk = row.get("shrunk")
-        small = ""
+        by, seed = "**nothing**", ""
+        if row["killed"]:
+            by, seed = _by(row), str(row["seeds"][0])
+        shrunk, small = row.get("shrunk"), ""
         if shrunk:
-            small = f"{shrunk['steps'][0]} → {shrunk['steps'][1]}, "
-            small += f"{shrunk['events'][0]} → {shrunk['events'][1]}, {shrunk['seconds']:.0f} s"
-        lines.append(f"| {name} | {_by(row)} | {row['seeds'][0]} | {median(gaps):.0f} | {small} |")
+            small = f"{shrunk['steps'][0]} to {shrunk['steps'][1]}, {shrunk['seconds']:.0f} s"
+        scenario = named.get(row["number"], "")
+        lines.append(f"| {name} | {by} | {seed} | {row['tried']} | {scenario} | {small} |")
     return "\n".join(lines) + "\n"
+
+
+def scenario_kills() -> dict[str, str]:
+    """Per mutant, the scenarios whose files say that it fails them."""
+    found: dict[str, list[str]] = {}
+    head = f"{scenarios.RESULT} mutant "
+    for name in scenarios.names():
+        for line in scenarios.load(name).expected:
+            if line.startswith(head) and not line.endswith("SURVIVES"):
+                found.setdefault(line.removeprefix(head).partition(":")[0], []).append(name)
+    return {number: ", ".join(each) for number, each in found.items()}
+
+
+def merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All rows of a score file, with these in the place of older ones; the file holds them."""
+    known: dict[str, dict[str, Any]] = {}
+    if score.exists():
+        known = {row["number"]: row for row in json.loads(score.read_text(encoding="utf-8"))}
+    known |= {row["number"]: row for row in rows}
+    order = list(mutation.load())
+    found = [known[number] for number in order if number in known]
+    score.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def write_table(page: Path, rows: list[dict[str, Any]]) -> None:
+    """Put the table between the two marks of a page that has them; else it is the page."""
+    text = page.read_text(encoding="utf-8") if page.exists() else f"{BEGIN}\n{END}\n"
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    made = table(rows, scenario_kills())
+    page.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", encoding="utf-8")
