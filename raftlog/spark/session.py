@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 JAVA_MIN: Final = 17
 INSTALL_SPARK: Final = "pip install 'raftlog[spark]'"
-INSTALL_JAVA: Final = "scripts/system_packages, or: apt-get install openjdk-17-jre-headless"
+INSTALL_JAVA: Final = "scripts/system_packages, or: apt-get install default-jre-headless"
 
 
 def missing() -> OperatingError | None:

@@ -1,0 +1,61 @@
+"""What Spark needs is looked for before it is started, and the advice is a command to run."""
+
+from pathlib import Path
+
+import pytest
+
+from raftlog.cli.demo import spark_ending
+from raftlog.spark import session
+
+
+def java(folder: Path, prints: str) -> Path:
+    """A JAVA_HOME whose java says this."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\nprintf '%s' '{prints}' >&2\n")
+    program.chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("prints", "version"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("nonsense", None),
+    ],
+)
+def test_the_version_of_java_is_read(tmp_path, monkeypatch, prints, version):
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, prints)))
+    assert session.java_version() == version
+
+
+def test_no_java_at_all(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert session.java_version() is None
+    error = session.missing()
+    assert error is not None
+    assert "there is no Java" in error.what
+    assert "scripts/system_packages" in error.do
+    with pytest.raises(type(error), match="no Java"):
+        session.local_session()
+
+
+def test_an_old_java_and_no_pyspark(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(java(tmp_path, 'version "11.0.2"')))
+    error = session.missing()
+    assert error is not None
+    assert "Java 11 is too old" in error.what
+    monkeypatch.setattr(session, "find_spec", lambda name: None)
+    error = session.missing()
+    assert error is not None
+    assert (error.what, error.do) == ("pyspark is not installed", "pip install 'raftlog[spark]'")
+
+
+def test_the_demo_goes_on_without_spark(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = spark_ending.run("127.0.0.1:1", "flights", tmp_path, 5)
+    assert found.claims == ()
+    assert found.skipped.startswith("there is no Java: scripts/system_packages")
+    assert found.document() == {"skipped": found.skipped}
