@@ -1,9 +1,9 @@
 """The admin listener: /livez, /readyz, /metrics and /status over HTTP/1.1, for operators and tools.
 
 `/livez` says "restart me" (a stuck disk, a dead loop) and is never tied to a quorum; `/readyz`
-says "can serve"; both take `?verbose`. Metrics are in Prometheus' text format. Only GET is
-served, bodies are refused, and every answer closes its connection: this port has a handful of
-polite clients.
+says "can serve"; both take `?verbose`. Metrics are in Prometheus' text format. Only GET and HEAD
+are served, bodies are not read, and every answer closes its connection: this port has a handful of
+polite clients. An impolite one costs its own connection.
 """
 
 import json
@@ -73,7 +73,7 @@ class AdminServer:
         try:
             with trio.move_on_after(2 * ANSWER_SECONDS):
                 await self._serve(stream)
-        except (h11.RemoteProtocolError, trio.BrokenResourceError) as error:
+        except (h11.ProtocolError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.tracer.emit(TraceEvent("admin-refused", address, (("why", str(error)),)))
         finally:
             self._open -= 1
@@ -95,17 +95,16 @@ class AdminServer:
             ("Content-Length", str(len(payload))),
             ("Connection", "close"),
         ]
-        pieces = [
-            parser.send(h11.Response(status_code=status, headers=headers)),
-            parser.send(h11.Data(data=payload)),
-            parser.send(h11.EndOfMessage()),
-        ]
+        pieces = [parser.send(h11.Response(status_code=status, headers=headers))]
+        if event.method != b"HEAD":  # it is told how long the body would be, and gets none
+            pieces.append(parser.send(h11.Data(data=payload)))
+        pieces.append(parser.send(h11.EndOfMessage()))
         await _send_all(stream, b"".join(piece for piece in pieces if piece))
 
     async def _route(self, request: h11.Request) -> Answer:
         path, _, query = request.target.decode("ascii", "replace").partition("?")
-        if request.method != b"GET":
-            return 405, _TEXT, "only GET is served here\n"
+        if request.method not in (b"GET", b"HEAD"):
+            return 405, _TEXT, "only GET and HEAD are served here\n"
         try:
             if path in ("/livez", "/readyz"):
                 return health_answer(await self.ask(path[1:]), verbose="verbose" in query)
