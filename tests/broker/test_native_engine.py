@@ -79,9 +79,13 @@ class FakeReplica:
         self.is_leader = self.ready = True
         self.term = Term(1)
         self.commit = RaftIndex(0)
+        self.damage = None
 
     def propose_batch(self, batch, now, wall_ms):
         self.log.append_batch(batch)
+
+    def damage_found(self, error, now):
+        self.damage = error
 
     def delete_records(self, offset, deadline, then, now, wall_ms):
         self.deleted = offset
@@ -237,6 +241,37 @@ def test_a_failed_read_is_tried_again_when_the_group_moves(value):
     assert rig.commit() == []
     rig.answer_read(1)
     assert rig.commit() == [(0, b"a")]
+
+
+def test_damage_in_the_metadata_log_is_told_to_the_replica():
+    """Seed 1111 of the simulator: a segment of group 0 had rotted on a broker that only follows it.
+    Nobody but the engine read those entries. It waited for the group to move, but the group was at
+    rest: the broker kept an old image, ran none of its new partitions, and repaired nothing."""
+    rig = Rig()
+    rig.propose(b"a")
+    rig.replica.log.window = RaftIndex(2)
+    rig.commit()
+    damage = CorruptData("rot")
+    rig.services.jobs.pop().then(damage)
+    assert rig.replica.damage is damage
+    assert METADATA_GROUP in rig.services.touched
+
+
+def test_a_read_that_fails_is_tried_again_by_itself_and_in_the_end_is_damage():
+    rig = Rig()
+    rig.propose(b"a")
+    rig.replica.log.window = RaftIndex(2)
+    for _ in range(2):
+        rig.commit()
+        rig.services.jobs.pop().then(DiskError("bad sector"))
+        assert rig.replica.damage is None
+        woken = rig.woken
+        rig.services.now += 100_000_000
+        rig.services.timers.run_due(rig.services.now)
+        assert rig.woken == woken + 1
+    rig.commit()
+    rig.services.jobs.pop().then(DiskError("bad sector"))
+    assert "bad sector" in str(rig.replica.damage)
 
 
 def test_a_replica_that_was_reopened_goes_on_where_the_last_one_was():

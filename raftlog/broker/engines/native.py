@@ -14,7 +14,7 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import METADATA_GROUP, DirectoryId, GroupId, NodeId, RaftIndex, Term
 from raftlog.base.limits import APPEND_BYTES_MAX
 from raftlog.base.probes import probe
-from raftlog.base.units import NEVER, Instant, WallMillis
+from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.metadata.engine import Committed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.builder import RecordBatchBuilder
@@ -22,12 +22,18 @@ from raftlog.records.record import records_of
 from raftlog.storage.cold import EntriesRead
 
 _ON: Final = "metadata log"
+_AGAIN_NS: Final = millis(100)
+_FAILURES_MAX: Final = 3
+"""Failed reads in a row before the replica is recovered: a disk may have a bad moment."""
 
 
 class Services(Protocol):
     """What of the broker's context this needs."""
 
+    now: Instant
     replicas: dict[GroupId, PartitionReplica]
+
+    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> object: ...
 
     def touch(self, group: GroupId) -> None: ...
 
@@ -55,6 +61,7 @@ class NativeEngine:
     next_position: int = 0
     _reading: bool = False
     _read_until: RaftIndex = RaftIndex(0)
+    _failures: int = 0
     _jumped: bool = False
     _read: list[Entry] = attrs.Factory(list)
 
@@ -155,17 +162,30 @@ class NativeEngine:
         self.services.job(replica.directory, plan.function, plan.args, self._cold_done)
 
     def _cold_done(self, value: object) -> None:
-        """What is not there (the replica was closed meanwhile, or damage was found, which the
-        replica's own reads find too) is asked for again when the group moves."""
+        """What brings nothing is asked for again: nobody else may ever read these entries. So damage
+        is told to the replica, and a group at rest does not keep an old image for ever."""
         self._reading = False
+        replica = self._replica()
         if isinstance(value, EntriesRead):
-            replica = self._replica()
+            self._failures = 0
             if replica is not None:
                 replica.log.cold_done(value)
             until = self._read_until
             self._read = [entry for entry in value.entries if entry.raft_index <= until]
             if self.wake is not None:
                 self.services.soon(self.wake)
+            return
+        probe("metadata-read-failed")
+        self._failures += 1
+        if replica is None:
+            return
+        if isinstance(value, CorruptData) or self._failures >= _FAILURES_MAX:
+            self._failures = 0
+            error = value if isinstance(value, CorruptData) else CorruptData(str(value), on=_ON)
+            replica.damage_found(error, self.services.now)
+            self.services.touch(METADATA_GROUP)
+        elif self.wake is not None:
+            self.services.at(Instant(self.services.now + _AGAIN_NS), self.wake)
 
 
 def _trimmed(answer: object) -> None:
