@@ -162,8 +162,8 @@ class NativeEngine:
         self.services.job(replica.directory, plan.function, plan.args, self._cold_done)
 
     def _cold_done(self, value: object) -> None:
-        """What brings nothing is asked for again: nobody else may ever read these entries. So damage
-        is told to the replica, and a group at rest does not keep an old image for ever."""
+        """What brings nothing is asked for again: nobody else may read these entries, ever. Damage
+        is told to the replica, so that a group at rest does not keep an old image for good."""
         self._reading = False
         replica = self._replica()
         if isinstance(value, EntriesRead):
