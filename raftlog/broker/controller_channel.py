@@ -85,6 +85,8 @@ class Ask:
     retry: Timer | None = None
     asked: NodeId | None = None
     """Who was asked last and has not answered."""
+    tries: int = 0
+    """How often it was sent."""
 
 
 @final
@@ -147,6 +149,7 @@ class ControllerChannel:
             self._try_later(ask)
             return
         ask.asked = target
+        ask.tries += 1
         request = ControllerRequest(ask.request_no, ask.kind, ask.body)
         if target == self.services.config.node:
             self.services.soon(self._serve_own, request)
@@ -180,7 +183,7 @@ class ControllerChannel:
         for timer in (ask.expiry, ask.retry):
             if timer is not None:
                 timer.cancel()
-        ask.then(reply)
+        ask.then(reply._replace(repeated=True) if ask.tries > 1 else reply)
 
     def _target(self) -> NodeId | None:
         """Whom to ask: the best knowledge first, then the configured controllers in turn."""

@@ -25,6 +25,8 @@ class Outcome(NamedTuple):
     message: str
     version: int = 0
     value: int = 0
+    repeated: bool = False
+    """The controller was asked more than once: a refusal may be the work of the first try."""
 
 
 @final
@@ -84,7 +86,7 @@ class ControllerCalls:
 
 def _outcome(reply: ControllerReply) -> Outcome:
     if reply.error != 0:
-        return Outcome(reply.error, reply.text)
+        return Outcome(reply.error, reply.text, repeated=reply.repeated)
     try:
         answer = decode_answer(reply.body)
     except ProtocolError as error:
