@@ -10,7 +10,17 @@ from typing import Any
 from raftlog.base.entries import Entry, HardState
 from raftlog.base.ids import RaftIndex, Term
 from raftlog.base.units import Nanos
-from raftlog.raft import election, following, install, membership, node, quorum, reads, replication
+from raftlog.raft import (
+    election,
+    following,
+    install,
+    lease,
+    membership,
+    node,
+    quorum,
+    reads,
+    replication,
+)
 from raftlog.raft.messages import Append, AppendReply, VoteReply
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
@@ -137,6 +147,21 @@ def leader_ignores_newer_terms() -> None:
 def reads_without_a_quorum() -> None:
     """11: the read index is not confirmed by anybody."""
     reads._is_echoed = lambda state, context: True
+
+
+def leases_without_a_promise() -> None:
+    """12: a voter that echoed a round elects whom it likes at once."""
+    lease.promise = lambda state: None
+
+
+def promises_forgotten_at_boot() -> None:
+    """12b: a voter that crashed has promised nothing."""
+    lease.boot = lambda state: None
+
+
+def lease_outlives_its_promise() -> None:
+    """12c: the leader counts on twice what the voters promised."""
+    lease.DRIFT_PERMILLE = -1_000
 
 
 def install_applied_twice() -> None:
@@ -299,7 +324,10 @@ MUTANTS = (
     ("9", "stale-log-gets-votes", stale_log_gets_votes, ("leader-completeness",)),
     ("9b", "length-compared-before-term", length_before_term, ("leader-completeness",)),
     ("10", "leader-ignores-newer-terms", leader_ignores_newer_terms, ("liveness",)),
-    ("11", "reads-without-a-quorum", reads_without_a_quorum, ("history-stale-read",)),
+    ("11", "reads-without-a-quorum", reads_without_a_quorum, ("linearizable-read",)),
+    ("12", "leases-without-a-promise", leases_without_a_promise, ("linearizable-read",)),
+    ("12b", "promises-forgotten-at-boot", promises_forgotten_at_boot, ("linearizable-read",)),
+    ("12c", "lease-outlives-its-promise", lease_outlives_its_promise, ("linearizable-read",)),
     ("15", "install-off-by-one", install_off_by_one, ("order",)),
     ("18", "membership-in-force-at-commit", membership_at_commit, ("election-safety",)),
     ("18b", "two-membership-changes-at-once", two_changes_at_once, ("election-safety",)),
