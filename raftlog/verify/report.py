@@ -89,7 +89,7 @@ def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
     return {
         "version": 1,
         "summary": _summary(judgement, folder, span),
-        "story": story_of(judgement, faults, window),
+        "story": [*_broken_checks(folder), *story_of(judgement, faults, window)][:6],
         "classes": _classes(judgement),
         "window": {
             "start": window.start_ns,
@@ -138,10 +138,12 @@ def _summary(judgement: Judgement, folder: RunFolder, span: Sequence[int]) -> di
         ("simulated time", _duration(metrics.get("simulated_ns"))),
         ("real time", _duration(metrics.get("real_ns"))),
     ]
+    broken = violated(folder)
+    shown = INVALID if broken else verdict.verdict
     return {
-        "headline": _HEADLINES[verdict.verdict],
-        "verdict": verdict.verdict,
-        "failing": [result.name for result in verdict.failures()],
+        "headline": _HEADLINES[shown],
+        "verdict": shown,
+        "failing": [result.name for result in verdict.failures()] + broken,
         "unknown": [r.note for r in verdict.classes.values() if r.status == UNKNOWN],
         "facts": [
             [name, str(shortened(value))] for name, value in facts if value not in (None, "")
@@ -150,6 +152,15 @@ def _summary(judgement: Judgement, folder: RunFolder, span: Sequence[int]) -> di
         "notes": list(verdict.notes),
         "name": folder.name,
     }
+
+
+def violated(folder: RunFolder) -> list[str]:
+    """The run's own checks that did not hold: a run may fail that no history accuses."""
+    return [
+        str(name)
+        for name, entry in folder.invariants.items()
+        if isinstance(entry, dict) and entry.get("status") == "violated"
+    ]
 
 
 def _digest(options: Mapping[str, Any]) -> str:
@@ -221,6 +232,14 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
             f"{', '.join(missing)}."
         )
     return sentences[:6]
+
+
+def _broken_checks(folder: RunFolder) -> list[str]:
+    """A sentence for each check of the run that did not hold, at most two."""
+    notes = [(name, folder.invariants[name].get("note", "")) for name in violated(folder)[:2]]
+    return [
+        f"The run's check {name} was violated. {note}"[:_TEXT_MAX].strip() for name, note in notes
+    ]
 
 
 def _fate(judgement: Judgement, window: Window) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import re
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from raftlog.verify.report_plots import unavailability
 from raftlog.verify.report_strips import first_divergence, strips_of
 from raftlog.verify.report_trace import faults_of, picture_of, trace_lines
 from raftlog.verify.report_window import OPERATIONS_MAX
-from tests.verify.sample_runs import MS, long_run, simulated
+from tests.verify.sample_runs import MS, black_box, long_run, simulated
 from tests.verify.test_classes import CASES
 from tests.verify.writing import KEY, length, op, poll, send, written
 
@@ -51,6 +52,24 @@ def test_a_passing_run_says_what_was_checked_and_what_was_not():
     assert data["accused"] == []
     assert "None of the" in data["story"][1]
     assert "not checked" in data["story"][2]
+
+
+def test_a_run_that_failed_its_own_check_does_not_pass_for_its_history():
+    """A black-box run whose brokers did not come back had a report that said PASS: only the
+    history was asked, and what was never read accuses nobody."""
+    text, folder = black_box()
+    checks = {
+        "recovered": {"status": "violated", "note": "broker 2 is not ready"},
+        "brokers-run": {"status": "held"},
+    }
+    data = page_data(judgement_of(text), attrs.evolve(folder, invariants=checks))
+    assert data["summary"]["headline"] == "FAIL"
+    assert data["summary"]["verdict"] == "invalid"
+    assert data["summary"]["failing"] == ["recovered"]
+    assert data["story"][0] == ("The run's check recovered was violated. broker 2 is not ready")
+    held = {name: {"status": "held"} for name in checks}
+    data = page_data(judgement_of(text), attrs.evolve(folder, invariants=held))
+    assert data["summary"]["headline"] == "PASS"
 
 
 def test_a_simulated_run_shows_everything_it_knows():

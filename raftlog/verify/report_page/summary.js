@@ -79,7 +79,7 @@ function invariants() {
       table(["name", "hits"], entries.map(([what, hits]) => h("tr", { class: hits ? null : "unknown" },
         h("td", {}, h("code", {}, what)), h("td", { class: "number" }, hits || "0, never reached")))));
   }
-  section("invariants", "Invariants, probes, buggify", "Checked by the simulator after every turn.", parts);
+  section("invariants", "Invariants, probes, buggify", "Checked by the run itself: after every turn in the simulator, at the end of a black-box run.", parts);
 }
 
 function manifest() {
