@@ -390,8 +390,6 @@ class Run:
 def _shape(world: World, options: SimOptions) -> None:
     world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.turn_ns = options.turn_us * NANOS_PER_MICRO
-    if options.narrow_appends:
-        world.configure = _narrow
     network = world.network
     network.encode, network.stale = options.encode, options.stale
     network.latency_ns = options.latency_us * NANOS_PER_MICRO
@@ -399,11 +397,9 @@ def _shape(world: World, options: SimOptions) -> None:
     network.queue_max = options.queue_max
 
 
-def _narrow(config: BrokerConfig) -> BrokerConfig:
-    return attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
-
-
 def _configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
+    if options.narrow_appends:
+        config = attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
     return attrs.evolve(config, strict_mark=options.strict_mark, lease=options.lease)
 
 
