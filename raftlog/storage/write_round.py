@@ -136,6 +136,7 @@ class DirectoryWriter:
             file.close()
             raise
         if op.path.endswith(SEGMENT_SUFFIX):
+            self._close_files(op.group)  # they take no more entries, and may soon be removed
             self._hold(op.group, op.path, file)
         else:
             file.close()
@@ -189,9 +190,13 @@ class DirectoryWriter:
 
     def _close_group(self, group: GroupId) -> None:
         self._sync_group(group)
+        self._close_files(group)
+        self._failed.pop(group, None)
+
+    def _close_files(self, group: GroupId) -> None:
+        """The group's open files, all clean."""
         for path in [path for path, held in self._open.items() if held.group == group]:
             self._open.pop(path).file.close()
-        self._failed.pop(group, None)
 
 
 @final

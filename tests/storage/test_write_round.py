@@ -1,10 +1,13 @@
 """Write rounds: what is reported durable is; a failure is charged to whom it concerns, for good."""
 
+from pathlib import Path
+
 import pytest
 from raftlog_sim.disk import Keep
 
 from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, DiskFull
+from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.data_dir import open_directory, peek_directory
 from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords
 from raftlog.storage.recovery import ReplicaState
@@ -188,6 +191,22 @@ def test_a_full_disk_and_a_replica_reopened(driver):
     driver.append(4)
     driver.settle()
     assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are listed in /proc")
+def test_a_segment_that_takes_no_more_entries_is_closed(tmp_path):
+    """Segments stayed open for writing after the next one had begun. Retention removed their names,
+    and up to 512 of them, a gibibyte each, went on filling the disk."""
+    driver = Driver(PosixDisk(str(tmp_path)))
+    driver.lead(1)
+    for _ in range(4):
+        driver.append(2, size=450)
+        driver.round()
+    assert len(driver.log.segments) > 3
+    fds = Path("/proc/self/fd")
+    held = [str(fd.readlink()) for fd in fds.iterdir() if fd.is_symlink() and fd.exists()]
+    here = [path for path in held if path.startswith(str(tmp_path)) and path.endswith(".log")]
+    assert here == [f"{tmp_path}/{driver.log.segments[-1].path}"]
 
 
 def test_files_are_closed_when_there_are_too_many(disk, monkeypatch):
