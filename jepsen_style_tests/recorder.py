@@ -28,6 +28,7 @@ class Recorder:
         """`send ok` and the like -> how many."""
         self.last_ok_ns = time.monotonic_ns()
         self.longest_gap_ns = 0
+        self._loaded = True
         self.ends: dict[str, int] = {}
         """Per key, one more than the highest offset that was acknowledged."""
 
@@ -35,6 +36,13 @@ class Recorder:
         """The load begins: gaps are counted from here."""
         with self._lock:
             self.last_ok_ns, self.longest_gap_ns = time.monotonic_ns(), 0
+
+    def load_ends(self) -> None:
+        """The clients stop: what comes later are last reads, and waiting for them is no gap."""
+        with self._lock:
+            gap_ns = time.monotonic_ns() - self.last_ok_ns
+            self.longest_gap_ns = max(self.longest_gap_ns, gap_ns)
+            self._loaded = False
 
     def new_process(self) -> int:
         """A number that was never used."""
@@ -54,7 +62,7 @@ class Recorder:
             now = time.monotonic_ns()
             self._writer.complete(process, kind, time_ns=now, value=value, **fields)
             self.counts[f"{f} {kind}"] += 1
-            if kind == "ok" and f not in ("poll", "assign", "crash"):
+            if self._loaded and kind == "ok" and f not in ("poll", "assign", "crash"):
                 self.longest_gap_ns = max(self.longest_gap_ns, now - self.last_ok_ns)
                 self.last_ok_ns = now
 

@@ -236,6 +236,7 @@ class _Run:
             self._break(time.monotonic() + self.plan.seconds)
         finally:
             self._heal_faults()
+            self.recorder.load_ends()
             self.stage.stopping.set()
             deadline = time.monotonic() + _JOIN_SECONDS
             for thread in threads:

@@ -61,6 +61,10 @@ def test_gaps_are_counted_from_the_beginning_of_the_load(tmp_path):
     actor.invoke("send", KEY, "#1")
     actor.ok([0, "#1"])
     recorder.acknowledged(KEY, 0)
+    recorder.load_ends()
+    recorder.last_ok_ns -= 10**12
+    actor.invoke("end", KEY)
+    actor.ok(1)
     recorder.close()
     assert recorder.longest_gap_ns < 10**11
     assert recorder.ends == {KEY: 1}
