@@ -284,6 +284,10 @@ def _topics(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
         yield step(at_ms, kind, topic=topic, partitions=partitions)
 
 
+def _hangup(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    yield step(at_ms, "hangup", node=draw_node(stream, options))
+
+
 def _clock(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     """A jump, a strobe of jumps, or drift."""
     node, what, size = draw_node(stream, options), stream.below(3), stream.below(30)
@@ -325,5 +329,6 @@ _SOURCES: Final[dict[str, Source]] = {
     "membership": _membership,
     "topics": _topics,
     "clock": _clock,
+    "hangup": _hangup,
 }
 assert tuple(_SOURCES) == FAULTS, (tuple(_SOURCES), FAULTS)

@@ -66,6 +66,16 @@ def _reset(nemesis: "Nemesis", step: Step) -> bool:
     return bool(broken)
 
 
+def _hangup(nemesis: "Nemesis", step: Step) -> bool:
+    """All connections of clients to a broker break; answers under way are lost, requests too or
+    not, as it comes."""
+    hung_up = [node for node in nemesis.nodes(step, "node") if node.up and node.live.clients]
+    for node in hung_up:
+        nemesis.note("hangup", node.number)
+        node.lose_clients()
+    return bool(hung_up)
+
+
 def _lossy(nemesis: "Nemesis", step: Step) -> bool:
     pipes = _pipes(nemesis, step)
     for sender, receiver in pipes:
@@ -94,6 +104,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "ring": _ring,
     "clog": _clog,
     "reset": _reset,
+    "hangup": _hangup,
     "lossy": _lossy,
     "slow-link": _slow_link,
 }

@@ -368,6 +368,13 @@ class Node:
         if self.live.clients.pop(connection, None) is not None:
             self.deliver(e.ConnectionClosed(connection))
 
+    def lose_clients(self) -> None:
+        """Every connection breaks, at both ends."""
+        clients, self.live.clients = self.live.clients, {}
+        for connection, client in clients.items():
+            self.deliver(e.ConnectionClosed(connection))
+            client.lost()
+
     def _answer(self, boot: Boot, reply: e.Reply) -> None:
         """Hand the answer to the client as bytes; slices are read while their file is there."""
         client = boot.clients.get(reply.connection)

@@ -18,7 +18,7 @@ FAULTS: Final = (
     "crash", "power", "all", "partition", "reset", "pause", "stall", "one-way", "shape", "clog",
     "swizzle", "lossy", "slow-link", "disk-error", "failed-sync", "disk-full", "slow-disk",
     "crash-at", "rot", "wipe", "lose-replica", "rolling", "swap", "stop", "membership", "topics",
-    "clock",
+    "clock", "hangup",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {

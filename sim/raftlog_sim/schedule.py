@@ -86,6 +86,9 @@ KINDS: Final = {
         (("one", "nodes"), ("other", "nodes")), False, "nemesis",
         "links break and lose what was queued on them",
     ),
+    "hangup": Kind(
+        (("node", "nodes"),), False, "nemesis", "all connections of clients to a broker break",
+    ),
     "lossy": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("drop", "small"), ("duplicate", "small"),
          ("reorder_ms", "small")), True, "nemesis",

@@ -232,6 +232,16 @@ def test_a_silent_cut_that_ends_soon_breaks_no_session():
     assert run.play() == ""
 
 
+def test_clients_that_are_hung_up_on_send_again_and_nothing_is_stored_twice():
+    writes = (step(at, "produce", slot=at % 3, partition=0, count=3) for at in range(0, 800, 10))
+    breaks = (step(at, "hangup", node="leader:0") for at in range(5, 800, 25))
+    options = SimOptions(seed=9, safety_ms=900, latency_us=800)
+    result = simulate(Schedule(options, (*writes, *breaks)))
+    assert result.failure == ""
+    assert result.faults["hangup"] > 10
+    assert result.acknowledged > 100
+
+
 def test_every_kind_of_the_network_at_once():
     everybody = {"sender": "all", "receiver": "all"}
     result = simulate(
