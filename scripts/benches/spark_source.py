@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import struct
 import time
 from pathlib import Path
@@ -102,35 +103,84 @@ def fill(bootstrap: str, records: int) -> None:
 def count(records: int, runs: int) -> dict[str, object]:
     with cluster(brokers=1) as running:
         fill(running.bootstrap_servers, records)
-        pid = running.processes[1].pid
         spark = local_session("local[2]", spark_ui_showConsoleProgress="false")
-        table = (
-            spark.read.format("raftlog")
-            .option("kafka.bootstrap.servers", running.bootstrap_servers)
-            .option("subscribe", TOPIC)
-            .load()
-        )
-        queries = {
-            "count": table.count,
-            "aggregate by partition": table.groupBy("partition").agg({"offset": "max"}).collect,
-        }
-        found: dict[str, object] = {}
-        for name, query in queries.items():
-            rates, brokers = [], []
-            for _ in range(runs + 1):
-                before, began = cpu_seconds(pid), time.perf_counter()
-                query()
-                rates.append(records / (time.perf_counter() - began) / 1e6)
-                brokers.append(cpu_seconds(pid) - before)
-            rates, brokers = rates[1:], brokers[1:]
-            print(
-                f"{name} of {records:,}: {shown(rates)} M records/s, the broker took "
-                f"{shown(brokers, ' s')} of CPU",
-                flush=True,
+
+        def table():
+            """Planned anew each time, or Spark would remember what it has shuffled."""
+            return (
+                spark.read.format("raftlog")
+                .option("kafka.bootstrap.servers", running.bootstrap_servers)
+                .option("subscribe", TOPIC)
+                .load()
             )
-            found[name] = {**summary(rates), "broker_cpu_seconds": summary(brokers)}
+
+        queries = {
+            "count": lambda: table().count(),
+            "aggregate by partition": lambda: (
+                table().groupBy("partition").agg({"offset": "max"}).collect()
+            ),
+        }
+        broker = running.processes[1].pid
+        found = {
+            name: measure(name, query, broker, records, runs) for name, query in queries.items()
+        }
         spark.stop()
         return found
+
+
+def measure(name: str, query, broker: int, records: int, runs: int) -> dict[str, object]:
+    """Rates by the clock, by the CPU seconds of Spark's processes, and the broker's CPU seconds."""
+    rates, cores, brokers = [], [], []
+    for _ in range(runs + 1):
+        before = cpu_seconds(broker), spark_cpu_seconds()
+        began = time.perf_counter()
+        query()
+        rates.append(records / (time.perf_counter() - began) / 1e6)
+        brokers.append(cpu_seconds(broker) - before[0])
+        cores.append(records / (spark_cpu_seconds() - before[1]) / 1e6)
+    rates, cores, brokers = rates[1:], cores[1:], brokers[1:]  # the first one warms up
+    print(
+        f"{name} of {records:,}: {shown(rates)} M records/s; {shown(cores)} M records a "
+        f"core-second of Spark; the broker took {shown(brokers, ' s')} of CPU",
+        flush=True,
+    )
+    return {
+        **summary(rates),
+        "per_core_second": summary(cores),
+        "broker_cpu_seconds": summary(brokers),
+    }
+
+
+def spark_cpu_seconds() -> float:
+    """Of the JVM that this process has started, and of its Python workers, ended ones included."""
+    parents: dict[int, int] = {}
+    times: dict[int, float] = {}
+    names: dict[int, str] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            text = (entry / "stat").read_text()
+        except OSError:
+            continue
+        fields = text.rpartition(")")[2].split()
+        pid = int(entry.name)
+        parents[pid], names[pid] = int(fields[1]), text[text.index("(") + 1 : text.rindex(")")]
+        times[pid] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    java = [
+        pid for pid, name in names.items() if name == "java" and _below(pid, os.getpid(), parents)
+    ]
+    return sum(
+        time for pid, time in times.items() if any(_below(pid, top, parents) for top in java)
+    )
+
+
+def _below(pid: int, top: int, parents: dict[int, int]) -> bool:
+    while pid > 1:
+        if pid == top:
+            return True
+        pid = parents.get(pid, 0)
+    return False
 
 
 def history(rows: int) -> dict[str, object]:

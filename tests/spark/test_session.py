@@ -1,11 +1,15 @@
 """What Spark needs is looked for before it is started, and the advice is a command to run."""
 
+import tomllib
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
 from raftlog.cli.demo import spark_ending
 from raftlog.spark import session
+from tests.tidy.tree import ROOT
 
 
 def java(folder: Path, prints: str) -> Path:
@@ -59,3 +63,17 @@ def test_the_demo_goes_on_without_spark(tmp_path, monkeypatch):
     assert found.claims == ()
     assert found.skipped.startswith("there is no Java: scripts/system_packages")
     assert found.document() == {"skipped": found.skipped}
+
+
+def test_spark_finds_the_source_by_itself(monkeypatch):
+    """Spark loads top-level modules called pyspark_* and registers their DefaultSource."""
+    monkeypatch.syspath_prepend(str(ROOT / "raftlog" / "spark" / "entry"))
+    assert any(each.name == "pyspark_raftlog" for each in iter_modules())
+    found = import_module("pyspark_raftlog")
+    assert found.DefaultSource.name() == "raftlog"
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    entry = "raftlog/spark/entry"
+    assert entry in wheel["dev-mode-dirs"]
+    assert wheel["targets"]["wheel"]["force-include"] == {
+        f"{entry}/pyspark_raftlog.py": "pyspark_raftlog.py"
+    }
