@@ -56,6 +56,7 @@ class ServerConfig:
     secret: bytes
     frame_bytes_max: int
     connections_max: int
+    connections_idle_ms: int
     ignored: tuple[str, ...] = ()
 
     def loopback_only(self) -> bool:
@@ -132,6 +133,7 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
         secret=_read_secret(settings),
         frame_bytes_max=settings.number("socket.request.max.bytes"),
         connections_max=settings.number("max.connections"),
+        connections_idle_ms=settings.number("connections.max.idle.ms"),
         ignored=tuple(key for key in sorted(lines) if key in IGNORED),
     )
 

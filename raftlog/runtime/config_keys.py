@@ -92,6 +92,14 @@ SETTINGS: Final[dict[str, Setting]] = {
         "int", "33554432", 65_536, 104_857_600, about="The largest request that is received."
     ),
     "max.connections": Setting("int", "2048", 1, 1_000_000, about="Client connections in all."),
+    "connections.max.idle.ms": Setting(
+        "int",
+        "600000",
+        1_000,
+        2**31 - 1,
+        about="A client that neither asks nor takes anything for so long, or at most twice as "
+        "long, is hung up on.",
+    ),
 }
 
 IGNORED: Final[frozenset[str]] = frozenset(

@@ -76,6 +76,12 @@ class ClientConnection:
         left, self._drained = self.sender.sent_bytes - self._drained, self.sender.sent_bytes
         return left
 
+    def activity(self) -> tuple[int, int] | None:
+        """What changes when the client does something; None while it waits for an answer."""
+        if self.requests > self._next_reply:
+            return None
+        return self.requests, self.sender.sent_bytes
+
     def pause(self) -> None:
         if not self.paused:
             self.paused = True
@@ -158,6 +164,18 @@ class Connections:
         except trio.BrokenResourceError:
             self.tracer.emit(TraceEvent("connection-broken", f"connection {connection}"))
         found.scope.cancel()
+
+    async def close_idle(self, seconds: float) -> None:
+        """For ever: hang up on who neither asked nor took anything for so long, at most twice as
+        long. Half of them are gone without a word, and each counts against `connections_max`."""
+        before: dict[ConnectionId, tuple[int, int] | None] = {}
+        while True:
+            await trio.sleep(seconds)
+            now = {each.id: each.activity() for each in self._open.values()}
+            for identity, activity in now.items():
+                if activity is not None and before.get(identity) == activity:
+                    self.hang_up(identity, f"idle for {seconds:g} seconds")
+            before = now
 
     async def serve(self, stream: ByteStream, listener: str, address: str) -> None:
         """Serve one connection until either end closes it."""

@@ -42,6 +42,8 @@ LINK_QUEUE_BYTES_MAX: Final = 256 * 1024 * 1024
 nothing for so long is as good as gone."""
 REDIAL_SECONDS_MIN: Final = 0.05
 REDIAL_SECONDS_MAX: Final = 1.0
+HANDSHAKES_MAX: Final = 128
+"""Strangers on the peer port at one time, each for at most HANDSHAKE_SECONDS: more than brokers."""
 JOINER: Final = ClusterId(bytes(16))
 """The cluster id of who has not been told yet."""
 HIGHER_DIALS_LATER_SECONDS: Final = 0.1
@@ -77,6 +79,7 @@ class PeerLinks:
     _dialling: dict[NodeId, trio.CancelScope] = attrs.field(factory=dict, init=False)
     _to_flush: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
     _last_trouble: dict[NodeId, str] = attrs.field(factory=dict, init=False)
+    _handshakes: int = attrs.field(default=0, init=False)
 
     # --- what the driver calls ------------------------------------------------------------------
 
@@ -152,6 +155,10 @@ class PeerLinks:
 
     async def accept(self, stream: ByteStream, address: str) -> None:
         """Serve a stream that somebody dialled to our peer listener."""
+        if self._handshakes >= HANDSHAKES_MAX:
+            stream.close()
+            return
+        self._handshakes += 1
         try:
             with trio.fail_after(handshake.HANDSHAKE_SECONDS):
                 agreed = await handshake.accept(stream, self.secret, self.identity, self.entropy)
@@ -160,6 +167,8 @@ class PeerLinks:
             self.tracer.emit(TraceEvent("peer-refused", address, fields))
             stream.close()
             return
+        finally:
+            self._handshakes -= 1
         if agreed.peer.cluster == JOINER:  # it only asked which cluster this is
             stream.close()
             return

@@ -276,6 +276,9 @@ class _BrokerProcess:
                 if own_process:
                     await nursery.start(self._watch_signals, nursery)
                 nursery.start_soon(driver.run, name="driver")
+                nursery.start_soon(
+                    connections.close_idle, config.connections_idle_ms / 1000, name="idle clients"
+                )
                 started(ports)
                 await driver.stopped.wait()
                 nursery.cancel_scope.cancel()

@@ -1,16 +1,18 @@
 """One link per pair, whoever dials, and the same one at both ends."""
 
 import trio
+import trio.testing
 
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, SessionId
 from raftlog.base.trace import ListTracer
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
 from raftlog.broker.peer_messages import NodeHeartbeatReply
 from raftlog.runtime.handshake import Agreed, PeerIdentity
-from raftlog.runtime.peer_links import PeerLinks, _replaces
+from raftlog.runtime.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
 from raftlog.runtime.real_ports import OsEntropy
 from raftlog.runtime.slabs import SlabPool
 from raftlog.runtime.streams import accept_tcp, listen_tcp
+from tests.runtime.memory_stream import memory_pair
 
 CLUSTER = ClusterId(b"c" * 16)
 
@@ -149,3 +151,20 @@ def test_which_of_two_streams_stays():
     assert not _replaces(agreed(2), agreed(1))
     assert _replaces(agreed(2), agreed(2)), "the same dialler knows that its old one is dead"
     assert _replaces(agreed(2, boot=2), agreed(1, boot=1)), "a new boot replaces the old one"
+
+
+async def test_strangers_on_the_peer_port_are_few_at_a_time():
+    """Nobody has to prove anything to open a connection: they are counted until they have."""
+    async with trio.open_nursery() as nursery:
+        end = End(1, nursery)
+        pairs = [memory_pair() for _ in range(HANDSHAKES_MAX + 5)]
+        for _, stream in pairs:
+            nursery.start_soon(end.links.accept, stream, "stranger")
+        await trio.testing.wait_all_tasks_blocked()
+        assert [stream.closed for _, stream in pairs].count(True) == 5
+        for client, _ in pairs:
+            client.close()
+        await trio.testing.wait_all_tasks_blocked()
+        assert all(stream.closed for _, stream in pairs)
+        assert end.links._handshakes == 0
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,162 @@
+"""Client connections: how many requests are handed in at once, who is closed, and how many fit."""
+
+import struct
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from raftlog.base.ids import ConnectionId
+from raftlog.base.limits import TURN_EVENTS_MAX
+from raftlog.base.trace import ListTracer
+from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Pause, Reply, Request
+from raftlog.runtime.listener import POSTED_MAX, Connections
+from raftlog.runtime.open_files import OpenFiles
+from raftlog.runtime.slabs import SlabPool
+from tests.runtime.memory_stream import memory_pair
+from tests.runtime.test_driver import FakeBroker, driver_of
+
+SMALL = struct.pack(">ihhih", 10, 3, 1, 7, -1)
+
+
+class Rig:
+    """Connections over a driver whose broker answers by `plan`."""
+
+    def __init__(self, nursery, plan=None, connections_max: int = 10) -> None:
+        self.nursery = nursery
+        self.broker = FakeBroker(plan)
+        self.driver = driver_of(self.broker)
+        self.tracer = ListTracer()
+        self.connections = Connections(
+            self.driver, SlabPool(), OpenFiles({}, None), self.tracer, 1 << 20, connections_max
+        )
+        self.driver.connections = self.connections
+        nursery.start_soon(self.driver.run)
+
+    async def connect(self):
+        client, stream = memory_pair(room=1 << 24)
+        self.nursery.start_soon(self.connections.serve, stream, "PLAINTEXT", "here:1")
+        await wait_all_tasks_blocked()
+        return client
+
+    def events(self, kind) -> list:
+        return [each for turn in self.broker.turns for each in turn if isinstance(each, kind)]
+
+
+class Answering:
+    """A plan that answers every request of the turn, but for those in `held`."""
+
+    def __init__(self, held: int = 0) -> None:
+        self.held = held
+        self.rig: Rig | None = None
+
+    def __call__(self, turn, effects) -> None:
+        for event in self.rig.broker.turns[turn - 1]:
+            if isinstance(event, Request) and event.request_no >= self.held:
+                effects.replies.append(Reply(event.connection, event.request_no, (b"answer",)))
+
+
+def answering(nursery, held: int = 0, **more) -> Rig:
+    plan = Answering(held)
+    plan.rig = Rig(nursery, plan, **more)
+    return plan.rig
+
+
+async def test_a_flood_is_handed_in_piece_by_piece():
+    """One receive may bring thousands of small requests. All of them were queued at once, before
+    the broker could pause their connection, and everybody else waited behind them."""
+    async with trio.open_nursery() as nursery:
+        queued = []
+
+        def plan(turn, effects) -> None:
+            queued.append(len(rig.driver._requests))
+
+        rig = Rig(nursery, plan)
+        clients = [await rig.connect() for _ in range(3)]
+        for client in clients:
+            client.send_nowait([SMALL * 5000])
+        await wait_all_tasks_blocked()
+        assert max(queued) <= TURN_EVENTS_MAX + 3 * POSTED_MAX
+        assert len(rig.events(Request)) == 3 * 5000
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_paused_connection_hands_in_no_more_than_it_has_begun():
+    async with trio.open_nursery() as nursery:
+
+        def plan(turn, effects) -> None:
+            if rig.events(Request):
+                effects.pauses.append(Pause(ConnectionId(1)))
+
+        rig = Rig(nursery, plan)
+        client = await rig.connect()
+        client.send_nowait([SMALL * 5000])
+        await wait_all_tasks_blocked()
+        assert 0 < len(rig.events(Request)) <= 2 * POSTED_MAX
+        nursery.cancel_scope.cancel()
+
+
+async def test_numbers_follow_the_order_on_the_wire():
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery)
+        client = await rig.connect()
+        client.send_nowait([SMALL * 1000])
+        await wait_all_tasks_blocked()
+        assert [each.request_no for each in rig.events(Request)] == list(range(1000))
+        assert b"".join(client.incoming) == b"answer" * 1000
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_idle_are_hung_up_on(autojump_clock: MockClock):
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery, held=1)
+        silent, waiting, talking = [await rig.connect() for _ in range(3)]
+        nursery.start_soon(rig.connections.close_idle, 10.0)
+        waiting.send_nowait([SMALL])  # its first request is held: a long poll
+        for _ in range(6):
+            talking.send_nowait([SMALL * 2])
+            await trio.sleep(5.0)
+        assert silent.other.closed
+        assert not waiting.other.closed
+        assert [each.connection for each in rig.events(ConnectionClosed)] == [1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_half_a_frame_is_no_activity(autojump_clock: MockClock):
+    """Who sends a byte now and then holds a connection for ever."""
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery)
+        drip = await rig.connect()
+        nursery.start_soon(rig.connections.close_idle, 10.0)
+        for byte in SMALL[:7]:
+            if not drip.other.closed:
+                drip.send_nowait([bytes([byte])])
+            await trio.sleep(4.0)
+        assert drip.other.closed
+        nursery.cancel_scope.cancel()
+
+
+async def test_one_more_than_fit_is_closed_at_once():
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery, connections_max=2)
+        clients = [await rig.connect() for _ in range(3)]
+        assert [each.other.closed for each in clients] == [False, False, True]
+        assert len(rig.events(ConnectionOpened)) == 2
+        clients[0].close()
+        await wait_all_tasks_blocked()
+        assert not (await rig.connect()).other.closed
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("opening", [b"\x7f\xff\xff\xff", b"\0\0\0\1x", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_what_is_no_frame_ends_its_connection_only(opening):
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery)
+        bad, good = await rig.connect(), await rig.connect()
+        bad.send_nowait([opening])
+        good.send_nowait([SMALL])
+        await wait_all_tasks_blocked()
+        assert bad.other.closed
+        assert b"".join(good.incoming) == b"answer"
+        assert not good.other.closed
+        nursery.cancel_scope.cancel()
