@@ -39,6 +39,7 @@ FAULT_CODES: Final = {
     BatchFault.CRC: ErrorCode.CORRUPT_MESSAGE,
     BatchFault.BASE_OFFSET: ErrorCode.INVALID_RECORD,
     BatchFault.COUNT: ErrorCode.INVALID_RECORD,
+    BatchFault.CROWDED: ErrorCode.INVALID_RECORD,
     BatchFault.CODEC: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     BatchFault.TIMESTAMP_TYPE: ErrorCode.INVALID_TIMESTAMP,
     BatchFault.CONTROL: ErrorCode.INVALID_RECORD,

@@ -1,15 +1,16 @@
 """What a produced batch must look like before it is proposed: headers only, never the records.
 
 Kafka also walks the records; we do not (KAFKA.md section 4), so a batch whose inside lies is stored
-as it was sent and every reader of records must survive it (`raftlog.records.record`). The faults
-are ours; the Kafka front maps them to Kafka's error codes.
+as it was sent and every reader of records must survive it (`raftlog.records.record`). But a count
+that no content of this size could have is refused: each such batch would use up billions of
+offsets. The faults are ours; the Kafka front maps them to Kafka's error codes.
 """
 
 import enum
 from typing import Final, final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.base.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BYTES_MAX
 from raftlog.base.units import WallMillis
 from raftlog.records.batch import (
     CODEC_MASK,
@@ -22,6 +23,8 @@ from raftlog.records.batch import (
 )
 
 _CODEC_LAST: Final = 4
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, null key, null value, no headers: a byte each."""
 _NONE: Final = -1
 
 
@@ -35,6 +38,7 @@ class BatchFault(enum.Enum):
     CRC = "the batch fails its CRC-32C"
     BASE_OFFSET = "the batch does not begin at offset 0"
     COUNT = "the records count does not fit the last offset delta"
+    CROWDED = "the batch says that it holds more records than its bytes can"
     CODEC = "the batch names an unknown compression codec"
     TIMESTAMP_TYPE = "the batch claims log append time"
     CONTROL = "the batch claims to be a control batch"
@@ -70,6 +74,8 @@ def _fault_of(header: BatchHeader) -> BatchFault | None:
     if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
         return BatchFault.COUNT
     attributes = header.attributes
+    if header.records_count * RECORD_BYTES_MIN > _content_bytes_max(header):
+        return BatchFault.CROWDED
     if attributes & CODEC_MASK > _CODEC_LAST:
         return BatchFault.CODEC
     if attributes & LOG_APPEND_TIME:
@@ -79,6 +85,13 @@ def _fault_of(header: BatchHeader) -> BatchFault | None:
     if header.producer_id != _NONE and _producer_is_wrong(header):
         return BatchFault.PRODUCER
     return None
+
+
+def _content_bytes_max(header: BatchHeader) -> int:
+    """How long the records may be, as they are or when they are decompressed."""
+    if header.attributes & CODEC_MASK:
+        return DECOMPRESSED_BYTES_MAX
+    return header.size - BATCH_HEADER_BYTES
 
 
 def _producer_is_wrong(header: BatchHeader) -> bool:

@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from raftlog.base.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BYTES_MAX
 from raftlog.records.batch import CONTROL, LOG_APPEND_TIME, BatchHeader, read_header
-from raftlog.records.validate import BatchFault, timestamp_fault, validate_produced
+from raftlog.records.builder import RecordBatchBuilder
+from raftlog.records.validate import (
+    RECORD_BYTES_MIN,
+    BatchFault,
+    timestamp_fault,
+    validate_produced,
+)
 from tests.records.making import NOW_MS, changed, plain_batch
 
 ROOMY = 1 << 20
@@ -44,6 +51,27 @@ def test_a_good_batch_gives_its_header():
 def test_each_fault_is_named(fields, fault):
     batch = changed(plain_batch(3), fix_crc="crc" not in fields, **fields)
     assert validate_produced(batch, ROOMY) is fault
+
+
+def test_no_batch_says_more_records_than_its_bytes_can_hold():
+    """A hundred bytes that said two billion records used up two billion offsets."""
+    builder = RecordBatchBuilder()
+    for _ in range(5):
+        builder.append(None, timestamp_ms=NOW_MS)
+    batch = builder.build()
+    assert len(batch) == BATCH_HEADER_BYTES + 5 * RECORD_BYTES_MIN
+    assert isinstance(validate_produced(batch, ROOMY), BatchHeader)
+    for count in (6, 2**31 - 1):
+        lying = changed(batch, records_count=count, last_offset_delta=count - 1)
+        assert validate_produced(lying, ROOMY) is BatchFault.CROWDED
+
+
+def test_a_compressed_batch_may_say_what_fits_when_it_is_decompressed():
+    most = DECOMPRESSED_BYTES_MAX // RECORD_BYTES_MIN
+    batch = changed(plain_batch(), attributes=4, records_count=most, last_offset_delta=most - 1)
+    assert isinstance(validate_produced(batch, ROOMY), BatchHeader)
+    batch = changed(batch, records_count=most + 1, last_offset_delta=most)
+    assert validate_produced(batch, ROOMY) is BatchFault.CROWDED
 
 
 def test_a_forged_raft_entry_is_refused_whatever_else_it_says():
