@@ -7,7 +7,7 @@ all operations on that name; what every broker lists at the end must be what tha
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 from jepsen_style_tests.clients.face import Admin, NoTopic, Refused, TooFew, TopicExists, Unknown
 from jepsen_style_tests.recorder import Actor
@@ -20,39 +20,60 @@ PARTITIONS_MAX: Final = 4
 EXISTS, MISSING, TOO_FEW = "exists", "missing", "too few"
 
 
+class Topic(NamedTuple):
+    """A name: how many partitions, 0 without the topic; when the last deletion of it returned."""
+
+    partitions: int = 0
+    deleted_ns: int = -1
+
+
+class Asked(NamedTuple):
+    """An operation with its interval, which tells whether two deletions were concurrent."""
+
+    f: str
+    partitions: int | None
+    start_ns: int
+    end_ns: int
+
+
 def _call(op: Interval) -> Call | None:
     if op.type == "fail" or (op.f == "look" and op.type != "ok"):
         return None
     answer = op.value if op.type == "ok" else None
-    return Call(op.start_ns, op.end_ns, (op.f, op.asked), answer, op)
+    asked = Asked(op.f, op.asked, op.start_ns, op.end_ns)
+    return Call(op.start_ns, op.end_ns, asked, answer, op)
 
 
-def _step(state: int | None, asked: tuple[str, int | None], answer: Any) -> tuple[bool, int | None]:
-    """`state` is the number of partitions, None without the topic."""
-    f, count = asked
-    if f == "look":
-        return answer == (state or 0), state
-    done, right, refusal = _effect(state, f, count)
+def _step(topic: Topic, asked: Asked, answer: Any) -> tuple[bool, Topic]:
+    if asked.f == "look":
+        return answer == topic.partitions, topic
+    after, refusal = _effect(topic, asked)
     if answer is None:  # nobody heard: whatever it did there
-        return True, done
-    return (answer == "done") == right and answer in ("done", refusal), done
+        return True, after
+    if answer == "done":
+        # Of two deletions at once both may say so: what both were to delete is gone.
+        together = asked.f == "delete" and topic.deleted_ns >= asked.start_ns
+        return refusal is None or together, after
+    return answer == refusal, after
 
 
-def _effect(state: int | None, f: str, count: int | None) -> tuple[int | None, bool, str]:
-    """(state after, whether it is done, the refusal otherwise)."""
-    if f == "create":
-        return (count, True, EXISTS) if state is None else (state, False, EXISTS)
-    if state is None:
-        return None, False, MISSING
-    if f == "delete":
-        return None, True, MISSING
-    assert count is not None
-    return (count, True, TOO_FEW) if count > state else (state, False, TOO_FEW)
+def _effect(topic: Topic, asked: Asked) -> tuple[Topic, str | None]:
+    """(the topic afterwards, why it was refused or None)."""
+    count = asked.partitions or 0
+    if asked.f == "create":
+        return (topic, EXISTS) if topic.partitions else (topic._replace(partitions=count), None)
+    if not topic.partitions:
+        return topic, MISSING
+    if asked.f == "delete":
+        return Topic(0, asked.end_ns), None
+    return (
+        (topic._replace(partitions=count), None) if count > topic.partitions else (topic, TOO_FEW)
+    )
 
 
 TOPIC_MODEL: Final = Model(
     name="topic",
-    init=lambda: None,
+    init=Topic,
     step=_step,
     call_of=_call,
     functions=("create", "delete", "grow", "look"),

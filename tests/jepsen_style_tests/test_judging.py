@@ -164,6 +164,29 @@ def test_what_topics_may_not_answer(steps):
     assert topics(*steps) == "invalid"
 
 
+def two_deletions(*, second_begins):
+    """One topic, created; two deletions that both say done, the first from 20 to 30."""
+    lines = [json.dumps(Header(source="blackbox", model="topic").document())]
+    events = [
+        (0, 0, "invoke", "create", 1),
+        (1, 0, "ok", "create", "done"),
+        (20, 1, "invoke", "delete", None),
+        (30, 1, "ok", "delete", "done"),
+        (second_begins, 2, "invoke", "delete", None),
+        (40, 2, "ok", "delete", "done"),
+    ]
+    for at, process, kind, f, value in sorted(events, key=lambda event: event[0]):
+        fields = {"process": process, "type": kind, "f": f, "key": "t", "value": value}
+        lines.append(json.dumps({"index": len(lines) - 1, "time_ns": at, **fields}))
+    return check_history([line + "\n" for line in lines], model=TOPIC_MODEL).verdict
+
+
+def test_two_deletions_at_once_may_both_be_done_and_one_after_the_other_not():
+    """A broker that had to ask twice says done when the topic is gone, whoever was faster."""
+    assert two_deletions(second_begins=25) == "valid"
+    assert two_deletions(second_begins=31) == "invalid"
+
+
 # --- registers ------------------------------------------------------------------------------------
 
 
