@@ -7,11 +7,12 @@ Names are lower-case words joined by hyphens, unique in the tree.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, final
 
 Decision = Callable[[str], bool]
 
 
+@final
 class _Armed:
     """What decides now; None outside a simulator."""
 

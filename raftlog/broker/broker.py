@@ -94,13 +94,7 @@ class Broker:
         context.image_waiters = ImageWaiters(context)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
         self._make_metadata_parts()
-        raft = RaftOptions(
-            heartbeat_ns=config.heartbeat_ns,
-            election_ns=config.election_ns,
-            append_bytes_max=config.append_bytes_max,
-            appends_in_flight_max=config.appends_in_flight_max,
-            lease_ns=config.election_ns if config.lease else Nanos(0),
-        )
+        raft = _raft_options(config)
         self.manager = PartitionManager(
             context, self.volume, raft, self.registration, self._group_dropped
         )
@@ -281,6 +275,16 @@ class Broker:
         for retarget in delta.retarget:
             self.reassignment.look(retarget.group)
         self.context.image_waiters.changed()
+
+
+def _raft_options(config: BrokerConfig) -> RaftOptions:
+    return RaftOptions(
+        heartbeat_ns=config.heartbeat_ns,
+        election_ns=config.election_ns,
+        append_bytes_max=config.append_bytes_max,
+        appends_in_flight_max=config.appends_in_flight_max,
+        lease_ns=config.election_ns if config.lease else Nanos(0),
+    )
 
 
 def _the_directory(config: BrokerConfig, directories: Sequence[DirectoryImage]) -> DirectoryImage:

@@ -152,7 +152,7 @@ class Rounds:
             probe("completion-of-no-round-dropped")
             return
         for replica in replicas:
-            replica.synced(event.io_id)
+            replica.log.persisted(event.io_id)  # a mark may speak of it; nothing counts by it yet
             self.volume.store.note_mark(replica.log.mark(replica.commit), self.context.now)
         if self.context.config.strict_mark and replicas:
             self.volume.when_durable(partial(self._tell, replicas, event.io_id))

@@ -1,8 +1,7 @@
 """One replica of one partition: raft node, log, producers, waiters; driven by the broker.
 
 Rules:
-1. Nothing here touches a file, socket or clock. Events change memory; `take` says what is to be
-   done.
+1. Nothing here touches a file, socket or clock. Events change memory; `take` says what to do.
 2. Only committed records are readable, and only from a leader that committed in its own term; until
    then produces are parked and nothing is published.
 3. Who waits is answered exactly once: by commit, by time (7), by the loss of leadership (6), by a
@@ -12,8 +11,7 @@ Rules:
 
 Theory of operation: the broker calls events and data-path methods in the order of the turn, then
 `take` once. `take` first follows the node's role, then lets parked produces go, then drains the
-node, then acts on what is committed. Completions are called by the broker after all replicas were
-taken.
+node, then acts on what is committed. The broker completes after all replicas were taken.
 """
 
 from collections.abc import Sequence
@@ -281,10 +279,6 @@ class PartitionReplica:
         self.log.written(io_id)
         self.node.written(io_id)
 
-    def synced(self, io_id: IoId) -> None:
-        """That round is on the disk, so a mark may speak of it; nothing counts by it yet."""
-        self.log.persisted(io_id)
-
     def persisted(self, io_id: IoId, now: Instant) -> None:
         """That round is durable, and counts."""
         self.log.persisted(io_id)
@@ -358,8 +352,7 @@ class PartitionReplica:
         now: Instant,
         wall_ms: WallMillis,
     ) -> ProduceAnswer | None:
-        """Append one batch: the answer when it is decided at once, else None and `then(answer)`
-        later.
+        """Append one batch: the answer when it is decided at once, else None and later `then`.
 
         `records` is the whole field of one partition. The caller has checked `acks`.
         """
