@@ -45,12 +45,18 @@ def failing_sync(world: World) -> Iterator[float]:
         yield world.dice.uniform(*GOOD_SECONDS)
         node = _victim(world)
         tell_disk(world, node, "fail-sync")
-        world.begin("failing-sync", names([node]), partial(tell_disk, world, node, ""))
+        world.begin("failing-sync", names([node]), partial(_operator_comes, world, node))
         yield world.dice.uniform(*BAD_SECONDS)
         world.end("failing-sync")
-        world.kill([node])
         world.start([node])
         world.wait_ready([node])
+
+
+def _operator_comes(world: World, node: int) -> None:
+    """A new disk, and the broker down: after a failed sync it trusts nothing until it is started
+    again, so whoever ends this fault must start it, `World.heal` too."""
+    tell_disk(world, node, "")
+    world.cluster.kill_all([node])
 
 
 def slow_sync(world: World) -> Iterator[float]:

@@ -175,6 +175,17 @@ def test_bits_flip_in_what_was_written_and_in_nothing_else(tmp_path):
     assert (world.cluster.data_path(2) / "00.log").read_bytes() == before
 
 
+def test_a_broker_whose_syncs_failed_is_started_again_by_whoever_heals(tmp_path):
+    """A suite once ended in the middle of this fault: the disk was well again, the broker was left
+    as it was, distrusting it for good, and the run was called invalid."""
+    world = booked(tmp_path)
+    list(islice(NEMESES["failing-sync"].steps(world), 2))
+    started = []
+    world.cluster.start = started.append
+    world.heal()
+    assert len(started) == 1
+
+
 def test_a_broker_without_files_has_nothing_to_damage(tmp_path):
     world = booked(tmp_path)
     assert damage.flip_bits(world, 1) == []
