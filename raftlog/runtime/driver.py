@@ -37,6 +37,8 @@ from raftlog.runtime.log_writer import DirectoryThreads
 LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
 """A post this long after the last turn runs its turn at once; a sooner one waits for company."""
 
+CROWDED_SHARE: Final = 8
+"""Requests of one connection at a time while others have some queued: eight have room in a turn."""
 LONGEST_WAIT_SECONDS: Final = 3600.0
 
 _BULKY: Final = (Request, PeerMessages)
@@ -127,6 +129,15 @@ class Driver:
         while len(self._requests) > TURN_EVENTS_MAX:
             self._crowded = True
             await self._room.wait()
+
+    def share(self) -> int:
+        """Requests that one connection may hand in now: a whole turn's when nobody else has any
+        queued, else a few, so that those who send one at a time wait for a turn and not behind
+        everything that a flood has sent."""
+        queued = len(self._requests)
+        if not queued and not self._crowded:
+            return TURN_EVENTS_MAX
+        return min(CROWDED_SHARE, max(1, TURN_EVENTS_MAX - queued))
 
     def _want(self) -> None:
         self._wanted = True

@@ -13,7 +13,6 @@ import trio
 
 from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import ConnectionId
-from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Part, Reply, Request
@@ -29,8 +28,6 @@ from raftlog.runtime.streams import ByteStream
 
 JOIN_BYTES_MAX: Final = 4096
 """Answers up to this size are joined into one buffer before they are sent."""
-POSTED_MAX: Final = TURN_EVENTS_MAX
-"""Requests of one connection handed in before it waits for room and for its pauses."""
 ACCEPT_PAUSE_SECONDS: Final = 0.05
 """After a failed accept (too many open files): a broker that spins helps nobody."""
 
@@ -226,12 +223,15 @@ class Connections:
         neither the bound of unanswered requests nor other clients should wait behind them."""
         more = True
         while more:
-            first, posted = connection.requests, frames[:POSTED_MAX]
+            share = self.driver.share()
+            first, posted = connection.requests, frames[:share]
             connection.requests += len(posted)
             self.driver.post_all(
                 [Request(connection.id, first + at, frame) for at, frame in enumerate(posted)]
             )
-            del posted, frames[:POSTED_MAX]  # views of a slab that could be used again
+            del posted, frames[:share]  # views of a slab that could be used again
             more = bool(frames)
+            if more:  # the turn may have been run inside `post_all`: others must be heard too
+                await trio.lowlevel.checkpoint()
             await self.driver.room()
             await connection.wait_running()

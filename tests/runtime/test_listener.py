@@ -10,7 +10,8 @@ from raftlog.base.ids import ConnectionId
 from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.trace import ListTracer
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Pause, Reply, Request
-from raftlog.runtime.listener import POSTED_MAX, Connections
+from raftlog.runtime.driver import CROWDED_SHARE
+from raftlog.runtime.listener import Connections
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.slabs import SlabPool
 from tests.runtime.memory_stream import memory_pair
@@ -76,8 +77,25 @@ async def test_a_flood_is_handed_in_piece_by_piece():
         for client in clients:
             client.send_nowait([SMALL * 5000])
         await wait_all_tasks_blocked()
-        assert max(queued) <= TURN_EVENTS_MAX + 3 * POSTED_MAX
+        assert max(queued) <= TURN_EVENTS_MAX + 3 * CROWDED_SHARE
         assert len(rig.events(Request)) == 3 * 5000
+        nursery.cancel_scope.cancel()
+
+
+async def test_one_request_waits_for_a_turn_or_two_and_not_behind_a_flood():
+    """Sixteen clients asked for large answers as fast as they could; each receive was queued whole,
+    and a client that sends one request at a time waited for a second behind each of its own."""
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery, connections_max=20)
+        floods = [await rig.connect() for _ in range(16)]
+        polite = await rig.connect()
+        for flood in floods:
+            flood.send_nowait([SMALL * 2000])
+        polite.send_nowait([SMALL])
+        await wait_all_tasks_blocked()
+        order = [each.connection for each in rig.events(Request)]
+        assert len(order) == 16 * 2000 + 1
+        assert order.index(ConnectionId(17)) < 6 * TURN_EVENTS_MAX
         nursery.cancel_scope.cancel()
 
 
@@ -92,7 +110,7 @@ async def test_a_paused_connection_hands_in_no_more_than_it_has_begun():
         client = await rig.connect()
         client.send_nowait([SMALL * 5000])
         await wait_all_tasks_blocked()
-        assert 0 < len(rig.events(Request)) <= 2 * POSTED_MAX
+        assert 0 < len(rig.events(Request)) <= 2 * TURN_EVENTS_MAX
         nursery.cancel_scope.cancel()
 
 
