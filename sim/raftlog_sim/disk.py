@@ -22,16 +22,15 @@ Which fault each kind of file must survive (tests/storage has one scenario per r
 """
 
 import enum
-from collections.abc import Iterator, Sequence
-from typing import Final, final
+from collections.abc import Sequence
+from typing import final
 
 import attrs
 
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ports import DiskFile, Entropy
-
-SECTOR: Final = 512
+from raftlog_sim.inode import SECTOR, Inode, resize, sectors_of
 
 
 @final
@@ -49,31 +48,6 @@ class Keep(enum.Enum):
 
 
 @final
-@attrs.define(eq=False)
-class _Inode:
-    """A file's bytes: as seen now, and as a crash would find them at the least."""
-
-    seen: bytearray = attrs.Factory(bytearray)
-    durable: bytearray = attrs.Factory(bytearray)
-    dirty: list[tuple[int, int]] = attrs.Factory(list)
-    size_dirty: bool = False
-    sync_failed: bool = False
-    """What is seen may never have become durable, though nothing is pending."""
-
-    def sync(self) -> None:
-        """Make what is pending durable."""
-        if self.size_dirty:
-            _resize(self.durable, len(self.seen))
-        for start, end in self.dirty:
-            self.durable[start:end] = self.seen[start:end]
-        self.forget_pending()
-
-    def forget_pending(self) -> None:
-        self.dirty.clear()
-        self.size_dirty = False
-
-
-@final
 @attrs.frozen
 class _NameChange:
     """One pending step in a directory: `new` points to `inode`; `old`, if any, goes with it."""
@@ -81,7 +55,7 @@ class _NameChange:
     directory: str
     old: str | None
     new: str | None
-    inode: "_Inode | None"
+    inode: "Inode | None"
 
 
 @final
@@ -104,8 +78,8 @@ class SimulatedDisk:
 
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
-        self._names: dict[str, _Inode] = {}
-        self._durable_names: dict[str, _Inode] = {}
+        self._names: dict[str, Inode] = {}
+        self._durable_names: dict[str, Inode] = {}
         self._directories: dict[str, None] = {"": None}
         self._durable_directories: dict[str, None] = {"": None}
         self._pending_names: list[_NameChange] = []
@@ -137,7 +111,7 @@ class SimulatedDisk:
             raise DiskError("the file exists", on=path)
         if _parent(path) not in self._directories:
             raise DiskError("no such directory", on=path)
-        inode = self._names[path] = _Inode()
+        inode = self._names[path] = Inode()
         self._pending_names.append(_NameChange(_parent(path), None, path, inode))
 
     def list(self, path: str) -> list[str]:
@@ -250,19 +224,19 @@ class SimulatedDisk:
         if change.new is not None and change.inode is not None:
             self._durable_names[change.new] = change.inode
 
-    def _settle(self, inode: _Inode, keep: Keep) -> None:
+    def _settle(self, inode: Inode, keep: Keep) -> None:
         """Decide about each pending sector of a file."""
         durable = inode.durable
         if inode.size_dirty and self._keeps(keep):
-            _resize(durable, len(inode.seen))
-        for sector in _sectors(inode.dirty):
+            resize(durable, len(inode.seen))
+        for sector in sectors_of(inode.dirty):
             start, end = sector * SECTOR, min((sector + 1) * SECTOR, len(inode.seen))
             if start >= end or not self._keeps(keep):
                 continue
             if keep is Keep.SOME and self._entropy.below(4) == 0:
                 end = start + self._entropy.below(end - start + 1)
             if len(durable) < end:
-                _resize(durable, end)
+                resize(durable, end)
             durable[start:end] = inode.seen[start:end]
         inode.seen = bytearray(durable)
         inode.forget_pending()
@@ -350,7 +324,7 @@ class SimulatedDisk:
         for name, inode in self._durable_names.items():
             if _parent(name) in found._directories and (paths is None or name in paths):
                 copy = inode.durable if paths else bytearray(inode.durable)
-                found._names[name] = _Inode(copy, copy if paths else bytearray(copy))
+                found._names[name] = Inode(copy, copy if paths else bytearray(copy))
         return found
 
     def durable_content(self, path: str) -> bytes | None:
@@ -395,13 +369,13 @@ class SimulatedDisk:
     def take_misdirection(self, path: str) -> tuple[str, int] | None:
         return self._misdirected.pop(path, None)
 
-    def inode_of(self, path: str) -> "_Inode":
+    def inode_of(self, path: str) -> "Inode":
         return self._names[path]
 
     def entropy_below(self, bound: int) -> int:
         return self._entropy.below(bound)
 
-    def heal_sectors(self, path: str, position: int, size: int) -> None:
+    def healsectors_of(self, path: str, position: int, size: int) -> None:
         """Writing a sector makes it readable again."""
         if self._bad_sectors:
             for sector in range(position // SECTOR, (position + size) // SECTOR + 1):
@@ -412,7 +386,7 @@ class SimulatedDisk:
 class SimulatedFile:
     """An open file; it goes on to work when its name is removed or taken by another."""
 
-    def __init__(self, disk: SimulatedDisk, path: str, inode: _Inode, write: bool) -> None:
+    def __init__(self, disk: SimulatedDisk, path: str, inode: Inode, write: bool) -> None:
         self._disk = disk
         self._path = path
         self._inode = inode
@@ -467,11 +441,11 @@ class SimulatedFile:
         if grown > 0:
             if self._disk.free is not None:
                 self._disk.free -= min(grown, self._disk.free)
-            _resize(inode.seen, max(position, len(inode.seen)))
+            resize(inode.seen, max(position, len(inode.seen)))
             inode.size_dirty = True
         inode.seen[position:end] = content
         inode.dirty.append((position, end))
-        self._disk.heal_sectors(self._path, position, len(content))
+        self._disk.healsectors_of(self._path, position, len(content))
 
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros."""
@@ -479,7 +453,7 @@ class SimulatedFile:
         shrunk = len(self._inode.seen) - size
         if shrunk > 0 and self._disk.free is not None:
             self._disk.free += shrunk
-        _resize(self._inode.seen, size)
+        resize(self._inode.seen, size)
         self._inode.size_dirty = True
 
     def sync(self) -> None:
@@ -498,22 +472,6 @@ class SimulatedFile:
 
     def close(self) -> None:
         self._closed = True
-
-
-def _resize(content: bytearray, size: int) -> None:
-    if len(content) > size:
-        del content[size:]
-    else:
-        content.extend(bytes(size - len(content)))
-
-
-def _sectors(ranges: list[tuple[int, int]]) -> Iterator[int]:
-    """The sectors that some byte ranges touch, each once, ascending."""
-    found: dict[int, None] = {}
-    for start, end in ranges:
-        for sector in range(start // SECTOR, (end - 1) // SECTOR + 1):
-            found[sector] = None
-    yield from sorted(found)
 
 
 def _parent(path: str) -> str:

@@ -11,7 +11,8 @@ from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory, peek_directory
 from raftlog.storage.replica import Mark
-from raftlog_sim.disk import SECTOR, Keep, SimulatedDisk
+from raftlog_sim.disk import Keep, SimulatedDisk
+from raftlog_sim.inode import SECTOR
 from raftlog_sim.node import Node
 from raftlog_sim.process_faults import restart_later
 from raftlog_sim.schedule import Step

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raftlog_sim.disk import SECTOR, Keep, SimulatedCrashError, SimulatedDisk
+from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
+from raftlog_sim.inode import SECTOR
 from raftlog_sim.streams import Stream
 
 from raftlog.base.errors import DiskError, DiskFull
