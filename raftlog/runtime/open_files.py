@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import Final, final
 
 import attrs
+import trio
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId
@@ -17,6 +18,8 @@ from raftlog.records.slices import FileSlice
 
 IDLE_FILES_MAX: Final = 256
 """Unpinned descriptors kept for the next fetch of the same file."""
+REMOVED_LOOK_SECONDS: Final = 30.0
+"""How long a removed segment may keep its space after the last fetch from it."""
 
 
 @final
@@ -105,6 +108,18 @@ class OpenFiles:
         file.pins -= 1
         if file.stale and file.pins == 0:
             os.close(file.fd)
+
+    async def close_removed_for_ever(self) -> None:
+        """Look now and then which files were removed: an open descriptor keeps their space."""
+        while True:
+            await trio.sleep(REMOVED_LOOK_SECONDS)
+            self.close_removed()
+
+    def close_removed(self) -> None:
+        """Forget the files that no directory names any more."""
+        for (directory, path), file in list(self._files.items()):
+            if os.fstat(file.fd).st_nlink == 0:
+                self.forget(directory, path)
 
     def forget(self, directory: DirectoryId, path: str) -> None:
         """The file was removed: close it once its last slice has left."""

@@ -279,6 +279,7 @@ class _BrokerProcess:
                 nursery.start_soon(
                     connections.close_idle, config.connections_idle_ms / 1000, name="idle clients"
                 )
+                nursery.start_soon(self.files.close_removed_for_ever, name="removed files")
                 started(ports)
                 await driver.stopped.wait()
                 nursery.cancel_scope.cancel()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId
 from raftlog.records.slices import FileSlice
-from raftlog.runtime.open_files import OpenFiles
+from raftlog.runtime.open_files import REMOVED_LOOK_SECONDS, OpenFiles
 from raftlog.runtime.sender import Sender
 from tests.runtime.memory_stream import memory_pair
 
@@ -65,12 +65,33 @@ async def test_a_removed_file_still_yields_its_bytes(tmp_path):
     files = OpenFiles({HOME: str(tmp_path)})
     pinned = files.pin(FileSlice(HOME, "a.log", 0, 9))
     (tmp_path / "a.log").unlink()
-    files.forget(HOME, "a.log")
+    files.close_removed()
     assert os.pread(pinned.fd, 9, 0) == b"old bytes"
     fd = pinned.fd
     pinned.release()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
+
+
+async def test_a_removed_file_gives_back_its_space(tmp_path, autojump_clock):
+    """Up to 256 descriptors wait for the next fetch. Nobody told of removed segments, so retention
+    freed nothing as long as their readers' descriptors were among those."""
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_bytes(b"bytes")
+    files = OpenFiles({HOME: str(tmp_path)})
+    removed, kept = (files.pin(FileSlice(HOME, name, 0, 5)) for name in ("a.log", "b.log"))
+    descriptors = removed.fd, kept.fd
+    removed.release()
+    kept.release()
+    (tmp_path / "a.log").unlink()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(files.close_removed_for_ever)
+        await trio.sleep(REMOVED_LOOK_SECONDS + 1)
+        nursery.cancel_scope.cancel()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptors[0])
+    assert os.fstat(descriptors[1]).st_nlink == 1
+    files.close()
 
 
 def test_a_missing_file_is_a_disk_error(tmp_path):
