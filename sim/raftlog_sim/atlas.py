@@ -2,7 +2,8 @@
 
     fault                            allowed because
     un-synced bytes and names lost   a promise presupposes a sync: on any number of nodes at once
-    write, read or open fails        what failed was never acknowledged: anywhere, any time
+    write or open fails              what failed was never acknowledged: anywhere, any time
+    reads fail                       recovery reads around what stays unreadable: damage (seed 12)
     disk full                        the same
     sync fails, pages clean          may take what was acknowledged before: damage
     rot below the durable mark       the mark tells it from a torn tail, peers repair it: damage

@@ -27,10 +27,13 @@ _HEADER_BYTES: Final = 4096
 
 
 def _disk_error(nemesis: "Nemesis", step: Step) -> bool:
-    """The next calls of a kind fail and change nothing."""
-    nodes = nemesis.nodes(step, "node")
+    """The next calls of a kind fail and change nothing. Reads that go on failing are damage to a
+    replica that is being opened, so they are rationed."""
+    call, nodes = str(step.argument("call")), nemesis.nodes(step, "node")
+    if call == "read":
+        nodes = [node for node in nodes if nemesis.atlas.allow(node.number)]
     for node in nodes:
-        node.disk.fail(str(step.argument("call")), count=int(step.argument("count")))
+        node.disk.fail(call, count=int(step.argument("count")))
     return bool(nodes)
 
 

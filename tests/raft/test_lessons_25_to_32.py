@@ -175,9 +175,9 @@ class Test28HibernationNeverWakes:
         assert c.leader() in (2, 3)
 
     def test_followers_of_a_dead_node_do_not_all_campaign_at_once(self):
-        """The deadline of a covered follower stands still. When the link to its leader fell, the old
-        one still counted: all followers campaigned at that very instant, each voted for itself, and
-        a failover cost an election timeout more. Found by writing scenario duplicated-votes."""
+        """The deadline of a covered follower stands still. When the link to its leader fell, the
+        old one still counted: all followers campaigned at that very instant, each voted for itself,
+        and a failover cost an election timeout more. Found by writing scenario duplicated-votes."""
         c = self.covered()
         c.advance(3 * ELECTION)
         c.isolate(1)

@@ -1,7 +1,7 @@
 """Disks in a world that fail, fill, slow down, rot, vanish; and the atlas that rations damage."""
 
 import pytest
-from raftlog_sim.disk_faults import _ends_below_marks
+from raftlog_sim.disk_faults import _disk_error, _ends_below_marks
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
@@ -132,6 +132,18 @@ def test_two_of_five_only_where_no_group_of_three_holds_both():
     holders = sorted(replica.node for replica in group.target)
     assert run.nemesis.atlas.allow(holders[0])
     assert not run.nemesis.atlas.allow(holders[1])
+
+
+def test_failing_reads_are_damage():
+    """Seed 12: eight reads of n1 failed while one of its replicas was opened again, which then took
+    its last entries for lost. The core of the liveness phase was n1 and n2, and n2 did not have
+    those entries yet: nobody in it could be elected, and rightly so."""
+    run = until(Run(schedule()), 100)
+    nemesis = run.nemesis
+    assert _disk_error(nemesis, step(0, "disk-error", node="n1", call="read", count=8))
+    assert not _disk_error(nemesis, step(0, "disk-error", node="n2", call="read", count=8))
+    assert list(nemesis.atlas.damaged) == [NodeId(1)]
+    assert _disk_error(nemesis, step(0, "disk-error", node="n2", call="write", count=8))
 
 
 def test_while_placements_change_one_damaged_node_is_enough():
