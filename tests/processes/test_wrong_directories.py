@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import EARLIEST
@@ -96,11 +97,14 @@ def test_a_directory_of_another_cluster(cluster, tmp_path):
 
 
 def test_a_number_that_is_taken(cluster, tmp_path):
-    """A second broker 1, on an empty disk, that knows the secret. It is refused for as long as the
-    first one lives, and what it does to the links of the first one stops nobody."""
-    stranger = serve(settings_of(cluster, 1, log_dirs=str(tmp_path / "empty")), tmp_path)
+    """A second broker of a number, on an empty disk, that knows the secret. It is refused for as
+    long as the first one lives, and what it does to the links of the first one stops nobody. Not
+    the number of the active controller: whoever takes that has nobody to ask, and only waits."""
+    active = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=10)
+    number = 1 if active.controller_id != 1 else 2
+    stranger = serve(settings_of(cluster, number, log_dirs=str(tmp_path / "empty")), tmp_path)
     try:
-        wait_for(tmp_path, "node id 1 is alive on data directory")
+        wait_for(tmp_path, f"node id {number} is alive on data directory")
         for _ in range(5):
             produced(cluster, 20)
         assert stranger.poll() is None
