@@ -249,6 +249,7 @@ class _Run:
         try:
             self.workload.work(self.stage, worker)
         except Exception:
+            # Once the run is over its clients are closed under the calls that are still out.
             if not self.stage.stopping.is_set():
                 self.stage.broken.append(traceback.format_exc())
 

@@ -93,8 +93,7 @@ def wrap(disk: Disk, options: TestDiskOptions) -> Disk:
     return FaultyDisk(disk, options)
 
 
-# --- write-back
-# -------------------------------------------------------------------------------------
+# --- write-back -----------------------------------------------------------------------------------
 
 
 @final
@@ -276,8 +275,7 @@ class _WriteBackFile:
         """The shadow stays: what is pending must still be readable by the next who opens it."""
 
 
-# --- slow, failing, full
-# ----------------------------------------------------------------------------
+# --- slow, failing, full --------------------------------------------------------------------------
 
 
 @final

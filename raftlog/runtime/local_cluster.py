@@ -166,8 +166,7 @@ class LocalCluster:
             raise LocalMisuse(f"broker {node} is not running", on=str(self.directory))
         return process
 
-    # --- files
-    # --------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def log_path(self, node: int) -> Path:
         """The file with a broker's output."""
@@ -220,8 +219,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> int:
         return process.wait()
 
 
-# --- founding
-# ---------------------------------------------------------------------------------------
+# --- founding -------------------------------------------------------------------------------------
 
 
 def found(
@@ -332,8 +330,7 @@ def _properties(
     return "".join(f"{key} = {value}\n" for key, value in settings.items())
 
 
-# --- other people's processes
-# -----------------------------------------------------------------------
+# --- other people's processes ---------------------------------------------------------------------
 
 
 def is_ready(admin_port: int) -> bool:

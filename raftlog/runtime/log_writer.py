@@ -145,8 +145,7 @@ class DirectoryThreads:
         assert job.directory == self.directory
         self._jobs.put(job)
 
-    # --- the log thread
-    # -----------------------------------------------------------------------------
+    # --- the log thread ---------------------------------------------------------------------------
 
     def _write_rounds(self) -> None:
         while (first := self._rounds.get()) is not None:

@@ -146,8 +146,7 @@ def parse_step(words: list[str]) -> Step:
     return step(int(words[0]), words[1], lasting, **arguments)
 
 
-# --- running
-# --------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:

@@ -102,8 +102,7 @@ def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
     return (outcome.simulated_ns - run.world.now) // NANOS_PER_MILLI
 
 
-# --- steps
-# ----------------------------------------------------------------------------------------
+# --- steps ----------------------------------------------------------------------------------------
 
 
 def _cut_off(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
@@ -159,8 +158,7 @@ def _fewer(
     return schedule.with_steps([*kept, *(step for part in left for step in part)])
 
 
-# --- numbers and options
-# --------------------------------------------------------------------------
+# --- numbers and options --------------------------------------------------------------------------
 
 
 def _shorter(schedule: Schedule) -> Iterator[Schedule]:

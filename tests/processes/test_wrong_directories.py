@@ -100,8 +100,8 @@ def test_a_number_that_is_taken(cluster, tmp_path):
     """A second broker of a number, on an empty disk, that knows the secret. It is refused for as
     long as the first one lives, and what it does to the links of the first one stops nobody. Not
     the number of the active controller: whoever takes that has nobody to ask, and only waits."""
-    active = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=10)
-    number = 1 if active.controller_id != 1 else 2
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=10)
+    number = 1 if found.controller_id != 1 else 2
     stranger = serve(settings_of(cluster, number, log_dirs=str(tmp_path / "empty")), tmp_path)
     try:
         wait_for(tmp_path, f"node id {number} is alive on data directory")

@@ -183,8 +183,7 @@ class Connections:
             self.effects.actions.append(Hangup(peer.dial))
             self._fail(peer, why, now)
 
-    # --- events
-    # -------------------------------------------------------------------------------------
+    # --- events -----------------------------------------------------------------------------------
 
     def connected(self, dial: DialId, now: Instant) -> None:
         """The transport is there: greet."""
@@ -249,8 +248,7 @@ class Connections:
                 wake = min(wake, peer.retry_at)
         return wake
 
-    # --- one connection
-    # -----------------------------------------------------------------------------
+    # --- one connection ---------------------------------------------------------------------------
 
     def _drive(self, peer: _Peer, now: Instant) -> None:
         if peer.state is _State.DOWN and peer.queue and now >= peer.retry_at:

@@ -107,8 +107,7 @@ def _tell(
         print(f"report: raftlog verify {folder} --report report.html")
 
 
-# --- the same bytes in other processes
-# ------------------------------------------------------------
+# --- the same bytes in other processes ------------------------------------------------------------
 
 
 def _double_check(case: Case, outcome: Outcome, options: argparse.Namespace) -> str:

@@ -141,8 +141,7 @@ def _sweep(options: argparse.Namespace) -> int:
     return common.DISAGREED if tally.disagreed else common.DONE
 
 
-# --- running
-# --------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 def run_seed(seed: int, profile: str, subject: str, mutant: str, check: bool) -> Row:
@@ -222,8 +221,7 @@ def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Ro
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-# --- telling
-# --------------------------------------------------------------------------------------
+# --- telling --------------------------------------------------------------------------------------
 
 
 def _failed(options: argparse.Namespace, row: Row, group: _Group, folders: int) -> None:

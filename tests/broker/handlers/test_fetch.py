@@ -257,8 +257,8 @@ def test_a_linearizable_fetch_sees_what_was_acknowledged():
     assert values(answer) == [b"a"]
 
 
-def rounds_of_one_fetch(lease):
-    """Messages that leave the leader for a second linearizable fetch, right after a first one."""
+def reads_by_lease(lease):
+    """How often a second linearizable fetch, right after a first one, was answered by a lease."""
     cluster = led_topic(
         configs=LINEARIZABLE, configure=lambda config: attrs.evolve(config, lease=lease)
     )
@@ -272,8 +272,8 @@ def rounds_of_one_fetch(lease):
 
 
 def test_with_leases_a_linearizable_fetch_needs_no_round():
-    assert rounds_of_one_fetch(lease=True) >= 1
-    assert rounds_of_one_fetch(lease=False) == 0
+    assert reads_by_lease(lease=True) >= 1
+    assert reads_by_lease(lease=False) == 0
 
 
 def test_a_linearizable_fetch_waits_like_any_other():
