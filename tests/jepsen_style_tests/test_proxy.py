@@ -125,9 +125,10 @@ def test_nobody_behind_it_is_a_closed_connection(links, echo):
         taken.bind(("127.0.0.1", 0))  # bound, not listening: a refused port that stays refused
         dead.start({(1, 2): taken.getsockname()[1]})
         try:
+            # The reset may come before `connect` has returned: that call then reports it.
             with (
-                socket.create_connection(("127.0.0.1", dead.ports[1, 2]), SECONDS) as stream,
                 contextlib.suppress(ConnectionResetError),
+                socket.create_connection(("127.0.0.1", dead.ports[1, 2]), SECONDS) as stream,
             ):
                 assert stream.recv(1) == b""
         finally:
