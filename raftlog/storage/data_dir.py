@@ -25,8 +25,9 @@ from raftlog.base.entries import (
 )
 from raftlog.base.errors import CorruptData, FutureFormat, OperatingError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, GroupId, NodeId, ReplicaId
-from raftlog.base.limits import VOTERS_MAX
+from raftlog.base.limits import STORE_BYTES_INITIAL, VOTERS_MAX
 from raftlog.base.ports import Disk
+from raftlog.base.units import ByteCount
 from raftlog.storage.files import read_whole, remove_if_there, write_whole
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration
 from raftlog.storage.store_file import (
@@ -90,7 +91,9 @@ def is_formatted(disk: Disk) -> bool:
     return False
 
 
-def format_directory(disk: Disk, identity: DirectoryIdentity) -> None:
+def format_directory(
+    disk: Disk, identity: DirectoryIdentity, *, store_bytes: ByteCount = STORE_BYTES_INITIAL
+) -> None:
     """Give an empty directory its identity, durably. `OperatingError` when it has one already."""
     assert identity.directory > 0, identity
     assert list(identity.controllers) == sorted(identity.controllers), identity
@@ -103,7 +106,7 @@ def format_directory(disk: Disk, identity: DirectoryIdentity) -> None:
     for leftover in STORE_FILES:
         remove_if_there(disk, leftover)
     disk.make_dir(GROUPS_DIRECTORY)
-    format_store(disk, identity.owner)
+    format_store(disk, identity.owner, bytes_initial=store_bytes)
     write_whole(disk, FORMAT_FILE, _format_bytes(identity))
 
 

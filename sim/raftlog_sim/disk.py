@@ -362,8 +362,9 @@ class SimulatedDisk:
         self._check("read", path)
         if not self._bad_sectors:
             return
-        for sector in range(position // SECTOR, (position + size - 1) // SECTOR + 1):
-            if (path, sector) in self._bad_sectors:
+        first, last = position // SECTOR, (position + size - 1) // SECTOR
+        for name, sector in sorted(self._bad_sectors):
+            if name == path and first <= sector <= last:
                 raise DiskError("sector cannot be read", on=f"{path} sector {sector}")
 
     def take_misdirection(self, path: str) -> tuple[str, int] | None:
@@ -377,9 +378,10 @@ class SimulatedDisk:
 
     def healsectors_of(self, path: str, position: int, size: int) -> None:
         """Writing a sector makes it readable again."""
-        if self._bad_sectors:
-            for sector in range(position // SECTOR, (position + size) // SECTOR + 1):
-                self._bad_sectors.pop((path, sector), None)
+        first, last = position // SECTOR, (position + size) // SECTOR
+        for bad in [one for one in self._bad_sectors if one[0] == path]:
+            if first <= bad[1] <= last:
+                del self._bad_sectors[bad]
 
 
 @final

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory, peek_directory
+from raftlog.storage.data_dir import DirectoryIdentity, peek_directory
 from raftlog.storage.replica import Mark
 from raftlog_sim.disk import Keep, SimulatedDisk
 from raftlog_sim.inode import SECTOR
@@ -189,7 +189,7 @@ def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
         directory=node.world.new_directory(number),
         controllers=(),
     )
-    format_directory(disk, identity)
+    node.world.format(disk, identity)
     return disk
 
 

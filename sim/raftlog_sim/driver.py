@@ -74,6 +74,7 @@ class SimClient:
     _thens: dict[int, Then] = attrs.Factory(dict)
     _calls: int = 0
     _wake_at: Instant = NEVER
+    _alarm: Instant = NEVER
 
     def __attrs_post_init__(self) -> None:
         self.core = ClientCore(self.options, self.world.stream(f"client/{self.name}"))
@@ -104,14 +105,23 @@ class SimClient:
                 self._hang_up(action.dial)
             elif isinstance(action, Complete):
                 self.world.after(0, self._thens.pop(action.call), action.value)
-        if effects.wake_at != NEVER and effects.wake_at != self._wake_at:
-            self._wake_at = effects.wake_at
-            self.world.at(effects.wake_at, self._wake, effects.wake_at)
+        self._wake_at = effects.wake_at
+        if effects.wake_at < self._alarm:
+            self._set_alarm(effects.wake_at)
+
+    def _set_alarm(self, instant: Instant) -> None:
+        self._alarm = instant
+        self.world.at(instant, self._wake, instant)
 
     def _wake(self, instant: Instant) -> None:
-        if self._wake_at == instant:
-            self._wake_at = NEVER
+        """An alarm that comes too early is set again: not every turn needs one of its own."""
+        if self._alarm != instant:
+            return
+        self._alarm = NEVER
+        if self._wake_at <= self.world.now:
             self._turn(())
+        elif self._wake_at != NEVER:
+            self._set_alarm(self._wake_at)
 
     def _dial(self, dial: Dial) -> None:
         node = self.world.nodes[NodeId(int(dial.host.removeprefix("n")))]

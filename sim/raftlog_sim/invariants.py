@@ -104,6 +104,8 @@ class Invariants:
     outlines: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
     lives: dict[tuple[GroupId, ReplicaId], PartitionReplica] = attrs.Factory(dict)
     """A replica that was closed and recovered begins anew, in the same boot too."""
+    drawn: dict[PartitionReplica, tuple[object, ...]] = attrs.Factory(dict)
+    """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
     """What a leader last worked with, per term."""
     digests: dict[int, bytes] = attrs.Factory(dict)
@@ -119,16 +121,8 @@ class Invariants:
                 if isinstance(message, _PROMISES):
                     self._promised(node, message)
         context = node.broker.context
-        quiet = not (events or effects.writes or effects.sends)
-        for group, replica in () if quiet else context.replicas.items():
-            key, now = (group, replica.me), _outline(node, replica)
-            before = self.outlines.get(key, _NOTHING)
-            if now != before:
-                self.outlines[key] = now
-                if self.lives.get(key) is not replica:
-                    self.lives[key] = replica
-                    before = _NOTHING
-                self._replica(node, group, replica, before, now)
+        if events or effects.writes or effects.sends:
+            self._look(node, context.replicas)
         if self.images.get(node.number) is not context.image:
             self.images[node.number] = context.image
             self._image(node)
@@ -136,6 +130,22 @@ class Invariants:
         if self._events >= self._whole_at:
             self._whole_at = self._events + WHOLE_EVERY
             self.whole(node.world.running())
+
+    def _look(self, node: "Node", replicas: "dict[GroupId, PartitionReplica]") -> None:
+        """Those of a node's replicas whose outline changed."""
+        drawn, boots = self.drawn, node.boots
+        for group, replica in replicas.items():
+            outline = _outline(boots, replica)
+            if drawn.get(replica) == outline:
+                continue
+            drawn[replica] = outline
+            key, now = (group, replica.me), Outline._make(outline)
+            before = self.outlines.get(key, _NOTHING)
+            self.outlines[key] = now
+            if self.lives.get(key) is not replica:
+                self.lives[key] = replica
+                before = _NOTHING
+            self._replica(node, group, replica, before, now)
 
     # --- what a node says -------------------------------------------------------------------------
 
@@ -448,10 +458,11 @@ class Invariants:
         }
 
 
-def _outline(node: "Node", replica: PartitionReplica) -> Outline:
+def _outline(boots: int, replica: PartitionReplica) -> tuple[object, ...]:
+    """The fields of an `Outline`; reckoned for every replica at every turn, so in short steps."""
     raft, log = replica.node, replica.log
-    return Outline(
-        node.boots,
+    return (
+        boots,
         raft.term,
         raft.leading,
         log.last_index,

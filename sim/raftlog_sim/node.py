@@ -50,6 +50,10 @@ class Boot:
     busy_until: int = 0
     """When the last turn is over, in world time."""
     wake_at: int | None = None
+    """When the broker wants its next turn, in world time."""
+    alarm: int | None = None
+    """The earliest alarm that is set, at most `wake_at`: one that comes too early is set again, so
+    that not every turn needs one of its own."""
     rounds: deque[e.Write] = attrs.Factory(deque)
     writing: bool = False
     jobs: deque[e.Job | e.Read] = attrs.Factory(deque)
@@ -205,9 +209,17 @@ class Node:
             self.world.at(boot.busy_until, self._turn, boot)
 
     def _wake(self, boot: Boot, instant: int) -> None:
-        if self.boot_state is boot and boot.wake_at == instant:
+        if self.boot_state is not boot or boot.alarm != instant:
+            return
+        boot.alarm, wanted = None, boot.wake_at
+        if wanted is None:
+            return
+        if wanted <= self.world.now:
             boot.wake_at = None
             self._turn_soon(boot)
+        else:
+            boot.alarm = wanted
+            self.world.at(wanted, self._wake, boot, wanted)
 
     def _turn(self, boot: Boot) -> None:
         if self.boot_state is not boot:
@@ -276,7 +288,8 @@ class Node:
     def _set_alarm(self, boot: Boot, effects: e.Effects) -> None:
         instant = boot.clock.world(effects.wake_at)
         boot.wake_at = instant
-        if instant is not None:
+        if instant is not None and (boot.alarm is None or instant < boot.alarm):
+            boot.alarm = instant
             self.world.at(instant, self._wake, boot, instant)
 
     # --- the disk ---

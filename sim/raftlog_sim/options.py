@@ -56,6 +56,8 @@ class SimOptions:
     value_bytes: int = 0
     """What records are padded to: large ones fill segments."""
     segment_bytes: int = 65_536
+    store_bytes: int = 65_536
+    """How large a store file is made: the smaller, the more generations."""
     narrow_appends: bool = False
     """One entry an append, one append in flight: what usually travels together is parted."""
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
@@ -160,6 +162,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         narrow_appends=Stream(seed, f"options/{profile}/narrow").chance(1, 4),
         value_bytes=(0, 200, 3_000, 20_000)[stream.below(4)],
         segment_bytes=65_536,
+        store_bytes=8_192 << Stream(seed, f"options/{profile}/store").below(5),
         fault_gaps_ms=tuple(gaps),
         core=_draw_core(stream, brokers),
         reboot=stream.chance(1, 3),

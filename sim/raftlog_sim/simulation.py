@@ -22,6 +22,7 @@ from raftlog.base.trace import NoTracer
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Effects, Event
+from raftlog.raft.messages import Append, AppendReply
 from raftlog.verify import Verdict, check_history
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
@@ -39,6 +40,8 @@ SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
 HASH_EVERY: Final = 64
+_OF_GROUPS: Final = {Append: None, AppendReply: None}
+"""The most frequent messages that have both a group and a term."""
 
 
 class Turn(NamedTuple):
@@ -118,19 +121,23 @@ class _Onlooker:
     def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None:
         self.events += len(events)
         self.turns += 1
+        names = type(events[0]).__name__ if events else ""
+        if len(events) > 1:
+            names = ",".join([type(event).__name__ for event in events])
+        sent = ";".join([_named(send.messages) for send in effects.sends]) if effects.sends else ""
         self._pending.append(
-            f"{node.world.now} {node.number} {len(events)} "
-            f"{','.join(type(event).__name__ for event in events)} "
-            f"{len(effects.writes)} {len(effects.replies)} {len(effects.jobs)} "
-            f"{';'.join(_named(send.messages) for send in effects.sends)}\n"
+            f"{node.world.now} {node.config.node} {len(events)} {names} "
+            f"{len(effects.writes)} {len(effects.replies)} {len(effects.jobs)} {sent}\n"
         )
         if len(self._pending) >= HASH_EVERY:
             self.flush()
+        if self.watch is None:
+            self.invariants.after_turn(node, events, effects)
+            return
         try:
             self.invariants.after_turn(node, events, effects)
         finally:
-            if self.watch is not None:
-                self.watch(Turn(self.turns, self.events, node, events, effects))
+            self.watch(Turn(self.turns, self.events, node, events, effects))
 
     def flush(self) -> None:
         self.digest.update("".join(self._pending).encode())
@@ -142,10 +149,14 @@ class _Onlooker:
 
 
 def _named(messages: Sequence[Any]) -> str:
-    return ",".join(
-        f"{type(each).__name__}{getattr(each, 'group', '')}.{getattr(each, 'term', '')}"
-        for each in messages
-    )
+    return ",".join([_name(each) for each in messages])
+
+
+def _name(message: Any) -> str:
+    kind = type(message)
+    if kind in _OF_GROUPS:
+        return f"{kind.__name__}{message.group}.{message.term}"
+    return f"{kind.__name__}{getattr(message, 'group', '')}.{getattr(message, 'term', '')}"
 
 
 def simulate(
@@ -390,6 +401,7 @@ class Run:
 def _shape(world: World, options: SimOptions) -> None:
     world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.turn_ns = options.turn_us * NANOS_PER_MICRO
+    world.store_bytes = options.store_bytes
     network = world.network
     network.encode, network.stale = options.encode, options.stale
     network.latency_ns = options.latency_us * NANOS_PER_MICRO

@@ -14,7 +14,7 @@ import attrs
 from raftlog.base.ids import ClusterId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
-from raftlog.base.units import millis
+from raftlog.base.units import KIB, ByteCount, millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.events import Effects, Event, PeerAddress
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
@@ -58,6 +58,8 @@ class World:
     """How long a sync takes on every disk."""
     turn_ns: int = 0
     """How long a turn takes every node; what arrives meanwhile waits for its next one."""
+    store_bytes: int = 64 * KIB
+    """How large store files are made: small ones are soon full, and quick to read."""
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)
@@ -123,8 +125,12 @@ class World:
         addresses = tuple(_peer_address(NodeId(n)) for n in range(1, controllers + 1))
         for identity in identities:
             disk = self.new_disk(identity.node)
-            format_directory(disk, identity)
+            self.format(disk, identity)
             self.add(identity.node, disk, addresses)
+
+    def format(self, disk: SimulatedDisk, identity: DirectoryIdentity) -> None:
+        """Give an empty disk its identity, with a store as small as this world's are."""
+        format_directory(disk, identity, store_bytes=ByteCount(self.store_bytes))
 
     def new_disk(self, node: NodeId) -> SimulatedDisk:
         """An empty disk for a node."""

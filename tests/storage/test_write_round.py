@@ -229,9 +229,8 @@ def test_a_store_of_another_directory_is_refused(disk):
         StoreFiles(disk, StoreOwner(bytes(16), 1, 5))
 
 
-def test_the_store_grows_with_what_it_holds(driver, monkeypatch):
+def test_the_store_grows_with_what_it_holds(driver):
     """Many groups, many rounds: generations follow one another, and the image is always whole."""
-    monkeypatch.setattr("raftlog.storage.store_file.STORE_BYTES_INITIAL", 8192)
     for store in driver.writer._store._files:
         store.truncate(8192)
     driver.writer._store._end = 8192
