@@ -27,7 +27,6 @@ from raftlog.base.errors import CorruptData, FutureFormat, OperatingError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, GroupId, NodeId, ReplicaId
 from raftlog.base.limits import STORE_BYTES_INITIAL, VOTERS_MAX
 from raftlog.base.ports import Disk
-from raftlog.base.units import ByteCount
 from raftlog.storage.files import read_whole, remove_if_there, write_whole
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration
 from raftlog.storage.store_file import (
@@ -92,7 +91,7 @@ def is_formatted(disk: Disk) -> bool:
 
 
 def format_directory(
-    disk: Disk, identity: DirectoryIdentity, *, store_bytes: ByteCount = STORE_BYTES_INITIAL
+    disk: Disk, identity: DirectoryIdentity, *, store_bytes: int = STORE_BYTES_INITIAL
 ) -> None:
     """Give an empty directory its identity, durably. `OperatingError` when it has one already."""
     assert identity.directory > 0, identity

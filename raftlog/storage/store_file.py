@@ -33,7 +33,7 @@ from raftlog.base.limits import (
 )
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
-from raftlog.base.units import KIB, ByteCount
+from raftlog.base.units import KIB
 from raftlog.storage.files import opened, read_whole
 from raftlog.storage.store_records import StoreState
 
@@ -82,7 +82,7 @@ class _Generation(NamedTuple):
 
 
 def format_store(
-    disk: Disk, owner: StoreOwner, *, bytes_initial: ByteCount = STORE_BYTES_INITIAL
+    disk: Disk, owner: StoreOwner, *, bytes_initial: int = STORE_BYTES_INITIAL
 ) -> None:
     """Make both files, zero-filled, with an empty first generation; durable when it returns. They
     keep this size until four images need more."""

@@ -14,7 +14,7 @@ import attrs
 from raftlog.base.ids import ClusterId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
-from raftlog.base.units import KIB, ByteCount, millis
+from raftlog.base.units import KIB, millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.events import Effects, Event, PeerAddress
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
@@ -130,7 +130,7 @@ class World:
 
     def format(self, disk: SimulatedDisk, identity: DirectoryIdentity) -> None:
         """Give an empty disk its identity, with a store as small as this world's are."""
-        format_directory(disk, identity, store_bytes=ByteCount(self.store_bytes))
+        format_directory(disk, identity, store_bytes=self.store_bytes)
 
     def new_disk(self, node: NodeId) -> SimulatedDisk:
         """An empty disk for a node."""
