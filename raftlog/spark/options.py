@@ -227,7 +227,7 @@ def read_options(given: Mapping[str, str], mode: Mode) -> ReadOptions:
         partition_bytes=_kafka_number(kafka, "max.partition.fetch.bytes", 4 * MIB),
         fetch_bytes=_kafka_number(kafka, "fetch.max.bytes", 8 * MIB),
         request_timeout_ms=_kafka_number(kafka, "request.timeout.ms", 30_000),
-        decoder=_choice(own, "decoder", ("auto", "numpy", "plain"), "auto"),
+        decoder=_choice(own, "decoder", ("auto", "numba", "numpy", "plain"), "auto"),
     )
 
 

@@ -11,6 +11,7 @@
   never back.
 """
 
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -36,16 +37,27 @@ from raftlog.spark.options import ReadOptions
 
 Decoder = Callable[[Sequence[Buffer], Wanted], pa.RecordBatch]
 
+COMPILED_RECORDS_MIN: Final = 500_000
+"""The compiled decoder saves a microsecond a record, and costs half a second of loading."""
 LOOK_SECONDS: Final = 2.0
 """After so long without a record the task asks whether its topic is still there."""
 
 
-def decoder_of(name: str) -> Decoder:
-    """The fast decoder where numpy is there, else the plain one; or the one that is asked for."""
+def decoder_of(name: str, records: int) -> Decoder:
+    """The decoder of this name. `auto` is the fastest that is installed and worth loading for so
+    many records: compiled code takes half a second to load, once in a process."""
     from raftlog.spark import plain
 
     if name == "plain":
         return plain.decode
+    try:
+        if name == "numba" or (name == "auto" and _compiled_is_worth_it(records)):
+            from raftlog.spark import compiled
+
+            return compiled.decode
+    except ImportError:
+        if name == "numba":
+            raise
     try:
         from raftlog.spark import vectors
     except ImportError:
@@ -53,6 +65,10 @@ def decoder_of(name: str) -> Decoder:
             raise
         return plain.decode
     return vectors.decode
+
+
+def _compiled_is_worth_it(records: int) -> bool:
+    return records >= COMPILED_RECORDS_MIN or "raftlog.spark.kernel" in sys.modules
 
 
 def read_range(
@@ -79,7 +95,7 @@ class RangeReader:
         self._range = wanted
         self._columns = columns
         self._options = options
-        self._decode = decoder_of(options.decoder)
+        self._decode = decoder_of(options.decoder, wanted.size)
         self._next = wanted.start
         """All offsets below it are yielded, or known not to be there."""
         self._compacted: bool | None = None
@@ -110,26 +126,29 @@ class RangeReader:
     # --- what was read ----------------------------------------------------------------------------
 
     def _take(self, pieces: Sequence[FetchedBatches | Trouble]) -> Iterator[pa.RecordBatch]:
-        batches: list[Buffer] = []
-        first = self._next
-        trouble: Trouble | None = None
+        """An Arrow batch a piece, which is at most as large as max.partition.fetch.bytes: what is
+        decoded is still in the processor's cache."""
         for piece in pieces:
+            if self._next >= self._range.stop:
+                return
             if isinstance(piece, Trouble):
-                trouble = piece
-                break
-            for batch in piece.batches:
-                if self._next < self._range.stop:
-                    self._pass(batch)
-                    batches.append(batch)
-        if batches:
-            wanted = Wanted(
-                self._place.topic, self._place.partition, self._columns, first, self._range.stop
-            )
-            rows = self._decode(batches, wanted)
-            if rows.num_rows:
+                self._resolve(piece)
+                return
+            rows = self._decoded(piece)
+            if rows is not None and rows.num_rows:
                 yield rows
-        if trouble is not None and self._next < self._range.stop:
-            self._resolve(trouble)
+
+    def _decoded(self, piece: FetchedBatches) -> pa.RecordBatch | None:
+        first = self._next
+        batches: list[Buffer] = []
+        for batch in piece.batches:
+            if self._next >= self._range.stop:
+                break
+            self._pass(batch)
+            batches.append(batch)
+        place = self._place
+        wanted = Wanted(place.topic, place.partition, self._columns, first, self._range.stop)
+        return self._decode(batches, wanted) if batches else None
 
     def _pass(self, batch: Buffer) -> None:
         """Move on past a batch; holes in front of it or inside of it have to be compaction."""

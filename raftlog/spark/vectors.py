@@ -96,8 +96,8 @@ def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
     on = f"{wanted.topic}-{wanted.partition}"
     try:
         return _decode(batches, headers, wanted, on)
-    except Odd:
-        return plain.decode(batches, wanted)
+    except (Odd, CorruptData):
+        return plain.decode(batches, wanted)  # a batch before a corrupt one may lie as well
 
 
 def _decode(

@@ -17,6 +17,7 @@ PROJECT = tomllib.loads(text_of("pyproject.toml") or "")["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 # Where an extra's libraries may be imported in the product.
 EXTRA_ROOMS = {
+    "numba": "raftlog/spark/",
     "numpy": "raftlog/spark/",
     "pyarrow": "raftlog/spark/",
     "pyspark": ("raftlog/spark/", "sim/raftlog_sim/spark_sweep.py"),
