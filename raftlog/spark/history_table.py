@@ -16,7 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.spark.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables
-from raftlog.verify.history import BadHistory, Header, HistoryReader, header_of
+from raftlog.verify.history import BadHistory, Header
+from raftlog.verify.history_reader import HistoryReader, header_of
 from raftlog.verify.pairing import OPEN
 
 HISTORY_FILE: Final = "history.jsonl"

@@ -9,9 +9,11 @@ docs/reference/anomalies.md has every definition.
 """
 
 from raftlog.verify.check import Judgement, check_history, judge, judge_operations
-from raftlog.verify.history import BadHistory, Header, HistoryReader, HistoryWriter, Op
+from raftlog.verify.history import BadHistory, Header, HistoryWriter, Op
+from raftlog.verify.history_reader import HistoryReader
 from raftlog.verify.models import MODELS, Call, Model
-from raftlog.verify.pairing import Interval, intervals
+from raftlog.verify.pairing import Interval
+from raftlog.verify.raw_pairing import intervals
 from raftlog.verify.verdict import ClassResult, Verdict, Witness
 
 __all__ = [

@@ -12,7 +12,8 @@ from typing import Final
 
 from raftlog.verify.explain import describe
 from raftlog.verify.facts import KeyFacts, Sent
-from raftlog.verify.pairing import Interval, Value, values_of
+from raftlog.verify.pairing import Interval
+from raftlog.verify.pairs import Value, values_of
 from raftlog.verify.verdict import Findings, Witness
 
 CONFLICTS: Final = ("inconsistent-offsets", "duplicate", "phantom")
@@ -31,7 +32,9 @@ def check_key(
         findings.check("G1a", "lost-write")
         _aborted_reads(facts, operations, findings)
         seen = facts.seen
-        unread = [batch for batch in facts.batches if not seen.issuperset(batch.values)]
+        unread = []
+        if not seen.issuperset(facts.writers):
+            unread = [batch for batch in facts.batches if not seen.issuperset(batch.values)]
         _lost_writes(facts, operations, unread, findings)
         if final_read:
             findings.check("unseen")

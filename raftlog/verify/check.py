@@ -20,11 +20,13 @@ from raftlog.base.limits import HOLE_STEPS_DEFAULT, SEARCH_STEPS_DEFAULT
 from raftlog.verify import anomalies, cycles, evidence, linearizability, metrics, search
 from raftlog.verify.classes import CLASSES, allowed_by_default
 from raftlog.verify.facts import Facts, KeyFacts
-from raftlog.verify.history import BadHistory, Header, HistoryReader, Op
+from raftlog.verify.history import BadHistory, Header, Op
+from raftlog.verify.history_reader import HistoryReader
 from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 from raftlog.verify.models import MODELS, Model
-from raftlog.verify.pairing import Interval, intervals
+from raftlog.verify.pairing import Interval
 from raftlog.verify.process_order import ProcessOrder
+from raftlog.verify.raw_pairing import intervals
 from raftlog.verify.verdict import Findings, Verdict, Witness
 
 LOG: str = "log"

@@ -15,12 +15,15 @@ import attrs
 import msgspec
 
 from raftlog.verify.history import BadHistory
-from raftlog.verify.pairing import Interval, Pairs, Value
+from raftlog.verify.pairing import Interval
+from raftlog.verify.pairs import Pairs, Value
 
 Bound = tuple[int, Interval]
 """An instant, and the operation that it comes from."""
 
 _LENGTHS: Final = ("empty", "end", "start")
+_GAP_MAX: Final = 4096
+"""Empty offsets that a log may have and still be compared by slices: 32 KiB of nothing."""
 
 
 @final
@@ -75,7 +78,10 @@ class KeyFacts:
     cut_short: dict[Value, tuple[int, Interval, Sent]] = attrs.field(factory=dict)
     """Values read so low that their batch would begin below offset 0."""
     seen: set[Value] = attrs.field(factory=set)
-    """Values that an ok read returned. For membership only: never iterated."""
+    """Values that an ok read returned. For membership only: never iterated. Whole once `settle` was
+    called."""
+    seen_runs: dict[int, int] = attrs.field(factory=dict)
+    """First offset -> end, of ok reads that returned exactly what the log has there."""
     polled: bool = False
     at_least: dict[int, Bound] = attrs.field(factory=dict)
     """Gap e -> earliest return of an ok read that proves tail >= e (`lb`)."""
@@ -88,6 +94,10 @@ class KeyFacts:
     log_start: int = 0
     log_start_op: Interval | None = None
     _order: list[int] | None = None
+    _log: list[Value | None] | None = None
+    """`at` as a list from `_log_first` on, so that a poll is compared with one slice; None before
+    the first poll, empty where the gaps are too wide."""
+    _log_first: int = 0
 
     # --- sends ------------------------------------------------------------------------------------
 
@@ -124,15 +134,52 @@ class KeyFacts:
         if not values:
             return
         # Known pairs, the usual case, bring nothing new: they were acknowledged or read before.
-        if tuple(map(self.at.get, pairs.offsets)) != values:
+        offsets, end = pairs.offsets, pairs.end
+        run = pairs.in_order and self._log_has(offsets[0], values)
+        if not run:
             self._read_anew(op, pairs)
+            if pairs.in_order:
+                self._copy(offsets[0], end)
         if op.type == "ok":
             self.polled = True
-            self.seen.update(values)
-            end = pairs.end
+            if run:
+                if self.seen_runs.get(offsets[0], 0) < end:
+                    self.seen_runs[offsets[0]] = end
+            else:
+                self.seen.update(values)
             known = self.at_least.get(end)
             if known is None or op.end_ns <= known[0]:
                 _earliest(self.at_least, end, op)
+
+    def _log_has(self, first: int, values: tuple[Value, ...]) -> bool:
+        log = self._log
+        if log is None:
+            log = self._log = self._as_list()
+        place = first - self._log_first
+        return place >= 0 and tuple(log[place : place + len(values)]) == values
+
+    def _as_list(self) -> list[Value | None]:
+        first, last = min(self.at, default=0), max(self.at, default=-1)
+        self._log_first = first
+        if last - first > 2 * len(self.at) + _GAP_MAX:
+            return []
+        return list(map(self.at.get, range(first, last + 1)))
+
+    def _copy(self, first: int, end: int) -> None:
+        """A read brought something new to all of `first` to `end`."""
+        place = first - self._log_first
+        if self._log and 0 <= place <= len(self._log):
+            self._log[place : end - self._log_first] = map(self.at.get, range(first, end))
+
+    def settle(self) -> None:
+        """All is in: what the runs saw is seen."""
+        at, seen, reached = self.at, self.seen, 0
+        for first, end in sorted(self.seen_runs.items()):
+            if end > reached:
+                seen.update(map(at.__getitem__, range(max(first, reached), end)))
+                reached = end
+        self.seen_runs.clear()
+        self._log = None
 
     def _read_anew(self, op: Interval, pairs: Pairs) -> None:
         at, writers = self.at, self.writers
@@ -256,6 +303,8 @@ class Facts:
             if op.evidence and "log_start" in op.evidence:
                 for key, start in per_key(op, op.evidence["log_start"]):
                     of(key).raise_log_start(start, op)
+        for facts in keys.values():
+            facts.settle()
 
 
 def per_key(op: Interval, value: Any) -> Iterable[tuple[str, int]]:

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple, TypeVar
 from raftlog.verify import holes
 from raftlog.verify.facts import per_key
 from raftlog.verify.linearizability import BEFORE_ALL, LINEARIZABLE, Carry, Row, Violation, scan
-from raftlog.verify.pairing import OPEN, Interval, Value
+from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.pairs import Value
 
 _A = TypeVar("_A")
 _K = TypeVar("_K", bound=Hashable)

@@ -24,7 +24,8 @@ import attrs
 
 from raftlog.verify import explain, holes
 from raftlog.verify.facts import Bound, KeyFacts, Sent
-from raftlog.verify.pairing import OPEN, Interval, Value
+from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.pairs import Value
 from raftlog.verify.verdict import Findings, Witness
 
 CLASS: Final = "linearizability"

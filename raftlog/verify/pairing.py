@@ -8,7 +8,7 @@ Values are checked here, once: everything behind this module may rely on the sha
 in docs/internals/history_format.md gives for each `f`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from sys import intern
 from typing import Any, Final, final
@@ -17,73 +17,10 @@ import attrs
 import msgspec
 
 from raftlog.verify.history import NEMESIS, BadHistory, Op
+from raftlog.verify.pairs import KnownLog, Pairs, Value, values_of
 
 OPEN: Final = 1 << 62
 """The end of an operation without an end; more nanoseconds than a century has."""
-
-Value = str | int
-
-
-@final
-class Pairs:
-    """What a poll returned of one key: offsets and values, in the order of their return.
-
-    Of consecutive offsets, the usual case, only the first is kept: little memory, and whole polls
-    can be compared with the log at once.
-    """
-
-    __slots__ = ("_places", "values")
-
-    def __init__(self, places: int | list[int], values: Sequence[Any]) -> None:
-        """`places`: every offset, or the first of consecutive ones."""
-        self._places = places
-        self.values = tuple(values)
-
-    @property
-    def offsets(self) -> Sequence[int]:
-        """A range, or a list where offsets do not follow each other."""
-        places = self._places
-        if type(places) is int:
-            return range(places, places + len(self.values))
-        return places  # type: ignore[return-value]
-
-    @property
-    def in_order(self) -> bool:
-        """Whether each offset follows the one before."""
-        return type(self._places) is int
-
-    @classmethod
-    def of(cls, pairs: Sequence[Sequence[Any]], known: dict[Any, Any] | None = None) -> "Pairs":
-        """From JSON. `known` maps values to themselves, so that equal texts share memory."""
-        offsets = [offset for offset, _ in pairs]
-        values = [value for _, value in pairs]
-        for offset in offsets:
-            if type(offset) is not int or offset < 0:
-                raise ValueError(f"offset {offset!r}")
-        for value in values:
-            if type(value) is not str and type(value) is not int:
-                raise TypeError(f"value {value!r}")
-        if known is not None:
-            values = list(map(known.get, values, values))
-        if offsets:
-            run = range(offsets[0], offsets[0] + len(offsets))
-            if offsets[-1] == run[-1] and offsets == list(run):
-                return cls(offsets[0], values)
-        return cls(offsets, values)
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return zip(self.offsets, self.values, strict=True)
-
-    @property
-    def end(self) -> int:
-        """One more than the highest offset; 0 if there is none."""
-        places = self._places
-        if type(places) is int:
-            return places + len(self.values)
-        return max(self.offsets, default=-1) + 1
 
 
 @final
@@ -148,11 +85,6 @@ class Interval(msgspec.Struct, eq=False, gc=False):
         return found
 
 
-def values_of(asked: Any) -> tuple[Value, ...]:
-    """The values of one send: one, or those of one batch."""
-    return tuple(asked) if type(asked) is list else (asked,)
-
-
 def shortened(value: Any, most: int = 8) -> Any:
     """`value` with long lists and texts cut, for people; JSON stays JSON."""
     if isinstance(value, Pairs):
@@ -173,50 +105,60 @@ def shortened(value: Any, most: int = 8) -> Any:
 @final
 @attrs.define(eq=False)
 class Pairing:
-    """Feed it operations in file order; it gives intervals in the order of their completion.
+    """Feed it operations in file order; `found` has the intervals in the order of their completion.
 
-    `rest()` gives what never completed. Nemesis lines are collected aside, in `nemesis`.
+    `finish()` adds what never completed. Nemesis lines are collected aside, in `nemesis`.
+    `raftlog.verify.raw_pairing` does the same with usual lines, faster, on the same state.
     """
 
+    found: list[Interval] = attrs.field(factory=list)
     nemesis: list[Op] = attrs.field(factory=list)
-    _open: dict[int | str, Op] = attrs.field(factory=dict)
-    _retired: set[int | str] = attrs.field(factory=set)
-    _known: dict[Any, Any] = attrs.field(factory=dict)
-    _last_index: int = -1
+    open_ops: dict[int | str, Op] = attrs.field(factory=dict)
+    retired: dict[int | str, None] = attrs.field(factory=dict)
+    logs: dict[str, KnownLog] = attrs.field(factory=dict)
+    last_index: int = -1
 
-    def feed(self, ops: Iterable[Op]) -> Iterator[Interval]:
-        """Intervals as they complete; `BadHistory` where the lines contradict each other."""
-        open_ops, known = self._open, self._known
-        last = self._last_index
+    def feed(self, ops: Iterable[Op]) -> None:
+        """Pair the lines; `BadHistory` where they contradict each other."""
         for op in ops:
-            if op.index <= last:
-                raise BadHistory(f"index {op.index} follows {last}", do="indexes only rise")
-            last = op.index
-            process = op.process
-            if process == NEMESIS:
-                self.nemesis.append(op)
-            elif op.type == "invoke":
-                if process in open_ops or process in self._retired:
-                    self._refuse(op)
-                open_ops[process] = op
-                if op.f == "send" and type(op.value) is str:
-                    known[op.value] = op.value
-            else:
-                call = open_ops.pop(process, None)
-                if call is None:
-                    raise BadHistory("a completion without an invocation", on=f"index {op.index}")
-                if op.type == "info":
-                    self._retired.add(process)
-                yield _usual_send(call, op) or interval_of(call, op, known)
-        self._last_index = last
+            self.one(op)
 
-    def rest(self) -> Iterator[Interval]:
-        """What is still open: it may have happened, or may yet."""
-        for call in self._open.values():
-            yield interval_of(call, None)
+    def one(self, op: Op) -> None:
+        """The next line."""
+        if op.index <= self.last_index:
+            raise BadHistory(f"index {op.index} follows {self.last_index}", do="indexes only rise")
+        self.last_index = op.index
+        process = op.process
+        if process == NEMESIS:
+            self.nemesis.append(op)
+        elif op.type == "invoke":
+            if process in self.open_ops or process in self.retired:
+                self._refuse(op)
+            self.open_ops[process] = op
+        else:
+            call = self.open_ops.pop(process, None)
+            if call is None:
+                raise BadHistory("a completion without an invocation", on=f"index {op.index}")
+            if op.type == "info":
+                self.retired[process] = None
+            found = interval_of(call, op, self.logs)
+            self.found.append(found)
+            if found.f == "send" and found.type == "ok" and found.value is not None:
+                self.log_of(str(found.key)).put_all(found.value, values_of(found.asked))
+
+    def log_of(self, key: str) -> KnownLog:
+        """What is known of `key` so far."""
+        log = self.logs.get(key)
+        if log is None:
+            log = self.logs[key] = KnownLog(intern(key))
+        return log
+
+    def finish(self) -> None:
+        """What is still open may have happened, or may yet."""
+        self.found.extend(interval_of(call, None) for call in self.open_ops.values())
 
     def _refuse(self, op: Op) -> None:
-        if op.process in self._retired:
+        if op.process in self.retired:
             raise BadHistory(
                 f"process {op.process} comes back after info",
                 on=f"index {op.index}",
@@ -224,55 +166,12 @@ class Pairing:
             )
         raise BadHistory(
             f"process {op.process} has two operations open",
-            on=f"indexes {self._open[op.process].index} and {op.index}",
+            on=f"indexes {self.open_ops[op.process].index} and {op.index}",
             do="use one process per slot in flight",
         )
 
 
-def intervals(ops: Iterable[Op]) -> tuple[list[Interval], list[Op]]:
-    """All intervals of a history, and its nemesis lines."""
-    pairing = Pairing()
-    found = list(pairing.feed(ops))
-    found.extend(pairing.rest())
-    return found, pairing.nemesis
-
-
-def _usual_send(call: Op, end: Op) -> Interval | None:
-    """What most lines are, an acknowledged send of one value without evidence; None for all else,
-    which `interval_of` judges."""
-    asked, answer = call.value, end.value
-    if (
-        end.type == "ok"
-        and call.f == "send"
-        and end.f == "send"
-        and type(asked) is str
-        and type(answer) is list
-        and len(answer) == 2
-        and answer[1] == asked
-        and type(answer[0]) is int
-        and answer[0] >= 0
-        and call.key is not None
-        and call.key == end.key
-        and call.time_ns <= end.time_ns < OPEN
-        and type(call.process) is int
-        and not _says_more(call, end)
-    ):
-        return Interval(
-            call.index,
-            call.process,
-            "send",
-            call.key,
-            "ok",
-            call.time_ns,
-            end.time_ns,
-            asked,
-            answer[0],
-            end.node,
-        )
-    return None
-
-
-def _says_more(call: Op, end: Op) -> bool:
+def says_more(call: Op, end: Op) -> bool:
     """Whether the lines carry evidence beside the node that answered."""
     return not (
         end.hw is end.term is end.log_start is end.producer is end.rebalance is end.error is None
@@ -281,10 +180,10 @@ def _says_more(call: Op, end: Op) -> bool:
     )
 
 
-def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -> Interval:
+def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = None) -> Interval:
     """One operation from its two lines (`end` None: nobody completed it).
 
-    `known` maps values to themselves, so that what is read shares the memory of what was sent.
+    With `logs`, by key, what is read shares the memory of what was sent.
     """
     if end is None:
         kind, end_ns, value, node = "info", OPEN, None, call.node
@@ -302,7 +201,7 @@ def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -
     try:
         if shape is not None:
             if shape is _poll:
-                asked, value = _poll(call, kind, value, known)
+                asked, value = _poll(call, kind, value, logs)
             else:
                 asked, value = shape(call, kind, value)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as why:
@@ -310,13 +209,14 @@ def interval_of(call: Op, end: Op | None, known: dict[Any, Any] | None = None) -
             f"the value of {call.f} has the wrong shape ({why})", on=_at(call, end)
         ) from None
     assert type(call.process) is int, call.process
+    f, key = intern(call.f), call.key if call.key is None else intern(call.key)
     if node is not None and type(node) is not str:
         raise BadHistory("node is a name", on=_at(call, end))
     interval = Interval(
-        call.index, call.process, call.f, call.key, kind, call.time_ns, end_ns, asked, value, node
+        call.index, call.process, f, key, kind, call.time_ns, end_ns, asked, value, node
     )
-    if end is not None and _says_more(call, end):
-        _add_evidence(interval, call, end)
+    if end is not None and says_more(call, end):
+        add_evidence(interval, call, end)
     return interval
 
 
@@ -324,7 +224,8 @@ def _at(call: Op, end: Op | None) -> str:
     return f"index {call.index}" if end is None else f"indexes {call.index} and {end.index}"
 
 
-def _add_evidence(interval: Interval, call: Op, end: Op) -> None:
+def add_evidence(interval: Interval, call: Op, end: Op) -> None:
+    """What the lines say beside the operation itself, checked."""
     found: dict[str, Any] = {}
     for name in ("hw", "log_start"):
         value = getattr(end, name)
@@ -380,14 +281,18 @@ def _send(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     return asked, base if base is None else _offset_or_none(base)
 
 
-def _poll(call: Op, kind: str, value: Any, known: dict[Any, Any] | None = None) -> tuple[Any, Any]:
+def _poll(
+    call: Op, kind: str, value: Any, logs: dict[str, KnownLog] | None = None
+) -> tuple[Any, Any]:
     # An info or a fail that repeats the positions it asked for has read nothing.
     if value is None or (kind != "ok" and value == call.value):
         return call.value, None
-    for key in value:
+    found = {}
+    for key, pairs in value.items():
         if type(key) is not str:
             raise TypeError("a key is a string")
-    return call.value, {intern(key): Pairs.of(pairs, known) for key, pairs in value.items()}
+        found[intern(key)] = Pairs.of(pairs, None if logs is None else logs.get(key))
+    return call.value, found
 
 
 def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:

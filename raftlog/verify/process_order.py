@@ -18,7 +18,8 @@ import attrs
 from raftlog.verify.explain import describe
 from raftlog.verify.facts import Facts, KeyFacts
 from raftlog.verify.linearizability import COMMITTED_PREFIX
-from raftlog.verify.pairing import Interval, Pairs
+from raftlog.verify.pairing import Interval
+from raftlog.verify.pairs import Pairs
 from raftlog.verify.verdict import Findings, Witness
 
 _POLL_CLASSES = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll")

@@ -14,7 +14,8 @@ import attrs
 from raftlog.verify.check import Judgement
 from raftlog.verify.explain import describe
 from raftlog.verify.linearizability import BEFORE_ALL, Row, chain_of
-from raftlog.verify.pairing import OPEN, Interval, shortened, values_of
+from raftlog.verify.pairing import OPEN, Interval, shortened
+from raftlog.verify.pairs import values_of
 from raftlog.verify.report_trace import Fault
 
 OPERATIONS_MAX: Final = 300

@@ -13,7 +13,8 @@ import attrs
 
 from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 from raftlog.verify.models import Call, append_only
-from raftlog.verify.pairing import OPEN, Interval, Pairs
+from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.pairs import Pairs
 from raftlog.verify.search import search
 from raftlog.verify.verdict import UNKNOWN
 

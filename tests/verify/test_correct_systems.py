@@ -13,7 +13,8 @@ import pytest
 
 from raftlog.verify import Header, judge_operations
 from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
-from raftlog.verify.pairing import OPEN, Interval, Pairs
+from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.pairs import Pairs
 
 KEYS = ["a/0", "a/1", "b/0"]
 OPERATIONS = 250

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.verify import BadHistory, Op, intervals
-from raftlog.verify.pairing import OPEN, Pairs, shortened
+from raftlog.verify.pairing import OPEN, shortened
+from raftlog.verify.pairs import Pairs
 from tests.verify.writing import KEY
 
 
@@ -104,7 +105,7 @@ def test_these_have_a_key(f):
         pair(f, "#1", [0, "#1"] if f == "send" else 0, key=None)
 
 
-CALL = Op(0, 5, 0, "invoke", "end", KEY)
+CALL = Op(0, 5, 0, "invoke", "end", KEY, None)
 DONE = Op(1, 6, 0, "ok", "end", KEY, 0)
 
 
@@ -112,8 +113,11 @@ DONE = Op(1, 6, 0, "ok", "end", KEY, 0)
     ("ops", "why"),
     [
         ([DONE], "without an invocation"),
-        ([CALL, Op(1, 6, 0, "invoke", "end", KEY)], "two operations open"),
-        ([CALL, Op(1, 6, 0, "info", "end", KEY), Op(2, 7, 0, "invoke", "end", KEY)], "comes back"),
+        ([CALL, Op(1, 6, 0, "invoke", "end", KEY, None)], "two operations open"),
+        (
+            [CALL, Op(1, 6, 0, "info", "end", KEY, None), Op(2, 7, 0, "invoke", "end", KEY, None)],
+            "comes back",
+        ),
         ([CALL, Op(1, 4, 0, "ok", "end", KEY, 0)], "before it begins"),
         ([CALL, Op(1, 6, 0, "ok", "end", "t/1", 0)], "differ"),
         ([CALL, Op(1, 6, 0, "ok", "start", KEY, 0)], "differ"),
