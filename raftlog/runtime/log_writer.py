@@ -39,13 +39,16 @@ from raftlog.storage.write_round import RoundResult
 _JOIN_POLL_SECONDS: Final = 0.001
 ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
-INLINE_SYNC_NANOS_MAX: Final = 500 * NANOS_PER_MICRO
+INLINE_SYNC_NANOS_MAX: Final = 1_000 * NANOS_PER_MICRO
 INLINE_NANOS_PER_KIB: Final = 500
-"""What a round may take on the loop: the base, and so much for its size."""
+"""What a round may take on the loop: the base, and so much for its size. On a busy machine most of
+it is waiting for a core, which a round on the thread does as well, and twice."""
 INLINE_BYTES_MAX: Final = 256 * KIB
+INLINE_SLOW_MAX: Final = 2
+"""Slow inline syncs in a row that say nothing about the disk: the core was given to another."""
 INLINE_RETRY_ROUNDS: Final = 64
-"""After slow inline syncs, at most this many rounds go through the thread before the next attempt:
-one after the first, then twice as many each time. One slow sync may have been a busy machine."""
+"""After more of them, at most this many rounds go through the thread before the next attempt: one
+at first, then twice as many each time."""
 WRITTEN_FROM_NANOS: Final = 1_000 * NANOS_PER_MICRO
 """Where a sync takes less, `Written` is not reported: `Persisted` says it a moment later."""
 
@@ -77,7 +80,8 @@ class DirectoryThreads:
     _busy: int = attrs.field(default=0, init=False)
     _lone: Write | None = attrs.field(default=None, init=False)
     _inline_wait: int = attrs.field(default=0, init=False)
-    _inline_pause: int = attrs.field(default=0, init=False)
+    _inline_slow: int = attrs.field(default=0, init=False)
+    """Inline syncs that were slow since the last quick one."""
     _slow: bool = attrs.field(default=True, init=False)
     """The log thread's last round took long enough for `Written` to be worth a turn."""
     _threads: list[threading.Thread] = attrs.field(factory=list, init=False)
@@ -129,10 +133,10 @@ class DirectoryThreads:
         started = self.clock.now()
         events = self._perform([write], None)
         if self.clock.now() - started > limit:
-            self._inline_pause = min(max(1, 2 * self._inline_pause), INLINE_RETRY_ROUNDS)
-            self._inline_wait = self._inline_pause
+            self._inline_slow += 1
+            self._inline_wait = _rounds_to_wait(self._inline_slow)
         else:
-            self._inline_pause = 0
+            self._inline_slow = 0
         return events
 
     def read(self, read: Read) -> None:
@@ -228,6 +232,12 @@ class DirectoryThreads:
             return JobDone(job.token, job.function(self.disk, *job.args))
         except Exception as error:
             return JobDone(job.token, error)
+
+
+def _rounds_to_wait(slow: int) -> int:
+    """Rounds for the thread after so many slow inline syncs in a row."""
+    doublings = min(slow - INLINE_SLOW_MAX, INLINE_RETRY_ROUNDS.bit_length()) - 1
+    return min(1 << doublings, INLINE_RETRY_ROUNDS) if doublings >= 0 else 0
 
 
 def _inline_size(write: Write) -> int:
