@@ -13,13 +13,16 @@ from raftlog.broker.events import Stop
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.client.core import asks
 from raftlog.metadata.requests import ReassignWish, encode_wish
+from raftlog.partition.retention import TO_HIGH_WATERMARK
 from raftlog.raft.lease import DRIFT_PERMILLE
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
+from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of, leaders_of
 from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
+    from raftlog.partition.replica import PartitionReplica
     from raftlog_sim.nemesis import Nemesis
 
 _PATIENCE: Final = millis(3_000)
@@ -93,6 +96,40 @@ def _back(nemesis: "Nemesis", node: Node, boots: int) -> None:
     node.start()
 
 
+def _trim(nemesis: "Nemesis", step: Step) -> bool:
+    """As DeleteRecords of everything: the leader proposes a log start."""
+    found = _leading(nemesis, int(step.argument("partition")))
+    if found is None or found[0].suspended:
+        return False
+    node, replica = found
+    clock, now = node.live.clock, nemesis.world.now
+    deadline = Instant(clock.now(now) + _PATIENCE)
+    answer = replica.delete_records(
+        TO_HIGH_WATERMARK, deadline, _nobody_listens, clock.now(now), clock.wall(now)
+    )
+    node.broker.context.touch(replica.group)
+    node.deliver_nothing()
+    return answer is None
+
+
+def _must_be_led(nemesis: "Nemesis", step: Step) -> bool:
+    partition, wanted = int(step.argument("partition")), nemesis.numbers(step, "nodes")
+    found = _leading(nemesis, partition)
+    if found is None or found[0].number not in wanted or not found[1].node.ready:
+        names = ", ".join(f"n{number}" for number in wanted)
+        raise StuckError(f"partition {partition} is not led by any of {names}")
+    return True
+
+
+def _leading(nemesis: "Nemesis", partition: int) -> "tuple[Node, PartitionReplica] | None":
+    group = group_of(nemesis.world, TOPIC, partition)
+    leading = [] if group is None else leaders_of(nemesis.world, group)[-1:]
+    if group is None or not leading:
+        return None
+    node = nemesis.world.nodes[leading[0]]
+    return node, node.broker.context.replicas[group]
+
+
 # --- topics ---------------------------------------------------------------------------------------
 
 
@@ -160,6 +197,8 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "reassign": _reassign,
     "transfer": _transfer,
     "stop": _stop,
+    "trim": _trim,
+    "must-be-led": _must_be_led,
     "create-topic": _create_topic,
     "grow-topic": _grow_topic,
     "delete-topic": _delete_topic,

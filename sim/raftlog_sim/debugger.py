@@ -14,9 +14,9 @@ from raftlog.base.units import NANOS_PER_MILLI
 from raftlog_sim.invariants import Violation
 from raftlog_sim.schedule import Schedule
 from raftlog_sim.simulation import Run, Turn
+from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of, leaders_of
 from raftlog_sim.workload import TOPIC
-from raftlog_sim.world import StuckError
 
 QUEUE_SHOWN: Final = 10
 TEXT_CHARS: Final = 160

@@ -4,13 +4,15 @@ What may destroy something that was promised asks the atlas first, and does noth
 be more than a quorum can repair.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
-from raftlog.storage.data_dir import DirectoryIdentity, peek_directory
+from raftlog.records.batch import CONTROL, read_header
+from raftlog.storage.data_dir import DirectoryIdentity, peek_directory, read_identity
 from raftlog.storage.replica import Mark
+from raftlog.storage.store_file import STORE_FILES
 from raftlog_sim.disk import Keep, SimulatedDisk
 from raftlog_sim.inode import SECTOR
 from raftlog_sim.node import Node
@@ -81,6 +83,17 @@ def _crash_at(nemesis: "Nemesis", step: Step) -> bool:
         node.disk.crash_at = node.disk.mutations + 1 + int(step.argument("calls"))
         node.disk.crash_tears = step.argument("tear") == "yes"
         node.keep_at_crash = Keep(step.argument("keep"))
+        node.only_killed = False
+    return bool(nodes)
+
+
+def _kill_at(nemesis: "Nemesis", step: Step) -> bool:
+    """The process ends at one of its next disk calls: what it wrote and did not sync is there."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.up]
+    for node in nodes:
+        node.disk.crash_at = node.disk.mutations + 1 + int(step.argument("calls"))
+        node.disk.crash_tears = step.argument("tear") == "yes"
+        node.only_killed = True
     return bool(nodes)
 
 
@@ -92,11 +105,18 @@ def _rot(nemesis: "Nemesis", step: Step) -> bool:
     for node in nemesis.nodes(step, "node"):
         stream = node.world.stream(f"rot/{node.number}/{node.world.now}")
         place = _place(node.disk, step, stream)
+        if step.argument("how") == "twin":
+            struck = _twin(nemesis, node, stream) or struck
+            continue
         harmless = step.argument("file") == "index"
         if place is None or not (harmless or nemesis.atlas.allow(node.number)):
             continue
         nemesis.note("rot", node.number)
-        _damage(node.disk, *place, str(step.argument("how")), stream)
+        how = str(step.argument("how"))
+        if step.argument("file") == "store":
+            how = "flip" if how == "unreadable" else how
+            node.store_rotten, node.replace_disk = True, _replaced
+        _damage(node.disk, *place, how, stream)
         struck = True
     return struck
 
@@ -105,6 +125,8 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
     """A byte that what was promised stands on, or that can be rebuilt: path and position. What
     damages whole sectors takes only those that lie whole before a mark."""
     kind = str(step.argument("file"))
+    if kind == "store":
+        return _store_place(disk, stream)
     names = {"index": ".index", "snapshot": ".snapshot"}
     if kind in names:
         paths = [path for path in disk.paths() if names[kind] in path and disk.content(path)]
@@ -122,6 +144,54 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
         end = end // SECTOR * SECTOR
     span = end - _HEADER_BYTES
     return (path, _HEADER_BYTES + stream.below(span)) if span > 0 else None
+
+
+def _twin(nemesis: "Nemesis", node: Node, stream: Stream) -> bool:
+    """In the place of a batch lies one of another partition, of equal size, offset and epoch, as a
+    misdirected write leaves it: whole, with a good checksum."""
+    ends = _ends_below_marks(node.disk)
+    found = [
+        (path, start, batch)
+        for path, end in ends
+        for other, other_end in ends
+        if path.rpartition("/")[0] != other.rpartition("/")[0]
+        for start, batch in _batches(node.disk.content(path)[:end])
+        if _is_twin(batch, node.disk.content(other)[start : min(start + len(batch), other_end)])
+    ]
+    if not found or not nemesis.atlas.allow(node.number):
+        return False
+    nemesis.note("rot", node.number)
+    path, start, batch = found[stream.below(len(found))]
+    for other, _ in ends:
+        twin = node.disk.content(other)[start : start + len(batch)]
+        if other.rpartition("/")[0] != path.rpartition("/")[0] and _is_twin(batch, twin):
+            node.disk.overwrite(path, start, twin)
+            return True
+    return False
+
+
+def _batches(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Position and bytes of each whole batch of a segment."""
+    start = _HEADER_BYTES
+    while len(content) >= start + 12:
+        end = start + 12 + int.from_bytes(content[start + 8 : start + 12], "big")
+        if end > len(content) or content[start : start + 12] == bytes(12):
+            return
+        yield start, content[start:end]
+        start = end
+
+
+def _is_twin(one: bytes, other: bytes) -> bool:
+    """Equal in size, base offset, length and epoch, a batch of records, and not the same."""
+    control = read_header(one).attributes & CONTROL
+    return len(one) == len(other) and one[:16] == other[:16] and not control and one != other
+
+
+def _store_place(disk: SimulatedDisk, stream: Stream) -> tuple[str, int] | None:
+    """A byte of a store file in front of its unused end."""
+    path = STORE_FILES[stream.below(len(STORE_FILES))]
+    used = len((disk.durable_content(path) or b"").rstrip(b"\0"))
+    return (path, stream.below(used)) if used else None
 
 
 def _ends_below_marks(disk: SimulatedDisk) -> list[tuple[str, int]]:
@@ -179,6 +249,42 @@ def _wipe(nemesis: "Nemesis", step: Step) -> bool:
     return struck
 
 
+def _replaced(node: Node) -> None:
+    """What an operator does with a directory whose store cannot be read: the node joins as new."""
+    cluster = read_identity(node.disk).cluster
+    node.disk = empty_disk(node, cluster)
+    node.store_rotten = node.rolled_back = False
+
+
+def _image(nemesis: "Nemesis", step: Step) -> bool:
+    """As a backup of the machine finds the disk: what is durable."""
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        nemesis.images[node.number] = node.disk.durable_copy()
+        nemesis.imaged_in[node.number] = node.boots
+    return bool(nodes)
+
+
+def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
+    """The machine comes back with the copy that was put aside. It has lived twice since, so that
+    its next boot has a number below one that others saw: a copy of the same life cannot be told
+    from a crash that lost what was not synced."""
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        image = nemesis.images.get(node.number)
+        if image is None or not (node.up and node.boots >= nemesis.imaged_in[node.number] + 2):
+            continue
+        if not nemesis.atlas.allow(node.number):
+            continue
+        nemesis.note("old-disk", node.number)
+        del nemesis.images[node.number]
+        node.stop_process()
+        restart_later(nemesis, step, node)
+        node.disk, node.looked_up, node.rolled_back = image, None, True
+        struck = True
+    return struck
+
+
 def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
     """A disk formatted as a joiner's, under a fresh directory id."""
     number = NodeId(node.number)
@@ -221,6 +327,9 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "disk-full": _disk_full,
     "slow-disk": _slow_disk,
     "crash-at": _crash_at,
+    "kill-at": _kill_at,
+    "image": _image,
+    "old-disk": _old_disk,
     "rot": _rot,
     "wipe": _wipe,
     "lose-replica": _lose_replica,
@@ -229,6 +338,10 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
 
 def heal(nemesis: "Nemesis", node: Node) -> None:
     """The disk works again; what is rotten stays so."""
+    if node.rolled_back:
+        if node.up:
+            node.stop_process()
+        _replaced(node)
     node.slower_ns = 0
     node.disk.crash_at = None
     node.disk.forget_faults()

@@ -219,10 +219,35 @@ def _crash_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]
     yield step(at_ms, "crash-at", node=node, calls=calls, keep=keep, tear=tear)
 
 
+def _kill_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, calls, tear = draw_node(stream, options), stream.below(12), ("no", "yes")[stream.below(2)]
+    yield step(at_ms, "kill-at", node=node, calls=calls, tear=tear)
+
+
+def _old_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A copy, and two boots later it takes the place of its original."""
+    node, later_ms = f"n{1 + stream.below(options.brokers)}", stream.between(100, 1500)
+    yield step(at_ms, "image", node=node)
+    for part in (1, 2):
+        down_ms = stream.between(10, 30)
+        yield step(at_ms + later_ms * part // 3, "crash", down_ms, node=node)
+    yield step(at_ms + later_ms, "old-disk", stream.between(50, 1000), node=node)
+
+
+def _trim(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    yield step(at_ms, "trim", partition=stream.below(options.partitions))
+
+
+def _replay(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    pair, every_ms, lasts_ms = _pair(stream, options), stream.between(5, 100), 50 << stream.below(5)
+    if pair is not None:
+        yield step(at_ms, "replay", lasts_ms, sender=pair[0], receiver=pair[1], ms=every_ms)
+
+
 def _rot(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     node = draw_node(stream, options)
-    file = ("segment", "segment", "header", "index", "snapshot")[stream.below(5)]
-    how = ("flip", "zero", "alien", "unreadable")[stream.below(4)]
+    file = ("segment", "segment", "header", "index", "snapshot", "store")[stream.below(6)]
+    how = ("flip", "zero", "alien", "unreadable", "twin")[stream.below(5)]
     yield step(at_ms, "rot", node=node, file=file, how=how)
 
 
@@ -330,5 +355,9 @@ _SOURCES: Final[dict[str, Source]] = {
     "topics": _topics,
     "clock": _clock,
     "hangup": _hangup,
+    "trim": _trim,
+    "kill-at": _kill_at,
+    "old-disk": _old_disk,
+    "replay": _replay,
 }
 assert tuple(_SOURCES) == FAULTS, (tuple(_SOURCES), FAULTS)

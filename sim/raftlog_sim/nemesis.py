@@ -14,7 +14,7 @@ from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
 from raftlog_sim import cluster_faults, disk_faults, network_faults, process_faults
 from raftlog_sim.atlas import Atlas
-from raftlog_sim.disk import Keep
+from raftlog_sim.disk import Keep, SimulatedDisk
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.targets import resolve
@@ -44,6 +44,10 @@ class Nemesis:
     """Placements change during the run, see `atlas`."""
     done: dict[str, int] = attrs.Factory(dict)
     healed: bool = False
+    images: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
+    """Copies of disks that were put aside."""
+    imaged_in: dict[NodeId, int] = attrs.Factory(dict)
+    """In which boot of its node each was made."""
     atlas: Atlas = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:

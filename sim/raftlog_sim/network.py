@@ -25,6 +25,7 @@ from raftlog.base.ids import NodeId, SessionId
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import peer_codec
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
+from raftlog.raft.messages import Append
 from raftlog_sim.streams import Stream
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class Pipe:
     drop: int = 0
     duplicate: int = 0
     reorder_ns: int = 0
+    append: Append | None = None
+    """The last append with entries that it carried, while `replays` is set."""
     queue: deque[tuple[SessionId, Sequence[Any]]] = attrs.Factory(deque)
 
     @property
@@ -94,6 +97,8 @@ class Network:
     """Pairs that cannot reach each other, and how many cuts hold them apart; both orders of a pair
     are one key."""
     messages_sent: int = 0
+    replays: bool = False
+    """Remember appends, for `replay`."""
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
     _sessions: int = 0
@@ -213,6 +218,9 @@ class Network:
             messages = peer_codec.decode(b"".join(peer_codec.encode(messages)))
         self.messages_sent += len(messages)
         pipe = self.pipe(sender, to)
+        if self.replays:
+            carried = [each for each in messages if type(each) is Append and each.entries]
+            pipe.append = carried[-1] if carried else pipe.append
         if pipe.lossy:
             self._send_lossy(sender, to, link, messages)
             return
@@ -273,6 +281,12 @@ class Network:
         present = link is not None and link.session == session
         if present or (self.stale and node.up):
             node.deliver(PeerMessages(sender, session, messages))
+
+    def replay(self, sender: NodeId, to: NodeId, message: Append) -> None:
+        """What was carried once arrives again, whatever holds the pipe."""
+        link, node = self.links.get(_key(sender, to)), self.world.nodes[to]
+        if link is not None and node.up:
+            node.deliver(PeerMessages(sender, link.session, (message,)))
 
     def pipe(self, sender: NodeId, to: NodeId) -> Pipe:
         """One direction, to be shaped."""

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
+from raftlog.raft.messages import Append
 from raftlog_sim.network import Cut, PairKey
 from raftlog_sim.schedule import Step
 
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
+
+REPLAY_MS_MAX: Final = 2_000
 
 
 def _partition(nemesis: "Nemesis", step: Step) -> bool:
@@ -88,6 +91,22 @@ def _lossy(nemesis: "Nemesis", step: Step) -> bool:
     return bool(pipes)
 
 
+def _replay(nemesis: "Nemesis", step: Step) -> bool:
+    network, every_ns = nemesis.world.network, millis(max(1, int(step.argument("ms"))))
+    known = [(pipe, network.pipe(*pipe).append) for pipe in _pipes(nemesis, step)]
+    end = nemesis.world.now + millis(step.for_ms or REPLAY_MS_MAX)
+    for pipe, message in known:
+        if message is not None:
+            _again(nemesis, pipe, message, every_ns, end)
+    return any(message is not None for _, message in known)
+
+
+def _again(nemesis: "Nemesis", pipe: PairKey, message: Append, every_ns: int, end: int) -> None:
+    if not nemesis.healed and nemesis.world.now < end:
+        nemesis.world.network.replay(*pipe, message)
+        nemesis.world.after(every_ns, _again, nemesis, pipe, message, every_ns, end)
+
+
 def _slow_link(nemesis: "Nemesis", step: Step) -> bool:
     pipes, extra_ns = _pipes(nemesis, step), millis(int(step.argument("ms")))
     for sender, receiver in pipes:
@@ -106,6 +125,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "reset": _reset,
     "hangup": _hangup,
     "lossy": _lossy,
+    "replay": _replay,
     "slow-link": _slow_link,
 }
 

@@ -27,6 +27,8 @@ from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from raftlog_sim.client import Client
     from raftlog_sim.world import World
 
@@ -75,6 +77,13 @@ class Node:
     disk: SimulatedDisk
     keep_at_crash: Keep = Keep.SOME
     """What the disk keeps when it stops the machine in the middle of a call."""
+    only_killed: bool = False
+    """The disk stops the process alone (kill -9), and the machine lives on."""
+    store_rotten: bool = False
+    """The nemesis damaged a store file: should it be unreadable, the disk is replaced."""
+    rolled_back: bool = False
+    """Its disk is an older copy: it may not take part until it is replaced."""
+    replace_disk: "Callable[[Node], None] | None" = None
     boot_state: Boot | None = None
     boots: int = 0
     turns: int = 0
@@ -147,9 +156,11 @@ class Node:
         try:
             return open_directory(self.disk), DirectoryWriter(self.disk)
         except SimulatedCrashError:
-            self.disk.crash(self.keep_at_crash)
+            self._disk_stops()
         except CorruptData:
-            raise
+            if not self.store_rotten or self.replace_disk is None:
+                raise
+            self.replace_disk(self)
         except DiskError:
             pass
         self.world.after(RESTART_NS, self._start_again, self.boots)
@@ -160,9 +171,16 @@ class Node:
             self.start()
 
     def _halted(self) -> None:
-        """The disk stopped the machine; it boots again after a while."""
-        self.crash(self.keep_at_crash)
+        """The disk stopped the machine, or the process; it boots again after a while."""
+        self.stop_process()
+        self._disk_stops()
         self.world.after(RESTART_NS, self._start_again, self.boots)
+
+    def _disk_stops(self) -> None:
+        if self.only_killed:
+            self.disk.crash_at = None
+        else:
+            self.disk.crash(self.keep_at_crash)
 
     def crash(self, keep: Keep = Keep.NONE) -> None:
         """Power loss: the process is gone, and of what was not synced the disk keeps what `keep`

@@ -18,14 +18,19 @@ FAULTS: Final = (
     "crash", "power", "all", "partition", "reset", "pause", "stall", "one-way", "shape", "clog",
     "swizzle", "lossy", "slow-link", "disk-error", "failed-sync", "disk-full", "slow-disk",
     "crash-at", "rot", "wipe", "lose-replica", "rolling", "swap", "stop", "membership", "topics",
-    "clock", "hangup",
+    "clock", "hangup", "trim", "kill-at", "old-disk", "replay",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {
     "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
-    "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2,
+    "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2, "trim": 4, "old-disk": 8,
 }  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
+_YOUNG: Final = ("trim", "kill-at", "old-disk", "replay")
+"""Sources that draw whether they are on from a stream of their own, so that the other options of a
+seed are what they were before these came."""
+_SEGMENTS_FROM: Final = 6_000
+"""The header, and room for some records."""
 PROFILES: Final = ("swarm", "calm")
 
 
@@ -58,6 +63,8 @@ class SimOptions:
     segment_bytes: int = 65_536
     store_bytes: int = 65_536
     """How large a store file is made: the smaller, the more generations."""
+    retention_bytes: int = 0
+    """What a partition keeps at the least when it removes old segments; 0 is everything."""
     narrow_appends: bool = False
     """One entry an append, one append in flight: what usually travels together is parted."""
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
@@ -138,11 +145,13 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         brokers = 5
     gaps = []
     for fault in FAULTS:
-        on = stream.chance(1, 2)
-        gap = (_RARER.get(fault, 1) * 150) << stream.below(5)
+        draws = Stream(seed, f"options/{profile}/{fault}") if fault in _YOUNG else stream
+        on = draws.chance(1, 2)
+        gap = (_RARER.get(fault, 1) * 150) << draws.below(5)
         gaps.append((fault, gap if on and profile != "calm" else 0))
     replication = min(3, brokers)
     linearizable = stream.chance(1, 2)
+    sizes = Stream(seed, f"options/{profile}/sizes")
     return SimOptions(
         seed=seed,
         profile=profile,
@@ -160,9 +169,12 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         queue_max=8 << stream.below(10),
         turn_us=(0, 20, 100, 400)[stream.below(4)],
         narrow_appends=Stream(seed, f"options/{profile}/narrow").chance(1, 4),
-        value_bytes=(0, 200, 3_000, 20_000)[stream.below(4)],
-        segment_bytes=65_536,
-        store_bytes=8_192 << Stream(seed, f"options/{profile}/store").below(5),
+        value_bytes=(value_bytes := (0, 200, 3_000, 20_000)[stream.below(4)]),
+        segment_bytes=_SEGMENTS_FROM + value_bytes + 2_000 * sizes.below(4)
+        if sizes.chance(1, 2)
+        else 65_536,
+        store_bytes=8_192 << sizes.below(5),
+        retention_bytes=(2_000 << sizes.below(4)) * sizes.below(2),
         fault_gaps_ms=tuple(gaps),
         core=_draw_core(stream, brokers),
         reboot=stream.chance(1, 3),

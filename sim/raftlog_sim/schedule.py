@@ -51,6 +51,7 @@ class Kind(NamedTuple):
 
 
 _KEEP: Final = "none|some|all"
+_FILES: Final = "segment|header|index|snapshot|store"
 _CALLS: Final = "open|create|read|write|truncate|rename|remove|list"
 _HOW: Final = "loud|silent"
 KINDS: Final = {
@@ -94,6 +95,10 @@ KINDS: Final = {
          ("reorder_ms", "small")), True, "nemesis",
         "messages vanish or come twice (percent), or overtake each other; the link then breaks",
     ),
+    "replay": Kind(
+        (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
+        "the last append that a link carried before arrives again and again, every so many ms",
+    ),
     "slow-link": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
         "messages take so much longer",
@@ -122,9 +127,13 @@ KINDS: Final = {
         (("node", "nodes"), ("calls", "small"), ("keep", _KEEP), ("tear", "no|yes")), False,
         "nemesis", "a machine stops after so many changing disk calls, or in the middle of one",
     ),
+    "kill-at": Kind(
+        (("node", "nodes"), ("calls", "small"), ("tear", "no|yes")), False, "nemesis",
+        "a process is killed at one of its next changing disk calls: written, not synced",
+    ),
     "rot": Kind(
-        (("node", "nodes"), ("file", "segment|header|index|snapshot"),
-         ("how", "flip|zero|alien|unreadable")), False, "nemesis",
+        (("node", "nodes"), ("file", _FILES),
+         ("how", "flip|zero|alien|unreadable|twin")), False, "nemesis",
         "bytes at rest are damaged, below the durable mark and within the atlas",
     ),
     "wipe": Kind(
@@ -134,6 +143,13 @@ KINDS: Final = {
     "lose-replica": Kind(
         (("node", "nodes"), ("partition", "small")), True, "nemesis",
         "the files of one partition are gone from a machine; within the atlas",
+    ),
+    "image": Kind(
+        (("node", "nodes"),), False, "nemesis", "a copy of a disk is put aside, as a backup is",
+    ),
+    "old-disk": Kind(
+        (("node", "nodes"),), True, "nemesis",
+        "a machine comes back with the copy of its disk from two boots ago; within the atlas",
     ),
     "stop": Kind(
         (("node", "nodes"),), True, "nemesis", "a broker stops gracefully: leadership goes first",
@@ -145,6 +161,14 @@ KINDS: Final = {
     "transfer": Kind(
         (("partition", "small"), ("node", "nodes")), False, "nemesis",
         "leadership of a partition is to go to a node",
+    ),
+    "trim": Kind(
+        (("partition", "small"),), False, "nemesis",
+        "all records below the high watermark are deleted",
+    ),
+    "must-be-led": Kind(
+        (("partition", "small"), ("nodes", "nodes")), False, "nemesis",
+        "one of these nodes leads the partition now and takes records, or the run has failed",
     ),
     "create-topic": Kind(
         (("topic", "small"), ("partitions", "small")), False, "nemesis",

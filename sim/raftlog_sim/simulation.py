@@ -23,6 +23,7 @@ from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Effects, Event
 from raftlog.raft.messages import Append, AppendReply
+from raftlog.storage.replica import LogOptions
 from raftlog.verify import Verdict, check_history
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
@@ -32,14 +33,18 @@ from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.node import Node
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
-from raftlog_sim.targets import group_of
+from raftlog_sim.stuck import StuckError
+from raftlog_sim.targets import group_of, log_start_of
 from raftlog_sim.workload import TOPIC, Workload
-from raftlog_sim.world import StuckError, World, seconds
+from raftlog_sim.world import World, seconds
 
 SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
 HASH_EVERY: Final = 64
+SEGMENT_BYTES: Final = 65_536
+"""The least that a topic may ask for; smaller ones are for every log of the cluster."""
+RETENTION_CHECK_NS: Final = millis(100)
 _OF_GROUPS: Final = {Append: None, AppendReply: None}
 """The most frequent messages that have both a group and a term."""
 
@@ -207,7 +212,9 @@ class Run:
         world.configure = partial(_configured, options)
         self.onlooker = world.observer = _Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
-        self.workload = Workload(world, options)
+        shrinks = bool(options.retention_bytes) or any(s.kind == "trim" for s in schedule.steps)
+        self.workload = Workload(world, options, shrinks=shrinks)
+        world.network.replays = any(step.kind == "replay" for step in schedule.steps)
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None
         churn = any(step.kind in CHURN for step in schedule.steps)
@@ -339,19 +346,22 @@ class Run:
     # --- the end ----------------------------------------------------------------------------------
 
     def _read_everything(self, reader: int) -> Iterator[_Goal]:
-        """A last reader reads every partition to its end; what it saw is in the history."""
+        """A last reader reads every partition to its end; what it saw is in the history, and where
+        the log begins, if that moves."""
         ends, limit = self._ends(), seconds(LIVENESS_SECONDS)
         for partition, offset in self.workload.read_everything():
-            self._final[partition] = offset
-            while self._final[partition] < ends[partition]:
+            self._final[partition] = max(offset, log_start_of(self.world, TOPIC, partition))
+            tell = self.workload.shrinks
+            while tell or self._final[partition] < ends[partition]:
+                tell = False
                 done: list[int] = []
                 then = partial(self._advance, done)
                 self.workload.fetch(reader, partition, self._final[partition], then)
                 yield _Goal(partial(bool, done), limit, "final read answered")
 
     def _advance(self, done: list[int], partition: int, following: int | None) -> None:
-        if following is not None:
-            self._final[partition] = following
+        known = log_start_of(self.world, TOPIC, partition)
+        self._final[partition] = max(following or 0, known, self._final[partition])
         done.append(1)
 
     def _ends(self) -> dict[int, int]:
@@ -412,6 +422,9 @@ def _shape(world: World, options: SimOptions) -> None:
 def _configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
     if options.narrow_appends:
         config = attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
+    if options.segment_bytes < SEGMENT_BYTES:
+        sizes = LogOptions(segment_bytes=options.segment_bytes)
+        config = attrs.evolve(config, log_sizes=sizes, retention_check_ns=RETENTION_CHECK_NS)
     return attrs.evolve(config, strict_mark=options.strict_mark, lease=options.lease)
 
 

@@ -43,6 +43,14 @@ def group_of(world: "World", topic: str, partition: int) -> GroupId | None:
     return found.partitions[partition].group
 
 
+def log_start_of(world: "World", topic: str, partition: int) -> int:
+    """The highest log start that a running replica of the partition has."""
+    group = group_of(world, topic, partition)
+    nodes = [] if group is None else world.running()
+    held = [node.broker.context.replicas.get(group) for node in nodes]  # type: ignore[arg-type]
+    return max((replica.log_start for replica in held if replica is not None), default=0)
+
+
 def leaders_of(world: "World", group: GroupId) -> list[NodeId]:
     """Running nodes that lead the group, or think so, by term."""
     found = []

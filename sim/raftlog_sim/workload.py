@@ -26,16 +26,19 @@ from raftlog.client.core.values import (
     RecordPosition,
     TopicPartition,
 )
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.verify import Header, HistoryWriter
 from raftlog_sim.clock import WALL_START_MS
 from raftlog_sim.driver import SimClient
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Step
+from raftlog_sim.targets import log_start_of
 
 if TYPE_CHECKING:
     from raftlog_sim.world import World
 
 TOPIC: Final = "t"
+SEGMENT_BYTES_MIN: Final = 65_536
 READER: Final = 1_000_000
 READERS: Final = 3
 _CONSISTENCY: Final = {False: "committed", True: "linearizable"}
@@ -100,6 +103,8 @@ class Workload:
 
     world: "World"
     options: SimOptions
+    shrinks: bool = False
+    """Logs lose their beginnings during the run."""
     text: io.StringIO = attrs.Factory(io.StringIO)
     history: HistoryWriter = attrs.field(init=False)
     acknowledged: dict[tuple[int, int], str] = attrs.Factory(dict)
@@ -122,7 +127,7 @@ class Workload:
         header = Header(
             source="sim",
             seed=self.options.seed,
-            options={"consumer": "assign", "retention": "none"},
+            options={"consumer": "assign"} | ({} if self.shrinks else {"retention": "none"}),
             nodes=_names(self.world),
         )
         self.history = HistoryWriter(self.text, header)
@@ -148,7 +153,8 @@ class Workload:
         """Create the topic, retrying until it exists."""
         configs = {
             "min.insync.replicas": str(self.options.min_in_sync),
-            "segment.bytes": str(self.options.segment_bytes),
+            "segment.bytes": str(max(self.options.segment_bytes, SEGMENT_BYTES_MIN)),
+            "retention.bytes": str(self.options.retention_bytes or -1),
             "raftlog.read.consistency": _CONSISTENCY[self.options.linearizable],
         }
         topic = asks.new_topic(
@@ -264,13 +270,16 @@ class Workload:
         now = self.world.now
         if not isinstance(outcome, FetchedBatches):
             self.history.complete(process, "fail", time_ns=now, error=str(outcome))
-            then(partition, None)
+            gone = isinstance(outcome, KafkaError) and outcome.code == ErrorCode.OFFSET_OUT_OF_RANGE
+            then(partition, log_start_of(self.world, TOPIC, partition) if gone else None)
             return
         if self.on_read is not None:
             self.on_read(partition, floor, outcome.high_watermark)
         pairs = [[record.offset, _plain(record.value)] for record in outcome.records()]
         got = {f"{TOPIC}/{partition}": pairs} if pairs else {}
-        self.history.complete(process, "ok", time_ns=now, value=got)
+        starts = {f"{TOPIC}/{partition}": int(outcome.log_start)}
+        more = {"log_start": starts} if self.shrinks else {}
+        self.history.complete(process, "ok", time_ns=now, value=got, **more)
         then(partition, outcome.next_offset if pairs else offset)
 
     def _got(self, reader: _Reader, partition: int, next_offset: int | None) -> None:

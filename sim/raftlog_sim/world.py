@@ -22,6 +22,7 @@ from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.network import Network
 from raftlog_sim.node import SYNC_NS, Node
 from raftlog_sim.streams import Stream
+from raftlog_sim.stuck import StuckError
 
 LISTENER: Final = "PLAINTEXT"
 CLIENT_PORT: Final = 9092
@@ -35,10 +36,6 @@ class Observer(Protocol):
     """Who looks on: invariants, digests, traces."""
 
     def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None: ...
-
-
-class StuckError(Exception):
-    """A world did not get to where a test wanted it in time, or nothing is left to happen."""
 
 
 @final

@@ -10,7 +10,7 @@ removal.
 import copy
 
 import pytest
-from raftlog_sim.world import StuckError
+from raftlog_sim.stuck import StuckError
 
 from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.metadata import commands as c

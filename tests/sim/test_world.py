@@ -5,7 +5,8 @@ import copy
 import pytest
 from raftlog_sim.node import Node
 from raftlog_sim.streams import Stream
-from raftlog_sim.world import StuckError, World, seconds
+from raftlog_sim.stuck import StuckError
+from raftlog_sim.world import World, seconds
 
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.broker.events import LinkDown, LinkUp
