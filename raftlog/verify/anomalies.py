@@ -30,7 +30,8 @@ def check_key(
     _phantoms(facts, findings)
     if facts.polled:
         findings.check("G1a", "lost-write")
-        _aborted_reads(facts, operations, findings)
+        if facts.any_failed:
+            _aborted_reads(facts, operations, findings)
         seen = facts.seen
         unread = []
         if not seen.issuperset(facts.writers):

@@ -91,6 +91,17 @@ class KeyFacts:
     """Gap e -> earliest return of an exact read of e (`gr`)."""
     at_most: dict[int, Bound] = attrs.field(factory=dict)
     """Gap a -> latest invocation of a read that found nothing at a (`ub`)."""
+    placed: list[int] = attrs.field(factory=list)
+    """Columns of the records that have a place and may be there, in the order in which they were
+    placed, for `plain_columns`: their offsets, and when their sends were invoked and returned."""
+    invoked: list[int] = attrs.field(factory=list)
+    returned: list[int] = attrs.field(factory=list)
+    plain: bool = True
+    """Whether the columns say it all: no batch of several and no failed send has a place."""
+    any_failed: bool = False
+    """Whether any send failed."""
+    any_batches: bool = False
+    """Whether any send was a batch of several records."""
     log_start: int = 0
     log_start_op: Interval | None = None
     _order: list[int] | None = None
@@ -103,28 +114,68 @@ class KeyFacts:
 
     def send(self, op: Interval, values: tuple[Value, ...], base: int | None) -> None:
         """One batch of one send of any type."""
-        batch = Sent(op, values if len(values) > 1 else values[0], base)
+        if len(values) == 1:
+            self.send_one(op, values[0], base)
+            return
+        batch = Sent(op, values, base)
         self.batches.append(batch)
+        self.any_batches = True
+        self.any_failed = self.any_failed or op.type == "fail"
         writers = self.writers
         for value in values:
             if writers.setdefault(value, batch) is not batch:
-                raise BadHistory(
-                    f"value {value!r} is sent twice to {self.key}",
-                    on=f"indexes {writers[value].op.index} and {op.index}",
-                    do="values are unique in a history",
-                )
+                self._refuse(value, op)
         if base is not None:
             self._claim(batch, op)
 
+    def send_one(self, op: Interval, value: Value, base: int | None) -> None:
+        """A send of one record: what `send` does, for the usual case."""
+        batch = Sent(op, value, base)
+        self.batches.append(batch)
+        if self.writers.setdefault(value, batch) is not batch:
+            self._refuse(value, op)
+        if op.type == "fail":
+            self.any_failed, self.plain = True, self.plain and base is None
+        if base is not None:
+            if self.at.setdefault(base, value) != value:
+                self.also_at.setdefault(base, {}).setdefault(value, op)
+            self.placed.append(base)
+            self.invoked.append(op.start_ns)
+            self.returned.append(op.end_ns)
+
+    def _refuse(self, value: Value, op: Interval) -> None:
+        raise BadHistory(
+            f"value {value!r} is sent twice to {self.key}",
+            on=f"indexes {self.writers[value].op.index} and {op.index}",
+            do="values are unique in a history",
+        )
+
     def _claim(self, batch: Sent, op: Interval) -> None:
+        """`batch` got its place, from the answer to its own send or from another operation."""
         assert batch.base is not None
-        if batch.size == 1:  # the acknowledgement's own number: the dict keeps no copy of it
-            pairs: Iterable[tuple[int, Value]] = ((batch.base, batch.values[0]),)
-        else:
-            pairs = enumerate(batch.values, batch.base)
-        for offset, value in pairs:
+        if batch.size > 1 or batch.op.type == "fail":
+            self.plain = False
+        self.placed.append(batch.base)
+        self.invoked.append(batch.op.start_ns)
+        self.returned.append(batch.op.end_ns)
+        for offset, value in enumerate(batch.values, batch.base):
             if self.at.setdefault(offset, value) != value:
                 self.also_at.setdefault(offset, {}).setdefault(value, op)
+
+    def plain_columns(self) -> tuple[list[int], list[int]] | None:
+        """(invoked, returned) by offset, if every offset from 0 on has exactly one record, of a
+        send of its own, and none failed or was seen anywhere else."""
+        count = len(self.placed)
+        if not self.plain or self.cut_short or self.first_end or count != len(self.at):
+            return None
+        if self.placed != list(range(count)):
+            order = sorted(range(count), key=self.placed.__getitem__)
+            self.placed = [self.placed[at] for at in order]
+            self.invoked = [self.invoked[at] for at in order]
+            self.returned = [self.returned[at] for at in order]
+            if self.placed != list(range(count)):
+                return None
+        return self.invoked, self.returned
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -281,21 +332,27 @@ class Facts:
         return facts
 
     def add_all(self, operations: Iterable[Interval]) -> None:
-        """Both passes. `operations` is iterated twice."""
+        """Both passes."""
         of, keys = self.of, self.keys
+        others: list[Interval] = []
         for op in operations:
             if op.f == "send":
                 asked, key = op.asked, op.key
                 assert key is not None
-                values = tuple(asked) if type(asked) is list else (asked,)
-                (keys.get(key) or of(key)).send(op, values, op.value)
-            elif op.f == "txn":
+                facts = keys.get(key) or of(key)
+                if type(asked) is list:
+                    facts.send(op, tuple(asked), op.value)
+                else:
+                    facts.send_one(op, asked, op.value)
+                if op.evidence:
+                    others.append(op)
+                continue
+            if op.f == "txn":
                 for key, values, base in op.sends():
                     of(key).send(op, values, base)
-        for op in operations:
-            if op.f == "send":
-                pass
-            elif op.f in ("poll", "txn"):
+            others.append(op)
+        for op in others:
+            if op.f in ("poll", "txn"):
                 for key, pairs in op.reads().items():
                     (keys.get(key) or of(key)).read(op, pairs)
             elif op.f in _LENGTHS and op.type == "ok":

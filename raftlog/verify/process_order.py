@@ -62,12 +62,14 @@ class ProcessOrder:
 
     def run(self, operations: Iterable[Interval]) -> None:
         """Judge every operation."""
-        processes = self._processes
+        processes, pipelined = self._processes, self._pipelined
         for op in operations:
+            f = op.f
+            if f == "send" and pipelined:
+                continue
             state = processes.get(op.process)
             if state is None:
                 state = processes[op.process] = _Process()
-            f = op.f
             if f == "send":
                 self._send(state, op)
             elif f == "poll":
@@ -146,7 +148,7 @@ class ProcessOrder:
     # --- sends ------------------------------------------------------------------------------------
 
     def _send(self, state: _Process, op: Interval) -> None:
-        if op.type == "fail" or self._pipelined:
+        if op.type == "fail":
             return
         key = op.key
         assert key is not None

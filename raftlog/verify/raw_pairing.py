@@ -127,6 +127,19 @@ def _op(line: RawLine) -> Op:
     return Op(*(getattr(line, name) for name in RawLine.__struct_fields__))
 
 
+def _bad_value(lines: list[RawLine], before: int) -> BadHistory:
+    """The first line whose value is no JSON after all, as the slow road names it."""
+    for number, line in enumerate(lines, before + 1):
+        if type(line.value) is msgspec.Raw:
+            try:
+                _ANYTHING(line.value)
+            except UnicodeError:
+                return BadHistory("not UTF-8 text", on=f"line {number}")
+            except msgspec.DecodeError:
+                return BadHistory("not a JSON object", on=f"line {number}")
+    raise AssertionError("all values parse")
+
+
 def intervals(ops: Iterable[Op] | HistoryReader) -> tuple[list[Interval], list[Op]]:
     """All intervals of a history, and its nemesis lines."""
     raw = RawPairing()
@@ -136,8 +149,8 @@ def intervals(ops: Iterable[Op] | HistoryReader) -> tuple[list[Interval], list[O
             if type(block) is list:
                 try:
                     raw.feed(block)
-                except msgspec.DecodeError:
-                    raise BadHistory("not a JSON object", on=f"line {ops.line_number}") from None
+                except (msgspec.DecodeError, UnicodeError):
+                    raise _bad_value(block, ops.line_number - len(block)) from None
             else:
                 pairing.feed(cast("Iterable[Op]", block))
     else:
