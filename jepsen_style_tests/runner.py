@@ -155,13 +155,13 @@ class _Run:
         return cluster
 
     def _header(self) -> Header:
-        plan, model = self.plan, self.workload.model
+        plan = self.plan
         nodes: Any = tuple(f"n{node}" for node in self.cluster.nodes)
         consistency = "linearizable" if self.linearizable else "committed-prefix"
         return Header(
             source="blackbox",
             seed=plan.seed,
-            model=model if isinstance(model, str) else model.name,
+            model=self.workload.model,
             options={
                 **self.workload.options(),
                 "read_consistency": consistency,
@@ -299,9 +299,8 @@ class _Run:
             "status": "violated" if broken else "held",
             "note": broken[0] if broken else "",
         }
-        with (self.folder / HISTORY).open(encoding="utf-8") as lines:
-            model = self.workload.model
-            judgement = judge(lines, model=None if isinstance(model, str) else model)
+        with (self.folder / HISTORY).open("rb") as lines:
+            judgement = judge(lines)
         violated = [name for name, check in self.checks.items() if check["status"] == "violated"]
         verdict = judgement.verdict.verdict
         if violated:
@@ -323,8 +322,7 @@ class _Run:
 
     def _write(self, judgement: Any, started: str, seconds: float, verdict: str) -> None:
         plan = self.plan
-        document = judgement.verdict.document(self.checks)
-        document["verdict"] = verdict
+        document = judgement.verdict.document(self.checks, whole=verdict)
         command = plan.command or (
             f"python -m jepsen_style_tests run --workload {plan.workload} "
             f"--nemesis {plan.nemesis} --time-limit {plan.seconds:.0f} --seed {plan.seed} "

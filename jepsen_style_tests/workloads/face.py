@@ -14,7 +14,6 @@ from jepsen_style_tests.clients.confluent import ConfluentAdmin
 from jepsen_style_tests.clients.face import Admin, Client, Refused, Settings, TopicExists, Unknown
 from jepsen_style_tests.recorder import Actor, Recorder
 from raftlog.base.errors import OperatingError
-from raftlog.verify import Model
 
 SETTLE_SECONDS = 40.0
 """How long a healed cluster may take until it answers everything."""
@@ -97,8 +96,8 @@ class Workload(Protocol):
         """One line."""
 
     @property
-    def model(self) -> str | Model:
-        """What judges it: `log`, a model's name, or a model."""
+    def model(self) -> str:
+        """What judges it: `log`, or the name of a model that `raftlog verify` knows."""
 
     @property
     def workers(self) -> int:

@@ -1,83 +1,22 @@
 """Topic administration: topics are created, grown and deleted by many, and each name is judged as
 an object with its own history.
 
-A topic is there with so many partitions, or it is not. What an answer says must fit one order of
-all operations on that name; what every broker lists at the end must be what that order leaves.
+What an answer says must fit one order of all operations on that name (`raftlog.verify.models`,
+`TOPIC`); what every broker lists at the end must be what that order leaves.
 """
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from jepsen_style_tests.clients.face import Admin, NoTopic, Refused, TooFew, TopicExists, Unknown
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.face import SETTLE_SECONDS, Stage
-from raftlog.verify import Call, Interval, Model
+from raftlog.verify.models import TOPIC, TOPIC_EXISTS, TOPIC_MISSING, TOPIC_TOO_FEW
 
 NAMES: Final = 4
 OPERATIONS_PER_NAME: Final = 25
 PARTITIONS_MAX: Final = 4
-EXISTS, MISSING, TOO_FEW = "exists", "missing", "too few"
-
-
-class Topic(NamedTuple):
-    """A name: how many partitions, 0 without the topic; when the last deletion of it returned."""
-
-    partitions: int = 0
-    deleted_ns: int = -1
-
-
-class Asked(NamedTuple):
-    """An operation with its interval, which tells whether two deletions were concurrent."""
-
-    f: str
-    partitions: int | None
-    start_ns: int
-    end_ns: int
-
-
-def _call(op: Interval) -> Call | None:
-    if op.type == "fail" or (op.f == "look" and op.type != "ok"):
-        return None
-    answer = op.value if op.type == "ok" else None
-    asked = Asked(op.f, op.asked, op.start_ns, op.end_ns)
-    return Call(op.start_ns, op.end_ns, asked, answer, op)
-
-
-def _step(topic: Topic, asked: Asked, answer: Any) -> tuple[bool, Topic]:
-    if asked.f == "look":
-        return answer == topic.partitions, topic
-    after, refusal = _effect(topic, asked)
-    if answer is None:  # nobody heard: whatever it did there
-        return True, after
-    if answer == "done":
-        # Of two deletions at once both may say so: what both were to delete is gone.
-        together = asked.f == "delete" and topic.deleted_ns >= asked.start_ns
-        return refusal is None or together, after
-    return answer == refusal, after
-
-
-def _effect(topic: Topic, asked: Asked) -> tuple[Topic, str | None]:
-    """(the topic afterwards, why it was refused or None)."""
-    count = asked.partitions or 0
-    if asked.f == "create":
-        return (topic, EXISTS) if topic.partitions else (topic._replace(partitions=count), None)
-    if not topic.partitions:
-        return topic, MISSING
-    if asked.f == "delete":
-        return Topic(0, asked.end_ns), None
-    return (
-        (topic._replace(partitions=count), None) if count > topic.partitions else (topic, TOO_FEW)
-    )
-
-
-TOPIC_MODEL: Final = Model(
-    name="topic",
-    init=Topic,
-    step=_step,
-    call_of=_call,
-    functions=("create", "delete", "grow", "look"),
-)
 
 
 @final
@@ -86,7 +25,7 @@ class TopicsWorkload:
 
     name: Final = "topics"
     about: Final = "topics created, grown, deleted; each name judged as one object"
-    model: Final = TOPIC_MODEL
+    model: Final = TOPIC.name
     workers: Final = 4
     linearizable: Final = False
 
@@ -162,11 +101,11 @@ class _Administrator:
             else:
                 self.admin.grow(name, count or 1)
         except TopicExists:
-            self.actor.ok(EXISTS)
+            self.actor.ok(TOPIC_EXISTS)
         except NoTopic:
-            self.actor.ok(MISSING)
+            self.actor.ok(TOPIC_MISSING)
         except TooFew:
-            self.actor.ok(TOO_FEW)
+            self.actor.ok(TOPIC_TOO_FEW)
         except Refused as error:
             self.actor.fail(str(error))
         except Unknown as error:

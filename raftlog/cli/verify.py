@@ -1,10 +1,10 @@
 """`raftlog verify`: judge a history, ours or another system's."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, BinaryIO, Final, final
 
 import attrs
 import click
@@ -27,7 +27,15 @@ from raftlog.verify.classes import NAMES, allowed_by_default
 from raftlog.verify.jepsen_edn import header_for, read_ops
 from raftlog.verify.junit import junit
 from raftlog.verify.report import RunFolder, render
-from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, ClassResult, Verdict
+from raftlog.verify.run_checks import RunCheck, violated, whole
+from raftlog.verify.verdict import (
+    EXIT_CODES,
+    INVALID,
+    NOT_CHECKED,
+    UNKNOWN,
+    ClassResult,
+    Verdict,
+)
 
 _HISTORY: Final = "history.jsonl"
 _VERDICT: Final = "verdict.json"
@@ -86,9 +94,11 @@ def verify(
 ) -> int:
     """Judge a history of operations: what was lost, doubled, reordered, or read too early.
 
-    HISTORY is a history.jsonl, or a .edn of Jepsen's; a RUNFOLDER has a history.jsonl and gets a
-    verdict.json. Exit code 0: valid; 1: invalid, with a witness; 2: unknown, a budget ran out;
-    64: not a history.
+    HISTORY is a history.jsonl, or a .edn of Jepsen's. A RUNFOLDER has a history.jsonl, and what the
+    run found out about itself: invariants of the simulator, whether brokers stayed alive and
+    replicas agree. One that was violated makes the run invalid, whatever the history says. The
+    folder gets a verdict.json. Exit code 0: valid; 1: invalid, with a witness; 2: unknown, a budget
+    ran out; 64: not a history.
     """
     history = path / _HISTORY if path.is_dir() else path
     try:
@@ -97,18 +107,20 @@ def verify(
         raise click.UsageError(f"{history}: {error}") from None
     verdict = judgement.verdict
     folder = _run_folder(path) if path.is_dir() else RunFolder()
-    document = verdict.document(folder.invariants)
+    checks = folder.checks()
+    concluded = whole(verdict, checks)
+    document = verdict.document(folder.invariants, whole=concluded)
     if path.is_dir():
         _write(path / _VERDICT, json.dumps(document, indent=1) + "\n")
     if report is not None:
         _write(report, render(judgement, folder))
     if junit_file is not None:
-        _write(junit_file, junit(verdict, str(path)))
+        _write(junit_file, junit(verdict, str(path), checks))
     if form == "json":
         print(json.dumps(document, indent=1))
     else:
-        _print_text(verdict, path, report)
-    return verdict.exit_code
+        _print_text(verdict, checks, path, report)
+    return EXIT_CODES[concluded]
 
 
 def _judged(
@@ -116,13 +128,13 @@ def _judged(
 ) -> Judgement:
     chosen = _model(model)
     try:
-        stream = history.open(encoding="utf-8")
+        stream = history.open("rb")
     except OSError as error:
         raise click.UsageError(f"{history}: {error.strerror}") from None
     with stream, progress("reading", history.stat().st_size) as advance:
         try:
             if history.suffix == ".edn":
-                ops = list(read_ops(stream.read()))
+                ops = list(read_ops(stream.read().decode()))
                 operations, nemesis = intervals(ops)
                 header = header_for(ops)
                 return judge_operations(
@@ -133,7 +145,7 @@ def _judged(
                     allowed=_allowed(header, allow),
                     search_steps=search_steps,
                 )
-            reader = HistoryReader(_advancing(stream, advance))
+            reader = HistoryReader(_Advancing(stream, advance))
             reader.header = _held_to(reader.header, reads)
             return judge(
                 reader,
@@ -145,10 +157,25 @@ def _judged(
             raise BadHistory("not UTF-8 text", on=str(history)) from None
 
 
-def _advancing(stream: TextIO, advance: Any) -> Iterator[str]:
-    for line in stream:
-        advance(len(line))
-        yield line
+@final
+class _Advancing:
+    """A file that says how far it was read."""
+
+    def __init__(self, file: BinaryIO, advance: Callable[[int], None]) -> None:
+        self._file = file
+        self._advance = advance
+
+    def read(self, size: int, /) -> bytes:
+        """As the file's."""
+        found = self._file.read(size)
+        self._advance(len(found))
+        return found
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """As the file's."""
+        found = self._file.readline(size)
+        self._advance(len(found))
+        return found
 
 
 def _held_to(header: Any, reads: str | None) -> Any:
@@ -185,7 +212,7 @@ def _run_folder(path: Path) -> RunFolder:
     return RunFolder(
         name=path.resolve().name,
         run=_json(path / "run.json"),
-        invariants=before.get("invariants") or {},
+        invariants=_mapping(before.get("invariants")),
         trace=trace.read_text(encoding="utf-8", errors="replace") if trace.exists() else "",
     )
 
@@ -197,6 +224,10 @@ def _json(path: Path) -> Mapping[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         raise click.UsageError(f"{path} is not JSON") from None
+    return _mapping(document)
+
+
+def _mapping(document: Any) -> Mapping[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
@@ -207,10 +238,12 @@ def _write(path: Path, text: str) -> None:
         raise RaftlogError(f"cannot write: {error.strerror}", on=str(path)) from None
 
 
-def _print_text(verdict: Verdict, path: Path, report: Path | None) -> None:
+def _print_text(
+    verdict: Verdict, checks: Sequence[RunCheck], path: Path, report: Path | None
+) -> None:
     """Verdict first, then the smallest evidence, then the rest."""
     print(
-        f"{verdict.verdict.upper()}  {path}: {verdict.operations:,} operations, "
+        f"{whole(verdict, checks).upper()}  {path}: {verdict.operations:,} operations, "
         f"model {verdict.model}, reads {verdict.mode}"
     )
     results = list(verdict.classes.values())
@@ -218,6 +251,11 @@ def _print_text(verdict: Verdict, path: Path, report: Path | None) -> None:
         if result.status == INVALID:
             text = result.witness.text if result.witness is not None else ""
             print(f"\n{result.name} ({result.count}): {text}")
+    broken = violated(checks)
+    for check in broken:
+        print(f"\n{check.name}, a check of the run's own, was violated. {check.note}".rstrip())
+    if broken and verdict.verdict != INVALID:
+        print(f"\nThe history alone is {verdict.verdict}.")
     for result in results:
         if result.status == UNKNOWN:
             print(f"\n{result.name} is unknown: {result.note}")
@@ -226,6 +264,9 @@ def _print_text(verdict: Verdict, path: Path, report: Path | None) -> None:
     checked = [r for r in results if not r.count and r.status not in (NOT_CHECKED, UNKNOWN)]
     _print_names("none found", checked)
     _print_names("not checked, no evidence", [r for r in results if r.status == NOT_CHECKED])
+    held = [check.name for check in checks if check not in broken]
+    if held:
+        print(f"the run's own checks that held: {', '.join(held)}")
     for note in verdict.notes:
         print(f"note: {note}")
     if report is not None:

@@ -21,7 +21,7 @@ from raftlog.verify import anomalies, cycles, evidence, linearizability, metrics
 from raftlog.verify.classes import CLASSES, allowed_by_default
 from raftlog.verify.facts import Facts, KeyFacts
 from raftlog.verify.history import BadHistory, Header, Op
-from raftlog.verify.history_reader import HistoryReader
+from raftlog.verify.history_reader import HistoryReader, OpenFile
 from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 from raftlog.verify.models import MODELS, Model
 from raftlog.verify.pairing import Interval
@@ -30,6 +30,8 @@ from raftlog.verify.raw_pairing import intervals
 from raftlog.verify.verdict import Findings, Verdict, Witness
 
 LOG: str = "log"
+Source = Iterable[str] | Iterable[bytes] | OpenFile | HistoryReader
+"""A history: an open file (for bytes reads fastest), lines, or a reader."""
 MODES = (LINEARIZABLE, COMMITTED_PREFIX)
 
 
@@ -46,7 +48,7 @@ class Judgement:
 
 
 def check_history(
-    source: Iterable[str] | HistoryReader,
+    source: Source,
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,
@@ -54,7 +56,7 @@ def check_history(
     hole_steps: int = HOLE_STEPS_DEFAULT,
     with_metrics: bool = True,
 ) -> Verdict:
-    """Judge a history given as lines (an open `history.jsonl`) or as a reader.
+    """Judge a history: an open `history.jsonl`, lines, or a reader.
 
     `model` overrides the header's: "log", a name of `raftlog.verify.models.MODELS`, or a `Model`.
     `allowed` replaces the classes that are counted but make nothing invalid. Raises `BadHistory` or
@@ -71,7 +73,7 @@ def check_history(
 
 
 def judge(
-    source: Iterable[str] | HistoryReader,
+    source: Source,
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,

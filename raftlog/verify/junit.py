@@ -1,20 +1,27 @@
 """A verdict as JUnit XML, for build servers: one test case per class that was checked."""
 
+from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
+from raftlog.verify.run_checks import VIOLATED, RunCheck, violated
 from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, ClassResult, Verdict
 
 
-def junit(verdict: Verdict, name: str) -> str:
-    """One test suite called `name`; what XML cannot carry is replaced."""
+def junit(verdict: Verdict, name: str, checks: Sequence[RunCheck] = ()) -> str:
+    """One test suite called `name`, with the run's own checks behind the classes of anomaly; what
+    XML cannot carry is replaced.
+    """
     results = list(verdict.classes.values())
     counts = {status: sum(r.status == status for r in results) for status in (INVALID, NOT_CHECKED)}
     errors = sum(result.status == UNKNOWN for result in results)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f"<testsuite name={_attribute(name)} tests={quoteattr(str(len(results)))} "
-        f'failures="{counts[INVALID]}" errors="{errors}" skipped="{counts[NOT_CHECKED]}">',
+        f"<testsuite name={_attribute(name)} "
+        f'tests="{len(results) + len(checks)}" '
+        f'failures="{counts[INVALID] + len(violated(checks))}" errors="{errors}" '
+        f'skipped="{counts[NOT_CHECKED]}">',
         *[_case(result, verdict.model) for result in results],
+        *[_check(check) for check in checks],
         "</testsuite>",
     ]
     return "\n".join(lines) + "\n"
@@ -34,6 +41,14 @@ def _case(result: ClassResult, model: str) -> str:
     if result.count:
         note = escape(_xml(f"{result.count} found, allowed: {text}"))
         return f"{head}><system-out>{note}</system-out></testcase>"
+    return f"{head}/>"
+
+
+def _check(check: RunCheck) -> str:
+    head = f"  <testcase classname={_attribute('raftlog.run')} name={_attribute(check.name)}"
+    if check.status == VIOLATED:
+        note = escape(_xml(check.note))
+        return f'{head}><failure message="the run found it">{note}</failure></testcase>'
     return f"{head}/>"
 
 

@@ -11,10 +11,11 @@ operation's key. `describe` is for pictures only.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.verify.history import BadHistory
 from raftlog.verify.pairing import OPEN, Interval
 
 State = Hashable
@@ -166,6 +167,77 @@ CONSUMER_OFFSETS: Final = Model(
 """The committed offsets of one group, as one object."""
 
 
+# --- topics ---------------------------------------------------------------------------------------
+
+TOPIC_EXISTS: Final = "exists"
+TOPIC_MISSING: Final = "missing"
+TOPIC_TOO_FEW: Final = "too few"
+
+
+class _Topic(NamedTuple):
+    """A name: how many partitions, 0 without the topic; when the last deletion of it returned."""
+
+    partitions: int = 0
+    deleted_ns: int = -1
+
+
+class _TopicAsked(NamedTuple):
+    """An operation with its interval, which tells whether two deletions were concurrent."""
+
+    f: str
+    partitions: int
+    start_ns: int
+    end_ns: int
+
+
+def _topic_call(op: Interval) -> Call | None:
+    if op.type == "fail" or (op.f == "look" and op.type != "ok"):
+        return None
+    if type(op.asked) is not (int if op.f in ("create", "grow") else type(None)):
+        raise BadHistory(f"{op.f} asks for {op.asked!r}", on=f"index {op.index}")
+    asked = _TopicAsked(op.f, op.asked or 0, op.start_ns, op.end_ns)
+    return Call(op.start_ns, op.end_ns, asked, op.value if op.type == "ok" else None, op)
+
+
+def _topic_step(topic: _Topic, asked: _TopicAsked, answer: Any) -> tuple[bool, _Topic]:
+    if asked.f == "look":
+        return answer == topic.partitions, topic
+    after, refusal = _topic_effect(topic, asked)
+    if answer is None:  # nobody heard: whatever it did there
+        return True, after
+    if answer == "done":
+        # Of two deletions at once both may say so: what both were to delete is gone.
+        together = asked.f == "delete" and topic.deleted_ns >= asked.start_ns
+        return refusal is None or together, after
+    return answer == refusal, after
+
+
+def _topic_effect(topic: _Topic, asked: _TopicAsked) -> tuple[_Topic, str | None]:
+    """(the topic afterwards, why it was refused or None)."""
+    count = asked.partitions
+    if asked.f == "create":
+        if topic.partitions:
+            return topic, TOPIC_EXISTS
+        return topic._replace(partitions=count), None
+    if not topic.partitions:
+        return topic, TOPIC_MISSING
+    if asked.f == "delete":
+        return _Topic(0, asked.end_ns), None
+    if count <= topic.partitions:
+        return topic, TOPIC_TOO_FEW
+    return topic._replace(partitions=count), None
+
+
+TOPIC: Final = Model(
+    name="topic",
+    init=_Topic,
+    step=_topic_step,
+    call_of=_topic_call,
+    functions=("create", "delete", "grow", "look"),
+)
+"""A topic's name: created with partitions, grown, deleted, looked at (0: it is not there)."""
+
+
 # --- the log, as an oracle for the near-linear check ----------------------------------------------
 
 
@@ -224,7 +296,7 @@ def append_only(*, first_end: int = 0) -> Model:
 
 
 MODELS: Final[Mapping[str, Model]] = {
-    model.name: model for model in (REGISTER, CAS_REGISTER, FENCING, CONSUMER_OFFSETS)
+    model.name: model for model in (REGISTER, CAS_REGISTER, FENCING, CONSUMER_OFFSETS, TOPIC)
 }
 
 

@@ -23,6 +23,7 @@ from raftlog.verify.report_plots import plots_of
 from raftlog.verify.report_strips import strips_of
 from raftlog.verify.report_trace import Fault, Picture, faults_of, picture_of, trace_lines
 from raftlog.verify.report_window import Window, bars_of, partitions_of, window_of
+from raftlog.verify.run_checks import RunCheck, checks_of, violated, whole
 from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, VALID
 
 _PAGE: Final = "raftlog.verify.report_page"
@@ -43,6 +44,10 @@ class RunFolder:
     run: Mapping[str, Any] = attrs.field(factory=dict)
     invariants: Mapping[str, Any] = attrs.field(factory=dict)
     trace: str = ""
+
+    def checks(self) -> list[RunCheck]:
+        """What the run found out about itself."""
+        return checks_of(self.run, self.invariants)
 
 
 def render(judgement: Judgement, folder: RunFolder | None = None) -> str:
@@ -138,12 +143,13 @@ def _summary(judgement: Judgement, folder: RunFolder, span: Sequence[int]) -> di
         ("simulated time", _duration(metrics.get("simulated_ns"))),
         ("real time", _duration(metrics.get("real_ns"))),
     ]
-    broken = violated(folder)
-    shown = INVALID if broken else verdict.verdict
+    names = [result.name for result in verdict.failures()]
+    broken = [check.name for check in violated(folder.checks()) if check.name not in names]
+    shown = whole(verdict, folder.checks())
     return {
         "headline": _HEADLINES[shown],
         "verdict": shown,
-        "failing": [result.name for result in verdict.failures()] + broken,
+        "failing": names + broken,
         "unknown": [r.note for r in verdict.classes.values() if r.status == UNKNOWN],
         "facts": [
             [name, str(shortened(value))] for name, value in facts if value not in (None, "")
@@ -152,15 +158,6 @@ def _summary(judgement: Judgement, folder: RunFolder, span: Sequence[int]) -> di
         "notes": list(verdict.notes),
         "name": folder.name,
     }
-
-
-def violated(folder: RunFolder) -> list[str]:
-    """The run's own checks that did not hold: a run may fail that no history accuses."""
-    return [
-        str(name)
-        for name, entry in folder.invariants.items()
-        if isinstance(entry, dict) and entry.get("status") == "violated"
-    ]
 
 
 def _digest(options: Mapping[str, Any]) -> str:
@@ -236,9 +233,9 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
 
 def _broken_checks(folder: RunFolder) -> list[str]:
     """A sentence for each check of the run that did not hold, at most two."""
-    notes = [(name, folder.invariants[name].get("note", "")) for name in violated(folder)[:2]]
     return [
-        f"The run's check {name} was violated. {note}"[:_TEXT_MAX].strip() for name, note in notes
+        f"The run's own check {check.name} was violated. {check.note}"[:_TEXT_MAX].strip()
+        for check in violated(folder.checks())[:2]
     ]
 
 

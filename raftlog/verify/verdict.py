@@ -151,11 +151,15 @@ class Verdict:
         """The classes that make the history invalid, most telling first."""
         return [result for result in self.classes.values() if result.status == INVALID]
 
-    def document(self, invariants: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """verdict.json. `invariants` are the simulator's; None elsewhere."""
+    def document(
+        self, invariants: Mapping[str, Any] | None = None, *, whole: str | None = None
+    ) -> dict[str, Any]:
+        """verdict.json. `invariants` are the run's own checks, `whole` the verdict on the run where
+        those say more than the history; None elsewhere."""
         return {
             "version": VERSION,
-            "verdict": self.verdict,
+            "verdict": self.verdict if whole is None else whole,
+            "history": self.verdict,
             "model": self.model,
             "mode": self.mode,
             "operations": self.operations,

@@ -77,6 +77,93 @@ def test_a_run_folder_gets_its_verdict_and_keeps_the_invariants(folder, tmp_path
     assert capsys.readouterr().out.startswith("VALID")
 
 
+def run_of(tmp_path, run=None, **checks):
+    """What a run leaves beside its history."""
+    (tmp_path / "run.json").write_text(json.dumps({"version": 1, **(run or {})}))
+    invariants = {
+        name.replace("_", "-"): {"status": status, "note": "because"}
+        for name, status in checks.items()
+    }
+    (tmp_path / "verdict.json").write_text(json.dumps({"version": 1, "invariants": invariants}))
+
+
+def test_a_run_whose_own_check_failed_is_invalid_whatever_its_history_says(
+    folder, tmp_path, capsys
+):
+    """`raftlog verify RUNFOLDER` once judged the history alone: two replicas with different bytes,
+    or a broker that ended by itself, passed as valid when somebody judged the folder again."""
+    folder(GOOD)
+    run_of(tmp_path, replicas_agree="violated", brokers_run="held")
+    for _ in range(2):  # the verdict that this wrote says the same again
+        assert run(["verify", str(tmp_path), "--junit", str(tmp_path / "junit.xml")]) == 1
+        out = capsys.readouterr().out
+        assert out.startswith("INVALID")
+        assert "replicas-agree, a check of the run's own, was violated. because" in out
+        assert "The history alone is valid." in out
+        assert "the run's own checks that held: brokers-run" in out
+    document = json.loads((tmp_path / "verdict.json").read_text())
+    assert (document["verdict"], document["history"]) == ("invalid", "valid")
+    suite = ET.fromstring((tmp_path / "junit.xml").read_text())
+    assert suite.get("failures") == "1"
+    assert int(suite.get("tests")) == len(suite)
+
+
+def test_the_simulators_failure_is_judged(folder, tmp_path, capsys):
+    folder(GOOD)
+    run_of(tmp_path, {"failure": "Liveness: no leader in 20 s"}, LogMatching="held")
+    assert run(["verify", str(tmp_path), "--format", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "invalid"
+    assert run(["verify", str(tmp_path), "--report", str(tmp_path / "report.html")]) == 1
+    assert "Liveness, a check of the run's own, was violated. no leader" in capsys.readouterr().out
+    page = (tmp_path / "report.html").read_text()
+    assert "The run's own check Liveness was violated. no leader in 20 s" in page
+
+
+def test_a_failure_that_an_invariant_names_is_told_once(folder, tmp_path, capsys):
+    folder(GOOD)
+    run_of(tmp_path, {"failure": "Matching: two chains"}, Matching="violated")
+    assert run(["verify", str(tmp_path)]) == 1
+    assert capsys.readouterr().out.count("Matching") == 1
+
+
+def test_a_folder_whose_checks_held_says_so(folder, tmp_path, capsys):
+    folder(GOOD)
+    run_of(tmp_path, {"failure": ""}, recovered="held")
+    assert run(["verify", str(tmp_path)]) == 0
+    assert "the run's own checks that held: recovered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "strange", [None, 5, "x", [], ["x"], {"x": 5}, {"x": {"status": 7, "note": [1]}}]
+)
+def test_strange_checks_are_no_reason_to_fail(strange, folder, tmp_path):
+    folder(GOOD)
+    (tmp_path / "verdict.json").write_text(json.dumps({"invariants": strange}))
+    (tmp_path / "run.json").write_text(json.dumps({"failure": strange or ""}))
+    report = str(tmp_path / "report.html")
+    assert run(["verify", str(tmp_path), "--report", report]) == (1 if strange == "x" else 0)
+
+
+def test_a_run_with_topics_is_judged_again(tmp_path):
+    """The report of a run of topics said "judge again: raftlog verify FOLDER", which then knew no
+    model of that name."""
+    calls = [
+        op(0, "create", (1, 2), 3, "done", key="t"),
+        op(1, "create", (3, 4), 3, "exists", key="t"),
+        op(0, "grow", (5, 6), 4, "done", key="t"),
+        op(1, "look", (7, 8), None, 4, key="t"),
+    ]
+    header = Header(source="blackbox", model="topic")
+    (tmp_path / "history.jsonl").write_text(written(*calls, header=header))
+    assert run(["verify", str(tmp_path)]) == 0
+    calls[3] = op(1, "look", (7, 8), None, 3, key="t")
+    (tmp_path / "history.jsonl").write_text(written(*calls, header=header))
+    assert run(["verify", str(tmp_path)]) == 1
+    calls[2] = op(0, "grow", (5, 6), "many", "done", key="t")
+    (tmp_path / "history.jsonl").write_text(written(*calls, header=header))
+    assert run(["verify", str(tmp_path)]) == 64
+
+
 def test_junit(folder, tmp_path):
     out = tmp_path / "junit.xml"
     assert run(["verify", str(folder(LOST)), "--junit", str(out)]) == 1
@@ -141,6 +228,7 @@ def test_your_own_model(tmp_path, monkeypatch):
         ["{later}"],
         ["{binary}"],
         ["{folder}"],
+        ["{utf16}"],
         [],
     ],
 )
@@ -150,12 +238,15 @@ def test_usage_is_64_and_one_clear_line(arguments, folder, tmp_path, capsys):
     later.write_text('{"format":2,"source":"sim"}\n')
     binary.write_bytes(b"\xff\xfe\x00")
     (tmp_path / "empty").mkdir()
+    utf16 = tmp_path / "history.edn"
+    utf16.write_bytes(b"\xff{:process")
     names = {
         "good": folder(GOOD, "good.jsonl"),
         "bad": bad,
         "later": later,
         "binary": binary,
         "folder": tmp_path / "empty",
+        "utf16": utf16,
     }
     filled = [argument.format(**names) for argument in arguments]
     assert run(["verify", *filled]) == 64

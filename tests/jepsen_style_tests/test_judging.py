@@ -10,7 +10,6 @@ from jepsen_style_tests import control, replicas
 from jepsen_style_tests.clients.face import Unknown
 from jepsen_style_tests.recorder import Actor, Recorder
 from jepsen_style_tests.workloads.register import Fold, partition_of
-from jepsen_style_tests.workloads.topics import TOPIC_MODEL
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, HistoryReader, check_history
 
@@ -126,7 +125,7 @@ def topics(*steps):
                     }
                 )
             )
-    return check_history([line + "\n" for line in lines], model=TOPIC_MODEL).verdict
+    return check_history([line + "\n" for line in lines]).verdict
 
 
 @pytest.mark.parametrize(
@@ -178,7 +177,7 @@ def two_deletions(*, second_begins):
     for at, process, kind, f, value in sorted(events, key=lambda event: event[0]):
         fields = {"process": process, "type": kind, "f": f, "key": "t", "value": value}
         lines.append(json.dumps({"index": len(lines) - 1, "time_ns": at, **fields}))
-    return check_history([line + "\n" for line in lines], model=TOPIC_MODEL).verdict
+    return check_history([line + "\n" for line in lines]).verdict
 
 
 def test_two_deletions_at_once_may_both_be_done_and_one_after_the_other_not():

@@ -1,0 +1,59 @@
+"""What a run found out about itself, beside its history: it may fail that no history accuses.
+
+A simulator judges invariants after every turn, a black-box run whether its brokers stayed alive,
+came back and hold the same bytes, a demo its claims. They leave that in the run's folder:
+`invariants` of verdict.json (name -> `{status, note, ...}`, the status `held` or `violated`), and
+`failure` of run.json (`<class>: <what>`). Whoever judges the folder judges that as well.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.verify.pairing import shortened
+from raftlog.verify.verdict import INVALID, Verdict
+
+HELD: Final = "held"
+VIOLATED: Final = "violated"
+_CHECKS_MAX: Final = 200
+_TEXT_MAX: Final = 2_000
+
+
+@final
+@attrs.frozen
+class RunCheck:
+    """One check of the run's own. `status` is `held`, `violated`, or what else the run said."""
+
+    name: str
+    status: str
+    note: str = ""
+
+
+def checks_of(run: Mapping[str, Any], invariants: Mapping[str, Any]) -> list[RunCheck]:
+    """All that the folder says, those that did not hold first. Nothing in it is trusted: what is
+    not of this form is no check.
+    """
+    found = []
+    for name, entry in list(invariants.items())[:_CHECKS_MAX]:
+        if isinstance(entry, Mapping):
+            note = entry.get("note", "")
+            text = note if isinstance(note, str) else str(shortened(note))
+            status = str(entry.get("status", "recorded"))[:40]
+            found.append(RunCheck(str(name), status, text[:_TEXT_MAX]))
+    failure = run.get("failure")
+    if isinstance(failure, str) and failure:
+        name, _, what = failure.partition(":")
+        if name not in [check.name for check in found if check.status == VIOLATED]:
+            found.append(RunCheck(name, VIOLATED, what.strip()[:_TEXT_MAX]))
+    return sorted(found, key=lambda check: check.status != VIOLATED)
+
+
+def violated(checks: Sequence[RunCheck]) -> list[RunCheck]:
+    """The checks that did not hold."""
+    return [check for check in checks if check.status == VIOLATED]
+
+
+def whole(verdict: Verdict, checks: Sequence[RunCheck]) -> str:
+    """The verdict on the run: the history's, and `invalid` if a check did not hold."""
+    return INVALID if violated(checks) else verdict.verdict
