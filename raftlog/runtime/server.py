@@ -36,6 +36,7 @@ from raftlog.runtime.admin import AdminServer
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.handshake import PeerIdentity
+from raftlog.runtime.huge_pages import use_huge_pages
 from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
 from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.open_files import OpenFiles
@@ -391,8 +392,9 @@ async def _accept_for_ever(
 
 
 def _tune_process() -> None:
-    """Raise the file limit, let the log thread in quickly, and keep the collector off what lives
-    for ever: everything made so far is never garbage, and cycles are rare on the data path."""
+    """Raise the file limit, let the log thread in quickly, keep the collector off what lives for
+    ever (everything made so far is never garbage, and cycles are rare on the data path), and put
+    that on huge pages."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(OPEN_FILES_WANTED, hard)
     if soft < wanted:
@@ -401,3 +403,4 @@ def _tune_process() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    use_huge_pages()

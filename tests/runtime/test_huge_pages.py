@@ -1,0 +1,104 @@
+"""Memory that is in use is collapsed; what is shared, mapped from files or unused is left alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from raftlog.runtime import huge_pages
+from raftlog.runtime.huge_pages import Mapping, anonymous_mappings, use_huge_pages
+
+SMAPS = """\
+55d0c0000000-55d0c0600000 rw-p 00000000 00:00 0                          [heap]
+Size:               6144 kB
+Rss:                6000 kB
+VmFlags: rd wr mr mw me ac
+7f0000000000-7f0000800000 rw-p 00000000 00:00 0
+Size:               8192 kB
+Rss:                  12 kB
+7f1000000000-7f1000400000 r-xp 00000000 fe:00 18710                      /usr/lib/libpython3.so
+Size:               4096 kB
+Rss:                4096 kB
+7f2000100000-7f2000600000 rw-p 00000000 00:00 0
+Rss:                5120 kB
+7f3000000000-7f3000400000 rw-s 00000000 00:05 7                          /dev/shm/x (deleted)
+Rss:                4096 kB
+7f4000000000-7f4000400000 rw-p 00000000 00:00 0                          [stack]
+Rss:                4096 kB
+"""
+HUGE = 2 * 1024 * 1024
+
+
+@pytest.fixture
+def settings(tmp_path):
+    (tmp_path / "enabled").write_text("always [madvise] never\n")
+    (tmp_path / "hpage_pmd_size").write_text(f"{HUGE}\n")
+    return tmp_path
+
+
+@pytest.fixture
+def mappings(tmp_path):
+    path = tmp_path / "smaps"
+    path.write_text(SMAPS)
+    return path
+
+
+@pytest.fixture
+def advised(monkeypatch):
+    """What the kernel was asked; it agrees to everything."""
+    calls = []
+    monkeypatch.setattr(huge_pages, "_madvise", lambda: lambda *call: not calls.append(call))
+    return calls
+
+
+def test_only_the_heap_and_nameless_private_memory_count():
+    assert list(anonymous_mappings(SMAPS.splitlines())) == [
+        Mapping(0x55D0C0000000, 0x55D0C0600000, 6000 * 1024),
+        Mapping(0x7F0000000000, 0x7F0000800000, 12 * 1024),
+        Mapping(0x7F2000100000, 0x7F2000600000, 5120 * 1024),
+    ]
+
+
+def test_whole_huge_pages_of_what_is_in_use_are_collapsed(settings, mappings, advised):
+    assert use_huge_pages(settings, mappings) == 5 * HUGE
+    collapsed = [start for start, size, advice in advised if advice == 25 and size == HUGE]
+    heap = [0x55D0C0000000 + at * HUGE for at in range(3)]
+    # The second mapping is a stack that nobody has used; the third begins inside a huge page.
+    assert collapsed == [*heap, 0x7F2000200000, 0x7F2000400000]
+
+
+def test_what_the_kernel_refuses_is_not_counted(settings, mappings, monkeypatch):
+    monkeypatch.setattr(huge_pages, "_madvise", lambda: lambda start, size, advice: False)
+    assert use_huge_pages(settings, mappings) == 0
+
+
+def test_never_means_never(settings, mappings, advised):
+    (settings / "enabled").write_text("always madvise [never]\n")
+    assert use_huge_pages(settings, mappings) == 0
+    assert advised == []
+
+
+@pytest.mark.parametrize("lost", ["enabled", "hpage_pmd_size", "smaps"])
+def test_where_there_is_no_such_setting_nothing_happens(settings, mappings, advised, lost):
+    (settings / lost).unlink()
+    assert use_huge_pages(settings, mappings) == 0
+    assert advised == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
+def test_contents_stay_as_they_were():
+    """In a process of its own: the real call over a whole interpreter, then its heap is used."""
+    program = """
+import hashlib
+from raftlog.runtime.huge_pages import use_huge_pages
+kept = [bytes([number % 251]) * 5000 for number in range(4000)]
+before = hashlib.sha256(b"".join(kept)).hexdigest()
+done = use_huge_pages()
+assert hashlib.sha256(b"".join(kept)).hexdigest() == before
+assert done % 4096 == 0 and done >= 0, done
+print([len(str(number)) for number in range(3)])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "[1, 1, 1]"), done.stderr
