@@ -50,7 +50,7 @@ class FrameReceiver:
     """Bytes from `_start` on that the unfinished frame takes."""
     _appetite: int = attrs.field(default=FIRST_SLAB_BYTES, init=False)
     """What the traffic of this connection deserves: a slab that was full makes the next one larger,
-    one that was not half full makes it smaller."""
+    one whose bytes would have fitted the class below makes it smaller."""
     _receiving: bool = attrs.field(default=False, init=False)
     """It waits for the client, and not the client for us."""
 
@@ -104,7 +104,7 @@ class FrameReceiver:
         """A slab of `size` bytes has had whole frames."""
         if self._end == size:
             self._appetite = class_above(size)
-        elif 2 * self._end < size:
+        elif self._end <= class_below(size):
             self._appetite = class_below(size)
         else:
             self._appetite = min(size, SIZE_CLASSES[-1])
