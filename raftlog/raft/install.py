@@ -66,6 +66,15 @@ def _send_piece(state: RaftState, follower: Progress) -> None:
     )
 
 
+def is_outrun(follower: Progress, match: RaftIndex) -> bool:
+    """Whether the follower holds what is being sent, and yet our log begins behind that by now:
+    what was read for it has grown too old, and sending it again brings it no further."""
+    sender = follower.install
+    return (
+        sender is not None and sender.position is not None and match >= sender.position.raft_index
+    )
+
+
 def resend(state: RaftState, follower: Progress) -> None:
     """At a heartbeat: a piece without an answer for an election timeout is sent again."""
     sender = follower.install

@@ -216,6 +216,9 @@ def on_append_reply(state: RaftState, message: AppendReply) -> None:
     elif follower.state is INSTALL and message.match >= state.log.first_index - 1:
         probe("install-done")
         follower.become_replicate()
+    elif follower.state is INSTALL and install.is_outrun(follower, message.match):
+        probe("install-outrun-by-retention")
+        install.begin(state, follower)
     if moved:
         if message.match > state.commit:
             maybe_commit(state)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import GroupId, ReplicaId
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.partition.replica import PartitionReplica
 from raftlog.storage.data_dir import FORMAT_FILE, peek_directory
 from raftlog.storage.inspect import inspect_directory
+from raftlog.storage.segment import Segment
 
 if TYPE_CHECKING:
     from raftlog.base.entries import HardState
@@ -34,14 +36,40 @@ def durable_index(node: "Node", replica: PartitionReplica) -> int:
     index before the segment concerned, which is all that can be said."""
     log = replica.log
     mark = log.mark(log.durable_index)
-    if mark is None or mark.raft_index == 0:
+    if mark is None:
+        return _after_a_crash(node, replica)
+    if mark.raft_index == 0:
         return log.durable_index
+    following: Segment | None = None
     for segment in reversed(log.segments):
         if segment.header.file_sequence == mark.file_sequence:
             if node.disk.durable_to(segment.path) >= mark.end_position:
                 return log.durable_index
+            if following is not None and _is_dropped(node, replica, segment, following):
+                return log.durable_index
             return segment.first_index - 1
+        following = segment
     return log.durable_index
+
+
+def _after_a_crash(node: "Node", replica: PartitionReplica) -> int:
+    """While an install is not durable, what it replaces is: the last entry that a boot would
+    find."""
+    groups: Any = inspect_directory(node.disk.durable_copy())["groups"]
+    found = [row["last_index"] for row in groups if row["replica"] == str(replica.me)]
+    return max(found, default=0)
+
+
+def _is_dropped(
+    node: "Node", replica: PartitionReplica, segment: Segment, following: Segment
+) -> bool:
+    """Whether the file is gone because the log start has passed all of it: the header of the next
+    one, durable, stands for what was before."""
+    return (
+        not node.disk.exists(segment.path)
+        and replica.log_start >= following.base_offset
+        and node.disk.durable_to(following.path) >= SEGMENT_HEADER_BYTES
+    )
 
 
 def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> bool:

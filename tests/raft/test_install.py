@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from raftlog.base.limits import INSTALL_BYTES_MAX
-from raftlog.raft.messages import Install, InstallReply, Unreadable
+from raftlog.raft.messages import AppendReply, Install, InstallReply, Unreadable
 from raftlog.raft.node import Role
 from raftlog.raft.progress import ProgressState
 from tests.paper.speaking import append, lead, listen, of_kind, refused, replica, say, wait
@@ -35,6 +35,10 @@ def answer(peer: Peer, snapshot: bytes) -> list[Install]:
 
 def got(received: int, index: int = 3) -> InstallReply:
     return InstallReply(GROUP, rid(3), rid(1), 2, index, received)
+
+
+def append_reply(sender: int, match: int) -> AppendReply:
+    return AppendReply(GROUP, rid(sender), rid(1), 2, match, False)
 
 
 class TestSender:
@@ -76,6 +80,20 @@ class TestSender:
         assert not peer.pending_snapshots
         say(peer, refused(2, 3, (0, 0), sender=3))
         assert len(peer.pending_snapshots) == 1
+
+    def test_a_log_that_lost_more_of_its_beginning_meanwhile_is_installed_anew(self):
+        """Seed 32 of the simulator: retention moved on between the read of the snapshot and the
+        answer to it. The follower held all that it was sent, the leader no longer held what comes
+        next, and sent the same pieces again and again."""
+        peer = sending()
+        answer(peer, b"0123")
+        peer.log.drop_before(5)
+        say(peer, append_reply(3, match=3))
+        assert peer.node.progress[rid(3)].state is ProgressState.INSTALL
+        (piece,) = answer(peer, b"4567")
+        assert piece.position.raft_index == 4
+        say(peer, append_reply(3, match=4))
+        assert peer.node.progress[rid(3)].state is ProgressState.REPLICATE
 
     def test_a_snapshot_for_a_sender_that_ended_is_dropped(self):
         peer = sending()
