@@ -130,6 +130,7 @@ class _Run:
         dice = Random(f"{plan.seed} nemesis")
         self.world = World(self.cluster, self.links, self.recorder, dice, folder, self.namespaces)
         self.checks: dict[str, dict[str, Any]] = {}
+        self.replicas = replicas.Found({}, {})
         self.faults = 0
 
     def _cluster(self) -> Cluster:
@@ -188,7 +189,10 @@ class _Run:
             self.links.stop()
             if self.namespaces is not None:
                 self.namespaces.down()
-            self.checks |= replicas.compare(self.cluster, self.nemesis.setup.lost_copies)
+            self.replicas = replicas.compare(
+                self.cluster, self.nemesis.setup.lost_copies, self.stage.topics
+            )
+            self.checks |= self.replicas.checks
             mounts.unmount(self.cluster)
         seconds = time.monotonic() - began
         return self._judge(started, seconds)
@@ -348,6 +352,7 @@ class _Run:
             "ended": run_folder.utc_now(),
             "versions": run_folder.versions(),
             "nodes": list(self.header.nodes),
+            "replicas": self.replicas.logs,
             "metrics": {
                 "real_ns": int(seconds * 1e9),
                 "longest_gap_ms": self.recorder.longest_gap_ns // 1_000_000,

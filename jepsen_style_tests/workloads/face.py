@@ -34,6 +34,8 @@ class Stage:
     stopping: threading.Event = attrs.field(factory=threading.Event, init=False)
     names: set[str] = attrs.field(factory=set, init=False)
     """What the workload has made, for its last reads."""
+    topics: list[str] = attrs.field(factory=list, init=False)
+    """The topics that `make_topic` made, to name the replicas' logs in the report."""
     broken: list[str] = attrs.field(factory=list, init=False)
     """What went wrong in our own threads: a run with one of these is no result."""
 
@@ -65,6 +67,7 @@ class Stage:
 
     def make_topic(self, topic: str, partitions: int, **configs: str) -> None:
         """Create a topic before anything breaks."""
+        self.topics.append(topic)
         admin = self.admin()
         deadline = time.monotonic() + SETTLE_SECONDS
         while True:

@@ -11,6 +11,7 @@ from typing import NamedTuple, final
 
 import attrs
 
+from raftlog.base.entries import Entry
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import Chain, GroupId, Offset, RaftIndex
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
@@ -134,7 +135,7 @@ def _inspect_log(
     segments: list[Json] = []
     for file in files.live:
         if verify:
-            reading.take(file)
+            reading.take(file, mark.commit if mark else 0)
         segments.append(_segment_row(disk, file, reading if verify else None))
     head = files.live[0].header
     found: Json = {
@@ -158,6 +159,8 @@ def _inspect_log(
         "sha256": fingerprint.sha256,
         "damaged": damaged,
         "fault": files.unreadable or reading.gap or reading.fault,
+        "commit_offset": reading.commit_offset,
+        "terms": reading.terms,
     }
 
 
@@ -199,12 +202,18 @@ class _Reading:
     fault: str | None = None
     gap: str | None = None
     at_stop: bool = False
+    terms: list[Json] = attrs.Factory(list)
+    """A row per term: its places, and the chain behind its last entry."""
+    commit_offset: int = 0
+    """The offset behind the last entry that is known to be committed."""
     _hash: "hashlib._Hash" = attrs.Factory(hashlib.sha256)
     _begun: bool = False
     _stopped: WalkPlace | None = None
 
-    def take(self, file: LiveFile) -> None:
-        """Walk one file, if the one before it led to its header."""
+    def take(self, file: LiveFile, commit: int = 0) -> None:
+        """Walk one file, if the one before it led to its header. `commit` is the index up to which
+        the replica knows its log to be committed.
+        """
         start = _start_of(file)
         if self.gap is not None:
             return
@@ -224,10 +233,22 @@ class _Reading:
                     self._stopped = batch.before
                 if not self.at_stop:
                     self._hash.update(batch.entry.batch)
+                self._note(batch.entry, walk.place.chain, commit)
             self.place = walk.place
             self.fault = walk.fault
         if file.stop is not None and self.place.raft_index < file.stop:
             self.gap = self.fault or f"{file.path} ends before entry {file.stop}"
+
+    def _note(self, entry: Entry, chain: Chain, commit: int) -> None:
+        if not self.terms or self.terms[-1]["term"] != entry.term:
+            self.terms.append({"term": entry.term, "first_offset": entry.base_offset})
+        self.terms[-1] |= {
+            "last_index": entry.raft_index,
+            "end_offset": entry.next_offset,
+            "end_chain": f"{chain:016x}",
+        }
+        if entry.raft_index <= commit:
+            self.commit_offset = entry.next_offset
 
     def fingerprint(self, first_index: RaftIndex) -> Fingerprint:
         """What was hashed."""

@@ -137,7 +137,7 @@ class ProcessOrder:
     def _found(
         self, name: str, facts: KeyFacts, one: int, other: int, ops: tuple[Interval, ...]
     ) -> None:
-        self.findings.add(name, partial(_step_witness, name, facts.key, one, other, ops))
+        self.findings.add(name, partial(step_witness, name, facts.key, one, other, ops))
 
     def _count(self, state: _Process, key: str, offsets: Sequence[int]) -> None:
         for offset in offsets:
@@ -226,18 +226,19 @@ class ProcessOrder:
         acked = state.acked.get(key)
         if acked is not None and position <= acked[0]:
             self.findings.add(
-                "read-your-writes", partial(_session_witness, key, position, acked[1], op)
+                "read-your-writes", partial(session_witness, key, position, acked[1], op)
             )
         saw = state.saw_end.get(key)
         if saw is not None and position < saw[0]:
             self.findings.add(
-                "monotonic-reads", partial(_session_witness, key, position, saw[1], op)
+                "monotonic-reads", partial(session_witness, key, position, saw[1], op)
             )
         elif op.f == "end":
             state.saw_end[key] = (position, op)
 
 
-def _step_witness(name: str, key: str, one: int, other: int, ops: Sequence[Interval]) -> Witness:
+def step_witness(name: str, key: str, one: int, other: int, ops: Sequence[Interval]) -> Witness:
+    """A step from one offset to another, inside an operation or between two."""
     went = "back" if other <= one else "on"
     return Witness(
         text=f"{name}: from offset {one} of {key}, process {ops[0].process} went {went} to "
@@ -260,7 +261,8 @@ def _own_witness(key: str, offset: int, value: Any, op: Interval) -> Witness:
     )
 
 
-def _session_witness(key: str, position: int, before: Interval, op: Interval) -> Witness:
+def session_witness(key: str, position: int, before: Interval, op: Interval) -> Witness:
+    """What a process was told at `op`, against what it knew since `before`."""
     return Witness(
         text=f"After the {describe(before)}, the same process got {describe(op)}.",
         key=key,

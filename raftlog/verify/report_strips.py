@@ -11,6 +11,7 @@ from raftlog.verify.pairing import Interval
 
 _STRIPS_MAX: Final = 6
 _RUNS_MAX: Final = 200
+_FAULT_CHARS_MAX: Final = 200
 
 
 def strips_of(run: Mapping[str, Any], operations: Sequence[Interval]) -> list[dict[str, Any]]:
@@ -42,8 +43,18 @@ def _from_replicas(key: str, nodes: Any) -> dict[str, Any]:
         "key": key,
         "nodes": rows,
         "divergence": first_divergence([row["runs"] for row in rows]),
-        "known": "the replicas at the end of the run",
+        "known": "the replicas at the end of the run" + _faults(nodes),
     }
+
+
+def _faults(nodes: Any) -> str:
+    """What a replica's files complain of, by node."""
+    found = [
+        f"{node}: {str(held['fault'])[:_FAULT_CHARS_MAX]}"
+        for node, held in (nodes.items() if isinstance(nodes, dict) else ())
+        if isinstance(held, dict) and held.get("fault")
+    ]
+    return "".join(f"; {one}" for one in found[:_STRIPS_MAX])
 
 
 def first_divergence(logs: Sequence[Sequence[Sequence[int]]]) -> int | None:

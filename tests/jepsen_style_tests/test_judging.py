@@ -233,39 +233,98 @@ class Directories:
         return node
 
 
-def compared(monkeypatch, rows, *, lost_copies=False):
+def looked_at(monkeypatch, rows, *, lost_copies=False, topics=()):
     def inspect(node):
         if rows[node] is None:
             raise OperatingError("not a data directory", on=f"broker{node}")
         return {"groups": rows[node]}
 
     monkeypatch.setattr(replicas, "inspect", inspect)
-    found = replicas.compare(Directories(), lost_copies)
-    return {name: check["status"] for name, check in found.items()}
+    return replicas.compare(Directories(), lost_copies, topics)
 
 
-def row(index, chain, fault=None, term=1):
+def compared(monkeypatch, rows, *, lost_copies=False):
+    found = looked_at(monkeypatch, rows, lost_copies=lost_copies)
+    return {name: check["status"] for name, check in found.checks.items()}
+
+
+def row(index, chain, fault=None, term=1, terms=(), committed=0, topic="aa11", partition=0):
+    """A replica's log. `terms` are (term, first offset, end offset, last index, chain)."""
+    named = ("term", "first_offset", "end_offset", "last_index", "end_chain")
     return {
-        "group": 1,
+        "group": 1 + partition,
+        "path": f"groups/{topic}-{partition}-8",
         "damaged": fault is not None,
         "fault": fault,
         "last_index": index,
         "last_term": term,
         "chain": chain,
+        "commit_offset": committed,
+        "terms": [dict(zip(named, each, strict=True)) for each in terms],
     }
+
+
+HELD = {"replicas-agree": "held", "nothing-damaged": "held"}
 
 
 def test_replicas_that_end_alike_hold_the_same(monkeypatch):
     rows = {1: [row(7, "aa")], 2: [row(7, "aa")], 3: [row(6, "bb")]}
-    held = {"replicas-agree": "held", "nothing-damaged": "held"}
-    assert compared(monkeypatch, rows) == held
+    assert compared(monkeypatch, rows) == HELD
     rows[2] = [row(7, "cc", term=2)]
-    assert compared(monkeypatch, rows) == held, "an entry of another term may lie there"
+    assert compared(monkeypatch, rows) == HELD, "an entry of another term may lie there"
     rows[2] = [row(7, "cc")]
     assert compared(monkeypatch, rows)["replicas-agree"] == "violated"
+
+
+def test_terms_that_end_alike_hold_the_same(monkeypatch):
+    """Two logs that end elsewhere once were not compared at all."""
+    first = (1, 0, 5, 6, "aa")
+    rows = {
+        1: [row(9, "x1", term=2, terms=[first, (2, 5, 7, 9, "x1")])],
+        2: [row(8, "x2", term=2, terms=[first, (2, 5, 6, 8, "x2")])],
+        3: [row(6, "aa", terms=[first])],
+    }
+    assert compared(monkeypatch, rows) == HELD
+    rows[2][0]["terms"][0]["end_chain"] = "forged"
+    found = looked_at(monkeypatch, rows).checks["replicas-agree"]
+    assert (found["status"], found["checked"]) == ("violated", 3)
+    assert "up to index 6, term 1, n1 has chain aa and n2 forged" in found["note"]
+
+
+@pytest.mark.parametrize(("committed", "status"), [((7, 6), "violated"), ((7, 5), "held")])
+def test_what_is_committed_twice_has_one_term(committed, status, monkeypatch):
+    """Offset 5 in term 2 here and in term 3 there: a fork once both know it to be committed."""
+    one, other = committed
+    rows = {
+        1: [row(9, "x1", term=2, terms=[(1, 0, 5, 6, "aa"), (2, 5, 7, 9, "x1")], committed=one)],
+        2: [row(8, "x2", term=3, terms=[(1, 0, 5, 6, "aa"), (3, 5, 6, 8, "x2")], committed=other)],
+        3: [],
+    }
+    found = looked_at(monkeypatch, rows).checks["replicas-agree"]
+    assert found["status"] == status
+    if status == "violated":
+        assert "n1 and n2 hold committed offset 5 in different terms" in found["note"]
 
 
 def test_damage_counts_unless_it_was_made(monkeypatch):
     rows = {1: [row(7, "aa")], 2: [row(7, "aa", "bad CRC")], 3: None}
     assert compared(monkeypatch, rows)["nothing-damaged"] == "violated"
     assert "nothing-damaged" not in compared(monkeypatch, rows, lost_copies=True)
+
+
+def test_what_replicas_hold_is_kept_for_the_report(monkeypatch):
+    terms = [(1, 0, 5, 6, "aa"), (2, 5, 5, 7, "bb"), (3, 5, 9, 9, "cc")]
+    held = row(9, "cc", term=3, terms=terms, committed=8)
+    rows = {1: [held], 2: [row(6, "aa", terms=terms[:1], committed=5)], 3: None}
+    logs = looked_at(monkeypatch, rows, topics=["log"]).logs
+    assert logs == {
+        "log/0": {
+            "n1": {"committed": 8, "runs": [[0, 5, 1], [5, 9, 3]], "fault": None},
+            "n2": {"committed": 5, "runs": [[0, 5, 1]], "fault": None},
+        }
+    }
+    rows[3] = [row(1, "dd", topic="bb22", partition=1)]
+    assert list(looked_at(monkeypatch, rows, topics=["log"]).logs) == [
+        "topic aa11/0",
+        "topic bb22/1",
+    ]

@@ -37,10 +37,33 @@ def test_it_shows_the_log_and_changes_nothing(driver):
     assert (found["damaged"], found["node"], found["boot"]) == (False, 1, driver.image.boot)
     assert (only["last_index"], only["next_offset"]) == (13, 24)
     assert only["chain"] == f"{driver.log.last_chain:016x}"
+    assert only["terms"] == [
+        {
+            "term": 1,
+            "first_offset": 0,
+            "last_index": 13,
+            "end_offset": 24,
+            "end_chain": only["chain"],
+        }
+    ]
+    assert only["commit_offset"] == 24
     assert only["mark_index"] == only["commit_hint"] == 13
     assert [part["first_index"] for part in only["segments"]] == [
         segment.first_index for segment in driver.log.segments
     ]
+
+
+def test_each_term_has_its_place(driver):
+    before = driver.log.last_chain
+    driver.lead(3)
+    driver.append(2, 1, size=60)
+    driver.settle()
+    _, only = row(driver)
+    first, second = only["terms"]
+    assert (first["term"], first["end_offset"], first["end_chain"]) == (1, 24, f"{before:016x}")
+    assert (second["term"], second["first_offset"], second["end_offset"]) == (3, 24, 26)
+    assert second["end_chain"] == only["chain"]
+    assert only["commit_offset"] == 24, "the new term is not committed yet"
 
 
 def test_without_verification_headers_alone_are_read(driver):
