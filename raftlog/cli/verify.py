@@ -106,7 +106,7 @@ def verify(
     except (BadHistory, FutureFormat) as error:
         raise click.UsageError(f"{history}: {error}") from None
     verdict = judgement.verdict
-    folder = _run_folder(path) if path.is_dir() else RunFolder()
+    folder = _run_folder(path) if path.is_dir() else RunFolder(place=str(path))
     checks = folder.checks()
     concluded = whole(verdict, checks)
     document = verdict.document(folder.invariants, whole=concluded)
@@ -211,6 +211,7 @@ def _run_folder(path: Path) -> RunFolder:
     trace = path / "trace.txt"
     return RunFolder(
         name=path.resolve().name,
+        place=str(path),
         run=_json(path / "run.json"),
         invariants=_mapping(before.get("invariants")),
         trace=trace.read_text(encoding="utf-8", errors="replace") if trace.exists() else "",
@@ -253,7 +254,7 @@ def _print_text(
             print(f"\n{result.name} ({result.count}): {text}")
     broken = violated(checks)
     for check in broken:
-        print(f"\n{check.name}, a check of the run's own, was violated. {check.note}".rstrip())
+        print(f"\n{check.sentence()}")
     if broken and verdict.verdict != INVALID:
         print(f"\nThe history alone is {verdict.verdict}.")
     for result in results:

@@ -41,6 +41,8 @@ class RunFolder:
     """What a run left beside its history. Everything may be missing."""
 
     name: str = ""
+    place: str = ""
+    """Where it is, as one types it; below `runs/` unless somebody knows better."""
     run: Mapping[str, Any] = attrs.field(factory=dict)
     invariants: Mapping[str, Any] = attrs.field(factory=dict)
     trace: str = ""
@@ -170,7 +172,7 @@ def _duration(value: Any) -> str | None:
 
 def _commands(judgement: Judgement, folder: RunFolder) -> list[list[str]]:
     """[what it does, command], ready to copy. The run's own words first."""
-    place = f"runs/{folder.name}" if folder.name else "RUNFOLDER"
+    place = folder.place or (f"runs/{folder.name}" if folder.name else "RUNFOLDER")
     own = folder.run.get("commands")
     found = [[str(name), str(text)] for name, text in own.items()] if isinstance(own, dict) else []
     known = [name for name, _ in found]
@@ -204,7 +206,7 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
     where = f" on {keys} partition{'s' if keys != 1 else ''}" if keys else ""
     sentences = [
         f"{processes} clients made {verdict.operations:,} operations{where}"
-        + (f" while {len(faults)} faults were injected." if faults else "; no fault was recorded.")
+        + (f" while {_faults(len(faults))} injected." if faults else "; no fault was recorded.")
     ]
     failures = verdict.failures()
     if failures:
@@ -231,12 +233,13 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
     return sentences[:6]
 
 
+def _faults(count: int) -> str:
+    return "1 fault was" if count == 1 else f"{count} faults were"
+
+
 def _broken_checks(folder: RunFolder) -> list[str]:
     """A sentence for each check of the run that did not hold, at most two."""
-    return [
-        f"The run's own check {check.name} was violated. {check.note}"[:_TEXT_MAX].strip()
-        for check in violated(folder.checks())[:2]
-    ]
+    return [check.sentence()[:_TEXT_MAX] for check in violated(folder.checks())[:2]]
 
 
 def _fate(judgement: Judgement, window: Window) -> list[str]:

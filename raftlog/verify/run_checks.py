@@ -29,6 +29,11 @@ class RunCheck:
     status: str
     note: str = ""
 
+    def sentence(self) -> str:
+        """What is wrong, in one line: a note may go on with a broker's last output."""
+        first = self.note.partition("\n")[0].strip().removesuffix(":")
+        return f"{self.name}, a check of the run's own, was violated. {first}".strip()
+
 
 def checks_of(run: Mapping[str, Any], invariants: Mapping[str, Any]) -> list[RunCheck]:
     """All that the folder says, those that did not hold first. Nothing in it is trusted: what is

@@ -116,7 +116,7 @@ def test_the_simulators_failure_is_judged(folder, tmp_path, capsys):
     assert run(["verify", str(tmp_path), "--report", str(tmp_path / "report.html")]) == 1
     assert "Liveness, a check of the run's own, was violated. no leader" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
-    assert "The run's own check Liveness was violated. no leader in 20 s" in page
+    assert "Liveness, a check of the run's own, was violated. no leader in 20 s" in page
 
 
 def test_a_failure_that_an_invariant_names_is_told_once(folder, tmp_path, capsys):
@@ -124,6 +124,15 @@ def test_a_failure_that_an_invariant_names_is_told_once(folder, tmp_path, capsys
     run_of(tmp_path, {"failure": "Matching: two chains"}, Matching="violated")
     assert run(["verify", str(tmp_path)]) == 1
     assert capsys.readouterr().out.count("Matching") == 1
+
+
+def test_a_note_of_many_lines_is_told_by_its_first(folder, tmp_path, capsys):
+    folder(GOOD)
+    run_of(tmp_path, {"failure": "Stopped: broker 1 is not ready:\nline one of its log\nline two"})
+    assert run(["verify", str(tmp_path)]) == 1
+    out = capsys.readouterr().out
+    assert "was violated. broker 1 is not ready\n" in out
+    assert "line one" not in out
 
 
 def test_a_folder_whose_checks_held_says_so(folder, tmp_path, capsys):
@@ -162,6 +171,14 @@ def test_a_run_with_topics_is_judged_again(tmp_path):
     calls[2] = op(0, "grow", (5, 6), "many", "done", key="t")
     (tmp_path / "history.jsonl").write_text(written(*calls, header=header))
     assert run(["verify", str(tmp_path)]) == 64
+
+
+def test_the_report_says_where_the_folder_is(folder, tmp_path):
+    """The page of a folder elsewhere said "raftlog verify runs/NAME"."""
+    history = folder(GOOD)
+    for path in (tmp_path, history):
+        run(["verify", str(path), "--report", str(tmp_path / "report.html")])
+        assert f"raftlog verify {path}" in (tmp_path / "report.html").read_text()
 
 
 def test_junit(folder, tmp_path):

@@ -66,7 +66,9 @@ def test_a_run_that_failed_its_own_check_does_not_pass_for_its_history():
     assert data["summary"]["headline"] == "FAIL"
     assert data["summary"]["verdict"] == "invalid"
     assert data["summary"]["failing"] == ["recovered"]
-    assert data["story"][0] == ("The run's own check recovered was violated. broker 2 is not ready")
+    assert data["story"][0] == (
+        "recovered, a check of the run's own, was violated. broker 2 is not ready"
+    )
     held = {name: {"status": "held"} for name in checks}
     data = page_data(judgement_of(text), attrs.evolve(folder, invariants=held))
     assert data["summary"]["headline"] == "PASS"
