@@ -223,6 +223,18 @@ def test_a_sweep_without_time_runs_nothing_and_fails(capsys):
     assert said.out.startswith("0 seeds")
 
 
+@pytest.mark.parametrize(
+    ("asked", "code", "said_so"),
+    [("count", 0, "probes not reached (--probes list"), ("list", 0, "\n  step-down-by-own-disk"),
+     ("require", 1, "\n  step-down-by-own-disk")],
+)  # fmt: skip
+def test_probes_that_no_seed_reached(asked, code, said_so, capsys):
+    found, said = ran("sweep", "--seeds", "11..11", "--jobs", "1", "--check-every", "0",
+                      "--profile", "calm", "--probes", asked, capsys=capsys)  # fmt: skip
+    assert found == code
+    assert said_so in said.out
+
+
 def test_every_probe_has_a_name():
     names = probe_names()
     assert len(names) > 50

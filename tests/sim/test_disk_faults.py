@@ -38,7 +38,9 @@ def until(run, at_ms):
         step(200, "disk-full", 300, node="follower:0", bytes=1_000),
         step(200, "slow-disk", 300, node="leader:0", ms=60),
         step(200, "crash-at", node="leader:0", calls=3, keep="some", tear="yes"),
+        step(200, "kill-at", node="leader:0", calls=3, tear="yes"),
         step(200, "rot", node="leader:0", file="segment", how="flip"),
+        step(200, "rot", node="n2", file="store", how="zero"),
         step(200, "rot", node="n2", file="header", how="zero"),
         step(200, "wipe", 100, node="follower:0"),
         step(200, "lose-replica", 100, node="follower:0", partition=0),
@@ -50,6 +52,71 @@ def test_one_fault_is_survived(fault):
     assert result.failure == ""
     assert result.faults.get(fault.kind) == 1
     assert result.acknowledged > 0
+
+
+def test_a_killed_process_finds_what_it_wrote_and_did_not_sync():
+    run = until(Run(schedule(step(300, "kill-at", node="n2", calls=0, tear="no"))), 250)
+    disk = run.world.nodes[NodeId(2)].disk
+    crashes = []
+    disk.crash = lambda *more: crashes.append(more)
+    assert run.play() == ""
+    assert run.nemesis.done == {"kill-at": 1}
+    assert run.world.nodes[NodeId(2)].boots == 2
+    assert crashes == [], "the machine lived on"
+
+
+def test_a_store_that_cannot_be_read_is_replaced_and_the_node_joins_as_new():
+    run = until(Run(schedule(step(300, "rot", node="n2", file="store", how="flip"))), 350)
+    node = run.world.nodes[NodeId(2)]
+    directory = node.directory
+    for name in ("store-0", "store-1"):
+        node.disk.overwrite(name, 0, bytes(4_096))
+    assert run.play() == ""
+    assert node.directory != directory
+
+
+def test_a_store_that_rots_by_itself_is_not_replaced():
+    run = until(Run(schedule(step(400, "crash", 50, node="n2"))), 350)
+    for name in ("store-0", "store-1"):
+        run.world.nodes[NodeId(2)].disk.overwrite(name, 0, bytes(4_096))
+    assert run.play().startswith("exception: CorruptData")
+
+
+def old_disk(*between):
+    return schedule(step(100, "image", node="n2"), *between, step(700, "old-disk", 50, node="n2"))
+
+
+def test_an_old_copy_of_a_disk_takes_part_in_nothing_until_it_is_replaced():
+    crashes = [step(at, "crash", 20, node="n2") for at in (200, 400)]
+    result = simulate(old_disk(*crashes))
+    assert result.failure == ""
+    assert result.faults == {"image": 1, "crash": 2, "old-disk": 1}
+    assert result.probes["rolled-back-directory-condemned"] >= 1
+
+
+@pytest.mark.parametrize("crashes", [0, 1])
+def test_a_copy_of_nearly_the_same_life_is_left(crashes):
+    """Nothing tells it from a crash that lost what was not synced."""
+    result = simulate(old_disk(*[step(300, "crash", 20, node="n2")] * crashes))
+    assert result.failure == ""
+    assert "old-disk" not in result.faults
+
+
+def test_a_twin_of_another_partition_is_found_by_the_chain():
+    both = [
+        step(at, "produce", slot=slot, partition=slot, count=2)
+        for at in range(0, 400, 40)
+        for slot in (0, 1)
+    ]
+    options = SimOptions(seed=21, safety_ms=1_000, partitions=2, value_bytes=200)
+    faults = (
+        step(500, "crash", 100, node="n2"),
+        step(550, "rot", node="n2", file="segment", how="twin"),
+    )
+    result = simulate(Schedule(options, (*both, *faults)))
+    assert result.failure == ""
+    assert result.faults == {"crash": 1, "rot": 1}
+    assert result.probes["damage-found-at-boot"] >= 1
 
 
 @pytest.mark.parametrize("how", ["flip", "zero", "alien", "unreadable"])

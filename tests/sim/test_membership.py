@@ -8,7 +8,7 @@ from raftlog_sim.options import SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.streams import Stream
-from raftlog_sim.targets import group_of, leaders_of, resolve
+from raftlog_sim.targets import group_of, leaders_of, log_start_of, resolve
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NEVER, millis
@@ -32,6 +32,33 @@ def until(run, at_ms):
 def target(run, partition=0):
     image = run.world.running()[0].broker.context.image
     return sorted(replica.node for replica in image.topic("t").partitions[partition].target)
+
+
+# --- beginnings that go, and what must be true at an instant --------------------------------------
+
+
+def test_records_are_deleted_and_the_history_knows():
+    run = Run(schedule(step(600, "trim", partition=0), segment_bytes=5_500))
+    assert run.play() == ""
+    assert run.nemesis.done == {"trim": 1}
+    assert log_start_of(run.world, "t", 0) > 0
+    assert '"retention"' not in run.workload.text.getvalue().partition("\n")[0]
+
+
+def test_retention_by_size_keeps_what_it_must():
+    run = Run(schedule(segment_bytes=5_500, retention_bytes=2_000))
+    assert run.play() == ""
+    replica = run.world.running()[0].broker.context.replicas[group_of(run.world, "t", 0)]
+    assert 0 < log_start_of(run.world, "t", 0) < replica.high_watermark
+
+
+def test_who_must_lead_and_does_not_fails_the_run():
+    good = schedule(step(500, "must-be-led", partition=0, nodes="all"))
+    bad = schedule(
+        step(400, "crash", 500, node="all"), step(500, "must-be-led", partition=0, nodes="all")
+    )
+    assert simulate(good).failure == ""
+    assert simulate(bad).failure.startswith("liveness: partition 0 is not led by any of")
 
 
 # --- operators ------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ from raftlog_sim.world import seconds
 from raftlog.base import probes
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import millis
-from raftlog.broker.events import LinkDown, LinkUp
-from raftlog.raft.messages import TimeoutNow
+from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
+from raftlog.raft.messages import Append, TimeoutNow
 from tests.broker.cluster import Cluster
 
 
@@ -240,6 +240,22 @@ def test_clients_that_are_hung_up_on_send_again_and_nothing_is_stored_twice():
     assert result.failure == ""
     assert result.faults["hangup"] > 10
     assert result.acknowledged > 100
+
+
+def test_an_append_that_was_carried_before_arrives_again_and_again():
+    writes = (step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 800, 40))
+    replay = step(300, "replay", 300, sender="all", receiver="all", ms=20)
+    heard = []
+
+    def watch(turn):
+        for event in turn.events:
+            if turn.node.number == 2 and isinstance(event, PeerMessages):
+                heard.extend(m for m in event.messages if isinstance(m, Append) and m.entries)
+
+    run = Run(Schedule(SimOptions(seed=9, safety_ms=900), (*writes, replay)), watch=watch)
+    assert run.play() == ""
+    assert run.nemesis.done == {"replay": 1}
+    assert max(sum(one is other for other in heard) for one in heard) >= 10
 
 
 def test_every_kind_of_the_network_at_once():

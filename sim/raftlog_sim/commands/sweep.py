@@ -32,6 +32,7 @@ KEPT_A_GROUP: Final = 3
 FOLDERS_MAX: Final = 30
 SHOWN_SEEDS: Final = 8
 CHECK_EVERY: Final = 20
+PROBES: Final = ("count", "list", "require")
 
 
 @final
@@ -115,6 +116,10 @@ def add(parsers: common.Parsers) -> None:
         "--check-every", type=int, default=CHECK_EVERY, metavar="N",
         help="run every Nth seed again in a process under another hash seed; 0: none",
     )  # fmt: skip
+    sweep.add_argument(
+        "--probes", choices=PROBES, default="count",
+        help="rare paths that no seed reached: count them, list them, or fail when there are any",
+    )  # fmt: skip
     common.add_drawing(sweep)
 
 
@@ -133,10 +138,11 @@ def _sweep(options: argparse.Namespace) -> int:
                     _failed(options, row, group, sum(len(g.folders) for g in tally.groups.values()))
     except KeyboardInterrupt:
         tally.interrupted = True
-    _tell(options, tally, deadline.spent)
+    missed = _missed(options, tally)
+    _tell(options, tally, missed, deadline.spent)
     if tally.interrupted:
         return common.INTERRUPTED
-    if tally.failed or not tally.seeds:
+    if tally.failed or not tally.seeds or (missed and options.probes == "require"):
         return common.FAILED
     return common.DISAGREED if tally.disagreed else common.DONE
 
@@ -245,10 +251,13 @@ def _failed(options: argparse.Namespace, row: Row, group: _Group, folders: int) 
     group.folders.append(str(folder))
 
 
-def _tell(options: argparse.Namespace, tally: _Tally, seconds: float) -> None:
-    missed = []
-    if options.subject == BROKERS:
-        missed = [name for name in probe_names() if name not in tally.probes]
+def _missed(options: argparse.Namespace, tally: _Tally) -> list[str]:
+    """Probes of the product that no seed passed."""
+    names = probe_names() if options.subject == BROKERS else ()
+    return [name for name in names if name not in tally.probes]
+
+
+def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds: float) -> None:
     per_hour = round(tally.seeds / seconds * 3600)
     document: dict[str, Any] = {
         "seeds": tally.seeds,
@@ -294,8 +303,10 @@ def _tell(options: argparse.Namespace, tally: _Tally, seconds: float) -> None:
         f"{document['events_per_second']} events a second, "
         f"{document['simulated_seconds']:.0f} simulated s"
     )
-    if missed:
-        print(f"{len(missed)} probes never reached: {', '.join(missed)}")
+    if missed and options.probes == "count":
+        print(f"{len(missed)} of {len(probe_names())} probes not reached (--probes list: which)")
+    elif missed:
+        print("\n  ".join(("probes not reached:", *missed)))
 
 
 def _by_count(tally: _Tally) -> list[tuple[str, _Group]]:
