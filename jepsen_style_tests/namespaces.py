@@ -14,7 +14,10 @@ from typing import Final, final
 from raftlog.base.errors import OperatingError
 
 _NOBODY: Final = "02:00:00:00:00:99"
-_GATE: Final = 254
+_BASE: Final = 198 << 24 | 18 << 16
+_SUBNET_BITS: Final = 4
+_SUBNETS: Final = 1 << 13
+_GATE: Final = 14
 
 
 def missing() -> str:
@@ -37,14 +40,15 @@ class Namespaces:
     def __init__(self, number: int | None = None) -> None:
         """`number` tells runs of one machine apart; the process id when not given."""
         self._number = (os.getpid() if number is None else number) % 100_000
-        self._subnet = f"198.18.{self._number % 256}"
         self._bridge = f"rlb{self._number}"
         self._cut: set[tuple[int, int]] = set()
         self._nodes: list[int] = []
 
     def address(self, node: int) -> str:
         """Where a broker listens."""
-        return f"{self._subnet}.{node}"
+        assert 0 < node <= _GATE, node
+        place = _BASE + (self._number % _SUBNETS << _SUBNET_BITS) + node
+        return ".".join(str(place >> shift & 255) for shift in (24, 16, 8, 0))
 
     def prefix(self, node: int) -> list[str]:
         """What a broker's command begins with."""
@@ -56,7 +60,7 @@ class Namespaces:
     def up(self, nodes: Iterable[int]) -> None:
         """Make bridge and namespaces; `OperatingError` where that is not allowed."""
         _ip("link", "add", self._bridge, "type", "bridge")
-        _ip("addr", "add", f"{self._subnet}.{_GATE}/24", "dev", self._bridge)
+        _ip("addr", "add", f"{self.address(_GATE)}/{32 - _SUBNET_BITS}", "dev", self._bridge)
         _ip("link", "set", self._bridge, "up")
         for node in nodes:
             self._nodes.append(node)
@@ -64,7 +68,15 @@ class Namespaces:
             _ip("netns", "add", name)
             _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", name)
             _ip("link", "set", outside, "master", self._bridge, "up")
-            _ip("-n", name, "addr", "add", f"{self.address(node)}/24", "dev", "eth0")
+            _ip(
+                "-n",
+                name,
+                "addr",
+                "add",
+                f"{self.address(node)}/{32 - _SUBNET_BITS}",
+                "dev",
+                "eth0",
+            )
             _ip("-n", name, "link", "set", "eth0", "up")
             _ip("-n", name, "link", "set", "lo", "up")
 

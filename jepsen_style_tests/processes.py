@@ -7,6 +7,7 @@ admin port. A cluster is one directory, with `brokerN.properties`, `brokerN.log`
 import http.client
 import json
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -27,6 +28,8 @@ READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 15.0
 LOG_LINES_SHOWN: Final = 12
 _POLL_SECONDS: Final = 0.05
+_LOWEST_PORT: Final = 10_240
+_HIGHEST_PORT: Final = 32_768
 
 
 @final
@@ -325,12 +328,20 @@ def inspect(path: Path) -> dict[str, Any]:
 
 
 def free_places(count: int) -> tuple[Place, ...]:
-    """Places on ports that are free now. Somebody else may take one first; the start says so."""
+    """Places on ports that are free now, and that no system hands out by itself.
+
+    A broker that is killed must find its port free when it comes back. So none may be from the
+    range from which outgoing connections and listeners without a port of their own are served (on
+    Linux from 32768, elsewhere from 49152). Another run may still draw the same; the start says so.
+    """
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(3 * count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        ports = [int(each.getsockname()[1]) for each in sockets]
+        ports: list[int] = []
+        while len(ports) < 3 * count:
+            drawn = _LOWEST_PORT + secrets.randbelow(_HIGHEST_PORT - _LOWEST_PORT)
+            each = stack.enter_context(socket.socket())
+            with suppress(OSError):
+                each.bind((HOST, drawn))
+                ports.append(drawn)
     return tuple(
         Place(at + 1, ports[3 * at], ports[3 * at + 1], ports[3 * at + 2]) for at in range(count)
     )

@@ -25,8 +25,8 @@ _CHUNK_BYTES: Final = 64 * 1024
 _CHUNKS_MAX: Final = 64
 """Chunks on their way through one direction; beyond that the sender feels the slow link."""
 _HELD_POLL_SECONDS: Final = 0.01
-_DIAL_SECONDS: Final = 2.0
-_START_SECONDS: Final = 10.0
+_DIAL_SECONDS: Final = 5.0
+_START_SECONDS: Final = 30.0
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: close sends RST
 
 

@@ -16,10 +16,12 @@ import attrs
 from jepsen_style_tests import control, runner
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.runner import Outcome, Plan
+from raftlog.base.errors import OperatingError
 from raftlog.verify import check_history
 from raftlog.verify.verdict import INVALID, UNKNOWN, VALID
 
 CONTROL_SECONDS: Final = 12.0
+NO_RUN: Final = "did-not-run"
 CONTROL_TRIES: Final = 3
 """The power may fail at a moment when nothing was pretended; three times in a row it does not."""
 
@@ -155,7 +157,10 @@ def _one(
     )
     folder = orders.folder / f"{workload}-{nemesis}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    outcome = runner.run(plan, folder, _quiet)
+    try:
+        outcome = runner.run(plan, folder, _quiet)
+    except OperatingError as error:  # a broker that cannot start must not end the whole suite
+        outcome = _no_run(plan, folder, error)
     words = " ".join(outcome.failing)
     say(
         f"{outcome.verdict:8}{workload:11} {nemesis:16} seed {seed:<4} "
@@ -163,6 +168,23 @@ def _one(
         f"{outcome.seconds:4.0f} s {words}".rstrip()
     )
     return outcome
+
+
+def _no_run(plan: Plan, folder: Path, error: OperatingError) -> Outcome:
+    """A run that came to nothing: no result, hence unknown, and said so."""
+    (folder / "error.txt").write_text(f"{error}\n", encoding="utf-8")
+    return Outcome(
+        plan=plan,
+        folder=folder,
+        verdict=UNKNOWN,
+        failing=(NO_RUN,),
+        checks={NO_RUN: {"status": "violated", "note": str(error)}},
+        operations=0,
+        counts={},
+        faults=0,
+        seconds=0.0,
+        longest_gap_ms=0,
+    )
 
 
 def _quiet(step: str) -> None:

@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 PORT = 5000
+PATIENT = 30
 ECHO = f"""
 import socket, sys
 with socket.create_server((sys.argv[1], {PORT})) as server:
@@ -27,8 +28,7 @@ with socket.create_server((sys.argv[1], {PORT})) as server:
 """
 ASK = f"""
 import socket, sys
-with socket.create_connection((sys.argv[1], {PORT}), 1) as connection:
-    connection.settimeout(1)
+with socket.create_connection((sys.argv[1], {PORT}), float(sys.argv[2])) as connection:
     sys.exit(0 if connection.recv(4) == b"here" else 1)
 """
 
@@ -52,8 +52,9 @@ def echo(network):
         server.kill()
 
 
-def reached(network) -> bool:
-    command = [*network.prefix(2), sys.executable, "-c", ASK, network.address(1)]
+def reached(network, seconds: float = PATIENT) -> bool:
+    """Who expects an answer waits for it as long as a busy machine may need."""
+    command = [*network.prefix(2), sys.executable, "-c", ASK, network.address(1), str(seconds)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -61,11 +62,19 @@ def reached(network) -> bool:
 def test_what_is_cut_does_not_arrive_and_then_it_does(network, echo, flows):
     assert reached(network)
     network.drop(flows)
-    assert not reached(network)
-    with socket.create_connection((network.address(1), PORT), 5) as from_outside:
+    assert not reached(network, 1)
+    with socket.create_connection((network.address(1), PORT), PATIENT) as from_outside:
         assert from_outside.recv(4) == b"here", "the clients' side is not cut"
     network.heal()
     assert reached(network)
+
+
+def test_runs_of_one_machine_have_networks_of_their_own():
+    """Two processes whose numbers differed by 256 once shared their addresses."""
+    addresses = {Namespaces(number).address(1) for number in range(20_000, 28_000)}
+    assert len(addresses) == 8_000
+    assert {address.split(".")[0] for address in addresses} == {"198"}
+    assert {address.split(".")[1] for address in addresses} <= {"18", "19"}
 
 
 def test_nothing_is_left(network):
