@@ -44,8 +44,9 @@ INLINE_NANOS_PER_KIB: Final = 500
 """What a round may take on the loop: the base, and so much for its size. On a busy machine most of
 it is waiting for a core, which a round on the thread does as well, and twice."""
 INLINE_BYTES_MAX: Final = 256 * KIB
-INLINE_SLOW_MAX: Final = 2
-"""Slow inline syncs in a row that say nothing about the disk: the core was given to another."""
+INLINE_SLOW_MAX: Final = 8
+"""Slow inline syncs in a row that say nothing about the disk: the core was given to another. The
+quickest of so many shows what the disk can do."""
 INLINE_RETRY_ROUNDS: Final = 64
 """After more of them, at most this many rounds go through the thread before the next attempt: one
 at first, then twice as many each time."""
