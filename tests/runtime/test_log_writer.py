@@ -171,8 +171,8 @@ async def test_a_lone_small_round_is_synced_on_the_loop(tmp_path):
 
 
 async def test_slow_inline_syncs_send_more_and_more_rounds_to_the_thread(tmp_path):
-    """A few slow syncs in a row may have been a busy machine and cost nothing; a slow disk is left to
-    the thread for up to 64 rounds at a time."""
+    """A few slow syncs in a row may have been a busy machine and cost nothing; a slow disk is left
+    to the thread for up to 64 rounds at a time."""
     rig = Rig(tmp_path, inline=True)
     fast, rig.writer.perform = rig.writer.perform, _slowly(rig.writer.perform)
     on_the_loop = []
