@@ -5,6 +5,7 @@ reusable only when no view is left. CPython itself is the judge of that: a bytea
 exported refuses to be resized, so the check cannot be fooled by our own bookkeeping.
 """
 
+from bisect import bisect_left
 from collections import deque
 from typing import Final, final
 
@@ -30,12 +31,13 @@ _LOOKS_PER_TAKE: Final = 4
 
 def size_for(size: int) -> int:
     """The smallest class that holds `size` bytes, or above all classes `size` itself."""
-    return next((each for each in SIZE_CLASSES if each >= size), size)
+    at = bisect_left(SIZE_CLASSES, size)
+    return SIZE_CLASSES[at] if at < len(SIZE_CLASSES) else size
 
 
 def class_below(size: int) -> int:
     """The class below that of a slab of `size` bytes, or the first."""
-    return max((each for each in SIZE_CLASSES if each < size), default=SIZE_CLASSES[0])
+    return SIZE_CLASSES[max(0, bisect_left(SIZE_CLASSES, size) - 1)]
 
 
 def class_above(size: int) -> int:
@@ -90,9 +92,13 @@ class SlabPool:
 
     def retire(self, slab: bytearray) -> None:
         """Give a slab back; it is used again once its last view is gone."""
-        if len(slab) not in RETIRED_MAX:
+        size = len(slab)
+        keep = RETIRED_MAX.get(size)
+        if keep is None:
             return
-        waiting = self._retired.setdefault(len(slab), deque())
+        waiting = self._retired.get(size)
+        if waiting is None:
+            waiting = self._retired[size] = deque()
         waiting.append(slab)
-        if len(waiting) > RETIRED_MAX[len(slab)]:
+        if len(waiting) > keep:
             waiting.popleft()
