@@ -1,14 +1,15 @@
 """Executors in processes of their own; and Spark's own Kafka connector on the same topic.
 
-The connector's JAR is not on PyPI. Set RAFTLOG_KAFKA_CONNECTOR to its Maven coordinates, such as
-org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0, and Spark fetches it; without, that test is
-skipped.
+The connector is not on PyPI. RAFTLOG_KAFKA_CONNECTOR names it: Maven coordinates, such as
+org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0, which Spark fetches with all that they need, or a
+folder of JARs (docs/testing.md says how to fill one). Without, that test is skipped.
 """
 
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,8 +25,8 @@ CONNECTOR = os.environ.get("RAFTLOG_KAFKA_CONNECTOR", "")
 SCRIPT = """
 import json, sys
 from raftlog.spark import local_session
-master, form, servers, topic, packages = sys.argv[1:]
-settings = {"spark_jars_packages": packages} if packages else {}
+master, form, servers, topic, settings = sys.argv[1:]
+settings = json.loads(settings)
 settings["spark_executor_memory"] = "512m"
 spark = local_session(master, memory="512m", spark_ui_showConsoleProgress="false", **settings)
 table = (
@@ -46,9 +47,17 @@ print(json.dumps([list(row) for row in rows.collect()]))
 """
 
 
-def read_by(form: str, master: str, servers: str, topic: str, packages: str = "") -> list:
+def connector() -> dict[str, str]:
+    """The settings with which Spark loads it."""
+    folder = Path(CONNECTOR)
+    if folder.is_dir():
+        return {"spark_jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
+    return {"spark_jars_packages": CONNECTOR}
+
+
+def read_by(form: str, master: str, servers: str, topic: str, settings: dict[str, str]) -> list:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, master, form, servers, topic, packages],
+        [sys.executable, "-c", SCRIPT, master, form, servers, topic, json.dumps(settings)],
         check=False,
         capture_output=True,
         text=True,
@@ -60,7 +69,7 @@ def read_by(form: str, master: str, servers: str, topic: str, packages: str = ""
 
 def test_executors_in_processes_of_their_own(cluster, fill, topic):
     fill(topic, partitions=4, count=50)
-    found = read_by("raftlog", "local-cluster[2,1,512]", cluster.bootstrap_servers, topic)
+    found = read_by("raftlog", "local-cluster[2,1,512]", cluster.bootstrap_servers, topic, {})
     assert [(row[0], row[1], row[3]) for row in found] == [
         (partition, offset, f"{partition}:{offset}")
         for partition in range(4)
@@ -68,10 +77,10 @@ def test_executors_in_processes_of_their_own(cluster, fill, topic):
     ]
 
 
-@pytest.mark.skipif(not CONNECTOR, reason="RAFTLOG_KAFKA_CONNECTOR names no connector to fetch")
+@pytest.mark.skipif(not CONNECTOR, reason="RAFTLOG_KAFKA_CONNECTOR names no connector")
 def test_sparks_own_connector_reads_the_same(cluster, fill, topic):
     fill(topic, partitions=3, count=20)
     servers = cluster.bootstrap_servers
-    theirs = read_by("kafka", "local[2]", servers, topic, CONNECTOR)
-    assert theirs == read_by("raftlog", "local[2]", servers, topic)
+    theirs = read_by("kafka", "local[2]", servers, topic, connector())
+    assert theirs == read_by("raftlog", "local[2]", servers, topic, {})
     assert len(theirs) == 60
