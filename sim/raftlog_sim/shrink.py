@@ -1,9 +1,10 @@
 """Shrink a schedule: the fewest faults and operations that fail in the same way.
 
-In turn: nothing after the failure; clients, coarsely, for they make the run long; faults; clients
-to the last; then smaller numbers (records, durations), a smaller cluster, options at their
-defaults; and all over again while it helps. Each candidate is a whole run. A candidate counts only
-when it fails in the same class with the same signature.
+In turn: nothing after the failure; clients, coarsely, for they make the run long; whole kinds of
+faults, whole producers, all reads; faults one by one; clients to the last; then smaller numbers
+(records, durations), a smaller cluster, options at their defaults; and all over again while it
+helps. Each candidate is a whole run. A candidate counts only when it fails in the same class with
+the same signature.
 
 The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
 what a run does after the missing step may differ all the same, so every candidate is run.
@@ -19,7 +20,7 @@ from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.minimise import Effort, minimise, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import Outcome, signature
-from raftlog_sim.schedule import Schedule, Step, is_fault
+from raftlog_sim.schedule import Argument, Schedule, Step, is_fault
 from raftlog_sim.simulation import Run, Turn, simulate
 
 ROUND_MS: Final = 10
@@ -81,6 +82,7 @@ def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
         judge.until_ns = outcome.simulated_ns + LATE_NS
     found = _cut_off(schedule, judge, effort)
     found = _fewer(found, judge, effort, clients=True, coarse=True)
+    found = _without_kinds(found, judge, effort)
     before = None
     while found != before and effort.may_go_on():
         before = found
@@ -135,6 +137,24 @@ def _until(schedule: Schedule, end_ms: int) -> Schedule:
     steps = tuple(step for step in schedule.steps if step.at_ms < end_ms)
     options = attrs.evolve(schedule.options, safety_ms=end_ms, fault_gaps_ms=())
     return attrs.evolve(schedule, options=options, steps=steps)
+
+
+def _without_kinds(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
+    """Without all steps of a kind, or of a producer, the most numerous first: a run for each, where
+    one by one would cost many. Once more when something went, for kinds hang together."""
+    sizes: dict[tuple[Argument, ...], int] = {}
+    for step in schedule.steps:
+        sizes[_family(step)] = sizes.get(_family(step), 0) + 1
+    found = schedule
+    for family in sorted(sizes, key=lambda one: (-sizes[one], str(one))):
+        rest = found.with_steps(step for step in found.steps if _family(step) != family)
+        if _still(rest, judge, effort):
+            found = rest
+    return found if found == schedule else _without_kinds(found, judge, effort)
+
+
+def _family(step: Step) -> tuple[Argument, ...]:
+    return (step.kind, *step.arguments[:1]) if step.kind == "produce" else (step.kind,)
 
 
 def _fewer(
