@@ -7,7 +7,7 @@ import pytest
 from raftlog_sim import mutation
 from raftlog_sim.__main__ import main
 from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
-from raftlog_sim.commands.mutants import merged, table, write_table
+from raftlog_sim.commands.mutants import merged, table, with_all, write_table
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.mutation import Hunt
@@ -285,6 +285,14 @@ def test_the_table_shows_survivors_and_scenarios():
     rows = table([KILLED, ALIVE], {"2": "some-scenario"}).splitlines()[2:]
     assert rows[0] == "| 1 a b | order x 2, x | 2 | 9 |  | 9 to 2, 3 s |"
     assert rows[1] == "| 2 c | **nothing** |  | 60 | some-scenario |  |"
+
+
+def test_a_table_has_a_row_for_every_mutant():
+    found = mutation.load()
+    rows = with_all([{**ALIVE, "number": "9"}], found)
+    assert [row["number"] for row in rows] == list(found)
+    lines = table(rows, {}).splitlines()[2:]
+    assert sum("not hunted" in line for line in lines) == len(found) - 1
 
 
 def test_a_score_keeps_earlier_rows_and_a_page_its_text(tmp_path):

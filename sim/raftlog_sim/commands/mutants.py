@@ -64,7 +64,7 @@ def _mutants(options: argparse.Namespace) -> int:
                 print(_line(row), flush=True)
     scored = rows if options.score is None else merged(options.score, rows)
     if options.table is not None:
-        write_table(options.table, scored)
+        write_table(options.table, with_all(scored, found))
     if options.format == "json":
         common.print_json({"mutants": rows})
     return common.DONE if all(row["killed"] for row in rows) else common.FAILED
@@ -101,12 +101,12 @@ def _by(row: dict[str, Any]) -> str:
 def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
     """The score table, as Markdown. `named` tells per mutant which scenarios it fails."""
     lines = [
-        "| mutant | caught by | first seed | seeds run | scenario | shrunk: steps, time |",
+        "| mutant | caught in seeds by | first seed | seeds run | scenario | shrunk: steps, time |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
         name = f"{row['number']} {row['name'].replace('-', ' ')}"
-        by, seed = "**nothing**", ""
+        by, seed = "**nothing**" if row["tried"] else "not hunted", ""
         if row["killed"]:
             by, seed = _by(row), str(row["seeds"][0])
         shrunk, small = row.get("shrunk"), ""
@@ -115,6 +115,16 @@ def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
         scenario = named.get(row["number"], "")
         lines.append(f"| {name} | {by} | {seed} | {row['tried']} | {scenario} | {small} |")
     return "\n".join(lines) + "\n"
+
+
+def with_all(rows: list[dict[str, Any]], found: dict[str, mutation.Mutant]) -> list[dict[str, Any]]:
+    """A row for every mutant: those without one were not hunted."""
+    known = {row["number"]: row for row in rows}
+    return [
+        known.get(each.number)
+        or {"number": each.number, "name": each.name, "killed": False, "tried": 0}
+        for each in found.values()
+    ]
 
 
 def scenario_kills() -> dict[str, str]:
