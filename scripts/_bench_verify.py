@@ -94,7 +94,7 @@ def lines(operations: int, kind: str, seed: int) -> Iterator[str]:
 def one_run(path: Path) -> None:
     """Judge the history at `path` in this process and print the figures."""
     gc.disable()  # as `judge` does
-    with path.open(encoding="utf-8") as stream:
+    with path.open("rb") as stream:
         begin = time.process_time()
         reader = HistoryReader(stream)
         operations, nemesis = intervals(reader)

@@ -22,6 +22,7 @@ Bound = tuple[int, Interval]
 """An instant, and the operation that it comes from."""
 
 _LENGTHS: Final = ("empty", "end", "start")
+_NOTHING: Final[dict[str, Pairs]] = {}
 _GAP_MAX: Final = 4096
 """Empty offsets that a log may have and still be compared by slices: 32 KiB of nothing."""
 
@@ -185,29 +186,29 @@ class KeyFacts:
         if not values:
             return
         # Known pairs, the usual case, bring nothing new: they were acknowledged or read before.
-        offsets, end = pairs.offsets, pairs.end
-        run = pairs.in_order and self._log_has(offsets[0], values)
-        if not run:
+        first = pairs.places
+        if type(first) is not int:
             self._read_anew(op, pairs)
-            if pairs.in_order:
-                self._copy(offsets[0], end)
+            end, known = pairs.end, False
+        else:
+            end = first + len(values)
+            log = self._log
+            if log is None:
+                log = self._log = self._as_list()
+            place = first - self._log_first
+            known = place >= 0 and tuple(log[place : place + len(values)]) == values
+            if not known:
+                self._read_anew(op, pairs)
+                self._copy(first, end)
+            elif op.type == "ok" and self.seen_runs.get(first, 0) < end:
+                self.seen_runs[first] = end
         if op.type == "ok":
             self.polled = True
-            if run:
-                if self.seen_runs.get(offsets[0], 0) < end:
-                    self.seen_runs[offsets[0]] = end
-            else:
+            if not known:
                 self.seen.update(values)
-            known = self.at_least.get(end)
-            if known is None or op.end_ns <= known[0]:
+            bound = self.at_least.get(end)
+            if bound is None or op.end_ns <= bound[0]:
                 _earliest(self.at_least, end, op)
-
-    def _log_has(self, first: int, values: tuple[Value, ...]) -> bool:
-        log = self._log
-        if log is None:
-            log = self._log = self._as_list()
-        place = first - self._log_first
-        return place >= 0 and tuple(log[place : place + len(values)]) == values
 
     def _as_list(self) -> list[Value | None]:
         first, last = min(self.at, default=0), max(self.at, default=-1)
@@ -353,7 +354,8 @@ class Facts:
             others.append(op)
         for op in others:
             if op.f in ("poll", "txn"):
-                for key, pairs in op.reads().items():
+                reads = (op.value or _NOTHING) if op.f == "poll" else op.reads()
+                for key, pairs in reads.items():
                     (keys.get(key) or of(key)).read(op, pairs)
             elif op.f in _LENGTHS and op.type == "ok":
                 of(op.key).length(op)  # type: ignore[arg-type]

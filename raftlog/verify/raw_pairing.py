@@ -14,7 +14,7 @@ import msgspec
 
 from raftlog.verify.history import NEMESIS, BadHistory, Op
 from raftlog.verify.history_reader import HistoryReader, RawLine
-from raftlog.verify.pairing import OPEN, Interval, Pairing, add_evidence, says_more
+from raftlog.verify.pairing import OPEN, Interval, Pairing, add_evidence
 from raftlog.verify.pairs import KnownLog, Pairs
 
 _ANYTHING: Final = msgspec.json.Decoder().decode
@@ -76,8 +76,9 @@ class RawPairing:
                 return None
         elif end.f == "send" and key is not None:
             f = "send"
+            answer = bytes(end.value)
             try:
-                value, echoed = _ANSWER(end.value)
+                value, echoed = _ANSWER(answer)
             except msgspec.ValidationError:
                 return None
             if echoed != asked or value < 0:
@@ -86,7 +87,7 @@ class RawPairing:
             if log is None:
                 log = self._new_log(key)
             key = log.key
-            log.put(value, asked, bytes(end.value))
+            log.put(value, asked, answer)
         else:
             return None
         if not start_ns <= end_ns < OPEN:
@@ -95,7 +96,11 @@ class RawPairing:
         found = Interval(
             call.index, process, f, key, "ok", start_ns, end_ns, asked, value, end.node
         )
-        if says_more(call, cast("Op", end)):
+        # What `says_more` asks, without the call.
+        if not (
+            end.hw is end.term is end.log_start is end.producer is end.rebalance is None
+            and end.error is call.producer is None
+        ):
             add_evidence(found, call, cast("Op", end))
         return found
 
