@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from raftlog.base.ids import NodeId
+from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.base.units import millis
 from raftlog.records.batch import CONTROL, read_header
 from raftlog.storage.data_dir import DirectoryIdentity, peek_directory, read_identity
@@ -175,8 +176,8 @@ def _batches(content: bytes) -> Iterator[tuple[int, bytes]]:
     start = _HEADER_BYTES
     while len(content) >= start + 12:
         end = start + 12 + int.from_bytes(content[start + 8 : start + 12], "big")
-        if end > len(content) or content[start : start + 12] == bytes(12):
-            return
+        if end > len(content) or end < start + BATCH_HEADER_BYTES:
+            return  # zeros, or what another fault left there
         yield start, content[start:end]
         start = end
 

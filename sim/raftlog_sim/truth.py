@@ -53,11 +53,11 @@ def durable_index(node: "Node", replica: PartitionReplica) -> int:
 
 
 def _after_a_crash(node: "Node", replica: PartitionReplica) -> int:
-    """While an install is not durable, what it replaces is: the last entry that a boot would
-    find."""
+    """While an install is not durable, what it replaces is: the last entry that a boot would find.
+    Where that would find damage nothing can be said against what the replica holds."""
     groups: Any = inspect_directory(node.disk.durable_copy())["groups"]
-    found = [row["last_index"] for row in groups if row["replica"] == str(replica.me)]
-    return max(found, default=0)
+    rows = [row for row in groups if row["replica"] == str(replica.me)]
+    return max((row.get("last_index", replica.node.durable) for row in rows), default=0)
 
 
 def _is_dropped(
