@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from raftlog.base.errors import RaftlogError
 from raftlog.verify import HistoryReader, history_reader, intervals, linearizability
 from raftlog.verify.facts import Facts
+from raftlog.verify.pairing import Interval
 from raftlog.verify.pairs import KnownLog, Pairs
 from tests.verify.small_logs import SHAPES, generate
 
@@ -244,3 +245,29 @@ def test_columns_agree_with_the_scan(name):
             assert linearizability.scan(rows)[0] == [], (name, seed)
             assert [row[0] for row in rows[: len(facts.at)]] == list(range(len(facts.at)))
     assert short > 0 or name in ("preloaded", "committed-sparse"), "the short cut is never taken"
+
+
+@pytest.mark.parametrize(
+    ("sends", "reads"),
+    [
+        ([("fail", "#a", None)], [(0, "#a")]),
+        ([("ok", ["#a", "#b"], 0)], []),
+        ([("ok", "#a", 0), ("ok", "#b", 0)], []),
+        ([("ok", "#a", 0)], [(1, "#a")]),
+        ([("ok", "#a", 1)], []),
+        ([("ok", "#a", 0)], [(1, "#phantom")]),
+        ([("info", ["#a", "#b"], None)], [(0, "#b")]),
+    ],
+)
+def test_what_is_not_plain_has_no_columns(sends, reads):
+    """A failed send that was read, a batch, two records in one place, one in two, a hole, a record
+    of nobody's, half a batch that would begin below 0: all go to the scan."""
+    found = Facts()
+    ops = [
+        Interval(at, at, "send", "t/0", kind, at, at + 1, asked, base)
+        for at, (kind, asked, base) in enumerate(sends)
+    ]
+    pairs = Pairs.of([list(pair) for pair in reads])
+    ops.append(Interval(9, 9, "poll", None, "ok", 9, 10, None, {"t/0": pairs}))
+    found.add_all(ops)
+    assert found.keys["t/0"].plain_columns() is None

@@ -119,7 +119,25 @@ def phantoms_accepted(patch):
 
 
 def polls_prove_nothing(patch):
-    patch.setattr(facts.Pairs, "end", property(lambda _: 0))
+    blind = rewritten(facts.KeyFacts.read, "_earliest(self.at_least, end, op)", "pass")
+    patch.setattr(facts.KeyFacts, "read", blind)
+
+
+def columns_changed(patch, old, new):
+    broken = rewritten(linearizability.is_plainly_right, old, new)
+    patch.setattr(linearizability, "is_plainly_right", broken)
+
+
+def columns_forget_what_reads_prove(patch):
+    columns_changed(patch, "latest[gap] <= instant", "True")
+
+
+def columns_forget_what_reads_must_precede(patch):
+    columns_changed(patch, "instant > invoked[gap]", "False")
+
+
+def columns_take_the_maximum_an_append_late(patch):
+    columns_changed(patch, "latest[1:]", "latest")
 
 
 def empty_reads_ignored(patch):
@@ -182,6 +200,9 @@ MUTANTS = [
     (two_values_at_one_offset_accepted, ["dense", "batches"], one_log),
     (phantoms_accepted, ["dense", "retention"], one_log),
     (polls_prove_nothing, ["dense"], one_log),
+    (columns_forget_what_reads_prove, ["dense", "crowded"], one_log),
+    (columns_forget_what_reads_must_precede, ["dense", "crowded"], one_log),
+    (columns_take_the_maximum_an_append_late, ["dense", "crowded"], one_log),
     (empty_reads_ignored, ["dense"], one_log),
     (exact_reads_only_bound_from_below, ["dense"], one_log),
     (lagging_reads_taken_as_exact, ["committed-prefix"], one_log),
