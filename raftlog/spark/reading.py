@@ -45,7 +45,7 @@ LOOK_SECONDS: Final = 2.0
 
 def decoder_of(name: str, records: int) -> Decoder:
     """The decoder of this name. `auto` is the fastest that is installed and worth loading for so
-    many records: compiled code takes half a second to load, once in a process."""
+    many records more: compiled code takes half a second to load, once in a process."""
     from raftlog.spark import plain
 
     if name == "plain":
@@ -68,7 +68,19 @@ def decoder_of(name: str, records: int) -> Decoder:
 
 
 def _compiled_is_worth_it(records: int) -> bool:
-    return records >= COMPILED_RECORDS_MIN or "raftlog.spark.kernel" in sys.modules
+    """Loading costs once what the records of this process so far could have saved."""
+    _WORKER.records += records
+    return _WORKER.records >= COMPILED_RECORDS_MIN or "raftlog.spark.kernel" in sys.modules
+
+
+@final
+class _Worker:
+    """What the tasks of this process were asked for: Spark lets a worker run many."""
+
+    records = 0
+
+
+_WORKER: Final = _Worker()
 
 
 def read_range(

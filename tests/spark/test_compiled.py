@@ -223,8 +223,13 @@ def test_names_of_decoders():
 
 
 def test_few_records_are_not_worth_loading_it(monkeypatch):
+    """Until the tasks of one worker have been asked for many together."""
     monkeypatch.delitem(sys.modules, "raftlog.spark.kernel")
-    assert reading.decoder_of("auto", reading.COMPILED_RECORDS_MIN - 1) is vectors.decode
+    monkeypatch.setattr(reading._WORKER, "records", 0)
+    assert reading.decoder_of("auto", reading.COMPILED_RECORDS_MIN - 2) is vectors.decode
+    assert reading.decoder_of("auto", 1) is vectors.decode
+    assert reading.decoder_of("auto", 1) is compiled.decode
+    monkeypatch.setattr(reading._WORKER, "records", 0)
     monkeypatch.setitem(sys.modules, "raftlog.spark.kernel", kernel)
     assert reading.decoder_of("auto", 1) is compiled.decode
 
