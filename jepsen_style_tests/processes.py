@@ -24,7 +24,7 @@ import attrs
 from raftlog.base.errors import OperatingError
 
 HOST: Final = "127.0.0.1"
-READY_SECONDS: Final = 60.0
+READY_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 15.0
 LOG_LINES_SHOWN: Final = 12
 _POLL_SECONDS: Final = 0.05

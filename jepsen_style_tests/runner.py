@@ -36,7 +36,7 @@ from raftlog.verify.report import RunFolder, render
 from raftlog.verify.verdict import INVALID, VALID
 
 BROKERS: Final = 3
-HEAL_SECONDS: Final = 45.0
+HEAL_SECONDS: Final = 120.0
 HISTORY: Final = "history.jsonl"
 REPORT: Final = "report.html"
 _JOIN_SECONDS: Final = 60.0
