@@ -164,6 +164,7 @@ class Broker:
         self.rounds.finish_turn()
         effects.pauses = context.ledger.changes()
         effects.stopped = self.stopping.done
+        effects.acks_may_wait = not self.rounds.awaiting
         effects.wake_at = self._wake_at()
         return effects
 
@@ -226,6 +227,7 @@ class Broker:
         self.deadlines.forget(group)
         self.campaigns.dropped(group)
         self.multi.dropped(group)
+        self.rounds.dropped(group)
         self.context.ledger.settled(group, 0)
 
     def _granted(self) -> None:

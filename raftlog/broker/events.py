@@ -247,7 +247,8 @@ class Effects:
     """What one turn wants done. `wake_at` is the instant of the next turn without events.
 
     `peers` is None when the set of peers to keep links to is unchanged, else the whole new set.
-    `stopped` is set once, by the turn after which the process may end.
+    `stopped` is set once, by the turn after which the process may end. With `acks_may_wait` no
+    group here needs acknowledgements of peers to go on: they may wait for whatever turn is next.
     """
 
     writes: list[Write] = attrs.Factory(list)
@@ -260,4 +261,5 @@ class Effects:
     admin_replies: list[AdminReply] = attrs.Factory(list)
     peers: tuple[PeerAddress, ...] | None = None
     stopped: bool = False
+    acks_may_wait: bool = False
     wake_at: Instant = NEVER

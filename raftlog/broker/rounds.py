@@ -9,7 +9,7 @@ from typing import final
 
 import attrs
 
-from raftlog.base.ids import METADATA_GROUP, IoId
+from raftlog.base.ids import METADATA_GROUP, GroupId, IoId
 from raftlog.base.probes import probe
 from raftlog.broker.campaigns import Campaigns
 from raftlog.broker.context import Context
@@ -41,6 +41,8 @@ class Rounds:
     campaigns: Campaigns
     metadata_taken: Watcher
     replica_changed: Watcher
+    awaiting: dict[GroupId, None] = attrs.Factory(dict)
+    """Groups led here that cannot go on without the answer of a follower."""
     _io_id: int = 0
 
     # --- handing out ---
@@ -77,6 +79,10 @@ class Rounds:
                 context.send(message.to.node, message)
         if context.replicas.get(group) is not replica:
             return
+        if replica.awaits_answers:
+            self.awaiting[group] = None
+        else:
+            self.awaiting.pop(group, None)
         if output.ops or output.store_records:
             volume = self.volume
             volume.ops += output.ops
@@ -135,6 +141,10 @@ class Rounds:
             link = context.sessions.get(node)
             if link is not None:
                 context.effects.sends.append(PeerSend(node, link.session, messages))
+
+    def dropped(self, group: GroupId) -> None:
+        """Its replica is gone."""
+        self.awaiting.pop(group, None)
 
     # --- coming back ---
 

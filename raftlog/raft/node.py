@@ -191,6 +191,11 @@ class RaftNode:
         return self._state.role is LEADER
 
     @property
+    def awaits_answers(self) -> bool:
+        """Leads, and acknowledgements of followers should be handed in at once."""
+        return replication.awaits_answers(self._state)
+
+    @property
     def ready(self) -> bool:
         """Leads, has committed in its own term, and is not handing over: takes proposals."""
         return self._state.ready and self._state.transferring is None

@@ -58,6 +58,19 @@ def is_quiet(state: RaftState) -> bool:
     return True
 
 
+def awaits_answers(state: RaftState) -> bool:
+    """Whether the leader cannot go on without its followers: something is not committed, not sent,
+    not known to all that should hear at once, or asked by a read or a transfer. If not, an
+    acknowledgement only completes what is known of its sender, and may wait."""
+    if state.role is not LEADER:
+        return False
+    last, commit = state.log.last_index, state.commit
+    if commit != last or state.transferring is not None or state.reads.pending:
+        return True
+    told = commit if state.options.eager_commit else 0
+    return any(each.next <= last or each.commit_sent < told for each in state.progress.values())
+
+
 def _send_entries(state: RaftState, follower: Progress, last: RaftIndex) -> bool:
     """Fill the follower's window. Whether anything was sent."""
     sent = False

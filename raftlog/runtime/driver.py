@@ -32,6 +32,7 @@ from raftlog.broker.events import (
     Request,
     Resume,
 )
+from raftlog.raft.messages import AppendReply
 from raftlog.runtime.log_writer import DirectoryThreads
 
 LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
@@ -39,6 +40,8 @@ LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
 
 CROWDED_SHARE: Final = 8
 """Requests of one connection at a time while others have some queued: eight have room in a turn."""
+WAITING_ACKS_MAX: Final = 64
+"""Acknowledgements that wait for whatever turn is next; one more brings it about."""
 LONGEST_WAIT_SECONDS: Final = 3600.0
 
 _BULKY: Final = (Request, PeerMessages)
@@ -94,6 +97,8 @@ class Driver:
     paused: bool = attrs.field(default=False, init=False)
     """No turn is taken: what SIGSTOP is to a process. What is posted waits."""
     _completions: deque[Event] = attrs.field(factory=deque, init=False)
+    _acks: deque[Event] = attrs.field(factory=deque, init=False)
+    """Taken before all requests: what their sender said later is among those."""
     _requests: deque[Event] = attrs.field(factory=deque, init=False)
     _in_turn: bool = attrs.field(default=False, init=False)
     _wanted: bool = attrs.field(default=False, init=False)
@@ -102,6 +107,8 @@ class Driver:
     """A round that somebody waits for was synced inside the turn that handed it out."""
     _armed: Instant = attrs.field(default=NEVER, init=False)
     """When the driver's task will look at the clock by itself."""
+    _acks_may_wait: bool = attrs.field(default=False, init=False)
+    """What the last turn said of acknowledgements."""
     _failed: BaseException | None = attrs.field(default=None, init=False)
     _wake_at: Instant = attrs.field(default=NEVER, init=False)
     _last_turn: Instant = attrs.field(default=Instant(0), init=False)
@@ -121,6 +128,16 @@ class Driver:
             self._queue(event)
         if events:
             self._want()
+
+    def post_from_peer(self, events: Sequence[PeerMessages]) -> None:
+        """`post_all` for what one peer has sent, with acknowledgements that may wait: of two
+        followers the second confirms what the first has made certain, and a turn for that alone
+        would cost as much as the one that mattered."""
+        room = len(self._acks) < WAITING_ACKS_MAX
+        if room and self._acks_may_wait and _only_acknowledges(events):
+            self._acks.extend(events)
+        else:
+            self.post_all(events)
 
     async def room(self) -> None:
         """Wait while more requests are queued than one turn takes. A reader waits here before it
@@ -229,6 +246,7 @@ class Driver:
             now = self.clock.now()
             effects = self.broker.handle(events, now, self.clock.wall())
             self._wake_at = effects.wake_at
+            self._acks_may_wait = effects.acks_may_wait
             self._perform(effects)
             self._last_turn = self.clock.now()
             self.turns += 1
@@ -236,13 +254,17 @@ class Driver:
             self._in_turn = False
 
     def _collect(self) -> list[Event]:
-        """Completions first; then requests, up to the bounds of a turn."""
+        """Completions first; then acknowledgements, then requests, up to the bounds of a turn."""
         completions, requests = self._completions, self._requests
         events: list[Event] = []
         while completions and len(events) < TURN_EVENTS_MAX:
             events.append(completions.popleft())
+        while self._acks and len(events) < TURN_EVENTS_MAX:
+            events.append(self._acks.popleft())
         size = 0
-        while requests and len(events) < TURN_EVENTS_MAX and size < TURN_BYTES_MAX:
+        while (
+            requests and len(events) < TURN_EVENTS_MAX and not self._acks and size < TURN_BYTES_MAX
+        ):
             event = requests.popleft()
             events.append(event)
             if type(event) is Request:
@@ -297,3 +319,8 @@ class Driver:
 
     def _hang_up(self, hangup: Hangup) -> None:
         self.connections.hang_up(hangup.connection, hangup.why)
+
+
+def _only_acknowledges(events: Sequence[PeerMessages]) -> bool:
+    """Whether nothing but success of appends is reported."""
+    return all(type(each) is AppendReply for event in events for each in event.messages)

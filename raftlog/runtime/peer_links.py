@@ -224,7 +224,7 @@ class PeerLinks:
         node, session = link.agreed.peer.node, link.agreed.session
         try:
             while await receiver.receive():
-                self.driver.post_all(
+                self.driver.post_from_peer(
                     [PeerMessages(node, session, _decode(each)) for each in receiver.frames()]
                 )
         except ProtocolError as error:

@@ -1,7 +1,7 @@
 """A history as Spark tables: lines are paired into operations, operations become rows.
 
 A history is a run's folder, a `history.jsonl`, or a folder of Parquet that `history_to_parquet`
-made of one: the columns of a line, `value` and `log_start` as JSON texts, and the header in
+made of one: the columns of a line, some of them as JSON texts (`JSON_COLUMNS`), and the header in
 `_header.json` beside them. The rules are those of `raftlog.verify.pairing`; what breaks them is
 `BadHistory` here too.
 """
@@ -32,12 +32,15 @@ LINE_COLUMNS: Final = {
     "key": "STRING",
     "value": "STRING",
     "log_start": "STRING",
+    "rebalance": "STRING",
 }
+JSON_COLUMNS: Final = ("value", "log_start", "rebalance")
+"""Kept as JSON texts, as their shapes vary."""
 
 
 class History(NamedTuple):
     """A header, and the operations: op, process, f, key, kind, start_ns, end_ns, and as JSON texts
-    asked, value and log_start."""
+    asked, value, log_start and rebalance."""
 
     header: Header
     operations: DataFrame
@@ -60,7 +63,10 @@ def _lines(spark: SparkSession, path: Path) -> tuple[Header, DataFrame]:
     """The header and the lines of clients; those of the nemesis judge nothing."""
     if path.is_dir() and (path / HEADER_FILE).exists():
         header = header_of(json.loads((path / HEADER_FILE).read_text(encoding="utf-8")))
-        return header, spark.read.parquet(str(path))
+        lines = spark.read.parquet(str(path))
+        if "rebalance" not in lines.columns:  # written before there was such a column
+            lines = lines.withColumn("rebalance", F.lit(None).cast("STRING"))
+        return header, lines
     file = path / HISTORY_FILE if path.is_dir() else path
     if not file.exists():
         raise OperatingError("there is no history", on=str(path), do="give a run's folder")
@@ -76,10 +82,12 @@ def _lines(spark: SparkSession, path: Path) -> tuple[Header, DataFrame]:
     scalar = [
         f"try_variant_get(line_json, '$.{name}', '{kind}') AS {name}"
         for name, kind in LINE_COLUMNS.items()
-        if name not in ("value", "log_start")
+        if name not in JSON_COLUMNS
     ]
+    # What JSON calls null is no value, as if it were left out.
     texts = [
-        f"to_json(variant_get(line_json, '$.{name}')) AS {name}" for name in ("value", "log_start")
+        f"nullif(to_json(variant_get(line_json, '$.{name}')), 'null') AS {name}"
+        for name in JSON_COLUMNS
     ]
     lines = parsed.where("line_json IS NOT NULL").selectExpr(*scalar, *texts)
     return header, lines.where("index IS NOT NULL AND process IS NOT NULL")
@@ -117,6 +125,7 @@ def _operations(lines: DataFrame) -> DataFrame:
         "call.value AS asked",
         "IF(type != 'ok' AND value <=> call.value, NULL, value) AS value",
         "log_start",
+        "rebalance",
     )
     left_open = paired.where("type = 'invoke' AND next_type IS NULL").selectExpr(
         "index AS op",
@@ -129,6 +138,7 @@ def _operations(lines: DataFrame) -> DataFrame:
         "value AS asked",
         "CAST(NULL AS STRING) AS value",
         "CAST(NULL AS STRING) AS log_start",
+        "CAST(NULL AS STRING) AS rebalance",
     )
     return ended.unionByName(left_open)
 

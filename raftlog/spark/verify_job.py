@@ -3,9 +3,10 @@
     report = verify(spark, history="runs/latest", bootstrap="localhost:9092", topic="orders")
     print(report.verdict.verdict, report.log)
 
-The history is judged as `raftlog verify` judges it, in the classes that need only values, places
-and intervals (`chain_job.CLASSES`); what follows one process line by line (poll-skip and the like)
-is left to the single process and says `not checked`. The log is read from the brokers, twice.
+The history is judged as `raftlog verify` judges it, in the classes that need values, places and
+intervals (`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). Cycles
+of operations and what brokers tell of themselves (terms, high watermarks, offset commits) are left
+to the single process and say `not checked`. The log is read from the brokers, twice.
 """
 
 import html
@@ -20,22 +21,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from raftlog.spark import log_job
 from raftlog.spark.chain_job import CLASSES as JUDGED
-from raftlog.spark.chain_job import KeyResult, judge_tables
+from raftlog.spark.chain_job import KeyResult, Tables, judge_tables
 from raftlog.spark.cluster import ClusterView
 from raftlog.spark.history_table import History, first_ends_of, read_history, tables_of
 from raftlog.spark.log_job import LogCheck
 from raftlog.spark.offsets import Known
 from raftlog.spark.options import Mode, read_options
+from raftlog.spark.process_job import SESSIONS, Step, judge_processes
 from raftlog.verify.anomalies import CONFLICTS
 from raftlog.verify.check import mode_of
 from raftlog.verify.classes import CLASSES, allowed_by_default
 from raftlog.verify.history import Op
 from raftlog.verify.linearizability import CLASS, Violation, pair_witness
 from raftlog.verify.pairing import OPEN, Interval, interval_of
+from raftlog.verify.process_order import session_witness, step_witness
 from raftlog.verify.verdict import INVALID, UNKNOWN, VALID, Findings, Verdict, Witness
 
 NEED_READS: Final = ("G1a", "lost-write", "unseen")
-NOT_UNDER_COMPACTION: Final = ("lost-write", "unseen")
+NOT_UNDER_COMPACTION: Final = ("lost-write", "poll-skip", "int-poll-skip", "unseen")
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
 
@@ -192,6 +195,7 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
         findings.check(*NEED_READS)
     for key, result in found.items():
         _add(findings, operations, key, result, allowed)
+    _add_processes(findings, operations, tables, mode, options)
     if options.get("final_read", True) is False:
         findings.forget("unseen")
     if options.get("compaction"):
@@ -205,7 +209,7 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
         operations=operations.count(),
         mode=mode,
         model=header.model,
-        notes=["judged by Spark: classes that follow one process are not checked"],
+        notes=["judged by Spark: cycles and what brokers tell of themselves are not checked"],
     )
 
 
@@ -225,6 +229,31 @@ def _add(
             findings.add(CLASS, partial(_witness, operations, key, name, result), count)
     if result.undecided:
         findings.give_up(CLASS, f"filling holes of {key}")
+
+
+def _add_processes(
+    findings: Findings,
+    operations: DataFrame,
+    tables: Tables,
+    mode: str,
+    options: Mapping[str, Any],
+) -> None:
+    pipelined = bool(options.get("pipelined"))
+    found = judge_processes(operations, tables, mode=mode, pipelined=pipelined)
+    findings.check(*found.checked)
+    for name, by_key in found.counts.items():
+        told = partial(_step, operations, name, found.first[name])
+        findings.add(name, told, sum(by_key.values()))
+
+
+def _step(operations: DataFrame, name: str, step: Step) -> Witness:
+    """As the single process tells it."""
+    ops = _intervals(operations, sorted({step.before_op, step.op}))
+    before, after = ops[step.before_op], ops[step.op]
+    if name in SESSIONS:
+        return session_witness(step.key, step.other, before, after)
+    pair = (after,) if name.startswith("int-") else (before, after)
+    return step_witness(name, step.key, step.one, step.other, pair)
 
 
 def _witness(operations: DataFrame, key: str, name: str, result: KeyResult) -> Witness:

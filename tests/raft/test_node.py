@@ -1,11 +1,12 @@
 """RaftNode from outside: a group elects, replicates, commits, and goes on after losses."""
 
+import attrs
 import pytest
 
 from raftlog.base.entries import EntryKind
 from raftlog.base.errors import LocalMisuse
 from raftlog.raft.node import Role
-from tests.raft.cluster import ELECTION, WALL, Cluster, make_batch, rid
+from tests.raft.cluster import BEAT, ELECTION, OPTIONS, WALL, Cluster, make_batch, rid
 
 
 def test_a_group_elects_and_commits():
@@ -90,3 +91,63 @@ def test_what_is_not_addressed_to_exactly_me_changes_nothing():
     for wrong in (message._replace(to=rid(2, epoch=1)), message._replace(group=9)):
         c.node(2).receive([wrong], c.now)
     assert c[2].log.last_index == 1
+
+
+def settled_leader(**options) -> Cluster:
+    """Peer 1 leads two others, and all three know of all that is committed."""
+    c = Cluster(3, options=attrs.evolve(OPTIONS, **options))
+    c.elect(1)
+    c.write(1, b"settled")
+    c.advance(2 * BEAT)
+    assert not c.node(1).awaits_answers
+    return c
+
+
+def test_a_leader_awaits_answers_until_its_entry_is_committed():
+    c = settled_leader(eager_commit=False)
+    c.drop = lambda message: message.sender == rid(3)  # its acknowledgement is late
+    c.propose(1, b"a")
+    assert c.node(1).awaits_answers
+    c.settle()
+    assert c.node(1).commit == c[1].log.last_index
+    assert not c.node(1).awaits_answers, "the third was sent everything and is not needed"
+    assert not c.node(2).awaits_answers, "who follows waits for nobody's acknowledgement"
+
+
+def test_a_leader_that_tells_of_commits_at_once_awaits_all_answers():
+    """The late answer brings about a message: the commit, for its sender."""
+    c = settled_leader(eager_commit=True)
+    c.drop = lambda message: message.sender == rid(3)
+    c.write(1, b"a")
+    assert c.node(1).awaits_answers
+    c.heal()
+    c.advance(2 * BEAT)
+    assert not c.node(1).awaits_answers
+
+
+def test_a_leader_awaits_answers_while_a_read_or_a_transfer_waits():
+    c = settled_leader(eager_commit=False)
+    c.node(1).read_index(7, c.now)
+    c.flush(1)
+    assert c.node(1).awaits_answers
+    c.settle()
+    assert not c.node(1).awaits_answers
+    c.drop = lambda message: True
+    c.node(1).transfer(rid(2), c.now)
+    c.flush(1)
+    assert c.node(1).awaits_answers
+
+
+def test_a_leader_awaits_the_answers_of_who_lags():
+    """All is committed, but one follower has not been sent everything."""
+    c = settled_leader(eager_commit=False)
+    c.isolate(3)
+    for number in range(3 * OPTIONS.appends_in_flight_max):
+        c.write(1, b"%d" % number)
+    assert c.node(1).commit == c[1].log.last_index
+    assert c.node(1).awaits_answers
+    c.heal()
+    c.links_reset(3)
+    c.advance(5 * BEAT)
+    assert c[3].payloads == c[1].payloads
+    assert not c.node(1).awaits_answers

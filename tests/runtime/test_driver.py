@@ -4,9 +4,29 @@ import trio
 import trio.testing
 
 from raftlog.base.errors import DiskError
-from raftlog.base.ids import ConnectionId, DirectoryId, IoId, NodeId
+from raftlog.base.ids import (
+    ConnectionId,
+    DirectoryId,
+    GroupId,
+    IoId,
+    NodeId,
+    RaftIndex,
+    ReplicaEpoch,
+    ReplicaId,
+    SessionId,
+    Term,
+)
 from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, NEVER, Instant
-from raftlog.broker.events import Drained, Effects, Persisted, Request, Write, WriteFailed
+from raftlog.broker.events import (
+    Drained,
+    Effects,
+    PeerMessages,
+    Persisted,
+    Request,
+    Write,
+    WriteFailed,
+)
+from raftlog.raft.messages import AppendReply
 from raftlog.runtime import driver as module
 from raftlog.runtime.driver import Driver
 
@@ -305,3 +325,92 @@ async def test_a_bug_in_a_turn_ends_the_driver_whoever_ran_it(autojump_clock):
         await trio.sleep(1)
         driver.post(requests(1)[0])
     assert len(caught) == 1
+
+
+# --- acknowledgements that may wait ---------------------------------------------------------------
+
+
+def acknowledged(match: int = 1) -> PeerMessages:
+    replicas = [ReplicaId(NodeId(each), HOME, ReplicaEpoch(0)) for each in (2, 1)]
+    reply = AppendReply(GroupId(1), *replicas, Term(1), RaftIndex(match), damaged=False)
+    return PeerMessages(NodeId(2), SessionId(1), [reply])
+
+
+def patient(number: int, effects: Effects) -> None:
+    effects.acks_may_wait = True
+
+
+async def test_an_acknowledgement_that_may_wait_joins_the_next_turn(autojump_clock):
+    broker = FakeBroker(patient)
+    driver = driver_of(broker)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await trio.sleep(1)
+        driver.post_from_peer([acknowledged(1)])
+        driver.post_from_peer([acknowledged(2)])
+        await trio.sleep(1)
+        assert broker.turns == [[]]
+        driver.post_all(requests(2))
+        await settle()
+        assert broker.turns == [[], [acknowledged(1), acknowledged(2), *requests(2)]]
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_acknowledgement_never_waits_longer_than_the_clock(autojump_clock):
+    def plan(number, effects):
+        patient(number, effects)
+        effects.wake_at = Instant(3 * NANOS_PER_SECOND) if number < 2 else NEVER
+
+    broker = FakeBroker(plan)
+    driver = driver_of(broker)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await trio.sleep(1)
+        driver.post_from_peer([acknowledged()])
+        await trio.sleep(10)
+        assert broker.turns == [[], [acknowledged()]]
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_needed_or_says_more_than_success_is_taken_at_once(autojump_clock):
+    broker = FakeBroker(lambda number, effects: patient(number, effects) if number > 2 else None)
+    driver = driver_of(broker)
+    await trio.sleep(1)
+    driver.post_from_peer([acknowledged(1)])  # the first turn has not been taken yet
+    await trio.sleep(1)
+    driver.post_from_peer([acknowledged(2)])  # it said that they are needed
+    await trio.sleep(1)
+    refusal = acknowledged(3)._replace(messages=[*acknowledged(3).messages, "something else"])
+    driver.post_from_peer([refusal])
+    await trio.sleep(1)
+    driver.post_from_peer([acknowledged(4)])
+    assert broker.turns == [[acknowledged(1)], [acknowledged(2)], [refusal]]
+
+
+async def test_waiting_acknowledgements_are_bounded_and_keep_their_order(autojump_clock):
+    broker = FakeBroker(patient)
+    driver = driver_of(broker)
+    await trio.sleep(1)
+    driver.post_all(requests(1))
+    await trio.sleep(1)
+    sent = [acknowledged(number) for number in range(module.WAITING_ACKS_MAX + 1)]
+    for each in sent:
+        driver.post_from_peer([each])
+    assert broker.turns[1:] == [sent[: module.TURN_EVENTS_MAX]]
+
+
+async def test_a_full_turn_leaves_requests_behind_the_acknowledgements(autojump_clock, monkeypatch):
+    """What their sender said later is among the requests."""
+    monkeypatch.setattr(module, "TURN_EVENTS_MAX", 3)
+    broker = FakeBroker(patient)
+    driver = driver_of(broker)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await trio.sleep(1)
+        sent = [acknowledged(number) for number in range(5)]
+        driver.post_from_peer(sent)
+        driver.post_all(requests(2))
+        await settle()
+        nursery.cancel_scope.cancel()
+    assert [event for turn in broker.turns for event in turn] == [*sent, *requests(2)]
+    assert [len(turn) for turn in broker.turns] == [0, 3, 3, 1]

@@ -29,6 +29,8 @@ class FakeDriver:
         self.events += events
         self.changed.set()
 
+    post_from_peer = post_all
+
     async def until(self, condition) -> None:
         with trio.fail_after(20):
             while not condition(self.events):
