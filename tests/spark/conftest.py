@@ -1,11 +1,20 @@
 """One cluster and one Spark session for all tests here; topics are named after their tests."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from raftlog.client.blocking import BlockingClient
 from raftlog.embed.cluster import Cluster
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's tests come first. xdist hands each of two processes one half of the list and moves
+    what lies at the end of it, so one process runs them all: one JVM, started and warmed up once.
+    """
+    here = Path(__file__).parent
+    items.sort(key=lambda item: here not in item.path.parents)
 
 
 @pytest.fixture(scope="session")

@@ -137,17 +137,12 @@ def _names(folder: Path) -> list[str]:
     return [each.name for each in folder.iterdir()] if folder.is_dir() else []
 
 
-def test_each_record_once_across_kill_9_in_mid_batch(
-    written, run, fill, topic, cluster, tmp_path: Path
-):
-    """A query's whole process group is killed between the plan of its second trigger and its end;
-    another session goes on from the checkpoint. The sink has each (partition, offset) once."""
-    fill(topic, partitions=2, count=600)
-    command = [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers, topic, str(tmp_path)]
+def _killed_in(trigger: int, command: list[str], folder: Path) -> None:
+    """Run a query until this trigger is planned and not finished, then kill its whole group."""
     process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 180
-        while not _finished(tmp_path) < _planned(tmp_path) == 2:
+        while not _finished(folder) < _planned(folder) == trigger:
             assert time.monotonic() < deadline
             assert process.poll() is None
             time.sleep(0.01)
@@ -155,7 +150,19 @@ def test_each_record_once_across_kill_9_in_mid_batch(
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    assert (_planned(tmp_path), _finished(tmp_path)) == (2, 1)
+    assert (_planned(folder), _finished(folder)) == (trigger, trigger - 1)
+
+
+def test_each_record_once_across_kill_9_in_mid_batch(
+    written, run, fill, topic, cluster, tmp_path: Path
+):
+    """A query's whole process group is killed between the plan of its first trigger and its end,
+    when nothing is committed yet; the next one, which reads that trigger again, in its second; this
+    session goes on from the checkpoint. The sink has each (partition, offset) once."""
+    fill(topic, partitions=2, count=600)
+    command = [sys.executable, "-c", SCRIPT, cluster.bootstrap_servers, topic, str(tmp_path)]
+    for trigger in (1, 2):
+        _killed_in(trigger, command, tmp_path)
     taken = run(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=400)
     assert [each.numInputRows for each in taken] == [400, 400]
     assert written() == grid([0, 1], range(600))
