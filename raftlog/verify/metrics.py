@@ -4,11 +4,13 @@ Series are thinned to what a picture can show; the numbers beside them are exact
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
-from raftlog.verify.facts import Facts
+from raftlog.verify.facts import Facts, Sent
 from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.pairs import Pairs, Value
 
 _SERIES_MAX: Final = 400
 """Points of one series: about one per two pixels of a page."""
@@ -110,28 +112,35 @@ def _behind(growth: tuple[list[int], list[int]], end: int, invoked: int) -> int:
     return max(0, invoked - instants[at]) if at < len(ends) else 0
 
 
+def _first_seen(op: Interval, pairs: Pairs, writers: Mapping[Value, Sent], read: set[Any]) -> int:
+    """How many acknowledged values this poll was the first to return."""
+    count = 0
+    for value in pairs.values:
+        if value not in read:
+            read.add(value)
+            batch = writers.get(value)
+            if batch is not None and batch.op.type == "ok":
+                count += (batch.op.end_ns, batch.op.index) <= (op.end_ns, op.index)
+    return count
+
+
 def unseen_series(operations: Sequence[Interval], facts: Facts) -> list[tuple[int, int]]:
     """(instant, acknowledged values that no ok poll had returned by then)."""
     if not any(key.polled for key in facts.keys.values()):
         return []
     steps: list[tuple[int, int]] = []
-    read: dict[tuple[str, Any], None] = {}
-    for op in sorted(operations, key=lambda op: (op.end_ns, op.index)):
+    read: dict[str, set[Any]] = {key: set() for key in facts.keys}
+    for op in sorted(operations, key=attrgetter("end_ns", "index")):
         if op.type != "ok" or op.end_ns >= OPEN:
             continue
         change = 0
-        for key, values, _ in op.sends():
-            change += sum((key, value) not in read for value in values)
-        for key, pairs in op.reads().items():
-            writers = facts.keys[key].writers
-            for _, value in pairs:
-                if (key, value) in read:
-                    continue
-                read[key, value] = None
-                batch = writers.get(value)
-                if batch is not None and batch.op.type == "ok":
-                    done = (batch.op.end_ns, batch.op.index) <= (op.end_ns, op.index)
-                    change -= done
+        if op.f in ("send", "txn"):
+            for key, values, _ in op.sends():
+                change += sum(value not in read[key] for value in values)
+        if op.f in ("poll", "txn"):
+            for key, pairs in op.reads().items():
+                if not read[key].issuperset(pairs.values):
+                    change -= _first_seen(op, pairs, facts.keys[key].writers, read[key])
         if change:
             steps.append((op.end_ns, change))
     total = 0
