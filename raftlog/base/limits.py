@@ -88,6 +88,9 @@ SCANNED_RANGES_MAX: Final = 8
 """Exact places of cold ranges remembered per log, one for each slow consumer or so."""
 WALK_CHUNK_BYTES: Final = MIB
 """Read size of a walk; one larger batch is read whole."""
+LOG_READ_FAILURES_MAX: Final = 4
+"""Reads of one place that fail in a row before a leader calls it damage: an error may pass, but a
+sector that cannot be read would keep a follower waiting for ever."""
 STORE_BYTES_INITIAL: Final = MIB
 """Each of the two store files is written full of zeros at format, so that votes need no new
 space on a full disk."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, final
 
-from raftlog.base.errors import CorruptData, RaftlogError
+from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import Chain, RaftIndex
+from raftlog.base.limits import LOG_READ_FAILURES_MAX
 from raftlog.base.ports import Tracer
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
@@ -38,6 +39,7 @@ class Errands:
         "_jobs",
         "_log",
         "_node",
+        "_reads_failed",
         "_removal_failed",
         "_removal_until",
         "_removing",
@@ -55,6 +57,8 @@ class Errands:
         self._where = where
         self._token = 0
         self._waiting: dict[int, JobThen] = {}
+        self._reads_failed = (RaftIndex(0), 0)
+        """Where reads for followers fail, and how often in a row."""
         self._removing = False
         self._removal_until: RaftIndex | None = log.last_index
         self._removal_failed: tuple[object, ...] | None = None
@@ -158,11 +162,22 @@ class Errands:
     def _log_read(self, read: LogRead, value: object, now: Instant) -> None:
         self._note_damage(value, now)
         node = self._node
+        if isinstance(value, DiskError):
+            self._count_failed_read(read.first_index, value, now)
         if not isinstance(value, EntriesRead):
             node.log_read_done(read.token, read.first_index, _NO_CHAIN, None)
             return
         self._log.cold_done(value)
         node.log_read_done(read.token, value.first_index, value.prev_chain, value.entries)
+
+    def _count_failed_read(self, first: RaftIndex, error: DiskError, now: Instant) -> None:
+        """A read that fails again and again is not the moment's: what lies there is lost here, and
+        a follower that needs it waits for ever, unless another one leads."""
+        at, failed = self._reads_failed
+        failed = failed + 1 if at == first else 1
+        self._reads_failed = (first, failed)
+        if failed >= LOG_READ_FAILURES_MAX:
+            self.found_damage(CorruptData(f"entry {first} cannot be read: {error}"), now)
 
     def _snapshot_read(self, read: SnapshotRead, value: object, now: Instant) -> None:
         position = self._log.snapshot_position
