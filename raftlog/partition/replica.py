@@ -154,11 +154,6 @@ class PartitionReplica:
         return self.node.leading
 
     @property
-    def awaits_answers(self) -> bool:
-        """Leads, and acknowledgements of followers should be handed in at once."""
-        return self.node.awaits_answers
-
-    @property
     def ready(self) -> bool:
         """Leads, committed in its own term, not handing over: proposals are taken."""
         return self.node.ready

@@ -61,23 +61,6 @@ def test_records_come_back_in_order(brokers, controllers):
     assert cluster.read_all("orders", number=1) == [(0, b"x")]
 
 
-def test_a_broker_tells_when_acknowledgements_may_wait(three):
-    """They may while it leads nothing that is open; a produce that lacks a majority opens it."""
-    three.put("orders", ["a"])
-    three.run(1)
-    leader = three.leader("orders")
-    assert leader.broker.context.effects.acks_may_wait
-    others = [node.number for node in three.world.running() if node is not leader]
-    three.world.network.partition(others)
-    three.client(leader.number).request(ApiKey.PRODUCE, three.produce_body("orders", ["b"]), 11)
-    three.run(0.1)
-    assert not leader.broker.context.effects.acks_may_wait
-    three.world.network.heal()
-    three.put("orders", ["c"])
-    three.run(3)
-    assert all(node.broker.context.effects.acks_may_wait for node in three.world.running())
-
-
 def test_every_message_may_go_through_its_bytes():
     cluster = Cluster(3, 3, encode=True).ready()
     cluster.create("orders", 2, 3)
