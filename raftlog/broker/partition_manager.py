@@ -370,6 +370,7 @@ class PartitionManager:
     def poisoned(self, error: RaftlogError) -> None:
         """A sync failed: nothing of this directory may be promised any more, in this boot."""
         probe("data-directory-poisoned")
+        self.context.trace("directory-poisoned", f"node {self.context.config.node}", why=str(error))
         for host in list(self.hosts.values()):
             if host.replica is not None:
                 host.replica.io_failed(self.context.now)

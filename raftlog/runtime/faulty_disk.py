@@ -18,9 +18,11 @@ The variable is a comma-separated list:
 """
 
 import os
+import threading
 import time
-from collections.abc import Sequence
-from typing import Final, NamedTuple, final
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeVar, final
 
 import attrs
 
@@ -29,6 +31,10 @@ from raftlog.base.errors import ConfigError, DiskError, DiskFull
 from raftlog.base.ports import Disk, DiskFile
 
 VARIABLE: Final = "RAFTLOG_TEST_DISK"
+
+_L = TypeVar("_L", bound="_Lockable")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 @final
@@ -96,6 +102,23 @@ def wrap(disk: Disk, options: TestDiskOptions) -> Disk:
 # --- write-back -----------------------------------------------------------------------------------
 
 
+class _Lockable(Protocol):
+    lock: threading.RLock
+
+
+def _locked(
+    method: Callable[Concatenate[_L, _P], _R],
+) -> Callable[Concatenate[_L, _P], _R]:
+    """The method under its object's lock."""
+
+    @wraps(method)
+    def under_lock(self: _L, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with self.lock:
+            return method(self, *args, **kwargs)
+
+    return under_lock
+
+
 @final
 @attrs.define(eq=False)
 class _Shadow:
@@ -110,7 +133,8 @@ class _Shadow:
 
 @final
 class WriteBackDisk:
-    """Pending state in memory over `base`. Single-threaded use per file, as the port demands."""
+    """Pending state in memory over `base`. A file has one user at a time, as the port demands; the
+    names belong to all threads of a broker, so everything happens under one lock."""
 
     def __init__(self, base: Disk, skip_sync: str) -> None:
         self._base = base
@@ -118,7 +142,9 @@ class WriteBackDisk:
         self._files: dict[str, _Shadow] = {}
         self._gone: dict[str, bool] = {}
         self._names: list[tuple[str, str, str]] = []
+        self.lock = threading.RLock()
 
+    @_locked
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
         if create:
             if self.exists(path):
@@ -137,6 +163,7 @@ class WriteBackDisk:
         """Whether syncs of this file are only pretended."""
         return bool(self._skip_sync) and path.endswith(self._skip_sync)
 
+    @_locked
     def list(self, path: str) -> list[str]:
         prefix = f"{path}/" if path else ""
         names = {name for name in self._base.list(path) if not self._gone.get(prefix + name)}
@@ -145,6 +172,7 @@ class WriteBackDisk:
                 names.add(each[len(prefix) :].split("/")[0])
         return sorted(names)
 
+    @_locked
     def exists(self, path: str) -> bool:
         if path in self._files:
             return True
@@ -154,6 +182,7 @@ class WriteBackDisk:
         """Directories are made at once: an empty one that survives a crash promises nothing."""
         self._base.make_dir(path)
 
+    @_locked
     def rename(self, old: str, new: str) -> None:
         self.open(old).close()
         self._files[new] = self._files.pop(old)
@@ -161,6 +190,7 @@ class WriteBackDisk:
         self._gone.pop(new, None)
         self._names.append(("rename", old, new))
 
+    @_locked
     def remove(self, path: str) -> None:
         if not self.exists(path):
             raise DiskError("No such file or directory", on=path)
@@ -168,6 +198,7 @@ class WriteBackDisk:
         self._gone[path] = True
         self._names.append(("remove", path, ""))
 
+    @_locked
     def sync_dir(self, path: str) -> None:
         """Make names in `path` durable, in the order in which they came about."""
         later: list[tuple[str, str, str]] = []
@@ -199,6 +230,7 @@ class WriteBackDisk:
                 return self._files.get(second)
         return None
 
+    @_locked
     def sync_all(self) -> None:
         for path in list(self._files):
             _WriteBackFile(self, path, self._files[path]).sync()
@@ -231,9 +263,11 @@ class _WriteBackFile:
 
     def __init__(self, disk: WriteBackDisk, path: str, shadow: _Shadow) -> None:
         self._disk = disk
+        self.lock = disk.lock
         self._path = path
         self._shadow = shadow
 
+    @_locked
     def read_at(self, position: int, size: int) -> bytes:
         shadow = self._shadow
         wanted = max(0, min(size, shadow.length - position))
@@ -251,15 +285,18 @@ class _WriteBackFile:
                 image[first - position : last - position] = data[first - at : last - at]
         return bytes(image)
 
+    @_locked
     def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
         data = b"".join(parts)
         self._shadow.writes.append((position, data))
         self._shadow.length = max(self._shadow.length, position + len(data))
 
+    @_locked
     def truncate(self, size: int) -> None:
         self._shadow.writes.append((-size - 1, b""))
         self._shadow.length = size
 
+    @_locked
     def sync(self) -> None:
         if self._disk.skips(self._path):
             return
