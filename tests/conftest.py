@@ -4,6 +4,7 @@
   `--hypothesis-profile=soak`.
 * A test marked `needs_command("kcat")` fails with advice when the program is missing; under
   `--no-system` it is skipped instead.
+* A test marked `soak` takes minutes: it runs under `--soak`, as `scripts/soak` does.
 * The probes passed by all tests together are counted across processes; `--require-probes` fails a
   run that left one of the tree's probes unreached.
 """
@@ -47,6 +48,7 @@ def pytest_addoption(parser):
     group.addoption(
         "--no-system", action="store_true", help="skip tests whose program is not installed"
     )
+    group.addoption("--soak", action="store_true", help="also run what takes minutes")
     group.addoption(
         "--require-probes", action="store_true", help="fail when a probe was reached by no test"
     )
@@ -54,6 +56,16 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.stash[REACHED] = set()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what only a soak has time for."""
+    if config.getoption("--soak"):
+        return
+    long = [item for item in items if item.get_closest_marker("soak")]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
 def pytest_runtest_setup(item):

@@ -16,7 +16,7 @@ from raftlog.base.units import millis
 
 KEEPS = ("none", "some", "all")
 SAMPLE = 4
-"""Points of each story in a quick run; the others are slow."""
+"""Points of each story in a quick run; a soak strikes them all."""
 
 
 def produce(at_ms, count, slot=0):
@@ -87,14 +87,16 @@ def test_a_crash_at_some_calls_is_survived(name):
         crash(name, calls, KEEPS[number % len(KEEPS)], ("no", "yes")[number % 2])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", STORIES)
 def test_a_crash_at_every_call_is_survived(name):
     for calls in range(calls_of(name)):
         crash(name, calls, KEEPS[calls % len(KEEPS)], ("no", "yes")[calls // 3 % 2])
 
 
-@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", STORIES)
 def test_a_kill_between_any_write_and_its_sync_is_survived(name):
     for calls in range(calls_of(name)):
