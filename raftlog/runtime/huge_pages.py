@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import trio
+
 from raftlog.base.units import KIB, ByteCount
 
 _MADV_HUGEPAGE: Final = 14
@@ -26,6 +28,10 @@ RESIDENT_MIN: Final = 0.5
 
 Advise = Callable[[int, int, int], bool]
 """Address, bytes, advice; whether the kernel took it."""
+
+
+AGAIN_AFTER_SECONDS: Final = (2.0, 8.0, 50.0)
+"""Pauses after the start: by then links, topics and leaders have been made, which stay too."""
 
 
 class Mapping(NamedTuple):
@@ -53,6 +59,14 @@ def use_huge_pages(settings: Path = _SETTINGS, mappings: Path = _MAPPINGS) -> By
         if mapping.resident >= RESIDENT_MIN * (mapping.end - mapping.start):
             done += _collapse(advise, mapping, size)
     return ByteCount(done)
+
+
+async def use_huge_pages_again() -> None:
+    """A few more times, for what a broker makes once it runs. Each holds up the loop for 5 to 15
+    ms."""
+    for pause in AGAIN_AFTER_SECONDS:
+        await trio.sleep(pause)
+        use_huge_pages()
 
 
 def anonymous_mappings(lines: Iterable[str]) -> Iterator[Mapping]:

@@ -36,7 +36,7 @@ from raftlog.runtime.admin import AdminServer
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.handshake import PeerIdentity
-from raftlog.runtime.huge_pages import use_huge_pages
+from raftlog.runtime.huge_pages import use_huge_pages, use_huge_pages_again
 from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
 from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.open_files import OpenFiles
@@ -276,6 +276,7 @@ class _BrokerProcess:
                 ports = await self._listen(nursery, connections, links, admin)
                 if own_process:
                     await nursery.start(self._watch_signals, nursery)
+                    nursery.start_soon(use_huge_pages_again, name="huge pages")
                 nursery.start_soon(driver.run, name="driver")
                 nursery.start_soon(
                     connections.close_idle, config.connections_idle_ms / 1000, name="idle clients"

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import trio
 
 from raftlog.runtime import huge_pages
 from raftlog.runtime.huge_pages import Mapping, anonymous_mappings, use_huge_pages
@@ -83,6 +84,14 @@ def test_where_there_is_no_such_setting_nothing_happens(settings, mappings, advi
     (settings / lost).unlink()
     assert use_huge_pages(settings, mappings) == 0
     assert advised == []
+
+
+async def test_what_a_broker_makes_later_is_collapsed_too(monkeypatch, autojump_clock):
+    times = []
+    monkeypatch.setattr(huge_pages, "use_huge_pages", lambda: times.append(trio.current_time()))
+    began = trio.current_time()
+    await huge_pages.use_huge_pages_again()
+    assert [round(time - began) for time in times] == [2, 10, 60]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="asks the Linux kernel")
