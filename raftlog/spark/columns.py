@@ -39,6 +39,14 @@ MICROS_PER_MILLI: Final = 1000
 TIMESTAMP_MS_MAX: Final = (2**63 - 1) // MICROS_PER_MILLI
 """Spark counts microseconds in 64 bits: what lies beyond cannot be shown."""
 
+# Bounds of both fast decoders.
+FAR: Final = 2**62
+"""Sums of two numbers below it stay below 2**63."""
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, two lengths and a count, of one byte each."""
+BODY_BYTES_MAX: Final = 2**31 - 1
+"""Arrow's borders are 32 bits wide."""
+
 
 class Wanted(NamedTuple):
     """What a task is asked for: columns of the records of one partition in [first, stop)."""

@@ -24,6 +24,8 @@ from raftlog.records.compression import decompress
 from raftlog.spark import kernel, plain, vectors
 from raftlog.spark.columns import (
     ARROW_TYPES,
+    BODY_BYTES_MAX,
+    FAR,
     HEADERS,
     KEY,
     OFFSET,
@@ -40,9 +42,6 @@ _SIZE: Final = struct.Struct(">i")
 _SIZE_AT: Final = 8
 _ATTRIBUTES_AT: Final = 22
 """The low byte of the attributes, which has codec and control bit."""
-_FAR: Final = 2**62
-_BODY_BYTES_MAX: Final = 2**31 - 1
-"""Arrow's borders are 32 bits wide."""
 
 
 def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
@@ -55,7 +54,7 @@ def decode(batches: Sequence[Buffer], wanted: Wanted) -> pa.RecordBatch:
     body = np.frombuffer(b"".join(parts), dtype=np.uint8)
     borders = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=borders[1:])
-    rows_max = kernel.rows_at_most(body, borders) if 0 < len(body) <= _BODY_BYTES_MAX else -1
+    rows_max = kernel.rows_at_most(body, borders) if 0 < len(body) <= BODY_BYTES_MAX else -1
     if rows_max < 0:
         return plain.decode(batches, wanted)
     found = _walk(body, borders, rows_max, wanted)
@@ -99,7 +98,7 @@ def _walk(
         body,
         borders,
         max(0, wanted.first),
-        min(wanted.stop, _FAR),
+        min(wanted.stop, FAR),
         HEADERS in columns,
         offsets,
         micros,

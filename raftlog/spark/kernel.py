@@ -30,7 +30,7 @@ from numba import int32, int64, types, uint8
 
 from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_HEADERS_MAX
 from raftlog.records.batch import CODEC_MASK, CONTROL, LENGTH_OVERHEAD, LOG_APPEND_TIME
-from raftlog.spark.columns import MICROS_PER_MILLI, TIMESTAMP_MS_MAX
+from raftlog.spark.columns import FAR, MICROS_PER_MILLI, RECORD_BYTES_MIN, TIMESTAMP_MS_MAX
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -44,12 +44,8 @@ HAS_HEADERS: Final = -2
 
 # Numba compiles these in as numbers.
 _BATCH_HEADER_BYTES: Final = BATCH_HEADER_BYTES
-_RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, two lengths and a count, of one byte each."""
 _VARINT_SHIFT_MAX: Final = 56
 """Nine bytes are 63 bits."""
-_FAR: Final = 2**62
-"""Sums of two numbers below it stay below 2**63."""
 
 int64_of = cast("Callable[[np.uint8], int]", np.int64)
 """numba counts bytes modulo 256 unless they are made numbers."""
@@ -157,11 +153,11 @@ def rows_at_most(body: Bytes, borders: Ints) -> int:
         count = number_at(body, begin + 57, 4)
         if (
             count < 0
-            or count * _RECORD_BYTES_MIN > size - _BATCH_HEADER_BYTES
+            or count * RECORD_BYTES_MIN > size - _BATCH_HEADER_BYTES
             or number_at(body, begin + 23, 4) < 0
-            or not 0 <= number_at(body, begin, 8) < _FAR
-            or not -_FAR < number_at(body, begin + 27, 8) < _FAR
-            or not -_FAR < number_at(body, begin + 35, 8) < _FAR
+            or not 0 <= number_at(body, begin, 8) < FAR
+            or not -FAR < number_at(body, begin + 27, 8) < FAR
+            or not -FAR < number_at(body, begin + 35, 8) < FAR
         ):
             return ODD
         if attributes & CODEC_MASK == 0 and number_at(body, begin + 8, 4) != size - LENGTH_OVERHEAD:
@@ -173,8 +169,8 @@ def rows_at_most(body: Bytes, borders: Ints) -> int:
 @compiled(types.UniTuple(int64, 5)(_BODY, int64))
 def batch_at(body: Bytes, at: int) -> tuple[int, int, int, int, int]:
     """What a batch's header says: records, base offset, last offset delta, base timestamp, and the
-    append time, -_FAR where the records have times of their own."""
-    append_time = -_FAR
+    append time, -FAR where the records have times of their own."""
+    append_time = -FAR
     if number_at(body, at + 21, 2) & LOG_APPEND_TIME:
         append_time = number_at(body, at + 35, 8)
     return (
@@ -197,7 +193,7 @@ def record_at(body: Bytes, at: int, end: int) -> tuple[int, int, int, int, int, 
         return odd
     record_end = at + size
     time_delta, at = varint_at(body, at + 1, record_end)  # past the attributes
-    if at < 0 or not -_FAR < time_delta < _FAR:
+    if at < 0 or not -FAR < time_delta < FAR:
         return odd
     delta, at = varint_at(body, at, record_end)
     if at < 0:
@@ -279,9 +275,9 @@ def walk(
             if len(offsets):
                 offsets[rows] = offset
             if len(kinds):
-                kinds[rows] = append_time > -_FAR
+                kinds[rows] = append_time > -FAR
             if len(micros):
-                time = append_time if append_time > -_FAR else base_time + time
+                time = append_time if append_time > -FAR else base_time + time
                 if not -TIMESTAMP_MS_MAX <= time <= TIMESTAMP_MS_MAX:
                     return ODD
                 micros[rows] = time * MICROS_PER_MILLI

@@ -19,7 +19,7 @@ answer or error counts.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,12 +33,15 @@ from raftlog.records.compression import decompress
 from raftlog.spark import plain
 from raftlog.spark.chains import PAD_BYTES, Bytes, Ints, Odd, record_starts, varints
 from raftlog.spark.columns import (
+    BODY_BYTES_MAX,
+    FAR,
     HEADER_TYPE,
     HEADERS,
     KEY,
     MICROS_PER_MILLI,
     OFFSET,
     PARTITION,
+    RECORD_BYTES_MIN,
     TIMESTAMP,
     TIMESTAMP_MS_MAX,
     TIMESTAMP_TYPE,
@@ -47,13 +50,6 @@ from raftlog.spark.columns import (
     Wanted,
     arrow_schema,
 )
-
-_FAR: Final = 2**62
-"""Sums of two numbers below it stay below 2**63."""
-_RECORD_BYTES_MIN: Final = 7
-"""Length, attributes, two deltas, two lengths and a count, of one byte each."""
-_BODY_BYTES_MAX: Final = 2**31 - 1
-"""Arrow's borders are 32 bits wide."""
 
 
 class _Spans(NamedTuple):
@@ -114,7 +110,7 @@ def _decode(
     ]
     sizes = np.array([len(area) for area in areas], dtype=np.int64)
     body = b"".join([*areas, bytes(PAD_BYTES)])
-    if len(body) > _BODY_BYTES_MAX:
+    if len(body) > BODY_BYTES_MAX:
         raise Odd
     for header, area in zip(headers, areas, strict=True):
         _check_sane(header, len(area))
@@ -141,9 +137,9 @@ def _decode(
 def _check_sane(header: BatchHeader, area_bytes: int) -> None:
     """Numbers with which int64 sums cannot overflow, and a count that the bytes can hold."""
     if not (
-        0 <= header.records_count * _RECORD_BYTES_MIN <= area_bytes
-        and 0 <= header.base_offset < _FAR
-        and abs(header.base_timestamp) < _FAR
+        0 <= header.records_count * RECORD_BYTES_MIN <= area_bytes
+        and 0 <= header.base_offset < FAR
+        and abs(header.base_timestamp) < FAR
         and header.last_offset_delta >= 0
     ):
         raise Odd
@@ -168,7 +164,7 @@ def _fields(body: Bytes, sizes: Ints, table: Ints, with_headers: bool) -> _Field
         found, at = _headers(body, at, header_counts)
     if not np.array_equal(at, ends):
         raise Odd
-    if int(time_deltas.max()) >= _FAR or int(time_deltas.min()) <= -_FAR:
+    if int(time_deltas.max()) >= FAR or int(time_deltas.min()) <= -FAR:
         raise Odd
     stamps = np.repeat(base_times, counts) + time_deltas
     appended = (attributes & LOG_APPEND_TIME) != 0

@@ -15,7 +15,7 @@ wrong.
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, final
 
 import attrs
 import msgspec
@@ -38,6 +38,8 @@ REQUIRED: Final = ("index", "time_ns", "process", "type", "f", "key", "value")
 OPTIONAL: Final = ("error", "node", "term", "hw", "log_start", "producer", "rebalance")
 KNOWN: Final = frozenset((*REQUIRED, *OPTIONAL))
 
+ValueT = TypeVar("ValueT")
+
 
 class BadHistory(OperatingError):
     """A history breaks the format; `on` names the line or operation."""
@@ -58,13 +60,9 @@ class Extra(dict[str, Any]):
     """Unknown fields. Of a kind of its own, so that no line can set it by its name."""
 
 
-@final
-class Op(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One line of a history. A struct of msgspec's, which decodes usual lines straight into it.
-
-    `value` and the optional fields are what JSON gives (lists, not tuples); `extra` keeps unknown
-    fields, so that reading and writing a history loses nothing.
-    """
+class Line(msgspec.Struct, Generic[ValueT], forbid_unknown_fields=True, gc=False):
+    """The known fields of a line. A struct of msgspec's, which decodes usual lines straight into
+    it, with values of any kind that a decoder is asked for."""
 
     index: int
     time_ns: int
@@ -72,7 +70,7 @@ class Op(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     type: Kind
     f: str
     key: str | None
-    value: Any
+    value: ValueT
     error: Any = None
     node: str | None = None
     term: Any = None
@@ -80,6 +78,16 @@ class Op(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     log_start: Any = None
     producer: Any = None
     rebalance: Any = None
+
+
+@final
+class Op(Line[Any]):
+    """One line of a history.
+
+    `value` and the optional fields are what JSON gives (lists, not tuples); `extra` keeps unknown
+    fields, so that reading and writing a history loses nothing.
+    """
+
     extra: Extra = None  # type: ignore[assignment]  # "| None" would let a null through
 
     def document(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from sys import intern
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 
 import attrs
 import msgspec
@@ -25,9 +25,8 @@ from raftlog.verify.history import (
     BadHistory,
     Extra,
     Header,
-    Kind,
+    Line,
     Op,
-    Process,
 )
 
 _SCAN: Final = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
@@ -53,27 +52,9 @@ else:
     Unparsed = msgspec.Raw
 
 
-@final
-class RawLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A usual line whose value was not looked at yet: an `Op` but for that, and for `extra`. Its
-    value is a `msgspec.Raw` until somebody replaces it."""
-
-    index: int
-    time_ns: int
-    process: Process
-    type: Kind
-    f: str
-    key: str | None
-    value: Unparsed
-    error: Any = None
-    node: str | None = None
-    term: Any = None
-    hw: Any = None
-    log_start: Any = None
-    producer: Any = None
-    rebalance: Any = None
-
-
+RawLine: TypeAlias = Line[Unparsed]
+"""A usual line whose value was not looked at yet: an `Op` but for that, and for `extra`. Its value
+is a `msgspec.Raw` until somebody replaces it."""
 _RAW_DECODER: Final = msgspec.json.Decoder(RawLine)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast, final
 import attrs
 import msgspec
 
-from raftlog.verify.history import NEMESIS, BadHistory, Op
+from raftlog.verify.history import NEMESIS, BadHistory, Line, Op
 from raftlog.verify.history_reader import HistoryReader, RawLine
 from raftlog.verify.pairing import OPEN, Interval, Pairing, add_evidence
 from raftlog.verify.pairs import KnownLog, Pairs
@@ -129,7 +129,7 @@ def _op(line: RawLine) -> Op:
     """The operation of a line."""
     if type(line.value) is msgspec.Raw:
         line.value = _ANYTHING(line.value)
-    return Op(*(getattr(line, name) for name in RawLine.__struct_fields__))
+    return Op(*(getattr(line, name) for name in Line.__struct_fields__))
 
 
 def _bad_value(lines: list[RawLine], before: int) -> BadHistory:

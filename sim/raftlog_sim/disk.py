@@ -376,7 +376,7 @@ class SimulatedDisk:
     def entropy_below(self, bound: int) -> int:
         return self._entropy.below(bound)
 
-    def healsectors_of(self, path: str, position: int, size: int) -> None:
+    def heal_sectors(self, path: str, position: int, size: int) -> None:
         """Writing a sector makes it readable again."""
         first, last = position // SECTOR, (position + size) // SECTOR
         for bad in [one for one in self._bad_sectors if one[0] == path]:
@@ -447,7 +447,7 @@ class SimulatedFile:
             inode.size_dirty = True
         inode.seen[position:end] = content
         inode.dirty.append((position, end))
-        self._disk.healsectors_of(self._path, position, len(content))
+        self._disk.heal_sectors(self._path, position, len(content))
 
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros."""

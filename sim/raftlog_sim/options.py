@@ -29,6 +29,8 @@ _RARER: Final = {
 _YOUNG: Final = ("trim", "kill-at", "old-disk", "replay")
 """Sources that draw whether they are on from a stream of their own, so that the other options of a
 seed are what they were before these came."""
+SEGMENT_BYTES: Final = 65_536
+"""The least that a topic may ask for; smaller ones are for every log of the cluster."""
 _SEGMENTS_FROM: Final = 6_000
 """The header, and room for some records."""
 PROFILES: Final = ("swarm", "calm")
@@ -60,7 +62,7 @@ class SimOptions:
     """How long a turn takes: what arrives meanwhile is worked in by the next one, together."""
     value_bytes: int = 0
     """What records are padded to: large ones fill segments."""
-    segment_bytes: int = 65_536
+    segment_bytes: int = SEGMENT_BYTES
     store_bytes: int = 65_536
     """How large a store file is made: the smaller, the more generations."""
     retention_bytes: int = 0
@@ -172,7 +174,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         value_bytes=(value_bytes := (0, 200, 3_000, 20_000)[stream.below(4)]),
         segment_bytes=_SEGMENTS_FROM + value_bytes + 2_000 * sizes.below(4)
         if sizes.chance(1, 2)
-        else 65_536,
+        else SEGMENT_BYTES,
         store_bytes=8_192 << sizes.below(5),
         retention_bytes=(2_000 << sizes.below(4)) * sizes.below(2),
         fault_gaps_ms=tuple(gaps),

@@ -31,7 +31,7 @@ from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.node import Node
-from raftlog_sim.options import SimOptions
+from raftlog_sim.options import SEGMENT_BYTES, SimOptions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
 from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of, log_start_of
@@ -42,8 +42,6 @@ SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
 HASH_EVERY: Final = 64
-SEGMENT_BYTES: Final = 65_536
-"""The least that a topic may ask for; smaller ones are for every log of the cluster."""
 RETENTION_CHECK_NS: Final = millis(100)
 _OF_GROUPS: Final = {Append: None, AppendReply: None}
 """The most frequent messages that have both a group and a term."""

@@ -46,8 +46,9 @@ def group_of(world: "World", topic: str, partition: int) -> GroupId | None:
 def log_start_of(world: "World", topic: str, partition: int) -> int:
     """The highest log start that a running replica of the partition has."""
     group = group_of(world, topic, partition)
-    nodes = [] if group is None else world.running()
-    held = [node.broker.context.replicas.get(group) for node in nodes]  # type: ignore[arg-type]
+    if group is None:
+        return 0
+    held = [node.broker.context.replicas.get(group) for node in world.running()]
     return max((replica.log_start for replica in held if replica is not None), default=0)
 
 

@@ -30,7 +30,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.verify import Header, HistoryWriter
 from raftlog_sim.clock import WALL_START_MS
 from raftlog_sim.driver import SimClient
-from raftlog_sim.options import SimOptions
+from raftlog_sim.options import SEGMENT_BYTES, SimOptions
 from raftlog_sim.schedule import Step
 from raftlog_sim.targets import log_start_of
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from raftlog_sim.world import World
 
 TOPIC: Final = "t"
-SEGMENT_BYTES_MIN: Final = 65_536
 READER: Final = 1_000_000
 READERS: Final = 3
 _CONSISTENCY: Final = {False: "committed", True: "linearizable"}
@@ -153,7 +152,7 @@ class Workload:
         """Create the topic, retrying until it exists."""
         configs = {
             "min.insync.replicas": str(self.options.min_in_sync),
-            "segment.bytes": str(max(self.options.segment_bytes, SEGMENT_BYTES_MIN)),
+            "segment.bytes": str(max(self.options.segment_bytes, SEGMENT_BYTES)),
             "retention.bytes": str(self.options.retention_bytes or -1),
             "raftlog.read.consistency": _CONSISTENCY[self.options.linearizable],
         }

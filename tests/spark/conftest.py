@@ -10,9 +10,8 @@ from raftlog.embed.cluster import Cluster
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's tests come first. xdist hands each of two processes one half of the list and moves
-    what lies at the end of it, so one process runs them all: one JVM, started and warmed up once.
-    """
+    """Spark's tests come first. xdist hands each process one stretch of the list and moves what
+    lies at the end of it, so one process runs nearly all of them: one JVM, warmed up once."""
     here = Path(__file__).parent
     items.sort(key=lambda item: here not in item.path.parents)
 
