@@ -79,7 +79,7 @@ class Rounds:
                 context.send(message.to.node, message)
         if context.replicas.get(group) is not replica:
             return
-        if replica.node.awaits_answers:
+        if replica.node.awaits_answers or replica.awaits_in_sync:
             self.awaiting[group] = None
         else:
             self.awaiting.pop(group, None)

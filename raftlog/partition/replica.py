@@ -233,6 +233,12 @@ class PartitionReplica:
         return self._serving.waiting
 
     @property
+    def awaits_in_sync(self) -> bool:
+        """A produce with acks=all is committed and waits for more in-sync replicas to hold it."""
+        produces = self._serving.produces
+        return produces.held_back and produces.waiting > 0
+
+    @property
     def failed(self) -> bool:
         """A write failed: nothing is decided here until the replica is recovered as a new
         object."""
