@@ -5,8 +5,8 @@ and are then written together and synced once: group commit. Results come back a
 wake-up of the loop per round.
 
 A lone small round may be written and synced on the loop itself when syncs are fast, for two
-thread hops cost more than such a sync. The writer belongs to whoever holds the round lock; the
-loop takes it only when the thread has nothing, and never waits for it.
+thread hops cost more than such a sync. The loop uses the writer only while the thread has nothing
+to do, hence never waits for it: every round that it was given has come back to the loop.
 """
 
 import queue
@@ -50,6 +50,9 @@ quickest of so many shows what the disk can do."""
 INLINE_RETRY_ROUNDS: Final = 64
 """After more of them, at most this many rounds go through the thread before the next attempt: one
 at first, then twice as many each time."""
+INLINE_STALL_NANOS: Final = 50_000 * NANOS_PER_MICRO
+"""A sync that held up the loop for so long, half a heartbeat, is one too many: with ten times as
+much, all groups led here would be taken from it, those without a write too."""
 WRITTEN_FROM_NANOS: Final = 1_000 * NANOS_PER_MICRO
 """Where a sync takes less, `Written` is not reported: `Persisted` says it a moment later."""
 
@@ -83,6 +86,8 @@ class DirectoryThreads:
     _inline_wait: int = attrs.field(default=0, init=False)
     _inline_slow: int = attrs.field(default=0, init=False)
     """Inline syncs that were slow since the last quick one."""
+    _stalled: bool = attrs.field(default=False, init=False)
+    """A sync held up the loop: the next attempt waits until the log thread had a quick round."""
     _slow: bool = attrs.field(default=True, init=False)
     """The log thread's last round took long enough for `Written` to be worth a turn."""
     _threads: list[threading.Thread] = attrs.field(factory=list, init=False)
@@ -115,7 +120,12 @@ class DirectoryThreads:
         assert write.directory == self.directory
         if self._inline_wait > 0:
             self._inline_wait -= 1
-        elif self.inline and self._busy == 0 and _inline_size(write) <= INLINE_BYTES_MAX:
+        elif (
+            self.inline
+            and self._busy == 0
+            and not (self._stalled and self._slow)
+            and _inline_size(write) <= INLINE_BYTES_MAX
+        ):
             self._lone = write
             return
         self._submit(write)
@@ -133,11 +143,15 @@ class DirectoryThreads:
         limit = INLINE_SYNC_NANOS_MAX + INLINE_NANOS_PER_KIB * _inline_size(write) // KIB
         started = self.clock.now()
         events = self._perform([write], None)
-        if self.clock.now() - started > limit:
+        took = self.clock.now() - started
+        if took > limit:
             self._inline_slow += 1
             self._inline_wait = _rounds_to_wait(self._inline_slow)
         else:
             self._inline_slow = 0
+        self._stalled = took >= INLINE_STALL_NANOS
+        if self._stalled:
+            self._slow = True  # the log thread has nothing to do now: its next round tells anew
         return events
 
     def read(self, read: Read) -> None:

@@ -194,6 +194,41 @@ async def test_slow_inline_syncs_send_more_and_more_rounds_to_the_thread(tmp_pat
     await rig.threads.stop(5)
 
 
+class SteppedClock:
+    """Stands still, but for what a round takes."""
+
+    def __init__(self) -> None:
+        self.ns = 0
+
+    def now(self) -> int:
+        return self.ns
+
+
+async def test_a_sync_that_holds_up_the_loop_is_the_last_one_until_the_disk_is_quick(tmp_path):
+    """A disk that takes 300 ms a sync stopped the loop nine times in a row, and then once in 64
+    rounds for ever: heartbeats of all groups waited each time. Rounds of the log thread tell what
+    the disk can do, and hold up nobody."""
+    rig = Rig(tmp_path, inline=True)
+    clock, took = SteppedClock(), [300_000_000]
+    rig.threads.clock, perform = clock, rig.writer.perform
+
+    def timed(io_id, ops, on_written=None):
+        clock.ns += took[0]
+        return perform(io_id, ops, on_written)
+
+    rig.writer.perform = timed
+    on_the_loop = []
+    for number in range(1, 200):
+        if number == 150:
+            took[0] = 300_000
+        rig.threads.write(a_round(number))
+        if rig.sync_inline():
+            on_the_loop.append(number)
+        await rig.until_ended(number)
+    assert on_the_loop == [1, *range(151, 200)]
+    await rig.threads.stop(5)
+
+
 async def test_written_is_left_out_where_syncs_are_fast(tmp_path):
     """`Persisted` implies it; with a slow disk it lets followers and consumers read earlier."""
     rig = Rig(tmp_path)
