@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 
 import trio
 
-from raftlog.base.units import KIB, ByteCount
+from raftlog.base.ports import Clock
+from raftlog.base.units import KIB, NANOS_PER_MILLI, ByteCount
 
 _MADV_HUGEPAGE: Final = 14
 _MADV_COLLAPSE: Final = 25
@@ -32,6 +33,9 @@ Advise = Callable[[int, int, int], bool]
 
 AGAIN_AFTER_SECONDS: Final = (2.0, 8.0, 50.0)
 """Pauses after the start: by then links, topics and leaders have been made, which stay too."""
+NANOS_MAX: Final = 50 * NANOS_PER_MILLI
+"""For collapsing at one time, half a heartbeat: a heap of gigabytes would hold up the loop for
+seconds, and what is huge already costs nothing the next time."""
 
 
 class Mapping(NamedTuple):
@@ -42,31 +46,34 @@ class Mapping(NamedTuple):
     resident: int
 
 
-def use_huge_pages(settings: Path = _SETTINGS, mappings: Path = _MAPPINGS) -> ByteCount:
+def use_huge_pages(
+    clock: Clock, settings: Path = _SETTINGS, mappings: Path = _MAPPINGS
+) -> ByteCount:
     """Collapse this process's memory into huge pages where they fit; bytes that now are. It takes
-    some milliseconds and copies every small page once, so it belongs to the start of a process,
-    when what lives for ever has been made."""
+    some milliseconds, at most about NANOS_MAX, and copies every small page once, so it belongs to
+    the start of a process, when what lives for ever has been made."""
     try:
         size = _huge_page_bytes(settings)
-        lines = mappings.read_text().splitlines()
+        found = list(anonymous_mappings(mappings.read_text().splitlines()))
         advise = _madvise()
-    except (OSError, ValueError, AttributeError):
-        return ByteCount(0)  # no Linux, no such setting, or no such call
+    except (OSError, ValueError, LookupError, AttributeError):
+        return ByteCount(0)  # no Linux, no such setting, no such call, or another format
     if size == 0:
         return ByteCount(0)
+    until = clock.now() + NANOS_MAX
     done = 0
-    for mapping in anonymous_mappings(lines):
+    for mapping in found:
         if mapping.resident >= RESIDENT_MIN * (mapping.end - mapping.start):
-            done += _collapse(advise, mapping, size)
+            done += _collapse(advise, mapping, size, clock, until)
     return ByteCount(done)
 
 
-async def use_huge_pages_again() -> None:
+async def use_huge_pages_again(clock: Clock) -> None:
     """A few more times, for what a broker makes once it runs. Each holds up the loop for 5 to 15
-    ms."""
+    ms, with a large heap for NANOS_MAX."""
     for pause in AGAIN_AFTER_SECONDS:
         await trio.sleep(pause)
-        use_huge_pages()
+        use_huge_pages(clock)
 
 
 def anonymous_mappings(lines: Iterable[str]) -> Iterator[Mapping]:
@@ -95,12 +102,12 @@ def _madvise() -> Advise:
     return lambda start, size, advice: call(start, size, advice) == 0
 
 
-def _collapse(advise: Advise, mapping: Mapping, size: int) -> int:
+def _collapse(advise: Advise, mapping: Mapping, size: int, clock: Clock, until: int) -> int:
     # What is mapped beside it later stays small; what is freed and used again inside stays huge.
     advise(mapping.start, mapping.end - mapping.start, _MADV_HUGEPAGE)
     first = -(-mapping.start // size) * size
     return sum(
         size
         for start in range(first, mapping.end - size + 1, size)
-        if advise(start, size, _MADV_COLLAPSE)
+        if clock.now() < until and advise(start, size, _MADV_COLLAPSE)
     )

@@ -248,7 +248,7 @@ class _BrokerProcess:
     async def run(self, started: Callable[[Started], None], own_process: bool) -> None:
         """Listen, report, and drive until stopped."""
         if own_process:
-            _tune_process()
+            _tune_process(self.clock)
         config, driver = self.config, self.driver
         self.threads.start()
         try:
@@ -276,7 +276,7 @@ class _BrokerProcess:
                 ports = await self._listen(nursery, connections, links, admin)
                 if own_process:
                     await nursery.start(self._watch_signals, nursery)
-                    nursery.start_soon(use_huge_pages_again, name="huge pages")
+                    nursery.start_soon(use_huge_pages_again, self.clock, name="huge pages")
                 nursery.start_soon(driver.run, name="driver")
                 nursery.start_soon(
                     connections.close_idle, config.connections_idle_ms / 1000, name="idle clients"
@@ -392,7 +392,7 @@ async def _accept_for_ever(
         listening.close()
 
 
-def _tune_process() -> None:
+def _tune_process(clock: Clock) -> None:
     """Raise the file limit, let the log thread in quickly, keep the collector off what lives for
     ever (everything made so far is never garbage, and cycles are rare on the data path), and put
     that on huge pages."""
@@ -404,4 +404,4 @@ def _tune_process() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    use_huge_pages()
+    use_huge_pages(clock)

@@ -6,6 +6,7 @@ import sys
 import pytest
 import trio
 
+from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.runtime import huge_pages
 from raftlog.runtime.huge_pages import Mapping, anonymous_mappings, use_huge_pages
 
@@ -28,6 +29,16 @@ Rss:                4096 kB
 Rss:                4096 kB
 """
 HUGE = 2 * 1024 * 1024
+
+
+class StillClock:
+    """Moves when told."""
+
+    def __init__(self):
+        self.ns = 0
+
+    def now(self):
+        return self.ns
 
 
 @pytest.fixture
@@ -61,7 +72,7 @@ def test_only_the_heap_and_nameless_private_memory_count():
 
 
 def test_whole_huge_pages_of_what_is_in_use_are_collapsed(settings, mappings, advised):
-    assert use_huge_pages(settings, mappings) == 5 * HUGE
+    assert use_huge_pages(StillClock(), settings, mappings) == 5 * HUGE
     collapsed = [start for start, size, advice in advised if advice == 25 and size == HUGE]
     heap = [0x55D0C0000000 + at * HUGE for at in range(3)]
     # The second mapping is a stack that nobody has used; the third begins inside a huge page.
@@ -70,27 +81,55 @@ def test_whole_huge_pages_of_what_is_in_use_are_collapsed(settings, mappings, ad
 
 def test_what_the_kernel_refuses_is_not_counted(settings, mappings, monkeypatch):
     monkeypatch.setattr(huge_pages, "_madvise", lambda: lambda start, size, advice: False)
-    assert use_huge_pages(settings, mappings) == 0
+    assert use_huge_pages(StillClock(), settings, mappings) == 0
+
+
+def test_a_large_heap_does_not_hold_up_the_loop_for_long(settings, tmp_path, monkeypatch):
+    """Ten gigabytes took seconds, a minute after the start, while nobody heard a heartbeat."""
+    smaps = tmp_path / "large"
+    smaps.write_text(f"7f0000000000-7f0280000000 rw-p 00000000 00:00 0\nRss: {10 << 20} kB\n")
+    clock = StillClock()
+
+    def advise(start, size, advice):
+        clock.ns += NANOS_PER_MILLI
+        return True
+
+    monkeypatch.setattr(huge_pages, "_madvise", lambda: advise)
+    done = use_huge_pages(clock, settings, smaps)
+    assert 40 * HUGE <= done <= 50 * HUGE
+    assert clock.ns <= huge_pages.NANOS_MAX
+
+
+@pytest.mark.parametrize(
+    "text", ["\n", "x y\n", "7f00-7g00 rw-p 0 0 0\nRss: 4 kB\n", "a-b rw-p\nRss:"]
+)
+def test_mappings_of_another_format_are_left_alone(settings, tmp_path, advised, text):
+    """It is a task of the broker's: what it raised would end the process."""
+    (tmp_path / "smaps").write_text(text)
+    assert use_huge_pages(StillClock(), settings, tmp_path / "smaps") == 0
+    assert advised == []
 
 
 def test_never_means_never(settings, mappings, advised):
     (settings / "enabled").write_text("always madvise [never]\n")
-    assert use_huge_pages(settings, mappings) == 0
+    assert use_huge_pages(StillClock(), settings, mappings) == 0
     assert advised == []
 
 
 @pytest.mark.parametrize("lost", ["enabled", "hpage_pmd_size", "smaps"])
 def test_where_there_is_no_such_setting_nothing_happens(settings, mappings, advised, lost):
     (settings / lost).unlink()
-    assert use_huge_pages(settings, mappings) == 0
+    assert use_huge_pages(StillClock(), settings, mappings) == 0
     assert advised == []
 
 
 async def test_what_a_broker_makes_later_is_collapsed_too(monkeypatch, autojump_clock):
     times = []
-    monkeypatch.setattr(huge_pages, "use_huge_pages", lambda: times.append(trio.current_time()))
+    monkeypatch.setattr(
+        huge_pages, "use_huge_pages", lambda clock: times.append(trio.current_time())
+    )
     began = trio.current_time()
-    await huge_pages.use_huge_pages_again()
+    await huge_pages.use_huge_pages_again(StillClock())
     assert [round(time - began) for time in times] == [2, 10, 60]
 
 
@@ -100,9 +139,10 @@ def test_contents_stay_as_they_were():
     program = """
 import hashlib
 from raftlog.runtime.huge_pages import use_huge_pages
+from raftlog.runtime.real_ports import SystemClock
 kept = [bytes([number % 251]) * 5000 for number in range(4000)]
 before = hashlib.sha256(b"".join(kept)).hexdigest()
-done = use_huge_pages()
+done = use_huge_pages(SystemClock())
 assert hashlib.sha256(b"".join(kept)).hexdigest() == before
 assert done % 4096 == 0 and done >= 0, done
 print([len(str(number)) for number in range(3)])
