@@ -91,6 +91,9 @@ WALK_CHUNK_BYTES: Final = MIB
 LOG_READ_FAILURES_MAX: Final = 4
 """Reads of one place that fail in a row before a leader calls it damage: an error may pass, but a
 sector that cannot be read would keep a follower waiting for ever."""
+LOG_READ_PLACES_MAX: Final = 16
+"""Places whose failed reads are counted at one time: one for each follower that is far behind, and
+a few that followers have left."""
 STORE_BYTES_INITIAL: Final = MIB
 """Each of the two store files is written full of zeros at format, so that votes need no new
 space on a full disk."""

@@ -10,7 +10,7 @@ from typing import Final, final
 
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import Chain, RaftIndex
-from raftlog.base.limits import LOG_READ_FAILURES_MAX
+from raftlog.base.limits import LOG_READ_FAILURES_MAX, LOG_READ_PLACES_MAX
 from raftlog.base.ports import Tracer
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
@@ -57,8 +57,8 @@ class Errands:
         self._where = where
         self._token = 0
         self._waiting: dict[int, JobThen] = {}
-        self._reads_failed = (RaftIndex(0), 0)
-        """Where reads for followers fail, and how often in a row."""
+        self._reads_failed: dict[RaftIndex, int] = {}
+        """Where reads for followers fail, and how often in a row at that place."""
         self._removing = False
         self._removal_until: RaftIndex | None = log.last_index
         self._removal_failed: tuple[object, ...] | None = None
@@ -167,15 +167,17 @@ class Errands:
         if not isinstance(value, EntriesRead):
             node.log_read_done(read.token, read.first_index, _NO_CHAIN, None)
             return
+        self._reads_failed.pop(read.first_index, None)
         self._log.cold_done(value)
         node.log_read_done(read.token, value.first_index, value.prev_chain, value.entries)
 
     def _count_failed_read(self, first: RaftIndex, error: DiskError, now: Instant) -> None:
         """A read that fails again and again is not the moment's: what lies there is lost here, and
         a follower that needs it waits for ever, unless another one leads."""
-        at, failed = self._reads_failed
-        failed = failed + 1 if at == first else 1
-        self._reads_failed = (first, failed)
+        failed = self._reads_failed.pop(first, 0) + 1
+        self._reads_failed[first] = failed
+        if len(self._reads_failed) > LOG_READ_PLACES_MAX:
+            del self._reads_failed[next(iter(self._reads_failed))]
         if failed >= LOG_READ_FAILURES_MAX:
             self.found_damage(CorruptData(f"entry {first} cannot be read: {error}"), now)
 

@@ -5,10 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from raftlog.base.errors import CorruptData, DiskError
-from raftlog.base.limits import LOG_READ_FAILURES_MAX
+from raftlog.base.ids import Chain, RaftIndex
+from raftlog.base.limits import LOG_READ_FAILURES_MAX, LOG_READ_PLACES_MAX
 from raftlog.base.trace import NoTracer
 from raftlog.partition.errands import Errands
 from raftlog.raft.output import LogRead
+from raftlog.storage.cold import EntriesRead
 
 NOW = 7
 FAILED = DiskError("sector cannot be read", on="a segment")
@@ -25,7 +27,9 @@ def node():
 
 @pytest.fixture
 def errands(node):
-    return Errands(SimpleNamespace(last_index=9), node, NoTracer(), "g1")
+    return Errands(
+        SimpleNamespace(last_index=9, cold_done=lambda value: None), node, NoTracer(), "g1"
+    )
 
 
 def fail(errands, first, times, error=FAILED):
@@ -44,11 +48,31 @@ def test_a_place_that_cannot_be_read_again_and_again_is_damage(errands, node):
     assert len(node.answers) == LOG_READ_FAILURES_MAX, "each read is answered"
 
 
-def test_failures_at_other_places_begin_anew(errands, node):
-    for first in (5, 6, 5, 6):
-        fail(errands, first, LOG_READ_FAILURES_MAX - 1)
+def test_two_followers_that_fail_in_turns_are_counted_each(errands, node):
+    """Each failure at one place forgot those at the other, and both followers waited for ever."""
+    for _ in range(LOG_READ_FAILURES_MAX - 1):
+        fail(errands, 5, 1)
+        fail(errands, 6, 1)
+    assert errands.damage is None
+    fail(errands, 6, 1)
+    assert "entry 6 cannot be read" in str(errands.damage)
+    assert len(node.stepped_down) == 1
+
+
+def test_a_read_that_succeeds_forgets_the_failures_before_it(errands, node):
+    found = EntriesRead(RaftIndex(5), Chain(1), ())
+    for _ in range(3):
+        fail(errands, 5, LOG_READ_FAILURES_MAX - 1)
+        errands._log_read(LogRead(1, RaftIndex(5), 1_000), found, NOW)
     assert errands.damage is None
     assert node.stepped_down == []
+
+
+def test_places_that_fail_once_are_not_remembered_for_ever(errands):
+    for first in range(LOG_READ_PLACES_MAX * 3):
+        fail(errands, first, 1)
+    assert len(errands._reads_failed) == LOG_READ_PLACES_MAX
+    assert errands.damage is None
 
 
 def test_a_wrong_checksum_is_damage_at_once(errands, node):
