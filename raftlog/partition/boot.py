@@ -1,13 +1,23 @@
 """A replica's state from what recovery found on disk."""
 
+from raftlog.base.entries import LogPosition
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex
 from raftlog.partition.producer_snapshot import load_producers
 from raftlog.partition.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker, note_control
+from raftlog.raft.messages import NO_CHAIN
 from raftlog.storage.cold import ProducerReplay
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.recovery import RecoveredReplica
+
+
+def claimed_position(recovered: RecoveredReplica) -> LogPosition | None:
+    """What a damaged replica once held; its chain there is not known any more."""
+    if recovered.claimed is None:
+        return None
+    index, term = recovered.claimed
+    return LogPosition(index, term, NO_CHAIN)
 
 
 def booted_tracker(

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.entries import EntryKind, HardState, LogPosition, Membership
+from raftlog.base.entries import EntryKind, HardState, Membership
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import (
     DirectoryId,
@@ -34,7 +34,7 @@ from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.units import Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.appending import stamped
-from raftlog.partition.boot import booted_tracker
+from raftlog.partition.boot import booted_tracker, claimed_position
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.content import refusal_of, taken_over
 from raftlog.partition.errands import Errands
@@ -43,7 +43,7 @@ from raftlog.partition.idleness import IdleWatch
 from raftlog.partition.output import DeleteAnswer, ProduceAnswer, ReadAnswer, ReplicaOutput
 from raftlog.partition.serving import Serving
 from raftlog.partition.waiters import FetchWaiters, Then
-from raftlog.raft.messages import NO_CHAIN, Append, RaftMessage
+from raftlog.raft.messages import Append, RaftMessage
 from raftlog.raft.node import RaftNode, Role
 from raftlog.raft.options import RaftOptions
 from raftlog.raft.output import Output
@@ -115,7 +115,7 @@ class PartitionReplica:
             hard_state=hard_state,
             memberships=recovered.memberships,
             commit_hint=commit_hint,
-            damaged=_claimed_position(recovered),
+            damaged=claimed_position(recovered),
             options=raft,
             entropy=entropy,
             tracer=tracer,
@@ -496,11 +496,3 @@ class PartitionReplica:
         output.installed = drained.installed is not None
         output.damage = self._errands.damage
         output.deadline = min(drained.deadline, self._serving.deadline, self._idle.deadline)
-
-
-def _claimed_position(recovered: RecoveredReplica) -> LogPosition | None:
-    """What a damaged replica once held; its chain there is not known any more."""
-    if recovered.claimed is None:
-        return None
-    index, term = recovered.claimed
-    return LogPosition(index, term, NO_CHAIN)
