@@ -220,6 +220,9 @@ PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are handed to a broker in blocks of this size, as Kafka does."""
 CONTROLLER_CALLS_MAX: Final = 4096
 """Calls waiting for an answer, per controller and per caller; beyond it the answer is BUSY."""
+ENCODED_METADATA_MAX: Final = 8
+"""Answers about all topics that are kept encoded: clients of a few versions on a few listeners. One
+has about 100 bytes a partition."""
 
 assert LISTENERS_MAX * (HOST_BYTES_MAX + 64) < COMMAND_BYTES_MAX
 assert PARTITIONS_PER_TOPIC_MAX * (4 + REPLICATION_FACTOR_MAX * 12) < COMMAND_BYTES_MAX

@@ -54,6 +54,8 @@ class Context:
     image: ClusterImage = EMPTY_IMAGE
     replicas: dict[GroupId, PartitionReplica] = attrs.Factory(dict)
     """Running replicas by group; opened, not failed for good. Group 0 is among them."""
+    routes: int = 0
+    """Rises with whatever may change who leads which partition, as far as it is known here."""
     touched: dict[GroupId, PartitionReplica] = attrs.Factory(dict)
     sessions: dict[NodeId, LinkUp] = attrs.Factory(dict)
     timers: Timers = attrs.Factory(Timers)
@@ -108,6 +110,7 @@ class Context:
     def image_changed(self, image: ClusterImage, delta: "ClusterDelta") -> None:
         """The metadata loader applied committed commands."""
         self.image = image
+        self.routes += 1
         self.on_image(image, delta)
 
     # --- time ---

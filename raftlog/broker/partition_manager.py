@@ -330,6 +330,7 @@ class PartitionManager:
         host.state, host.replica, host.why = HostState.RUNNING, replica, ""
         host.opened_at = context.now
         context.replicas[group] = replica
+        context.routes += 1
         replica.fence(self._fenced(), context.now)
         for node in context.sessions:
             replica.link_up(node, context.now)
@@ -409,6 +410,7 @@ class PartitionManager:
         group = host.spec.group
         host.replica = None
         self.context.replicas.pop(group, None)
+        self.context.routes += 1
         self.context.touched[group] = replica
         self.dropped(group)
 

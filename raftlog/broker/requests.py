@@ -6,7 +6,7 @@ from typing import Any, Protocol, final
 import attrs
 
 from raftlog.base.ids import ConnectionId
-from raftlog.kafka.codec import encode_response
+from raftlog.kafka.codec import EncodedAnswer, encode_response
 from raftlog.kafka.connection import ServerConnection
 from raftlog.kafka.shape import Part
 
@@ -75,6 +75,13 @@ class KafkaRequest:
             return
         parts = encode_response(self.api_key, self.version, self.correlation_id, body)
         self.answers.reply(self, parts)
+
+    def answer_encoded(self, encoded: EncodedAnswer) -> None:
+        """Send a body that was encoded for all requests of this API and version that ask the
+        same."""
+        self._once()
+        if not self.connection.closed:
+            self.answers.reply(self, encoded.parts(self.correlation_id))
 
     def answer_nothing(self) -> None:
         """acks=0: the client expects no bytes, the ledger and the order of answers do."""

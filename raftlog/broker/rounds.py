@@ -89,8 +89,10 @@ class Rounds:
             volume.records += output.store_records
             volume.replicas.append(replica)
         self.deadlines.set(group, output.deadline)
-        if output.leadership and not replica.is_campaigning:
-            self._campaign_ended(replica)
+        if output.leadership:
+            context.routes += 1
+            if not replica.is_campaigning:
+                self._campaign_ended(replica)
         if output.jobs:
             self._start_jobs(replica, output.jobs)
         if output.agreed or output.uncovered or output.leadership:

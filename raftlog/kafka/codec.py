@@ -89,6 +89,7 @@ _request_readings: Final[dict[tuple[int, int], _Reading]] = {}
 _response_readings: Final[dict[tuple[int, int], _Reading]] = {}
 _request_writings: Final[dict[tuple[int, int], _Writing]] = {}
 _response_writings: Final[dict[tuple[int, int], _Writing]] = {}
+_CORRELATION: Final = struct.Struct(">i")
 _new: Final = tuple.__new__
 """Makes a NamedTuple at a third of the cost of calling its class."""
 
@@ -139,6 +140,25 @@ def encode_response(
     parts, large = _body_parts(writing, body)
     parts[0] = response_head(correlation_id, writing[2], sum(map(len, parts)))
     return _joined(parts, large)
+
+
+@final
+class EncodedAnswer(NamedTuple):
+    """A response frame without its correlation id, for everybody who asks the same."""
+
+    length: bytes
+    rest: bytes
+
+    def parts(self, correlation_id: int) -> list[Part]:
+        """The frame, with this correlation id."""
+        return [self.length + _CORRELATION.pack(correlation_id), self.rest]
+
+
+def encode_answer(api_key: int, api_version: int, body: Message) -> EncodedAnswer:
+    """A response without records, to be sent more than once; errors as `encode_response`."""
+    (frame,) = encode_response(api_key, api_version, 0, body)
+    assert isinstance(frame, bytes), type(frame)
+    return EncodedAnswer(frame[:4], frame[8:])
 
 
 # --- the client's side ----------------------------------------------------------------------------

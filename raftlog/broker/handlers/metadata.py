@@ -4,6 +4,7 @@ A topic that had to be created is answered when it is there and led, or after a 
 error 5, which clients take as "ask again" (KAFKA.md 3.2).
 """
 
+from functools import partial
 from typing import Final, final
 
 import attrs
@@ -11,6 +12,7 @@ import attrs
 from raftlog.base.ids import TopicId
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.handlers.all_topics import Question, kept_answer
 from raftlog.broker.handlers.cluster_view import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
@@ -22,6 +24,7 @@ from raftlog.broker.handlers.cluster_view import (
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.handlers.create_topics import LeadersWanted, new_topic_id
 from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.codec import EncodedAnswer, encode_answer
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import (
     MetadataRequest,
@@ -42,11 +45,19 @@ _NO_LEADER: Final = -1
 def handle(context: Context, request: KafkaRequest) -> None:
     """Answer at once, unless topics have to be created first."""
     body: MetadataRequest = request.body
+    if _asks_for_everything(request):
+        request.answer_encoded(_everything(context, request))
+        return
     missing = _to_create(context, body)
     if missing:
         _AutoCreation(context, request, missing).begin()
     else:
         request.answer(_answer(context, request, {}))
+
+
+def _asks_for_everything(request: KafkaRequest) -> bool:
+    topics = request.body.topics
+    return topics is None or (request.version == 0 and not topics)
 
 
 def _to_create(context: Context, body: MetadataRequest) -> list[str]:
@@ -141,16 +152,38 @@ def _creation_code(error: int) -> int:
 
 def _answer(context: Context, request: KafkaRequest, codes: dict[str, int]) -> MetadataResponse:
     body: MetadataRequest = request.body
-    everything = body.topics is None or (request.version == 0 and not body.topics)
-    operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else NOT_ASKED
-    if everything:
-        image = context.image
-        topics = [
-            _topic(context, image.topics[image.names[name]], operations)
-            for name in sorted(image.names)
-        ]
-    else:
-        topics = [_asked_topic(context, topic, codes, operations) for topic in body.topics or ()]
+    operations = _topic_operations(body)
+    topics = [_asked_topic(context, topic, codes, operations) for topic in body.topics or ()]
+    return _response(context, request, topics)
+
+
+def _everything(context: Context, request: KafkaRequest) -> EncodedAnswer:
+    body: MetadataRequest = request.body
+    question = Question(
+        request.version,
+        request.connection.listener,
+        body.include_topic_authorized_operations,
+        body.include_cluster_authorized_operations,
+    )
+    return kept_answer(context, question, partial(_encode_everything, context, request))
+
+
+def _encode_everything(context: Context, request: KafkaRequest) -> EncodedAnswer:
+    image, operations = context.image, _topic_operations(request.body)
+    names = sorted(image.names)
+    topics = [_topic(context, image.topics[image.names[name]], operations) for name in names]
+    body = _response(context, request, topics)
+    return encode_answer(request.api_key, request.version, body)
+
+
+def _topic_operations(body: MetadataRequest) -> int:
+    return TOPIC_OPERATIONS if body.include_topic_authorized_operations else NOT_ASKED
+
+
+def _response(
+    context: Context, request: KafkaRequest, topics: list[MetadataResponseTopic]
+) -> MetadataResponse:
+    body: MetadataRequest = request.body
     cluster_operations = body.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
