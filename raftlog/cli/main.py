@@ -4,6 +4,7 @@ Exit codes: 0 done or valid, 1 failed or invalid, 2 unknown, 64 wrong usage, 130
 `--format json` an error is one JSON document on standard error: {"error": {"what", "on", "do"}}.
 """
 
+import io
 import json
 import os
 import sys
@@ -137,7 +138,11 @@ def _print_error(what: str, on: str, do: str, *, as_json: bool) -> None:
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """The console script. A text that no terminal can show (half a surrogate pair in a history, a
+    name that is no UTF-8) is shown escaped instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 

@@ -214,7 +214,7 @@ def _run_folder(path: Path) -> RunFolder:
         place=str(path),
         run=_json(path / "run.json"),
         invariants=_mapping(before.get("invariants")),
-        trace=trace.read_text(encoding="utf-8", errors="replace") if trace.exists() else "",
+        trace=_text(trace, errors="replace") if trace.exists() else "",
     )
 
 
@@ -222,10 +222,17 @@ def _json(path: Path) -> Mapping[str, Any]:
     if not path.exists():
         return {}
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        document = json.loads(_text(path))
+    except (ValueError, RecursionError):
         raise click.UsageError(f"{path} is not JSON") from None
     return _mapping(document)
+
+
+def _text(path: Path, errors: str = "strict") -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors=errors)
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from None
 
 
 def _mapping(document: Any) -> Mapping[str, Any]:

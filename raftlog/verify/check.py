@@ -11,6 +11,7 @@ import gc
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Any, final
 
 import attrs
@@ -33,6 +34,10 @@ LOG: str = "log"
 Source = Iterable[str] | Iterable[bytes] | OpenFile | HistoryReader
 """A history: an open file (for bytes reads fastest), lines, or a reader."""
 MODES = (LINEARIZABLE, COMMITTED_PREFIX)
+_LENGTHS = ("empty", "end", "start")
+_GROUPS = ("assign", "subscribe", "offset_commit", "offset_fetch")
+_OF_LOGS = frozenset(("send", "poll", "txn", "crash", *_LENGTHS, *_GROUPS))
+"""What the log model knows, by `f`."""
 
 
 @final
@@ -144,7 +149,9 @@ def judge_operations(
     findings = Findings()
     facts = Facts(_first_ends(options))
     measured: dict[str, Any] = {}
+    notes = [] if operations else ["the history has no operation: nothing was judged"]
     if chosen == LOG:
+        notes += _strangers(operations)
         budget: dict[str, Any] = {"hole_steps_max": hole_steps}
         facts.add_all(operations)
         measured = _check_log(
@@ -164,6 +171,7 @@ def judge_operations(
         model=chosen.name if isinstance(chosen, Model) else chosen,
         metrics=measured,
         budget=budget,
+        notes=notes,
     )
     return Judgement(
         verdict=verdict,
@@ -172,6 +180,25 @@ def judge_operations(
         nemesis=nemesis,
         facts=facts,
     )
+
+
+def _strangers(operations: Sequence[Interval]) -> list[str]:
+    """A note on operations that say nothing about a log. A history of nothing else is no log's:
+    to call it valid would be a pass that nobody earned."""
+    strange = {f: 0 for f in dict.fromkeys(map(attrgetter("f"), operations)) if f not in _OF_LOGS}
+    if not strange:
+        return []
+    for op in operations:
+        if op.f in strange:
+            strange[op.f] += 1
+    if sum(strange.values()) == len(operations):
+        raise BadHistory(
+            f"model {LOG} does not know {next(iter(strange))!r}, nor is there anything else",
+            on=f"index {operations[0].index}",
+            do="name the model in the header, or choose one with --model",
+        )
+    counts = ", ".join(f"{f!r} {count:,}" for f, count in strange.items())
+    return [f"operations that model {LOG} does not know were not judged: {counts}"]
 
 
 def mode_of(options: Mapping[str, Any]) -> str:

@@ -22,12 +22,20 @@ _LOG: Final = ("send", "poll", "txn")
 def read_ops(text: str) -> Iterator[Op]:
     """The operations of a history in EDN: a list of maps, or maps one after the other."""
     place = 0
+    asked: dict[int | str, Any] = {}
     for element in read_all(text):
         for document in element if isinstance(element, list) else [element]:
             if not isinstance(document, dict):
                 raise BadHistory("an operation is a map", on=f"operation {place}")
-            yield _op_of(document, place)
+            op = _op_of(document, place)
+            if op.type == "invoke":
+                asked[op.process] = op.value
+            elif op.f == "send" and op.type != "ok":
+                _without_offset(op, asked.get(op.process))
+            yield op
             place += 1
+    if not place:
+        raise BadHistory("the history is empty", do="pass a file with operations")
 
 
 def header_for(ops: Iterable[Op]) -> Header:
@@ -97,8 +105,6 @@ def _kafka(op: Op, value: Any) -> None:
     kinds = [step[0] for step in steps]
     if kinds == ["send"]:
         op.f, op.key, op.value = "send", steps[0][1], steps[0][2]
-        if op.type != "ok" and isinstance(op.value, list):
-            op.value = op.value[1]
     elif "send" not in kinds:
         op.f, op.value = "poll", None
         if op.type == "ok":
@@ -112,6 +118,14 @@ def _kafka(op: Op, value: Any) -> None:
             op.value = [[step[0], *step[1:]] for step in steps]
         elif op.type != "ok":
             op.value = None
+
+
+def _without_offset(op: Op, asked: Any) -> None:
+    """A send whose end is not known may name an offset all the same, `[offset v]`. A batch is a
+    list too, and looks the same: what was asked tells them apart."""
+    value = op.value
+    if value != asked and isinstance(value, list) and len(value) == 2 and value[1] == asked:
+        op.value = asked
 
 
 def _reads(reads: Mapping[Any, Any]) -> dict[str, list[Any]]:

@@ -65,12 +65,27 @@ def _register_call(op: Interval) -> Call | None:
     return Call(op.start_ns, op.end_ns, ("cas", _frozen(old), _frozen(new)), matched, op)
 
 
+class _Truth(NamedTuple):
+    """A truth value, which for Python equals 0 or 1."""
+
+    truth: bool
+
+
+class _Fields(NamedTuple):
+    """A JSON object, which is no list of pairs."""
+
+    fields: tuple[tuple[str, Any], ...]
+
+
 def _frozen(value: Any) -> Any:
-    """JSON as something hashable; equal values stay equal."""
+    """JSON as something hashable: equal values stay equal, and different ones different."""
+    if isinstance(value, bool):
+        return _Truth(value)
     if isinstance(value, list):
         return tuple(_frozen(item) for item in value)
     if isinstance(value, dict):
-        return tuple(sorted((name, _frozen(item)) for name, item in value.items()))
+        fields = sorted((name, _frozen(item)) for name, item in value.items())
+        return _Fields(tuple(fields))
     return value
 
 
@@ -105,28 +120,47 @@ CAS_REGISTER: Final = Model(
 have failed; an info one happened (and matched), or it did nothing."""
 
 
+class _Newest(NamedTuple):
+    """What the newest token may be: one that nobody was told (`acquire` of type info) may be any
+    higher one, until a check tells more. `most` None: there is no bound."""
+
+    least: int = 0
+    most: int | None = 0
+
+
 def _fencing_call(op: Interval) -> Call | None:
     """`acquire` answers a token; `check` of a token is ok (accepted) or fail (refused, a fact)."""
     if op.f == "acquire":
         if op.type == "fail":
             return None
-        return Call(op.start_ns, op.end_ns, ("acquire",), op.value if op.type == "ok" else None, op)
+        token = _token(op, op.value) if op.type == "ok" else None
+        return Call(op.start_ns, op.end_ns, ("acquire",), token, op)
     if op.type == "info":
         return None
-    return Call(op.start_ns, op.end_ns, ("check", op.asked), op.type == "ok", op)
+    return Call(op.start_ns, op.end_ns, ("check", _token(op, op.asked)), op.type == "ok", op)
 
 
-def _fencing_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
+def _token(op: Interval, token: Any) -> int:
+    if type(token) is not int:
+        raise BadHistory(f"{op.f} of {token!r}: a token is an integer", on=f"index {op.index}")
+    return token
+
+
+def _fencing_step(newest: _Newest, asked: Any, answer: Any) -> tuple[bool, _Newest]:
+    least, most = newest
     if asked[0] == "acquire":
         if answer is None:
-            return True, state + 1
-        return answer > state, answer
-    return (asked[1] >= state) == answer, state
+            return True, _Newest(least + 1, None)
+        return answer > least, _Newest(answer, answer)
+    token = asked[1]
+    if answer:  # accepted: no newer one is out
+        return token >= least, _Newest(least, token if most is None else min(most, token))
+    return most is None or token < most, _Newest(max(least, token + 1), most)
 
 
 FENCING: Final = Model(
     name="fencing",
-    init=lambda: 0,
+    init=_Newest,
     step=_fencing_step,
     call_of=_fencing_call,
     functions=("acquire", "check"),
@@ -138,10 +172,10 @@ def _offsets_call(op: Interval) -> Call | None:
     if op.type == "fail":
         return None
     if op.f == "offset_commit":
-        return Call(op.start_ns, op.end_ns, ("commit", _frozen(op.asked[1])), None, op)
+        return Call(op.start_ns, op.end_ns, ("commit", tuple(op.asked[1].items())), None, op)
     if op.type != "ok":
         return None
-    return Call(op.start_ns, op.end_ns, ("fetch",), _frozen(op.value), op)
+    return Call(op.start_ns, op.end_ns, ("fetch",), tuple(op.value.items()), op)
 
 
 def _offsets_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:

@@ -130,6 +130,8 @@ class Pairing:
         self.last_index = op.index
         process = op.process
         if process == NEMESIS:
+            if not -OPEN < op.time_ns < OPEN:
+                raise BadHistory("a time is out of range", on=_at(op, None))
             self.nemesis.append(op)
         elif op.type == "invoke":
             if process in self.open_ops or process in self.retired:
@@ -185,6 +187,8 @@ def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = Non
 
     With `logs`, by key, what is read shares the memory of what was sent.
     """
+    if not -OPEN < call.time_ns < OPEN:
+        raise BadHistory("a time is out of range", on=_at(call, end))
     if end is None:
         kind, end_ns, value, node = "info", OPEN, None, call.node
     else:
@@ -276,7 +280,7 @@ def _send(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     if kind != "ok":
         return asked, None
     base, echoed = value
-    if echoed != asked:
+    if echoed != asked or list(map(type, values_of(echoed))) != list(map(type, values_of(asked))):
         raise ValueError("the completion names another value than the call")
     return asked, base if base is None else _offset_or_none(base)
 
@@ -299,6 +303,8 @@ def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     asked: list[tuple[str, str, Any]] = []
     for micro in call.value:
         if micro[0] == "send":
+            if type(micro[1]) is not str:
+                raise TypeError("a key is a string")
             _check_values(micro[2])
             asked.append(("send", micro[1], micro[2]))
         elif micro[0] == "poll":
@@ -335,8 +341,8 @@ def _position(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
 
 def _assigned(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     keys = value if value is not None else call.value
-    if not all(type(key) is str for key in [*call.value, *keys]):
-        raise TypeError("a key is a string")
+    if not _are_texts(call.value) or not _are_texts(keys):
+        raise TypeError("a list of keys")
     return call.value, keys
 
 
@@ -369,11 +375,14 @@ def _check_offsets(offsets: Any) -> None:
 
 
 def _check_values(asked: Any) -> None:
-    for value in values_of(asked):
+    values = values_of(asked)
+    for value in values:
         if type(value) is not str and type(value) is not int:
             raise TypeError(f"value {value!r}")
-    if type(asked) is list and not asked:
+    if not values:
         raise ValueError("an empty batch")
+    if len(dict.fromkeys(values)) != len(values):
+        raise ValueError("a value is twice in one batch, and values are unique")
 
 
 def _offset_or_none(base: Any) -> int | None:

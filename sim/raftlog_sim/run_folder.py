@@ -93,6 +93,7 @@ def manifest(
             "replay": f"raftlog sim replay {folder / case.file_name}{mutant}",
             "shrink": f"raftlog sim shrink {folder / case.file_name}{mutant}",
             "debug": f"raftlog sim debug {folder / case.file_name}{mutant}",
+            "judge again": f"raftlog verify {folder}",
         },
         "replicas": outcome.replicas,
         "probes": outcome.probes,

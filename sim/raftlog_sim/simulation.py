@@ -181,7 +181,10 @@ def simulate(
 
 def _complaint(verdict: Verdict) -> str:
     failures = verdict.failures()
-    return f"history-{failures[0].name}: {failures[0].witness}" if failures else ""
+    if not failures:
+        return ""
+    witness = failures[0].witness
+    return f"history-{failures[0].name}: {witness.text if witness is not None else ''}".strip()
 
 
 class _Goal(NamedTuple):

@@ -1,6 +1,8 @@
 """`raftlog verify`: exit codes, what is printed, what is written."""
 
 import json
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -270,6 +272,34 @@ def test_usage_is_64_and_one_clear_line(arguments, folder, tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("raftlog: ")
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("name", ["run.json", "verdict.json", "trace.txt"])
+@pytest.mark.parametrize("what", ["a folder", "deep", "no JSON"])
+def test_a_strange_file_in_a_run_folder(name, what, folder, tmp_path, capsys):
+    folder(GOOD)
+    path = tmp_path / name
+    if what == "a folder":
+        path.mkdir()
+    else:
+        path.write_text("[" * 100_000 if what == "deep" else "{")
+    good = name == "trace.txt" and what != "a folder"
+    report = tmp_path / "report.html"
+    assert run(["verify", str(tmp_path), "--report", str(report)]) == (0 if good else 64)
+    assert capsys.readouterr().err.startswith("" if good else f"raftlog: {path}")
+
+
+def test_half_a_surrogate_pair_is_shown_escaped(tmp_path):
+    """Python cannot print one: the command ended in a traceback, before the evidence."""
+    key = "t\ud800/0"
+    lost = [send(0, (1, 2), "k#1", 0, key=key), poll(1, (3, 4), (1, "k#1"), key=key)]
+    path = tmp_path / "history.jsonl"
+    path.write_text(written(*lost), encoding="ascii")
+    arguments = [sys.executable, "-m", "raftlog", "verify", str(path)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert "offsets 0, 1 of t\\ud800/0." in done.stdout
 
 
 def test_help_has_an_example(capsys):

@@ -123,6 +123,32 @@ def test_there_and_back():
     assert [op.document() for op in again] == [op.document() for op in ops]
 
 
+BATCH = """
+{:index 0 :time 1 :process 0 :type :invoke :f :send :value [[:send 5 [1 2]]]}
+{:index 1 :time 2 :process 0 :type :ok :f :send :value [[:send 5 [0 [1 2]]]]}
+{:index 2 :time 3 :process 0 :type :invoke :f :send :value [[:send 5 [3 4]]]}
+{:index 3 :time 4 :process 0 :type :info :f :send :value [[:send 5 [3 4]]]}
+{:index 4 :time 5 :process 1 :type :invoke :f :send :value [[:send 5 [6 7]]]}
+{:index 5 :time 6 :process 1 :type :fail :f :send :value [[:send 5 [nil [6 7]]]]}
+"""
+
+
+def test_a_batch_is_not_taken_for_an_offset_and_a_value():
+    """Its last value was, so that a history with batches could not be written and read again."""
+    ops = list(read_ops(BATCH))
+    assert [op.value for op in ops] == [[1, 2], [0, [1, 2]], [3, 4], [3, 4], [6, 7], [6, 7]]
+    again = list(read_ops("\n".join(write_op(op) for op in ops)))
+    assert [op.document() for op in again] == [op.document() for op in ops]
+    operations, _ = intervals(ops)
+    assert [op.asked for op in operations] == [[1, 2], [3, 4], [6, 7]]
+
+
+@pytest.mark.parametrize("text", ["", " ; nothing", "[]"])
+def test_a_file_without_operations_is_no_history(text):
+    with pytest.raises(BadHistory, match="empty"):
+        list(read_ops(text))
+
+
 def test_missing_times_are_places_in_the_file():
     text = "{:process 0 :type :invoke :f :read :value nil} {:process 0 :type :ok :f :read :value 3}"
     ops = list(read_ops(text))

@@ -23,6 +23,20 @@ def test_an_empty_history_is_valid_and_nothing_was_checked():
     assert {result.status for result in verdict.classes.values()} == {"not checked"}
 
 
+def test_and_says_so():
+    assert judged().notes == ["the history has no operation: nothing was judged"]
+
+
+def test_a_history_of_strangers_is_no_pass():
+    """A register's history whose header named no model was called valid."""
+    strange = [op(0, "write", (1, 2), 5, 5), op(0, "read", (3, 4), None, 6)]
+    with pytest.raises(BadHistory, match="model log does not know 'write'"):
+        judged(*strange)
+    verdict = judged(*FOUR, *[op(9, "ping", (20 + n, 20 + n), None) for n in range(2)])
+    assert verdict.exit_code == 0
+    assert verdict.notes == ["operations that model log does not know were not judged: 'ping' 2"]
+
+
 def test_no_polls_no_verdict_on_what_needs_them():
     verdict = judged(*FOUR)
     for name in ("lost-write", "unseen", "poll-skip", "G1a", "G1c"):

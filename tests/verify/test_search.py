@@ -152,6 +152,46 @@ def test_fencing(calls, verdict):
     assert search(FENCING, calls, LOTS).verdict == verdict
 
 
+UNHEARD = Call(3, 4, ("acquire",), None)
+
+
+@pytest.mark.parametrize(
+    ("checks", "verdict"),
+    [
+        ([(3, False), (7, True)], "valid"),
+        ([(7, True), (3, False)], "valid"),
+        ([(1, True)], "invalid"),
+        ([(5, True), (6, False)], "invalid"),
+        ([(5, False), (5, True)], "invalid"),
+    ],
+)
+def test_a_token_that_nobody_was_told_may_be_any_higher_one(checks, verdict):
+    """The model took such a token for the next number, and called it wrong when a later check of a
+    number beyond that was refused."""
+    calls = [Call(1, 2, ("acquire",), 1), UNHEARD]
+    for at, (token, accepted) in enumerate(checks):
+        calls.append(Call(10 + 2 * at, 11 + 2 * at, ("check", token), accepted))
+    assert search(FENCING, calls, LOTS).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("f", "asked", "answer"), [("acquire", None, "x"), ("acquire", None, True), ("check", [1], 0)]
+)
+def test_a_token_is_an_integer(f, asked, answer):
+    with pytest.raises(BadHistory, match="a token is an integer"):
+        judged(FENCING, (0, "invoke", f, asked), (0, "ok", f, answer))
+
+
+@pytest.mark.parametrize(
+    ("written", "read"), [(1, True), (0, False), ([1], [True]), ({"a": 1}, [["a", 1]]), ({}, [])]
+)
+def test_what_only_python_calls_equal(written, read):
+    lines = [(0, "invoke", "write", written), (0, "ok", "write", written)]
+    for value, verdict in ((written, "valid"), (read, "invalid")):
+        end = [(0, "invoke", "read", None), (0, "ok", "read", value)]
+        assert judged(REGISTER, *lines, *end).verdict == verdict
+
+
 def judged(model, *lines, key="x"):
     ops = []
     for index, (process, kind, f, value) in enumerate(lines):

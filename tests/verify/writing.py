@@ -31,9 +31,9 @@ def op(process, f, times, asked, value=None, *, key=KEY, kind="ok", **fields) ->
     return Written(process, f, start, end, key, asked, kind, value, fields)
 
 
-def send(process, times, value, base=None, *, kind="ok", **fields) -> Written:
+def send(process, times, value, base=None, *, key=KEY, kind="ok", **fields) -> Written:
     answer = [base, value] if kind == "ok" else None
-    return op(process, "send", times, value, answer, kind=kind, **fields)
+    return op(process, "send", times, value, answer, key=key, kind=kind, **fields)
 
 
 def poll(process, times, *pairs, key=KEY, kind="ok", **fields) -> Written:
