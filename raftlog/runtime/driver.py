@@ -4,7 +4,8 @@ order.
 Order of performing (DESIGN: the contract of the broker): queue the writes, then send to peers,
 then answer clients. Nothing else is ordered. A turn is synchronous; whoever has an event posts it
 and, when the last turn was long enough ago, runs the turn itself, which saves a task switch for a
-lone request. When events come thick, they wait for the driver's task and share a turn.
+lone request. When events come thick, they wait for the driver's task and share a turn; and what
+could not be written yet anyway waits for the end of the round that is being written.
 """
 
 from collections import deque
@@ -32,7 +33,7 @@ from raftlog.broker.events import (
     Request,
     Resume,
 )
-from raftlog.raft.messages import AppendReply
+from raftlog.raft.messages import Append, AppendReply
 from raftlog.runtime.log_writer import DirectoryThreads
 
 LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
@@ -122,12 +123,23 @@ class Driver:
         self._queue(event)
         self._want()
 
-    def post_all(self, events: Sequence[Event]) -> None:
-        """Hand in what arrived together: one turn takes it all, up to the bounds of a turn."""
+    def post_all(self, events: Sequence[Event], *, streamed: bool = False) -> None:
+        """Hand in what arrived together: one turn takes it all, up to the bounds of a turn.
+
+        What is `streamed`, by somebody who goes on sending without waiting for answers, shares the
+        turn of a round that is about to come back: it would only be written after it, and a turn of
+        its own costs as much as some ten requests."""
         for event in events:
             self._queue(event)
-        if events:
+        if events and not (streamed and self._round_ends_soon()):
             self._want()
+
+    def _round_ends_soon(self) -> bool:
+        """Whether the end of a round will bring about a turn at once, and there is room until
+        then. Should the disk hang, the next deadline's turn takes what waits."""
+        return len(self._requests) <= TURN_EVENTS_MAX and any(
+            each.round_ends_soon for each in self.directories.values()
+        )
 
     def post_from_peer(self, events: Sequence[PeerMessages]) -> None:
         """`post_all` for what one peer has sent, with acknowledgements that may wait: of two
@@ -137,7 +149,7 @@ class Driver:
         if room and self._acks_may_wait and _only_acknowledges(events):
             self._acks.extend(events)
         else:
-            self.post_all(events)
+            self.post_all(events, streamed=_only_entries(events))
 
     async def room(self) -> None:
         """Wait while more requests are queued than one turn takes. A reader waits here before it
@@ -257,6 +269,9 @@ class Driver:
         """Completions first; then acknowledgements, then requests, up to the bounds of a turn."""
         completions, requests = self._completions, self._requests
         events: list[Event] = []
+        for directory in self.directories.values():
+            if directory.written:
+                events += directory.take_written()
         while completions and len(events) < TURN_EVENTS_MAX:
             events.append(completions.popleft())
         while self._acks and len(events) < TURN_EVENTS_MAX:
@@ -324,3 +339,12 @@ class Driver:
 def _only_acknowledges(events: Sequence[PeerMessages]) -> bool:
     """Whether nothing but success of appends is reported."""
     return all(type(each) is AppendReply for event in events for each in event.messages)
+
+
+def _only_entries(events: Sequence[PeerMessages]) -> bool:
+    """Whether nothing but entries arrived, which must be written before anything is answered."""
+    return all(
+        type(each) is Append and each.entries and not each.read_context
+        for event in events
+        for each in event.messages
+    )

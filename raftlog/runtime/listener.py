@@ -28,6 +28,8 @@ from raftlog.runtime.streams import ByteStream
 
 JOIN_BYTES_MAX: Final = 4096
 """Answers up to this size are joined into one buffer before they are sent."""
+STREAMED_FROM: Final = 8
+"""A client with more requests under way does not wait for each of them: it wants throughput."""
 ACCEPT_PAUSE_SECONDS: Final = 0.05
 """After a failed accept (too many open files): a broker that spins helps nobody."""
 
@@ -73,9 +75,14 @@ class ClientConnection:
         left, self._drained = self.sender.sent_bytes - self._drained, self.sender.sent_bytes
         return left
 
+    @property
+    def unanswered(self) -> int:
+        """Requests without an answer."""
+        return self.requests - self._next_reply
+
     def activity(self) -> tuple[int, int] | None:
         """What changes when the client does something; None while it waits for an answer."""
-        if self.requests > self._next_reply:
+        if self.unanswered:
             return None
         return self.requests, self.sender.sent_bytes
 
@@ -227,7 +234,8 @@ class Connections:
             first, posted = connection.requests, frames[:share]
             connection.requests += len(posted)
             self.driver.post_all(
-                [Request(connection.id, first + at, frame) for at, frame in enumerate(posted)]
+                [Request(connection.id, first + at, frame) for at, frame in enumerate(posted)],
+                streamed=connection.unanswered > STREAMED_FROM,
             )
             del posted, frames[:share]  # views of a slab that could be used again
             more = bool(frames)

@@ -11,6 +11,7 @@ to do, hence never waits for it: every round that it was given has come back to 
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol, final
@@ -53,8 +54,8 @@ at first, then twice as many each time."""
 INLINE_STALL_NANOS: Final = 50_000 * NANOS_PER_MICRO
 """A sync that held up the loop for so long, half a heartbeat, is one too many: with ten times as
 much, all groups led here would be taken from it, those without a write too."""
-WRITTEN_FROM_NANOS: Final = 1_000 * NANOS_PER_MICRO
-"""Where a sync takes less, `Written` is not reported: `Persisted` says it a moment later."""
+SLOW_ROUND_NANOS: Final = 1_000 * NANOS_PER_MICRO
+"""Where a round takes less, `Written` is not reported: `Persisted` says it a moment later."""
 
 
 class RoundWriter(Protocol):
@@ -89,7 +90,11 @@ class DirectoryThreads:
     _stalled: bool = attrs.field(default=False, init=False)
     """A sync held up the loop: the next attempt waits until the log thread had a quick round."""
     _slow: bool = attrs.field(default=True, init=False)
-    """The log thread's last round took long enough for `Written` to be worth a turn."""
+    """The log thread's last round took long: it is worth telling that one was written before it is
+    durable, and nobody should wait for its end."""
+    written: deque[Written] = attrs.field(factory=deque, init=False)
+    """Rounds that can be read from their files since `take_written`. Filled by the log thread: a
+    deque's `append` and `popleft` need no lock."""
     _threads: list[threading.Thread] = attrs.field(factory=list, init=False)
 
     def start(self) -> None:
@@ -154,6 +159,16 @@ class DirectoryThreads:
             self._slow = True  # the log thread has nothing to do now: its next round tells anew
         return events
 
+    @property
+    def round_ends_soon(self) -> bool:
+        """Whether the log thread has a round and was quick with the last one."""
+        return self._busy > 0 and not self._slow
+
+    def take_written(self) -> list[Event]:
+        """What `written` holds. It promises nothing and so is worth no turn of its own; every turn
+        takes it, before the ends of the same rounds."""
+        return [self.written.popleft() for _ in range(len(self.written))]
+
     def read(self, read: Read) -> None:
         """Queue a cold read."""
         assert read.slice.directory == self.directory
@@ -182,13 +197,14 @@ class DirectoryThreads:
             on_written = partial(self._written, together) if self._slow else None
             started = self.clock.now()
             events = self._perform(together, on_written)
-            self._slow = self.clock.now() - started >= WRITTEN_FROM_NANOS
+            self._slow = self.clock.now() - started >= SLOW_ROUND_NANOS
             self._send(events, len(together))
             if ended:
                 return
 
     def _written(self, writes: list[Write]) -> None:
-        self._send([Written(write.io_id, self.directory) for write in writes], 0)
+        for write in writes:
+            self.written.append(Written(write.io_id, self.directory))
 
     def _perform(self, writes: list[Write], on_written: Callable[[], None] | None) -> list[Event]:
         """Perform rounds as one, with one sync. A failure of the disk is in the result; anything

@@ -5,6 +5,7 @@ import trio.testing
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import (
+    Chain,
     ConnectionId,
     DirectoryId,
     GroupId,
@@ -25,8 +26,9 @@ from raftlog.broker.events import (
     Request,
     Write,
     WriteFailed,
+    Written,
 )
-from raftlog.raft.messages import AppendReply
+from raftlog.raft.messages import Append, AppendReply
 from raftlog.runtime import driver as module
 from raftlog.runtime.driver import Driver
 
@@ -67,6 +69,12 @@ class FakeDisk:
     def __init__(self) -> None:
         self.driver: Driver | None = None
         self.held: list[Write] = []
+        self.round_ends_soon = False
+        self.written: list[Written] = []
+
+    def take_written(self) -> list[Written]:
+        taken, self.written = self.written, []
+        return taken
 
     def write(self, write) -> None:
         self.held.append(write)
@@ -82,10 +90,9 @@ class Nobody:
 
 
 def driver_of(broker: FakeBroker, disk: FakeDisk | None = None) -> Driver:
-    made = Driver(NodeId(1), broker, TrioClock(), {HOME: disk})
+    disk = disk or FakeDisk()
+    made = disk.driver = Driver(NodeId(1), broker, TrioClock(), {HOME: disk})
     made.connections = made.peers = made.admin = Nobody()
-    if disk is not None:
-        disk.driver = made
     return made
 
 
@@ -336,6 +343,13 @@ def acknowledged(match: int = 1) -> PeerMessages:
     return PeerMessages(NodeId(2), SessionId(1), [reply])
 
 
+def an_append(entries=("an entry",), read_context=0) -> PeerMessages:
+    replicas = [ReplicaId(NodeId(each), HOME, ReplicaEpoch(0)) for each in (2, 1)]
+    seam = Term(1), RaftIndex(1), Term(1), Chain(7)
+    append = Append(GroupId(1), *replicas, *seam, RaftIndex(1), read_context, entries)
+    return PeerMessages(NodeId(2), SessionId(1), [append])
+
+
 def patient(number: int, effects: Effects) -> None:
     effects.acks_may_wait = True
 
@@ -397,6 +411,61 @@ async def test_waiting_acknowledgements_are_bounded_and_keep_their_order(autojum
     for each in sent:
         driver.post_from_peer([each])
     assert broker.turns[1:] == [sent[: module.TURN_EVENTS_MAX]]
+
+
+async def test_what_is_streamed_shares_the_turn_of_a_round_that_ends_soon(autojump_clock):
+    broker, disk = FakeBroker(), FakeDisk()
+    driver = driver_of(broker, disk)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await trio.sleep(1)
+        driver.post_all(requests(2), streamed=True)
+        assert broker.turns == [[], requests(2)]
+        disk.round_ends_soon = True
+        await trio.sleep(1)
+        driver.post_all(requests(1), streamed=True)
+        driver.post_from_peer([an_append()])
+        await trio.sleep(1)
+        assert len(broker.turns) == 2
+        disk.round_ends_soon = False
+        driver.post_all([Persisted(IoId(1), HOME)])
+        assert broker.turns[2:] == [[Persisted(IoId(1), HOME), *requests(1), an_append()]]
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_streamed_waits_for_nothing_else(autojump_clock):
+    """Not while a turn's worth is queued already, and never longer than the next deadline, should
+    the disk hang. What peers say beside appends does not wait."""
+
+    def plan(number, effects) -> None:
+        now = round(trio.current_time() * NANOS_PER_SECOND)
+        effects.wake_at = Instant(now + 3 * NANOS_PER_SECOND)
+
+    broker, disk = FakeBroker(plan), FakeDisk()
+    driver = driver_of(broker, disk)
+    disk.round_ends_soon = True
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        await trio.sleep(1)
+        driver.post_all(requests(1), streamed=True)
+        await trio.sleep(3)
+        assert broker.turns == [[], requests(1)]
+        for said in (acknowledged(), an_append(entries=()), an_append(read_context=1)):
+            driver.post_from_peer([said])
+            assert broker.turns[-1] == [said]
+            await trio.sleep(1)
+        driver.post_all(requests(module.TURN_EVENTS_MAX + 1), streamed=True)
+        assert [len(turn) for turn in broker.turns[5:]] == [module.TURN_EVENTS_MAX]
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_was_written_is_told_by_the_next_turn_and_before_its_end(autojump_clock):
+    broker, disk = FakeBroker(), FakeDisk()
+    driver = driver_of(broker, disk)
+    await trio.sleep(1)
+    disk.written = [Written(IoId(1), HOME)]
+    driver.post(Persisted(IoId(1), HOME))
+    assert broker.turns == [[Written(IoId(1), HOME), Persisted(IoId(1), HOME)]]
 
 
 async def test_a_full_turn_leaves_requests_behind_the_acknowledgements(autojump_clock, monkeypatch):

@@ -75,7 +75,7 @@ class Rig:
         self.threads.start()
 
     def deliver(self, events) -> None:
-        self.events += events
+        self.events += [*self.threads.take_written(), *events]  # as the driver's turn does
         self.changed.set()
 
     def sync_inline(self) -> bool:
