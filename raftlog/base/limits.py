@@ -143,6 +143,12 @@ assert BATCH_BYTES_MAX < FRAME_BYTES_MAX < RESPONSE_BYTES_MAX
 OUTPUT_BYTES_MAX: Final = 8 * MIB
 """Answer bytes of one connection that have not left the process; beyond it the connection pauses.
 One answer of any size is always admitted."""
+HELD_BYTES_MAX: Final = 128 * MIB
+"""Answer bytes in memory that have not left the process, over all connections: sixteen that take
+nothing at all. Beyond it those who hold much pause; beyond twice as much, who took nothing for
+longest is hung up on, for thousands that each hold a little would else fill the memory."""
+HELD_SHARES: Final = 256
+"""Beyond the bound, who holds more than this part of it (512 KiB) pauses."""
 BROKER_GROUPS_MAX: Final = 100_000
 """Groups named in one node heartbeat: every list of them is bounded by this."""
 CONTROLLER_BODY_BYTES_MAX: Final = 4 * MIB
@@ -160,6 +166,7 @@ REOPEN_BACKOFF_MS_MAX: Final = 10_000
 this."""
 
 assert OUTPUT_BYTES_MAX <= PINNED_BYTES_MAX
+assert OUTPUT_BYTES_MAX < HELD_BYTES_MAX
 assert PEER_FRAME_BYTES_AIM <= PEER_FRAME_BYTES_MAX
 assert BROKER_GROUPS_MAX * 64 < PEER_FRAME_BYTES_MAX
 

@@ -51,6 +51,11 @@ class Clients:
         """Answer bytes have left."""
         self.context.ledger.drained(event.connection, event.byte_count)
 
+    def give_up(self, connection: ConnectionId) -> None:
+        """It takes no answers, and what it does not take fills the memory of the process."""
+        why = "it has not read its answers for long, and the broker holds too many"
+        self.context.hang_up(self.connections[connection], why)
+
     def request(self, event: Request) -> None:
         """One whole frame."""
         connection = self.connections.get(event.connection)

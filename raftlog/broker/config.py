@@ -13,6 +13,7 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import (
     APPEND_BYTES_MAX,
     APPENDS_IN_FLIGHT_MAX,
+    HELD_BYTES_MAX,
     OUTPUT_BYTES_MAX,
     PINNED_BYTES_MAX,
     UNANSWERED_BYTES_MAX,
@@ -50,6 +51,7 @@ class BrokerLimits:
     uncommitted_bytes: int = UNCOMMITTED_BYTES_MAX
     pinned_bytes: int = PINNED_BYTES_MAX
     output_bytes: int = OUTPUT_BYTES_MAX
+    held_bytes: int = HELD_BYTES_MAX
 
 
 @final

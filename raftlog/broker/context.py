@@ -175,8 +175,12 @@ class Context:
         del connection.waiting[request.request_no]
         sized = cast("list[SendPart] | None", parts)
         self.effects.replies.append(Reply(connection.id, request.request_no, sized))
-        sent = 0 if parts is None else sum(map(len, parts))
-        self.ledger.answered(connection.id, request.frame_bytes, sent)
+        sent = in_memory = 0
+        for part in parts or ():
+            sent += len(part)
+            if type(part) is not FileSlice:
+                in_memory += len(part)
+        self.ledger.answered(connection.id, request.frame_bytes, sent, in_memory)
 
     def hang_up(self, connection: Connection, why: str) -> None:
         """Close a client's connection after the answers of this turn; what still waits has none."""

@@ -2,10 +2,12 @@
 
 Per connection: unanswered requests, their bytes, and answer bytes that have not left the process.
 Per group: uncommitted bytes, which pause only the connections that produce to it. Per process:
-bytes of large frames, which pin receive slabs while they are unanswered. A connection is paused
-while any of its limits is passed and resumed when all are at half or below, so that it does not
-flutter; a paused connection still gets its answers. Every limit admits at least one request of
-any size, because only the *next* one is held back.
+bytes of large frames, which pin receive slabs while they are unanswered; and answers in memory
+that have not left, which pause only who holds much of them. A connection is paused while any of
+its limits is passed and resumed when all are at half or below, so that it does not flutter; a
+paused connection still gets its answers. Every limit admits at least one request of any size,
+because only the *next* one is held back; what pauses cannot bound, for thousands that hold a
+little each, is bounded by hanging up on who has taken nothing for longest.
 """
 
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from typing import final
 import attrs
 
 from raftlog.base.ids import ConnectionId, GroupId
-from raftlog.base.limits import RECORD_COPY_BYTES_MAX
+from raftlog.base.limits import HELD_SHARES, RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.broker.config import BrokerLimits
 from raftlog.broker.events import Pause, Resume
@@ -32,6 +34,8 @@ class Account:
     pinned_bytes: int = 0
     output_bytes: int = 0
     """Answered and not yet drained."""
+    held_bytes: int = 0
+    """Of them, those in memory: slices of files take none. Counted until less than that is left."""
     over: bool = False
     """A limit of this connection alone is passed."""
     groups_over: dict[GroupId, None] = attrs.Factory(dict)
@@ -47,6 +51,10 @@ class Ledger:
     limits: BrokerLimits
     pinned_bytes: int = 0
     pinned_over: bool = False
+    held_bytes: int = 0
+    held_over: bool = False
+    _holding: dict[ConnectionId, None] = attrs.Factory(dict)
+    """Who holds answers in memory; who has taken none for longest stands first."""
     _accounts: dict[ConnectionId, Account] = attrs.Factory(dict)
     _group_producers: dict[GroupId, dict[ConnectionId, None]] = attrs.Factory(dict)
     """Of groups over their limit: whom they pause."""
@@ -66,6 +74,7 @@ class Ledger:
     def closed(self, connection: ConnectionId) -> None:
         """Forget the connection; what it pinned is free once its answers are dropped."""
         account = self._accounts.pop(connection)
+        self._hold(account, 0)
         self._changed.pop(connection, None)
         for group in account.groups_over:
             self._group_producers[group].pop(connection, None)
@@ -81,14 +90,19 @@ class Ledger:
             self._pin(frame_bytes)
         self._judge(account)
 
-    def answered(self, connection: ConnectionId, frame_bytes: int, output_bytes: int) -> None:
-        """A request was answered with so many bytes (0 for acks=0). The connection may be gone."""
+    def answered(
+        self, connection: ConnectionId, frame_bytes: int, output_bytes: int, in_memory: int = 0
+    ) -> None:
+        """A request was answered with so many bytes (0 for acks=0), so many of them in memory. The
+        connection may be gone."""
         account = self._accounts.get(connection)
         if account is None:
             return
         account.requests -= 1
         account.request_bytes -= frame_bytes
         account.output_bytes += output_bytes
+        if in_memory:
+            self._hold(account, account.held_bytes + in_memory)
         assert account.requests >= 0, account.requests
         assert account.request_bytes >= 0, account.request_bytes
         if frame_bytes >= RECORD_COPY_BYTES_MAX:
@@ -102,7 +116,19 @@ class Ledger:
         if account is None:
             return
         account.output_bytes = max(0, account.output_bytes - output_bytes)
+        if account.held_bytes:
+            del self._holding[connection]  # it took some: it goes to the end
+            self._hold(account, min(account.held_bytes, account.output_bytes))
         self._judge(account)
+
+    def overdue(self) -> Iterator[ConnectionId]:
+        """Who must be hung up on, for pausing does not help: while all hold twice the limit, who
+        has taken nothing for longest. What it holds does not count any more."""
+        while self.held_bytes > 2 * self.limits.held_bytes:
+            connection = next(iter(self._holding))
+            probe("answers-given-up")
+            self._hold(self._accounts[connection], 0)
+            yield connection
 
     # --- groups ---
 
@@ -146,7 +172,12 @@ class Ledger:
     def _verdicts(self) -> Iterator[Pause | Resume]:
         for connection in self._changed:
             account = self._accounts[connection]
-            paused = account.over or bool(account.groups_over) or self.pinned_over
+            paused = (
+                account.over
+                or bool(account.groups_over)
+                or self.pinned_over
+                or (self.held_over and self._holds_much(account))
+            )
             if paused and not account.paused:
                 account.paused = True
                 probe("connection-paused")
@@ -172,6 +203,31 @@ class Ledger:
         if over is not account.over:
             account.over = over
             self._changed[account.connection] = None
+
+    def _holds_much(self, account: Account) -> bool:
+        share = self.limits.held_bytes // HELD_SHARES
+        return account.held_bytes > (share // 2 if account.paused else share)
+
+    def _hold(self, account: Account, held: int) -> None:
+        """The account holds so much from now on."""
+        self.held_bytes += held - account.held_bytes
+        account.held_bytes = held
+        assert self.held_bytes >= 0, self.held_bytes
+        if self.held_over:
+            self._changed[account.connection] = None
+        if held:
+            self._holding[account.connection] = None
+        else:
+            self._holding.pop(account.connection, None)
+        self._judge_held()
+
+    def _judge_held(self) -> None:
+        limit = self.limits.held_bytes
+        over = self.held_bytes > limit // 2 if self.held_over else self.held_bytes >= limit
+        if over is not self.held_over:
+            self.held_over = over
+            probe("held-bytes-over-limit")
+            self._changed.update(self._holding)
 
     def _pin(self, frame_bytes: int) -> None:
         self.pinned_bytes += frame_bytes

@@ -1,10 +1,11 @@
 """Back-pressure: paused at a limit, resumed at half, one request of any size always admitted."""
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.base.limits import RECORD_COPY_BYTES_MAX
+from raftlog.base.limits import HELD_SHARES, RECORD_COPY_BYTES_MAX
 from raftlog.broker.config import BrokerLimits
 from raftlog.broker.events import Pause, Resume
 from raftlog.broker.ledger import Ledger
@@ -16,6 +17,8 @@ LIMITS = BrokerLimits(
     pinned_bytes=4 * RECORD_COPY_BYTES_MAX,
     output_bytes=2000,
 )
+HELD = LIMITS.held_bytes
+SHARE = HELD // HELD_SHARES
 
 
 @pytest.fixture
@@ -112,6 +115,83 @@ def test_a_small_frame_pins_nothing(ledger):
     assert ledger.pinned_bytes == 0
 
 
+def many(count: int, *, output_bytes: int = HELD) -> Ledger:
+    """So many connections, none of which reaches a bound of its own."""
+    made = Ledger(attrs.evolve(LIMITS, output_bytes=output_bytes))
+    for number in range(1, count + 1):
+        made.opened(number)
+    return made
+
+
+def answer(ledger: Ledger, connection: int, size: int, in_memory: int | None = None) -> None:
+    ledger.received(connection, 1)
+    ledger.answered(connection, 1, size, size if in_memory is None else in_memory)
+
+
+def test_answers_held_by_all_pause_those_who_hold_much():
+    """Each connection was within its own bound, and ten thousand of them were not."""
+    ledger = many(4)
+    answer(ledger, 1, HELD // 2)
+    answer(ledger, 2, SHARE)
+    assert ledger.changes() == []
+    answer(ledger, 3, HELD // 2)
+    assert ledger.changes() == [Pause(1), Pause(3)]
+    answer(ledger, 2, SHARE)
+    assert ledger.changes() == [Pause(2)], "it holds more than its share now"
+    answer(ledger, 4, SHARE)
+    assert ledger.changes() == [], "who holds little goes on"
+
+
+def test_who_takes_its_answers_resumes_and_all_do_at_half():
+    ledger = many(3)
+    for number in (1, 2, 3):
+        answer(ledger, number, HELD // 3 + 1)
+    assert ledger.changes() == [Pause(1), Pause(2), Pause(3)]
+    ledger.drained(1, HELD // 3 + 1 - SHARE // 2)
+    assert ledger.changes() == [Resume(1)], "its own share is down to half"
+    ledger.drained(2, HELD // 6)
+    assert ledger.changes() == []
+    ledger.drained(2, SHARE)
+    assert ledger.changes() == [Resume(2), Resume(3)], "what all hold is down to half"
+
+
+def test_slices_of_files_hold_no_memory():
+    ledger = many(1)
+    answer(ledger, 1, 10 * HELD, in_memory=50)
+    assert ledger.held_bytes == 50
+    ledger.drained(1, 10 * HELD - 20)
+    assert ledger.held_bytes == 20
+    ledger.drained(1, 20)
+    assert ledger.held_bytes == 0
+
+
+def test_beyond_twice_the_bound_who_took_nothing_for_longest_goes():
+    """Ten thousand connections that each hold a little are not helped by pauses."""
+    ledger = many(2 * HELD_SHARES + 10)
+    for number in range(1, 2 * HELD_SHARES + 1):
+        answer(ledger, number, SHARE)
+        assert list(ledger.overdue()) == []
+    ledger.drained(1, 1)  # it reads, if slowly
+    answer(ledger, 2 * HELD_SHARES + 1, SHARE)
+    assert list(ledger.overdue()) == [2]
+    assert list(ledger.overdue()) == []
+    ledger.drained(2, SHARE)
+    ledger.closed(2)
+    assert ledger.held_bytes == 2 * HELD - 1
+    answer(ledger, 2 * HELD_SHARES + 2, 3 * SHARE)
+    assert list(ledger.overdue()) == [3, 4, 5]
+
+
+def test_a_connection_that_ends_holds_nothing():
+    ledger = many(2)
+    answer(ledger, 1, HELD)
+    assert ledger.changes() == [Pause(1)]
+    ledger.closed(1)
+    assert (ledger.held_bytes, ledger.held_over) == (0, False)
+    answer(ledger, 2, HELD - 1)
+    assert ledger.changes() == []
+
+
 def test_late_news_of_a_closed_connection_change_nothing(ledger):
     ledger.received(1, 10)
     ledger.produced(1, 7, 501)
@@ -129,7 +209,7 @@ def test_late_news_of_a_closed_connection_change_nothing(ledger):
     )
 )
 def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
-    ledger = Ledger(LIMITS)
+    ledger = Ledger(attrs.evolve(LIMITS, held_bytes=700))
     paused, owed = {1: False, 2: False}, {1: [], 2: []}
     output = {1: 0, 2: 0}
     for number in (1, 2):
@@ -145,7 +225,7 @@ def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
             ledger.received(number, size)
             owed[number].append(size)
         elif kind == "a" and owed[number]:
-            ledger.answered(number, owed[number].pop(), size)
+            ledger.answered(number, owed[number].pop(), size, size // 2)
             output[number] += size
         elif kind == "d":
             ledger.drained(number, min(size, output[number]))
@@ -161,4 +241,5 @@ def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
         ledger.drained(number, output[number])
     ledger.settled(7, 0)
     note()
+    assert (ledger.held_bytes, ledger.held_over) == (0, False)
     assert paused == {1: False, 2: False}
