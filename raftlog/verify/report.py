@@ -109,9 +109,15 @@ def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
         "accused": [op.index for op in window.accused],
         "bars": bars_of(judgement, window),
         "lanes": _lanes(judgement, picture, window),
-        "messages": picture.messages[:_MESSAGES_MAX],
-        "ticks": picture.ticks[:_TICKS_MAX],
-        "trace": {"events": len(events), "strange": strange, "given": bool(folder.trace)},
+        "messages": _nearest(picture.messages, "start", window, _MESSAGES_MAX),
+        "ticks": _nearest(picture.ticks, "at", window, _TICKS_MAX),
+        "trace": {
+            "events": len(events),
+            "strange": strange,
+            "given": bool(folder.trace),
+            "messages": len(picture.messages),
+            "ticks": len(picture.ticks),
+        },
         "faults": [fault.document() for fault in faults[:_FAULTS_MAX]],
         "strips": strips_of(folder.run, operations),
         "partitions": partitions_of(judgement, window),
@@ -122,6 +128,18 @@ def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
         "shrink": _shrink(folder.run.get("shrink")),
         "manifest": _manifest(judgement, folder),
     }
+
+
+def _nearest(
+    marks: Sequence[dict[str, Any]], at: str, window: Window, most: int
+) -> list[dict[str, Any]]:
+    """At most so many of the marks of a trace: those nearest to the witness, else the first."""
+    if len(marks) <= most:
+        return list(marks)
+    ends = [op.start_ns if op.end_ns >= OPEN else op.end_ns for op in window.accused]
+    middle = max(ends, default=window.start_ns)
+    chosen = sorted(range(len(marks)), key=lambda n: (abs(marks[n][at] - middle), n))[:most]
+    return [marks[n] for n in sorted(chosen)]
 
 
 # --- verdict bar ----------------------------------------------------------------------------------

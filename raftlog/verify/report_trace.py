@@ -100,8 +100,23 @@ def _words(value: Any) -> str:
         return ""
     if isinstance(value, dict) and isinstance(value.get("groups"), list):
         return " | ".join(" ".join(map(str, group)) for group in value["groups"])
+    if isinstance(value, dict) and isinstance(value.get("flows"), list):
+        return _flows(value["flows"])
     text = str(value)
+    if isinstance(value, dict):
+        text = " ".join(f"{name}={entry}" for name, entry in value.items())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _flows(flows: list[Any]) -> str:
+    """The links that are cut, as [from, to] numbers: the one node that all of them touch, if there
+    is one."""
+    pairs = [flow for flow in flows if isinstance(flow, list) and len(flow) == 2]
+    shared = [one for one in (pairs[0] if pairs else []) if all(one in pair for pair in pairs)]
+    both_ways = all([other, one] in pairs for one, other in pairs)
+    if len(shared) == 1 and both_ways and len(pairs) > 2:
+        return f"n{shared[0]}"
+    return ", ".join(f"n{one} to n{other}" for one, other in pairs[:8])
 
 
 class TraceLine(NamedTuple):

@@ -7,6 +7,7 @@ fault, else its beginning. Counts, plots and the table of classes are of the who
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, Final, final
 
 import attrs
@@ -213,6 +214,7 @@ def _grid(judgement: Judgement, window: Window, key: str) -> dict[str, Any]:
         "key": key,
         "columns": columns,
         "conflicts": [offset for offset in columns if offset in facts.also_at],
+        "twice": [str(value)[:24] for value in [*facts.elsewhere][:GRID_COLUMNS_MAX]],
         "log_start": facts.log_start,
         "rows": [
             {
@@ -235,12 +237,20 @@ def _cells(op: Interval, key: str) -> list[tuple[int, Any]]:
 
 
 def _columns(rows: Sequence[Mapping[int, str]], focus: int | None) -> list[int]:
-    """Consecutive known offsets, around `focus` if there is one."""
-    offsets = sorted(dict.fromkeys(offset for cells in rows for offset in cells))
-    if len(offsets) <= GRID_COLUMNS_MAX:
+    """Consecutive known offsets, around `focus` if there is one; else those of which most is
+    said."""
+    said: dict[int, int] = {}
+    for cells in rows:
+        for offset in cells:
+            said[offset] = said.get(offset, 0) + 1
+    offsets = sorted(said)
+    last = len(offsets) - GRID_COLUMNS_MAX
+    if last <= 0:
         return offsets
-    at = 0
     if focus is not None:
         at = next((n for n, offset in enumerate(offsets) if offset >= focus), len(offsets))
-    first = max(0, min(at - GRID_COLUMNS_MAX // 2, len(offsets) - GRID_COLUMNS_MAX))
+        first = max(0, min(at - GRID_COLUMNS_MAX // 2, last))
+    else:
+        sums = list(accumulate(map(said.__getitem__, offsets), initial=0))
+        first = max(range(last + 1), key=lambda n: (sums[n + GRID_COLUMNS_MAX] - sums[n], -n))
     return offsets[first : first + GRID_COLUMNS_MAX]

@@ -201,12 +201,44 @@ def nemesis(f, at, value=None):
         ([nemesis("start-slow", 1), nemesis("stop-slow", 3)], [("slow", 1, 3)]),
         ([nemesis("pause", 1, ["n1"]), nemesis("heal", 2)], [("pause n1", 1, None)]),
         ([nemesis("partition", 1, "n1"), nemesis("heal", 2)], [("partition n1", 1, 2)]),
-        ([nemesis("clock-jump", 4, {"by": 5})], [("clock-jump {'by': 5}", 4, 4)]),
+        ([nemesis("clock-jump", 4, {"by": 5})], [("clock-jump by=5", 4, 4)]),
         ([nemesis("resume", 4, "n1")], []),
     ],
 )
 def test_faults_become_bands(ops, bands):
     assert [(one.label, one.start_ns, one.end_ns) for one in faults_of(ops)] == bands
+
+
+@pytest.mark.parametrize(
+    ("flows", "label"),
+    [
+        ([[1, 2], [2, 1], [1, 3], [3, 1]], "isolate n1"),
+        ([[1, 2], [1, 3]], "isolate n1 to n2, n1 to n3"),
+        ([[1, 2], [2, 1]], "isolate n1 to n2, n2 to n1"),
+        ([[1, 2], [3, 1], "x"], "isolate n1 to n2, n3 to n1"),
+        ([], "isolate"),
+    ],
+)
+def test_links_that_are_cut_are_named(flows, label):
+    """The band said `isolate {'flows': [[1, 2], ...`."""
+    lines = [Op(0, 5, "nemesis", "info", "start-isolate", None, {"flows": flows})]
+    assert [one.label for one in faults_of(lines)] == [label]
+
+
+def test_the_marks_nearest_to_the_witness_are_drawn():
+    """The first 1,500 were, and of a long run none was left at the failure."""
+    text, run = simulated(lose=True)
+    last = max(op.end_ns for op in judge(text.splitlines(keepends=True)).operations)
+    sends = [f"{at} n1 send to=n2 id={at} what=append" for at in range(last - 6000, last, 2)]
+    page = page_data(judgement_of(text), attrs.evolve(run, trace="\n".join(sends)))
+    assert page["trace"]["messages"] > len(page["messages"]) == 1500
+    witness = [bar["end"] for bar in page["bars"] if bar["accused"]]
+    middle = max(end for end in witness if end is not None)
+    drawn = [message["start"] for message in page["messages"]]
+    left = [at for at in range(last - 6000, last, 2) if at not in drawn and at <= last]
+    reach = max(abs(at - middle) for at in drawn)
+    assert drawn == sorted(drawn)
+    assert all(abs(at - middle) >= reach - 2 for at in left)
 
 
 def test_a_trace_is_read_line_by_line_and_nothing_is_guessed():

@@ -162,6 +162,24 @@ def test_keys_work_and_everything_that_takes_focus_has_a_name(found):
             assert (page["kept"], page["letGo"]) == (1, 0), name
 
 
+def test_a_picture_is_one_stop_for_tab_and_arrows_walk_in_it(found):
+    """Every bar, arrow and tick was a stop of its own: thousands before the next section."""
+    for name, page in found.items():
+        if page["accused"]:
+            last = page["marks"] - 1
+            there = [0, 0, min(1, last), last, last, max(0, last - 1)]
+            assert page["walk"][1:] == there, name
+            assert page["stops"] == 1, name
+
+
+def test_what_is_accused_is_in_sight_at_once(found):
+    """A box began at its top, and the failure lay below, or to the right, out of sight."""
+    for name, page in found.items():
+        assert page["inView"], name
+    assert found["duplicate"]["twice"] >= 2
+    assert max(found["long"]["grids"]) > 3, "columns of which much is said"
+
+
 def test_nothing_sticks_out_sideways(found):
     assert {name: page["width"] for name, page in found.items() if page["width"] > 1300} == {}
 

@@ -24,6 +24,19 @@ function moment(ns) {
   if (size < 1e10) return `${(ns / 1e6).toFixed(1)} ms`;
   return `${(ns / 1e9).toFixed(2)} s`;
 }
+// Round places for the labels of an axis of time, as [instant, words]; about `count` of them.
+function timeTicks(start, end, count) {
+  const base = data.span[0], raw = Math.max(1, (end - start) / count), power = 10 ** Math.floor(Math.log10(raw));
+  const step = power * ([1, 2, 5].find((times) => times * power >= raw) || 10);
+  const far = Math.max(Math.abs(start - base), Math.abs(end - base));
+  const [size, unit] = far < 1e4 ? [1, "ns"] : far < 1e7 ? [1e3, "us"] : far < 2e9 ? [1e6, "ms"] : [1e9, "s"];
+  const digits = Math.min(6, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
+  const found = [];
+  for (let at = Math.ceil((start - base) / step); base + at * step <= end && found.length < 400; at += 1) {
+    found.push([base + at * step, `${((at * step) / size).toFixed(digits)} ${unit}`]);
+  }
+  return found;
+}
 // Instants are shown from the beginning of the history: a monotonic clock's zero means nothing.
 const since = (ns) => moment(ns - data.span[0]);
 
@@ -67,6 +80,32 @@ function explain(element, text, focusable = true) {
     if (event.key === "Enter" || event.key === " ") { event.preventDefault(); keep(event); }
   });
   return element;
+}
+
+// One stop for Tab in every picture: arrows walk inside it, Home and End to its ends.
+function walkable(picture) {
+  const marks = [...picture.querySelectorAll("[role=img][tabindex]")];
+  const first = Math.max(0, marks.findIndex((mark) => mark.closest(".accused-operation, .accused-row")));
+  marks.forEach((mark, at) => mark.setAttribute("tabindex", at === first ? 0 : -1));
+  picture.addEventListener("keydown", (event) => {
+    const at = marks.indexOf(document.activeElement);
+    const to = { ArrowDown: at + 1, ArrowRight: at + 1, ArrowUp: at - 1, ArrowLeft: at - 1, Home: 0, End: marks.length - 1 }[event.key];
+    if (at < 0 || to === undefined) return;
+    event.preventDefault();
+    const next = marks[Math.max(0, Math.min(marks.length - 1, to))];
+    if (kept) letGo();
+    marks[at].setAttribute("tabindex", -1);
+    next.setAttribute("tabindex", 0);
+    next.focus();
+  });
+  return picture;
+}
+// Bring what matters into the part of a scrolled box that is seen, without moving the page.
+function centre(box, mark) {
+  if (!box || !mark) return;
+  const inside = mark.getBoundingClientRect(), around = box.getBoundingClientRect();
+  box.scrollTop += inside.top + inside.height / 2 - around.top - around.height / 2;
+  box.scrollLeft += inside.left + inside.width / 2 - around.left - around.width / 2;
 }
 
 // --- sections -------------------------------------------------------------------------------------

@@ -21,6 +21,13 @@ menu.append(...sections.map(([id, title], at) => h("a", { href: `#${id}` }, `${a
   h("span", { class: "push" }, data.accused.length ? h("button", { type: "button", onclick: toError }, "e: first error") : null, " ",
     h("button", { type: "button", onclick: toggleTheme }, "t: dark or light")));
 
+page.append(h("p", { class: "note keys" }, "Keys: digits jump to sections, e to the first error; Tab enters a picture, arrows walk in it, " +
+  "Enter keeps a note open, Escape lets go; + and - zoom, t switches dark and light."));
+for (const box of document.querySelectorAll(".tall")) {
+  centre(box, box.querySelector(".accused-operation, .accused-row, td.differs, td.twice, .grid tr.accused"));
+}
+if (!data.accused.length) centre(document.getElementById("diagram-box"), document.querySelector(".fault-band"));
+
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape") letGo();

@@ -27,9 +27,8 @@ function plot(entry) {
   const levels = log ? [0, top ** 0.5, top] : [0, top / 2, top];
   for (const level of levels) svg.append(s("line", { class: "rule", x1: LEFT, x2: WIDE - 20, y1: y(level), y2: y(level) }),
     s("text", { class: "soft", x: LEFT - 6, y: y(level) + 4, "text-anchor": "end" }, word(level)));
-  for (let at = 0; at <= 6; at += 1) {
-    const ns = start + ((end - start) * at) / 6;
-    svg.append(s("text", { class: "soft", x: x(ns), y: TALL - 6, "text-anchor": at === 6 ? "end" : "middle" }, since(ns)));
+  for (const [ns, words] of timeTicks(start, end, 7)) {
+    svg.append(s("text", { class: "soft", x: x(ns), y: TALL - 6, "text-anchor": "middle" }, words));
   }
   entry.series.forEach((series, at) => {
     const style = styleOf(series.name.replace(/ \(.*/, ""));
@@ -44,7 +43,7 @@ function plot(entry) {
   });
   return h("div", { class: "plot" }, h("h3", {}, entry.title), h("p", { class: "note" }, `${entry.about} Highest: ${word(top)}.${log ? " Logarithmic." : ""}`),
     entry.series.length > 1 ? legend(entry.series.map((series, at) => [mark(at % 4, 13, 7, styleOf(series.name.replace(/ \(.*/, ""))), series.name])) : null,
-    h("div", { class: "scroll" }, svg));
+    h("div", { class: "scroll" }, walkable(svg)));
 }
 function median(values) {
   const sorted = [...values].sort((one, other) => one - other);

@@ -12,20 +12,20 @@ function clientTimeline(key) {
   const end = Math.max(start + 1, Math.min(latest, last + (last - start) / 12));
   const width = 1160;
   const x = (ns) => LABEL + ((ns - start) / (end - start)) * (width - LABEL - 40);
-  const svg = s("svg", { width, height: ROW * bars.length + 26, role: "group", "aria-label": `operations on ${key}` });
-  for (let at = 0; at <= 6; at += 1) {
-    const ns = start + ((end - start) * at) / 6;
-    svg.append(s("line", { class: "rule", x1: x(ns), x2: x(ns), y1: 14, y2: ROW * bars.length + 22 }),
-      s("text", { class: "soft", x: x(ns), y: 10, "text-anchor": at === 6 ? "end" : "middle" }, since(ns)));
+  const svg = s("svg", { width, height: ROW * bars.length + 12, role: "group", "aria-label": `operations on ${key}` });
+  const axis = s("svg", { width, height: 22, class: "lanes", "aria-hidden": "true" });
+  for (const [ns, words] of timeTicks(start, end, 7)) {
+    svg.append(s("line", { class: "rule", x1: x(ns), x2: x(ns), y1: 0, y2: ROW * bars.length + 10 }));
+    axis.append(s("text", { class: "soft", x: x(ns), y: 14, "text-anchor": "middle" }, words));
   }
   for (const fault of data.faults) {
     const to = fault.end === null ? end : Math.min(end, fault.end), from = Math.max(start, fault.start);
     if (to < start || from > end) continue;
-    svg.append(explain(s("rect", { class: "fault", x: x(from), y: 14, width: Math.max(1.5, x(to) - x(from)), height: ROW * bars.length + 8, "fill-opacity": 0.5, "stroke-opacity": 0.4 }), `fault: ${fault.label}`, false));
+    svg.append(explain(s("rect", { class: "fault", x: x(from), y: 1, width: Math.max(1.5, x(to) - x(from)), height: ROW * bars.length + 8, "fill-opacity": 0.5, "stroke-opacity": 0.4 }), `fault: ${fault.label}`, false));
   }
   const rows = new Map();
   bars.forEach((bar, at) => {
-    const top = 18 + at * ROW, from = x(bar.start), beyond = bar.end === null || bar.end > end, to = beyond ? width - 8 : x(bar.end);
+    const top = 5 + at * ROW, from = x(bar.start), beyond = bar.end === null || bar.end > end, to = beyond ? width - 8 : x(bar.end);
     rows.set(bar.index, [x(bar.point === null ? bar.start : bar.point), top + 7]);
     const group = s("g", { class: bar.accused ? "accused-row" : null },
       s("text", { x: 4, y: top + 11, class: bar.accused ? "bad" : null }, `${bar.accused ? "! " : ""}${bar.process}: ${bar.label}`.slice(0, 38)),
@@ -37,22 +37,26 @@ function clientTimeline(key) {
   });
   const pair = data.accused.map((index) => rows.get(index)).filter(Boolean);
   if (pair.length > 1) svg.append(s("path", { class: "pair", d: pair.map(([px, py], at) => `${at ? "L" : "M"}${px} ${py}`).join(" ") }));
-  return h("div", { class: "scroll tall", tabindex: 0 }, svg);
+  return h("div", { class: "scroll tall", tabindex: 0 }, axis, walkable(svg));
 }
 
 function orderGrid(part) {
   if (!part.columns.length) return null;
-  const differs = new Set(part.conflicts);
+  const differs = new Set(part.conflicts), twice = new Set(part.twice);
   return h("div", {}, h("h3", {}, `Who says what lies where in ${part.key}`),
-    h("p", { class: "note" }, "A row is an operation, a column an offset. \u2260 and red: the values of a column disagree.",
+    h("p", { class: "note" }, "A row is an operation, a column an offset. \u2260 and red: the values of a column disagree. x2 and a red edge: one value at two offsets.",
       part.log_start ? ` Log start ${part.log_start}.` : "", part.left_out ? ` ${part.left_out} rows left out.` : ""),
     h("div", { class: "scroll tall", tabindex: 0 }, h("table", { class: "grid" },
       h("thead", {}, h("tr", {}, h("th", {}, "operation"), part.columns.map((offset) =>
         h("th", { scope: "col" }, `${offset}${differs.has(offset) ? " \u2260" : ""}`)))),
       h("tbody", {}, part.rows.map((row) => h("tr", { class: row.accused ? "accused" : null },
         h("th", { scope: "row" }, `${row.accused ? "! " : ""}${row.index} ${row.label}`),
-        part.columns.map((offset) => h("td", { class: differs.has(offset) && row.cells[offset] !== undefined ? "differs" : null },
-          row.cells[offset] === undefined ? "" : row.cells[offset]))))))));
+        part.columns.map((offset) => gridCell(row.cells[offset], differs.has(offset), twice))))))));
+}
+
+function gridCell(value, differs, twice) {
+  if (value === undefined) return h("td", {});
+  return h("td", { class: differs ? "differs" : twice.has(value) ? "twice" : null }, twice.has(value) ? `${value} x2` : value);
 }
 
 function partitions() {
@@ -95,5 +99,5 @@ function stripSvg(strip) {
   if (strip.divergence !== null) svg.append(s("line", { class: "divergence", x1: x(strip.divergence), x2: x(strip.divergence), y1: 0, y2: bottom }),
     s("text", { class: "bad", x: x(strip.divergence) + 4, y: bottom + 12 }, `! ${strip.divergence}`));
   svg.append(s("text", { class: "soft", x: 90, y: bottom + 14 }, String(low)), s("text", { class: "soft", x: width - 30, y: bottom + 14, "text-anchor": "end" }, String(high)));
-  return svg;
+  return walkable(svg);
 }
