@@ -265,6 +265,17 @@ class Registration:
             return directory not in broker.former
         return not broker.condemned and boot >= broker.boot
 
+    def peer_stands(
+        self, peer: NodeId, directory: DirectoryId, boot: BootNumber, address: str
+    ) -> bool:
+        """Whether that process is the one that the cluster holds for alive under this node id: it
+        registered, or is a later boot of the directory that did."""
+        broker = self.services.image.brokers.get(peer)
+        if broker is None or broker.fenced or directory != broker.directory:
+            return False
+        registered = f"{broker.peer_host}:{broker.peer_port}"
+        return boot > broker.boot or (boot == broker.boot and address == registered)
+
     def _later(self, call: Callable[[], None]) -> None:
         pause = self.services.config.session_ns // HEARTBEATS_PER_SESSION
         self.services.at(Instant(self.services.now + pause), call)

@@ -17,6 +17,7 @@ defeat reflection. HMAC is SHA-256; comparison takes the same time whatever diff
 import hashlib
 import hmac
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from raftlog.base.binary import Reader, Writer
@@ -101,14 +102,22 @@ async def dial(
     return _agree(secret, nonces, mine, peer, mine.node)
 
 
-async def accept(stream: ByteStream, secret: bytes, mine: PeerIdentity, entropy: Entropy) -> Agreed:
-    """The acceptor's side, likewise."""
+async def accept(
+    stream: ByteStream,
+    secret: bytes,
+    mine: PeerIdentity,
+    entropy: Entropy,
+    admit: Callable[[PeerIdentity], None],
+) -> Agreed:
+    """The acceptor's side, likewise. `admit` raises `RemoteError` for a peer that may not be
+    linked; it is hung up on before it knows who we are, so that for it there was no link."""
     hello = await _receive(stream, len(MAGIC) + NONCE_BYTES)
     nonce = entropy.bytes(NONCE_BYTES)
     nonces = _nonce_of(hello) + nonce
     await _send(stream, MAGIC + nonce + _mac(secret, b"acceptor", nonces))
     _check_proof(await _receive(stream, PROOF_BYTES), _mac(secret, b"dialler", nonces))
     peer = await _receive_identity(stream, secret, b"dialler identity", nonces)
+    admit(peer)
     await _send(stream, _sealed(secret, b"acceptor identity", nonces, mine))
     return _agree(secret, nonces, mine, peer, peer.node)
 
@@ -179,7 +188,7 @@ async def _receive(stream: ByteStream, size: int) -> bytes:
             if received == 0:
                 raise ProtocolError(
                     "the other end hung up during the handshake",
-                    do="compare cluster secrets and cluster ids in both brokers' output",
+                    do="compare cluster secrets, cluster ids and node ids in both brokers' output",
                 )
             got += received
     return bytes(buffer)

@@ -2,14 +2,17 @@
 
 A session is one such stream. It delivers in order or it ends, and what was queued on it is then
 lost; `LinkDown` says so. Either side may dial. Of two streams of one pair the one dialled by the
-lower node id stays, so both ends choose alike; a stream of a newer boot, or a newer one by the
-same dialler, replaces the old one, which then is a corpse that has not been noticed yet.
+lower node id stays, so both ends choose alike; a newer one by the same dialler, or by a later boot
+of the same data directory, replaces the old one, which then is a corpse that has not been noticed
+yet. Another process that says it is the same node (a copied configuration, a copied disk) is
+refused while the linked one is who the cluster holds for alive; else two of them would cut off each
+other for ever.
 
 A frame is u32 length, u32 CRC-32C of the body, body (raftlog.broker.peer_codec).
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 import attrs
@@ -17,8 +20,8 @@ import trio
 
 from raftlog.base.binary import Buffer
 from raftlog.base.checksum import crc32c
-from raftlog.base.errors import ProtocolError, RaftlogError
-from raftlog.base.ids import ClusterId, NodeId
+from raftlog.base.errors import ProtocolError, RaftlogError, RemoteError
+from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId
 from raftlog.base.limits import PEER_FRAME_BYTES_MAX
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.trace import TraceEvent
@@ -74,6 +77,9 @@ class PeerLinks:
     tracer: Tracer
     pool: SlabPool
     nursery: trio.Nursery
+    stands: Callable[[NodeId, DirectoryId, BootNumber, str], bool]
+    """Whether the process with this identity is the one that the cluster holds for alive under its
+    node id (`Registration.peer_stands`)."""
     _links: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
     _addresses: dict[NodeId, PeerAddress] = attrs.field(factory=dict, init=False)
     _dialling: dict[NodeId, trio.CancelScope] = attrs.field(factory=dict, init=False)
@@ -161,7 +167,9 @@ class PeerLinks:
         self._handshakes += 1
         try:
             with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                agreed = await handshake.accept(stream, self.secret, self.identity, self.entropy)
+                agreed = await handshake.accept(
+                    stream, self.secret, self.identity, self.entropy, self._admit
+                )
         except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
             fields = (("why", str(error)),)
             self.tracer.emit(TraceEvent("peer-refused", address, fields))
@@ -173,6 +181,28 @@ class PeerLinks:
             stream.close()
             return
         await self._serve_link(agreed, stream)
+
+    def _admit(self, peer: PeerIdentity) -> None:
+        """Raises `RemoteError` for a second process that says it is the node that is linked."""
+        link = self._links.get(peer.node)
+        if link is None:
+            return
+        old = link.agreed.peer
+        if _same_process(peer, old):
+            return
+        if peer.directory == old.directory and peer.boot != old.boot:
+            if peer.boot > old.boot:
+                return
+            what = f"a later boot of data directory {old.directory:016x} is linked"
+        elif self.stands(old.node, old.directory, old.boot, old.address):
+            what = f"node {old.node} is alive at {old.address}, on directory {old.directory:016x}"
+        else:
+            return
+        raise RemoteError(
+            f"another broker says that it is node {peer.node}: {what}",
+            on=peer.address,
+            do="stop it, and give each broker its own node.id and data directory",
+        )
 
     def _trouble(self, node: NodeId, what: str) -> None:
         """Trace trouble with a peer once, not at every redial."""
@@ -186,6 +216,12 @@ class PeerLinks:
         node = agreed.peer.node
         old = self._links.get(node)
         if old is not None:
+            try:
+                self._admit(agreed.peer)
+            except RemoteError as error:
+                self._trouble(node, str(error))
+                stream.close()
+                return False
             if not _replaces(agreed, old.agreed):
                 stream.close()
                 return False
@@ -272,9 +308,14 @@ def _decode(frame: memoryview) -> list[object]:
     return peer_codec.decode(body)
 
 
+def _same_process(one: PeerIdentity, other: PeerIdentity) -> bool:
+    return (one.directory, one.boot, one.address) == (other.directory, other.boot, other.address)
+
+
 def _replaces(new: Agreed, old: Agreed) -> bool:
-    """Whether a new stream of a pair replaces the old one; both ends come to the same answer."""
-    if new.peer.boot != old.peer.boot or new.peer.directory != old.peer.directory:
+    """Whether a new stream of an admitted peer replaces the old one; both ends come to the same
+    answer."""
+    if not _same_process(new.peer, old.peer):
         return True
     if new.dialled_by == old.dialled_by:
         return True

@@ -270,6 +270,7 @@ class _BrokerProcess:
                     self.tracer,
                     self.pool,
                     nursery,
+                    self.broker.registration.peer_stands,
                 )
                 admin = AdminServer(driver, self.tracer)
                 driver.connections, driver.peers, driver.admin = connections, links, admin

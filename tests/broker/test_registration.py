@@ -10,7 +10,16 @@ from raftlog.metadata import commands as c
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.metadata.requests import Answer, Grant, Heartbeat, decode_wish, encode_answer
 from tests.broker.metadata_rig import SESSION_NS, FakeServices
-from tests.metadata.clusters import CLUSTER, cluster, directory, do, fence, founder, registration
+from tests.metadata.clusters import (
+    CLUSTER,
+    cluster,
+    directory,
+    do,
+    fence,
+    founder,
+    registration,
+    unfence,
+)
 
 BEAT_NS = SESSION_NS // HEARTBEATS_PER_SESSION
 
@@ -244,6 +253,27 @@ class TestPeers:
         assert self.peer(image, 3)
         assert self.peer(image, 2)
         assert self.peer(image, 2, boot=2)
+
+    def stands(self, image, node, *, at=0, boot=1, address=None):
+        boots = Boot()
+        boots.services.image = image
+        address = address or f"localhost:{9100 + node}"
+        return boots.registration.peer_stands(
+            NodeId(node), directory(node, at), BootNumber(boot), address
+        )
+
+    def test_who_is_held_for_alive_under_its_id(self):
+        image = do(cluster(1, 2), registration(2, boot=5))
+        assert not self.stands(image, 2, boot=5), "fenced until it is heard"
+        image = do(image, unfence(image, 2))
+        assert self.stands(image, 2, boot=5)
+        assert self.stands(image, 2, boot=6), "it restarts"
+        assert not self.stands(image, 2, boot=4)
+        assert not self.stands(image, 2, boot=9, at=1), "a second broker with its configuration"
+        assert not self.stands(image, 2, boot=5, address="localhost:1"), "a copy of its directory"
+        assert not self.stands(image, 3)
+        image = do(image, fence(image, 2))
+        assert not self.stands(image, 2, boot=5)
 
     def test_a_lower_boot_number_is_a_rolled_back_disk(self):
         image = do(cluster(1, 2), registration(2, boot=5))

@@ -23,7 +23,11 @@ def identity(node: int, cluster: bytes = CLUSTER, low: int = 1, high: int = 1) -
     )
 
 
-async def shake(dialler, acceptor, *, secrets=(SECRET, SECRET), expected=2):
+def anybody(peer):
+    """Admits every peer."""
+
+
+async def shake(dialler, acceptor, *, secrets=(SECRET, SECRET), expected=2, admit=anybody):
     """Both sides of one handshake; returns what each agreed on, or raises the first error."""
     left, right = memory_pair()
     results: dict[str, object] = {}
@@ -31,7 +35,7 @@ async def shake(dialler, acceptor, *, secrets=(SECRET, SECRET), expected=2):
     async def accept() -> None:
         try:
             results["acceptor"] = await handshake.accept(
-                right, secrets[1], acceptor, OsEntropy(b"2" * 32)
+                right, secrets[1], acceptor, OsEntropy(b"2" * 32), admit
             )
         except RaftlogError as error:
             results["acceptor"] = error
@@ -83,6 +87,19 @@ async def test_two_brokers_with_one_id_are_told():
     assert "another broker says that it is node 2" in str(accepted)
 
 
+async def test_who_is_not_admitted_learns_nothing_of_us():
+    """It is hung up on before our identity leaves, so it never takes the link for one."""
+
+    def nobody(peer):
+        raise RemoteError(f"node {peer.node} is linked", on=peer.address)
+
+    dialler, acceptor = await shake(identity(1), identity(2), admit=nobody)
+    assert isinstance(acceptor, RemoteError)
+    assert "node 1 is linked" in str(acceptor)
+    assert isinstance(dialler, ProtocolError)
+    assert "node ids" in str(dialler)
+
+
 async def test_another_node_than_the_one_dialled_is_refused():
     dialled, _ = await shake(identity(1), identity(3), expected=2)
     assert "node 2 was dialled, node 3 answered" in str(dialled)
@@ -111,7 +128,7 @@ async def test_what_a_dialler_proved_cannot_be_reflected():
     async with trio.open_nursery() as nursery:
         nursery.start_soon(echo)
         try:
-            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32))
+            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32), anybody)
         except RemoteError as error:
             refused.append(error)
     assert "secret" in str(refused[0])
@@ -125,7 +142,7 @@ def test_random_bytes_never_get_in(data):
             left.send_nowait([data])
         left.close()
         with pytest.raises((RaftlogError, trio.BrokenResourceError)):
-            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32))
+            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32), anybody)
 
     trio.run(main)
 

@@ -44,16 +44,26 @@ class FakeDriver:
 class End:
     """One broker's links over real loopback sockets."""
 
-    def __init__(self, node: int, nursery, secret=b"0123456789abcdef", boot: int = 1) -> None:
+    def __init__(
+        self, node: int, nursery, secret=b"0123456789abcdef", boot: int = 1, at: str = "first"
+    ) -> None:
         self.node = NodeId(node)
         self.nursery = nursery
         self.driver = FakeDriver()
         self.tracer = ListTracer()
-        identity = PeerIdentity(
-            CLUSTER, self.node, DirectoryId(node), BootNumber(boot), 1, 1, f"127.0.0.1:{node}"
-        )
+        self.alive: set[str] = set()
+        """Addresses of those who are held for alive."""
+        directory = DirectoryId(node if at == "first" else 100 + node)
+        identity = PeerIdentity(CLUSTER, self.node, directory, BootNumber(boot), 1, 1, at)
         self.links = PeerLinks(
-            self.driver, secret, identity, OsEntropy(), self.tracer, SlabPool(), nursery
+            self.driver,
+            secret,
+            identity,
+            OsEntropy(),
+            self.tracer,
+            SlabPool(),
+            nursery,
+            lambda node, directory, boot, address: address in self.alive,
         )
 
     async def listen(self) -> PeerAddress:
@@ -153,6 +163,91 @@ def test_which_of_two_streams_stays():
     assert not _replaces(agreed(2), agreed(1))
     assert _replaces(agreed(2), agreed(2)), "the same dialler knows that its old one is dead"
     assert _replaces(agreed(2, boot=2), agreed(1, boot=1)), "a new boot replaces the old one"
+
+
+# --- two brokers with one node id -----------------------------------------------------------------
+
+
+async def both(nursery, *, first: dict, second: dict, alive: tuple[str, ...]) -> tuple[End, End]:
+    """Node 1, and the later one of two brokers that both say they are node 2 and dial node 1."""
+    one = End(1, nursery)
+    one.alive.update(alive)
+    address = await one.listen()
+    for options in (first, second):
+        end = End(2, nursery, **options)
+        end.links.keep((address,))
+        with trio.move_on_after(0.5):
+            await end.linked()
+    await trio.sleep(0.5)
+    return one, end
+
+
+def directories(end: End) -> list[int]:
+    return [each.directory for each in end.driver.links() if isinstance(each, LinkUp)]
+
+
+async def test_a_second_broker_with_the_id_of_a_live_one_is_refused():
+    """Each cut off the other's link, twenty times a second, for ever: the live one lost its groups
+    and then its registration to a copied configuration."""
+    async with trio.open_nursery() as nursery:
+        one, second = await both(nursery, first={}, second={"at": "second"}, alive=("first",))
+        assert directories(one) == [2]
+        assert len(one.driver.links()) == 1, "the live one's link was never cut"
+        assert second.driver.events == []
+        (why,) = {event.fields for event in one.tracer.events if event.name == "peer-refused"}
+        assert "another broker says that it is node 2" in str(why)
+        assert "alive at first" in str(why)
+        assert "node ids" in str(second.tracer.events), "and the newcomer hears what to look at"
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_live_broker_takes_back_its_id_from_one_that_was_linked_first():
+    async with trio.open_nursery() as nursery:
+        one, _ = await both(nursery, first={"at": "second"}, second={}, alive=("first",))
+        assert directories(one) == [102, 2]
+        assert isinstance(one.driver.links()[-1], LinkUp)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_heir_of_a_dead_disk_replaces_a_link_that_nobody_noticed_to_be_dead():
+    async with trio.open_nursery() as nursery:
+        one = End(1, nursery)
+        address = await one.listen()
+        async with trio.open_nursery() as dead:
+            End(2, dead).links.keep((address,))
+            await one.linked()
+            heir = End(2, nursery, at="second")
+            heir.links.keep((address,))
+            await heir.linked()
+            dead.cancel_scope.cancel()
+        assert directories(one)[:2] == [2, 102]
+        nursery.cancel_scope.cancel()
+
+
+async def test_of_two_copies_of_a_directory_the_later_boot_stays():
+    async with trio.open_nursery() as nursery:
+        one, _ = await both(nursery, first={"boot": 4}, second={"boot": 5}, alive=("first",))
+        ups = [each.boot for each in one.driver.links() if isinstance(each, LinkUp)]
+        assert ups == [4, 5]
+        assert isinstance(one.driver.links()[-1], LinkUp)
+        assert "a later boot of data directory" in str(one.tracer.events)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_copy_of_the_same_boot_elsewhere_is_refused():
+    async with trio.open_nursery() as nursery:
+        one = End(1, nursery)
+        one.alive.add("first")
+        address = await one.listen()
+        End(2, nursery).links.keep((address,))
+        await one.linked()
+        copy = End(2, nursery)
+        copy.links.identity = copy.links.identity._replace(address="elsewhere")
+        copy.links.keep((address,))
+        await trio.sleep(0.5)
+        assert len(one.driver.links()) == 1
+        assert copy.driver.events == []
+        nursery.cancel_scope.cancel()
 
 
 async def test_strangers_on_the_peer_port_are_few_at_a_time():
