@@ -21,6 +21,7 @@ from raftlog.kafka.codec import (
     encode_request,
 )
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from raftlog.kafka.repeats import ProduceRepeats
 from raftlog.kafka.shape import Buffer, Part
 from raftlog.kafka.tables import message_table
 from raftlog.kafka.versions import ApiKey, api_name
@@ -54,9 +55,14 @@ class ServerConnection:
     """Name and version as ApiVersions v3+ told them: a label, never trusted."""
     trailing_bytes: int = 0
     """Bytes behind bodies, ignored as Kafka does; for a metric."""
+    _repeats: ProduceRepeats = attrs.field(factory=ProduceRepeats, init=False)
 
     def receive(self, frame: Buffer) -> Request:
         """Decode one frame; ProtocolError means that the connection must close."""
+        if self.state is State.OPEN and type(frame) is memoryview:
+            repeated = self._repeats.read(frame)
+            if repeated is not None:
+                return repeated
         if self.state is State.ERROR:
             raise LocalMisuse("this connection has failed", do="close it")
         try:
@@ -70,6 +76,8 @@ class ServerConnection:
         if type(request.body) is ApiVersionsRequest:
             software = f"{request.body.client_software_name} {request.body.client_software_version}"
             self.client_software = software.strip()[:LABEL_CHARACTERS_MAX]
+        elif type(frame) is memoryview:
+            self._repeats.learn(frame, request)
         return request
 
     def authenticated(self) -> None:

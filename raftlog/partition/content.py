@@ -4,20 +4,19 @@ Consensus checks terms, indexes, offsets, the chain, and what Raft's own entries
 themselves; all of that lies in headers. Here every batch must be what its CRC says.
 """
 
-from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry
 from raftlog.base.ids import ReplicaId
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.raft.messages import Append, AppendRefused, RefusalReason
-from raftlog.records.batch import crc_matches, read_header
+from raftlog.records.batch import is_sound
 
 
 def taken_over(message: Append) -> Append | None:
     """The append with its small batches copied out of the receive buffer, so that one small entry
     does not keep a whole frame alive; None when a batch fails its CRC."""
     for entry in message.entries:
-        if not _sound(entry.batch):
+        if not is_sound(entry.batch):
             probe("append-fails-crc")
             return None
     return message._replace(entries=[_owned(entry) for entry in message.entries])
@@ -37,13 +36,8 @@ def refusal_of(message: Append, me: ReplicaId) -> AppendRefused:
     )
 
 
-def _sound(batch: Buffer) -> bool:
-    header = read_header(batch)
-    return header.size == len(batch) and crc_matches(batch, header)
-
-
 def _owned(entry: Entry) -> Entry:
-    batch = entry.batch
-    if isinstance(batch, bytes) or len(batch) >= RECORD_COPY_BYTES_MAX:
+    index, term, kind, base_offset, next_offset, batch = entry
+    if type(batch) is bytes or len(batch) >= RECORD_COPY_BYTES_MAX:
         return entry
-    return entry._replace(batch=bytes(batch))
+    return Entry(index, term, kind, base_offset, next_offset, bytes(batch))

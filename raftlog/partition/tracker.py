@@ -17,7 +17,7 @@ from raftlog.base.probes import probe
 from raftlog.partition.producer_snapshot import load_producers, write_producers
 from raftlog.partition.producers import ProducerTable
 from raftlog.raft.log_view import RaftLog
-from raftlog.records.batch import BatchHeader, read_header
+from raftlog.records.batch import BatchHeader, is_numbered, read_header
 from raftlog.records.control import (
     ControlEntry,
     parse_control_entry,
@@ -190,8 +190,8 @@ class LogTracker:
     def _take(self, entry: Entry) -> None:
         self._step(entry.raft_index, entry.term)
         if entry.kind is EntryKind.RECORDS:
-            header = read_header(entry.batch)
-            if header.producer_id >= 0:
+            if is_numbered(entry.batch):
+                header = read_header(entry.batch)
                 self.producers.appended(header, entry.base_offset, entry.raft_index)
             return
         if entry.kind is EntryKind.MEMBERSHIP:

@@ -36,6 +36,9 @@ TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
 
+_PLACE: Final = struct.Struct(">qiib4xhi")
+"""What makes a batch an entry: base offset, length, epoch, magic, attributes, last offset delta."""
+_SIZE_AND_CRC: Final = struct.Struct(">8xi5xI")
 _I64: Final = struct.Struct(">q")
 _I32: Final = struct.Struct(">i")
 _U32: Final = struct.Struct(">I")
@@ -45,6 +48,7 @@ _EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_ID_AT: Final = 43
 _KIND_AT: Final = BATCH_HEADER_BYTES
 _ZERO_WIDTH: Final = -1
 _RECORDS: Final = EntryKind.RECORDS  # in CPython 3.11 an Enum member costs 16 times a global name
@@ -101,6 +105,17 @@ def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
     return crc32c(memoryview(batch)[CRC_FROM : header.size]) == header.crc
 
 
+def is_sound(batch: Buffer) -> bool:
+    """Whether `batch`, at least 61 bytes, is exactly one batch whose CRC is right."""
+    length, crc = _SIZE_AND_CRC.unpack_from(batch)
+    return length + LENGTH_OVERHEAD == len(batch) and crc32c(memoryview(batch)[CRC_FROM:]) == crc
+
+
+def is_numbered(batch: Buffer) -> bool:
+    """Whether an idempotent producer has numbered its records."""
+    return bool(_I64.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0)
+
+
 def entry_of(raft_index: RaftIndex, batch: Buffer, error: type[RaftlogError], on: str) -> Entry:
     """The entry that `batch`, exactly one whole batch, is at `raft_index`.
 
@@ -109,26 +124,20 @@ def entry_of(raft_index: RaftIndex, batch: Buffer, error: type[RaftlogError], on
     """
     if len(batch) < BATCH_HEADER_BYTES:
         raise error(f"batch of {len(batch)} bytes is shorter than its header", on=on)
-    header = read_header(batch)
-    if header.batch_length + LENGTH_OVERHEAD != len(batch):
-        raise error(f"batch says {header.size} bytes and has {len(batch)}", on=on)
-    if header.magic != MAGIC:
-        raise error(f"batch has magic {header.magic}, not 2", on=on)
-    if header.leader_epoch < 0 or header.base_offset < 0:
-        raise error(f"batch has epoch {header.leader_epoch}, offset {header.base_offset}", on=on)
+    base_offset, length, term, magic, attributes, last_offset_delta = _PLACE.unpack_from(batch)
+    if length + LENGTH_OVERHEAD != len(batch):
+        raise error(f"batch says {length + LENGTH_OVERHEAD} bytes and has {len(batch)}", on=on)
+    if magic != MAGIC:
+        raise error(f"batch has magic {magic}, not 2", on=on)
+    if term < 0 or base_offset < 0:
+        raise error(f"batch has epoch {term}, offset {base_offset}", on=on)
     kind = _RECORDS
-    if header.last_offset_delta < 0:
-        if not header.is_raft_entry:
-            raise error(f"batch has last offset delta {header.last_offset_delta}", on=on)
+    if last_offset_delta < 0:
+        if not attributes & CONTROL or last_offset_delta != _ZERO_WIDTH:
+            raise error(f"batch has last offset delta {last_offset_delta}", on=on)
         kind = _kind_of(batch, error, on)
-    return Entry(
-        raft_index,
-        Term(header.leader_epoch),
-        kind,
-        Offset(header.base_offset),
-        Offset(header.next_offset),
-        batch,
-    )
+    next_offset = base_offset + last_offset_delta + 1
+    return Entry(raft_index, term, kind, base_offset, next_offset, batch)
 
 
 def _kind_of(batch: Buffer, error: type[RaftlogError], on: str) -> EntryKind:

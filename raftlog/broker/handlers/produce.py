@@ -13,8 +13,10 @@ from raftlog.base.binary import Buffer
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
+from raftlog.broker.handlers.produce_frames import SuccessFrames
 from raftlog.broker.requests import KafkaRequest
 from raftlog.broker.router import TopicKey
+from raftlog.kafka.codec import EncodedAnswer
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.produce import (
@@ -28,6 +30,7 @@ from raftlog.kafka.messages.produce import (
 from raftlog.partition.output import ProduceAnswer
 from raftlog.records.batch import CODEC_MASK, read_header
 
+_STATE: Final = "produce"
 _ACKS: Final = (-1, 0, 1)
 _TOPIC_IDS_FROM: Final = 13
 _ZSTD_FROM: Final = 7
@@ -141,13 +144,27 @@ class _Pending:
 
     def _reply(self) -> None:
         if self.body.acks != 0:
-            self.request.answer(self._response())
+            encoded = self._success()
+            if encoded is not None:
+                self.request.answer_encoded(encoded)
+            else:
+                self.request.answer(self._response())
             return
         failed = [answer for answer in self.answers if answer is not None and answer.error]
         if failed:
             self.request.hang_up(f"produce with acks=0 failed: {failed[0].error.message}")
         else:
             self.request.answer_nothing()
+
+    def _success(self) -> EncodedAnswer | None:
+        """The answer to a request with one partition, if that succeeded: the usual one."""
+        topics, answer = self.body.topic_data, self.answers[0] if self.answers else None
+        if answer is None or answer.error or len(topics) != 1 or len(self.answers) != 1:
+            return None
+        frames: SuccessFrames | None = self.context.handler_state.get(_STATE)
+        if frames is None:
+            frames = self.context.handler_state[_STATE] = SuccessFrames()
+        return frames.answer_to(self.request.version, topics[0], answer)
 
     def _response(self) -> ProduceResponse:
         hints = LeaderHints(self.context, self.request.connection.listener)

@@ -1,0 +1,83 @@
+"""Answers of a producer's stream: response frames that differ in four numbers.
+
+A success for one partition says its topic and partition again, and base offset, time and log start
+beside them. Everything but these numbers and the correlation id is encoded once for a topic
+partition and version, by the codec, and kept.
+"""
+
+import struct
+from typing import Final, NamedTuple, final
+
+import attrs
+
+from raftlog.kafka.codec import EncodedAnswer, encode_answer
+from raftlog.kafka.messages.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from raftlog.kafka.versions import ApiKey
+from raftlog.partition.output import ProduceAnswer
+
+FRAMES_MAX: Final = 1024
+"""Topic partitions and versions whose frames are kept, some hundred bytes each."""
+_NUMBERS: Final = struct.Struct(">qqq")
+"""Base offset, log append time, log start offset, in this order in all versions that have them."""
+
+
+class _Frame(NamedTuple):
+    """What lies around the correlation id and the numbers."""
+
+    length: bytes
+    before: bytes
+    after: bytes
+
+
+@final
+@attrs.define(eq=False)
+class SuccessFrames:
+    """By version, topic and partition; emptied when there are too many."""
+
+    _frames: dict[tuple[int, str, bytes, int], _Frame | None] = attrs.Factory(dict)
+
+    def answer_to(
+        self, version: int, topic: TopicProduceData, answer: ProduceAnswer
+    ) -> EncodedAnswer | None:
+        """The response to a request with one partition, `topic`'s only one, that succeeded; None in
+        versions without a log start, which the codec encodes."""
+        key = (version, topic.name, bytes(topic.topic_id), topic.partition_data[0].index)
+        try:
+            frame = self._frames[key]
+        except KeyError:
+            frame = self._keep(key)
+        if frame is None:
+            return None
+        length, before, after = frame
+        _, base_offset, log_append_time_ms, log_start, _ = answer
+        numbers = _NUMBERS.pack(base_offset, log_append_time_ms, log_start)
+        return EncodedAnswer(length, before + numbers + after)
+
+    def _keep(self, key: tuple[int, str, bytes, int]) -> _Frame | None:
+        if len(self._frames) >= FRAMES_MAX:
+            self._frames.clear()
+        frame = self._frames[key] = _frame_of(*key)
+        return frame
+
+
+def _frame_of(version: int, name: str, topic_id: bytes, number: int) -> _Frame | None:
+    """Encoded by the codec with two sets of numbers: where the frames differ, the numbers are."""
+    zeros = _encoded(version, name, topic_id, number, 0)
+    ones = _encoded(version, name, topic_id, number, -1)
+    before, after = zeros.rest, ones.rest
+    differs = [at for at in range(len(before)) if before[at] != after[at]]
+    first, end = differs[0], differs[0] + _NUMBERS.size
+    if differs != list(range(first, end)):
+        return None
+    return _Frame(zeros.length, zeros.rest[:first], zeros.rest[end:])
+
+
+def _encoded(version: int, name: str, topic_id: bytes, number: int, value: int) -> EncodedAnswer:
+    partition = PartitionProduceResponse(number, 0, value, value, value)
+    body = ProduceResponse([TopicProduceResponse(name, topic_id, [partition])], 0, [])
+    return encode_answer(ApiKey.PRODUCE, version, body)
