@@ -289,9 +289,6 @@ class Controller:
         if self.term is None:
             self._redirect(call)
             return
-        if self._waiting >= CONTROLLER_CALLS_MAX:
-            self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
-            return
         try:
             wish = r.decode_wish(call.body)
         except ProtocolError as error:
@@ -299,6 +296,10 @@ class Controller:
             return
         except FutureFormat as error:
             self._reply(call, self._refusal(Refusal.FEATURE_UNSUPPORTED, str(error)))
+            return
+        if self._waiting >= CONTROLLER_CALLS_MAX and type(wish) is not r.Heartbeat:
+            # Brokers are few and known, and one whose heartbeats are refused is fenced.
+            self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
             return
         self._answer(call, _SERVE[type(wish)](self, call.sender, wish))
 

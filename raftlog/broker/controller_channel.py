@@ -2,9 +2,9 @@
 
 An ask is tried at the controller that this node believes in: itself, the leader of its own
 replica of the metadata group, the node that the last refusal named, or else the configured
-controllers in turn. A refusal (error 41), a broken link or silence leads to another try; at the
-deadline the asker hears error 7, outcome unknown. A request may so be performed twice: bodies
-carry their own ids where that matters.
+controllers in turn. A refusal (error 41; 7 when it is busy), a broken link or silence leads to
+another try; at the deadline the asker hears error 7, outcome unknown. A request may so be
+performed twice: bodies carry their own ids where that matters.
 """
 
 from collections.abc import Callable
@@ -128,6 +128,11 @@ class ControllerChannel:
         ask.asked = None
         if reply.error == NOT_CONTROLLER:
             self._hint = _node_of(reply.text)
+            self._try_later(ask)
+            return
+        if reply.error == TIMED_OUT:
+            probe("controller-busy-asked-again")
+            ask.tries -= 1  # that one did nothing
             self._try_later(ask)
             return
         self._finish(ask, reply)

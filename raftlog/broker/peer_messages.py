@@ -80,7 +80,7 @@ class ControllerRequest(NamedTuple):
 @final
 class ControllerReply(NamedTuple):
     """`error` is Kafka's code: 0 done; 41 not the controller (then `text` is the node id of the one
-    that is believed to be it, or empty)."""
+    that is believed to be it, or empty); 7 busy, and nothing was done."""
 
     request_no: int
     error: int

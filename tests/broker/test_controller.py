@@ -155,6 +155,24 @@ class TestAnswers:
         rig.commit()
         assert rig.ask(1, allocate(1)).error == 0
 
+    def test_a_flood_of_calls_fences_nobody(self):
+        """A request for 5,000 topics filled the places for calls, and heartbeats were refused with
+        all else until every broker's session had run out."""
+        rig = led(1, 2, 3)
+        for _ in range(CONTROLLER_CALLS_MAX):
+            rig.controller.serve(Call(1, allocate(1)))
+        rig.services.now += 5
+        broker = rig.image.brokers[NodeId(2)]
+        beat = r.Heartbeat(
+            node=NodeId(2),
+            directory=broker.directory,
+            boot=broker.boot,
+            incarnation=broker.incarnation,
+            version=rig.image.version,
+        )
+        assert rig.ask(2, beat, commit=False).error is None, "it waits, and is not refused"
+        assert rig.controller.sessions.heard[NodeId(2)] == rig.services.now
+
     def test_all_proposals_of_a_turn_go_to_the_engine_together(self):
         rig = led(1)
         for number in range(1, 4):

@@ -182,6 +182,32 @@ def test_a_refusal_that_is_not_about_who_controls_is_the_answer(node):
     assert [reply.error for reply in node.answers] == [36]
 
 
+def test_a_busy_controller_is_asked_again(node):
+    """The topics beyond the 4,096th of one request were refused for good, and nobody had looked at
+    them."""
+    node.ask()
+    (asked, request) = node.take_sent()[0]
+    busy = ControllerReply(request.request_no, 7, "too many calls are waiting", b"")
+    node.channel.replied(asked, busy)
+    node.run(millis(50))
+    assert node.answers == []
+    node.run(millis(100))
+    (asked, request) = node.take_sent()[0]
+    node.channel.replied(asked, ControllerReply(request.request_no, 0, "", b"done"))
+    assert node.answers == [ControllerReply(request.request_no, 0, "", b"done", repeated=False)]
+
+
+def test_a_controller_that_stays_busy_is_asked_until_the_deadline(node):
+    node.ask(deadline=millis(1000))
+    for _ in range(30):
+        for asked, request in node.take_sent():
+            busy = ControllerReply(request.request_no, 7, "too many calls are waiting", b"")
+            node.channel.replied(asked, busy)
+        node.run(millis(100))
+    assert [(each.error, each.text) for each in node.answers] == [(7, "no controller in time")]
+    assert len(node.channel) == 0
+
+
 def test_too_many_questions_are_refused_at_once(node):
     for _ in range(CONTROLLER_REQUESTS_MAX):
         node.ask()

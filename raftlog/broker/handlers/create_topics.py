@@ -68,8 +68,13 @@ class _Creation:
         calls.begin()
 
     def created(self, outcomes: list[Outcome]) -> None:
-        """The controller has decided; leaders may still be missing."""
-        self.outcomes = outcomes
+        """The controller has decided; leaders may still be missing. A creation whose answer did not
+        come in time may be done: the topic ids are ours, so a topic that is there is the one."""
+        topics = self.context.image.topics
+        self.outcomes = outcomes = [
+            Outcome(0, "") if _made_late(outcome, topic_id in topics) else outcome
+            for outcome, topic_id in zip(outcomes, self.ids, strict=True)
+        ]
         if self.request.dead:
             return
         wait = Instant(min(self.deadline, self.context.now + self.context.config.create_wait_ns))
@@ -111,6 +116,11 @@ class _Creation:
                 for each in effective_settings(overrides, self.context.config)
             ],
         )
+
+
+def _made_late(outcome: Outcome, there: bool) -> bool:
+    """Whether a wish of unknown outcome was fulfilled, as the image shows."""
+    return there and outcome.error == ErrorCode.REQUEST_TIMED_OUT
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
