@@ -90,6 +90,8 @@ _response_readings: Final[dict[tuple[int, int], _Reading]] = {}
 _request_writings: Final[dict[tuple[int, int], _Writing]] = {}
 _response_writings: Final[dict[tuple[int, int], _Writing]] = {}
 _CORRELATION: Final = struct.Struct(">i")
+_JOINED_BYTES_MAX: Final = 4096
+"""A part more costs more than copying so much."""
 _new: Final = tuple.__new__
 """Makes a NamedTuple at a third of the cost of calling its class."""
 
@@ -151,7 +153,8 @@ class EncodedAnswer(NamedTuple):
 
     def parts(self, correlation_id: int) -> list[Part]:
         """The frame, with this correlation id."""
-        return [self.length + _CORRELATION.pack(correlation_id), self.rest]
+        head = self.length + _CORRELATION.pack(correlation_id)
+        return [head + self.rest] if len(self.rest) <= _JOINED_BYTES_MAX else [head, self.rest]
 
 
 def encode_answer(api_key: int, api_version: int, body: Message) -> EncodedAnswer:

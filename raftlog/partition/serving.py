@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from raftlog.base.ids import NodeId, RaftIndex, ReplicaId, Term
-from raftlog.base.units import Instant
+from raftlog.base.units import NEVER, Instant
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.chores import LeaderChores
 from raftlog.partition.config import PartitionConfig
@@ -104,7 +104,9 @@ class Serving:
 
     @property
     def deadline(self) -> Instant:
-        """When time alone changes something here."""
+        """When time alone changes something here: never while it does not lead."""
+        if self._led_term is None:
+            return NEVER
         return min(self.produces.deadline, self.in_sync.deadline, self.chores.deadline)
 
     def not_leading(self) -> ErrorCode:
@@ -183,6 +185,8 @@ class Serving:
     def settle(self, now: Instant, *, commit_moved: bool) -> bool:
         """Bring the in-sync set up to date and answer the produces that are decided; whether the
         set changed."""
+        if self._led_term is None and not self._members_told:
+            return False
         node, in_sync = self._node, self.in_sync
         if now >= in_sync.deadline or in_sync.someone_is_out:
             last = self._log.last_index

@@ -108,7 +108,8 @@ def crc_matches(batch: Buffer, header: BatchHeader) -> bool:
 def is_sound(batch: Buffer) -> bool:
     """Whether `batch`, at least 61 bytes, is exactly one batch whose CRC is right."""
     length, crc = _SIZE_AND_CRC.unpack_from(batch)
-    return length + LENGTH_OVERHEAD == len(batch) and crc32c(memoryview(batch)[CRC_FROM:]) == crc
+    whole: bool = length + LENGTH_OVERHEAD == len(batch)
+    return whole and crc32c(memoryview(batch)[CRC_FROM:]) == int(crc)
 
 
 def is_numbered(batch: Buffer) -> bool:

@@ -63,10 +63,11 @@ class ClientConnection:
                 self._put(ready.parts)
 
     def _put(self, parts: Sequence[Part]) -> None:
-        size = sum(len(part) for part in parts)
-        if size <= JOIN_BYTES_MAX and not any(isinstance(part, FileSlice) for part in parts):
-            self.sender.put(b"".join(part for part in parts if not isinstance(part, FileSlice)))
-            return
+        if len(parts) > 1 and sum(map(len, parts)) <= JOIN_BYTES_MAX:
+            bytes_only = [part for part in parts if not isinstance(part, FileSlice)]
+            if len(bytes_only) == len(parts):
+                self.sender.put(b"".join(bytes_only))
+                return
         for part in parts:
             self.sender.put(self.files.pin(part) if isinstance(part, FileSlice) else part)
 

@@ -71,7 +71,10 @@ class Sender:
             ready.append(part)
         sent = self.stream.send_nowait(ready)
         self._account(sent)
-        self._drop(sent)
+        if self.queued_bytes == 0:
+            self._parts.clear()
+        else:
+            self._drop(sent)
         return sent > 0
 
     def _account(self, sent: int) -> None:
