@@ -1,17 +1,18 @@
 """The log check as Spark SQL: the verdicts of `raftlog.verify.folds`, from any number of machines.
 
-The theory is that of `raftlog.verify.linearizability` and of the folds; here each stage is a
-group-by whose aggregates are minima and maxima of structs, all combined before they are shuffled:
+The theory is that of `raftlog.verify.linearizability` and of the folds. Three stages, of which each
+sends a row through one shuffle at most:
 
-    values     by (key, value)         who sent it, where it was read
-    placed     by (key, operation)     where each batch lies, from its answer and from reads
-    offsets    by (key, offset)        bounds and values; reads inside a batch go to its edges
-    chain      by (key, offset // B)   cut into blocks: a summary of each, an exclusive scan of the
-                                       summaries, then each block with what lies before it
+    values     by (key, value)         who sent it, where it was read, where its batch lies
+    keys       by key                  what values are judged against; few, kept on the driver
+    blocks     by (key, offset // B)   what is told of each offset, judged by `raftlog.spark.blocks`
 
-The last stage is why one huge partition is no harder than many small ones: a block is a task.
-A struct (instant, -offset, -slot, operation) has its greatest value where the instant is latest
-and, of equal ones, the place on the chain is first: that is the operation that a scan would hold.
+The last stage is why one huge partition is no harder than many small ones: a block is a task. The
+driver carries the running maximum from block to block; only blocks that it changes, and those with
+holes, are judged a second time.
+
+Values are compared as texts where they are matched, and by 64 bits of a hash where they merely
+share an offset. The hash also comes first in what is sorted by value: numbers sort fast.
 """
 
 from collections.abc import Mapping
@@ -23,12 +24,14 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.base.limits import HOLE_STEPS_DEFAULT
+from raftlog.spark import blocks
+from raftlog.spark.blocks import Carry
+from raftlog.spark.carries import by_number, carried, segments_of
 from raftlog.verify import holes
-from raftlog.verify.linearizability import BEFORE_ALL, LINEARIZABLE
-from raftlog.verify.pairing import OPEN
+from raftlog.verify.linearizability import LINEARIZABLE
 
 BLOCK_OFFSETS: Final = 1 << 20
-"""Offsets of one block of the chain: tens of MB in a task."""
+"""Offsets of one block of the chain: some hundred MB in a task."""
 HOLES_MAX: Final = 1_000_000
 """Stretches of holes that are matched on the driver; beyond it the answer is unknown."""
 CLASSES: Final = (
@@ -94,30 +97,26 @@ def judge_tables(
         job.release()
 
 
-_NEUTRAL: Final = f"named_struct('start', {BEFORE_ALL}L, 'stop', {OPEN}L, 'op', -1L)"
-_BEGUN: Final = f"named_struct('start', {BEFORE_ALL}L, 'stop', {BEFORE_ALL}L, 'op', -1L)"
-_NO_BOUND: Final = "CAST(NULL AS STRUCT<at: BIGINT, op: BIGINT>)"
-_NO_APPEND: Final = "CAST(NULL AS STRUCT<start: BIGINT, stop: BIGINT, op: BIGINT>)"
-_NO_INSIDE: Final = "CAST(NULL AS STRUCT<base: BIGINT, stop: BIGINT>)"
-_OFFSET_PARTS: Final = ("exact_in", "exact_out", "at_least", "at_most")
+class _Key(NamedTuple):
+    """What is known of a key before its blocks are judged. `stop` is the end of the log, as far as
+    anything tells; `several` values were read at more than one offset."""
+
+    number: int
+    polled: bool = False
+    highest: int = -1
+    log_start: int = 0
+    first_end: int = 0
+    stop: int = 0
+    several: int = 0
 
 
-def _offset_rows(frame: DataFrame, offset: str, **given: str) -> DataFrame:
-    """Rows of the offsets stage; what is not given is null."""
-    columns = [
-        "key",
-        f"{offset} AS offset",
-        f"{given.get('text', 'CAST(NULL AS STRING)')} AS text",
-        *(f"{given.get(name, _NO_BOUND)} AS {name}" for name in _OFFSET_PARTS),
-        f"{given.get('append', _NO_APPEND)} AS append",
-        f"{given.get('inside', _NO_INSIDE)} AS inside",
-        f"{given.get('begun', 'false')} AS begun",
-    ]
-    return frame.selectExpr(*columns)
-
-
-def _bound(instant: str, op: str = "op") -> str:
-    return f"named_struct('at', {instant}, 'op', CAST({op} AS BIGINT))"
+_KEYS: Final = (
+    "key STRING, number INT, polled BOOLEAN, highest BIGINT, log_start BIGINT, first_end BIGINT, "
+    "stop BIGINT, several BIGINT"
+)
+_BATCH: Final = ["key", "op", "number"]
+_PLACED: Final = "op IS NOT NULL AND base_low IS NOT NULL"
+_NO_RANGE: Final = "CAST(NULL AS STRUCT<base: BIGINT, stop: BIGINT>)"
 
 
 @final
@@ -138,9 +137,9 @@ class _Job:
         self._first_ends = first_ends
         self._block = block
         self._kept: list[DataFrame] = []
-        self._ends = spark.createDataFrame(
-            sorted(first_ends.items()), "key STRING, first_end BIGINT"
-        )
+        self._batches = False
+        """Whether any batch has several values."""
+        self._keys: dict[str, _Key] = {}
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         kept = frame.persist(StorageLevel.DISK_ONLY)
@@ -152,298 +151,295 @@ class _Job:
             frame.unpersist()
 
     def run(self, dense: bool, hole_steps: int) -> dict[str, KeyResult]:
-        values = self._keep(self._values())
-        folded = self._offsets(values)
-        chain = self._keep(self._chain(folded))
-        counts = self._value_counts(values)
-        for key, (conflicts, halves) in self._chain_counts(chain).items():
-            found = counts.setdefault(key, dict.fromkeys(CLASSES, 0))
-            found["inconsistent-offsets"] += conflicts
-            found["linearizability"] += halves
-        firsts, violations, gaps = self._scan(chain)
-        for key, count in violations.items():
-            counts[key]["linearizability"] += count
+        values = self._values()
+        self._keys = self._known_keys(values)
+        names = {each.number: key for key, each in self._keys.items()}
+        counts = {key: dict.fromkeys(CLASSES, 0) for key in names.values()}
+        self._count_values(values, counts)
+        bounds = self._bounds(values)
+        rows = self._rows(values, bounds)
+        for number, halves in self._halves(bounds).items():
+            counts[names[number]]["linearizability"] += halves
+        found = self._judged(rows, dense)
+        firsts: dict[str, tuple[int, int | None, int]] = {}
+        for block in found:
+            key = names[block["number"]]
+            counts[key]["inconsistent-offsets"] += block["conflicts"]
+            counts[key]["linearizability"] += block["violations"]
+            if block["first_offset"] is not None and key not in firsts:
+                firsts[key] = (block["first_offset"], block["first_before"], block["first_after"])
         undecided: set[str] = set()
-        if dense and gaps is not None:
-            self._fill_holes(gaps, values, counts, undecided, hole_steps)
+        if dense:
+            self._fill_holes(found, names, values, counts, undecided, hole_steps)
         return {
-            key: KeyResult(found, firsts.get(key), key in undecided)
-            for key, found in sorted(counts.items())
+            key: KeyResult(counts[key], firsts.get(key), key in undecided) for key in sorted(counts)
         }
 
     # --- values and batches -----------------------------------------------------------------------
 
     def _values(self) -> DataFrame:
-        """One row a value: its batch, where it was read, where its batch lies."""
-        read = self._tables.reads.groupBy("key", "value").agg(
-            F.min("offset").alias("low"),
-            F.max("offset").alias("high"),
-            F.bool_or(F.expr("kind = 'ok'")).alias("seen"),
+        """One row a value: its batch, where it was read, where its batch lies. `hash` stands for
+        the value, which is kept as `text` only where it was read at several offsets."""
+        hashed = "xxhash64(value) AS hash"
+        read = (
+            self._tables.reads.selectExpr(hashed, "*")
+            .groupBy("hash", "key", "value")
+            .agg(
+                F.min("offset").alias("low"),
+                F.max("offset").alias("high"),
+                F.bool_or(F.expr("kind = 'ok'")).alias("seen"),
+            )
         )
-        both = self._tables.sends.join(read, ["key", "value"], "full_outer")
-        # Values that nobody sent would all be one batch of nobody: each is one of its own.
-        batch = Window.partitionBy("key", "op", "number", F.expr("IF(op IS NULL, value, NULL)"))
-        return (
-            both.withColumn("seen", F.expr("coalesce(seen, false)"))
-            .withColumn("read_low", F.min(F.expr("low - place")).over(batch))
-            .withColumn("read_high", F.max(F.expr("high - place")).over(batch))
-            .withColumn("batch_seen", F.bool_or("seen").over(batch))
-            .withColumn("base_low", F.expr("least(base, read_low)"))
-            .withColumn("base_high", F.expr("greatest(base, read_high)"))
-            .drop("read_low", "read_high", "base")
+        sends = self._tables.sends.selectExpr(hashed, "*")
+        both = sends.join(read, ["hash", "key", "value"], "full_outer")
+        both = both.withColumns(
+            {
+                "seen": F.expr("coalesce(seen, false)"),
+                "text": F.expr("IF(low < high, value, NULL)"),
+            }
         )
+        both = self._keep(both.drop("value"))
+        self._batches = bool(both.where("size > 1").limit(1).count())
+        single = both.where("coalesce(size, 1) = 1").withColumns(
+            {
+                "read_low": F.expr("IF(op IS NULL, NULL, low)"),
+                "read_high": F.expr("IF(op IS NULL, NULL, high)"),
+                "batch_seen": F.col("seen"),
+            }
+        )
+        if not self._batches:
+            return _with_bases(single)
+        batch = Window.partitionBy(*_BATCH)
+        many = both.where("size > 1").withColumns(
+            {
+                "read_low": F.min(F.expr("low - place")).over(batch),
+                "read_high": F.max(F.expr("high - place")).over(batch),
+                "batch_seen": F.bool_or("seen").over(batch),
+            }
+        )
+        return self._keep(_with_bases(single.unionByName(many)))
 
-    def _value_counts(self, values: DataFrame) -> dict[str, dict[str, int]]:
-        known = values.withColumn(
-            "known",
-            F.expr(
-                "array_distinct(array_compact(array(low, high, "
-                "IF(base_low >= 0, base_low + place, NULL), "
-                "IF(base_high >= 0, base_high + place, NULL))))"
+    def _known_keys(self, values: DataFrame) -> dict[str, _Key]:
+        known: dict[str, dict[str, Any]] = {key: {} for key in self._first_ends}
+        lengths = self._tables.lengths.where("f IN ('start', 'end')")
+        for rows in (
+            values.groupBy("key").agg(
+                F.bool_or("seen").alias("polled"),
+                F.max(F.expr("IF(seen, known_low, NULL)")).alias("highest"),
+                F.max(F.expr("1 + greatest(high, sent_low, sent_high)")).alias("stop"),
+                F.count_if(F.expr("low < high")).alias("several"),
             ),
-        ).selectExpr("*", "array_min(known) AS known_low", "array_max(known) AS known_high")
-        per_key = known.groupBy("key").agg(
-            F.bool_or("seen").alias("polled"),
-            F.max(F.expr("IF(seen, known_low, NULL)")).alias("highest"),
-        )
-        starts = self._tables.log_starts.groupBy("key").agg(F.max("log_start").alias("log_start"))
-        per_key = (
-            per_key.join(starts, "key", "left")
-            .join(self._ends, "key", "left")
-            .selectExpr(
-                "key",
-                "polled",
-                "coalesce(highest, -1) AS highest",
-                "coalesce(log_start, 0) AS log_start",
-                "coalesce(first_end, 0) AS first_end",
-            )
-        )
-        judged = (
-            known.join(F.broadcast(per_key), "key")
-            .withColumn(
-                "above", F.expr("IF(size(known) > 0, known_high >= log_start, log_start = 0)")
-            )
-            .withColumn("unread", F.expr("polled AND NOT seen AND op IS NOT NULL"))
+            self._tables.lengths.groupBy("key").agg(F.lit(0).alias("highest")).drop("highest"),
+            lengths.groupBy("key").agg(F.max("position").alias("position")),
+            self._tables.log_starts.groupBy("key").agg(F.max("log_start").alias("log_start")),
+        ):
+            for row in rows.collect():
+                told = {name: value for name, value in row.asDict().items() if value is not None}
+                known.setdefault(told.pop("key"), {}).update(told)
+        found = {}
+        for number, (key, told) in enumerate(sorted(known.items())):
+            first_end = self._first_ends.get(key, 0)
+            told["stop"] = max(told.get("stop", 0), told.pop("position", 0), first_end)
+            found[key] = _Key(number=number, first_end=first_end, **told)
+        return found
+
+    def _with_keys(self, rows: DataFrame, *columns: str) -> DataFrame:
+        """The rows with columns of `_Key`."""
+        keys = [(key, *told) for key, told in self._keys.items()]
+        told = self._spark.createDataFrame(keys, _KEYS).select("key", *columns)
+        return rows.join(F.broadcast(told), "key")
+
+    def _count_values(self, values: DataFrame, counts: Mapping[str, dict[str, int]]) -> None:
+        judged = self._with_keys(
+            values.withColumnRenamed("number", "send_number"),
+            "number",
+            "polled",
+            "highest",
+            "log_start",
+            "first_end",
+        ).withColumns(
+            {
+                "above": F.expr("coalesce(known_high >= log_start, log_start = 0)"),
+                "unread": F.expr("polled AND NOT seen AND op IS NOT NULL"),
+            }
         )
         wrong = {
-            "duplicate": "size(known) > 1",
+            "duplicate": "known_low < known_high",
             "phantom": "op IS NULL AND coalesce(known_high, -1) >= first_end",
             "G1a": "kind = 'fail' AND seen",
             "unseen": "unread AND kind = 'ok' AND above",
-            "lost-write": "unread AND size(known) > 0 AND above AND known_high <= highest "
+            "lost-write": "unread AND known_high IS NOT NULL AND above AND known_high <= highest "
             "AND (kind = 'ok' OR (kind = 'info' AND batch_seen))",
             "linearizability": "place = 0 AND base_low IS NOT NULL "
             "AND (base_low < first_end OR kind = 'fail')",
         }
-        rows = judged.groupBy("key").agg(
+        counted = judged.groupBy("key").agg(
             *(
                 F.count_if(F.expr(f"coalesce({when}, false)")).alias(name)
                 for name, when in wrong.items()
             )
         )
-        return {
-            row["key"]: {**dict.fromkeys(CLASSES, 0), **{name: row[name] for name in wrong}}
-            for row in rows.collect()
-        }
-
-    # --- offsets ----------------------------------------------------------------------------------
-
-    def _offsets(self, values: DataFrame) -> DataFrame:
-        """One row an offset, with reads moved out of the middle of batches."""
-        rows = (
-            self._read_rows().unionByName(self._length_rows()).unionByName(self._sent_rows(values))
-        )
-        if self._first_ends:
-            begun = self._ends.where("first_end > 0")
-            rows = rows.unionByName(_offset_rows(begun, "first_end - 1", begun="true"))
-        folded = _folded(rows)
-        if values.where("size > 1").limit(1).count() == 0:
-            return folded
-        folded = self._keep(folded)
-        inside = "inside IS NOT NULL"
-        kept = folded.withColumns(
-            {name: F.expr(f"IF({inside}, NULL, {name})") for name in ("at_least", "at_most")}
-        )
-        out = folded.where(inside)
-        ends = _offset_rows(out.where("at_least IS NOT NULL"), "inside.stop", at_least="at_least")
-        begins = _offset_rows(out.where("at_most IS NOT NULL"), "inside.base", at_most="at_most")
-        moved = ends.unionByName(begins).selectExpr("*", "text AS low", "text AS high").drop("text")
-        return _folded(kept.unionByName(moved), texts=False)
-
-    def _read_rows(self) -> DataFrame:
-        reads = self._tables.reads
-        ends = reads.where("kind = 'ok' AND offset + 1 = gap")
-        return _offset_rows(reads, "offset", text="value").unionByName(
-            _offset_rows(ends, "gap", at_least=_bound("end_ns"))
-        )
-
-    def _length_rows(self) -> DataFrame:
-        lengths = self._tables.lengths
-        at_least = {"at_least": _bound("end_ns")}
-        rows = _offset_rows(lengths.where("f = 'start'"), "position", **at_least)
-        ends = lengths.where("f = 'end'")
-        if not self._exact:
-            return rows.unionByName(_offset_rows(ends, "position", **at_least))
-        exact = {"exact_in": _bound("start_ns", "-op"), "exact_out": _bound("end_ns")}
-        at_most = {"at_most": _bound("start_ns", "-op")}
-        return rows.unionByName(_offset_rows(ends, "position", **exact)).unionByName(
-            _offset_rows(lengths.where("f = 'empty'"), "position", **at_most)
-        )
-
-    def _sent_rows(self, values: DataFrame) -> DataFrame:
-        placed = values.where("op IS NOT NULL AND base_low IS NOT NULL").selectExpr(
-            "*", "explode(array_distinct(array(base_low, base_high))) AS at"
-        )
-        own = "named_struct('start', start_ns, 'stop', end_ns, 'op', op)"
-        odd = "base_low != base_high OR base_low < 0 OR kind = 'fail'"
-        return _offset_rows(
-            placed,
-            "at + place",
-            text="value",
-            append=f"IF({odd}, {_NEUTRAL}, {own})",
-            inside=f"IF(place > 0, named_struct('base', at, 'stop', at + size), {_NO_INSIDE})",
-        )
+        for row in counted.collect():
+            for name in wrong:
+                counts[row["key"]][name] += row[name]
 
     # --- the chain --------------------------------------------------------------------------------
 
-    def _chain(self, folded: DataFrame) -> DataFrame:
-        """The rows of the chain, each with its block and the latest instants it adds."""
-        ends = folded.groupBy("key").agg(
-            F.max(
-                F.expr(
-                    "greatest(IF(low IS NOT NULL, offset + 1, 0), "
-                    "IF(exact_out IS NOT NULL OR at_least IS NOT NULL, offset, 0))"
-                )
-            ).alias("known_end")
+    def _bounds(self, values: DataFrame) -> DataFrame:
+        """(key, offset, what, begin, end, op, inside): the bounds that reads are; where there are
+        batches, with that in whose middle the bound would lie, and then moved to its edge."""
+        reads = self._tables.reads.where("kind = 'ok' AND offset + 1 = gap")
+        lengths = self._tables.lengths
+        bounds = reads.selectExpr(
+            "key", "gap AS offset", f"{blocks.AT_LEAST} AS what", "0L AS begin", "end_ns", "op"
         )
-        ends = ends.join(self._ends, "key", "left").selectExpr(
+        what = {
+            "start": blocks.AT_LEAST,
+            "end": blocks.EXACT if self._exact else blocks.AT_LEAST,
+            "empty": blocks.AT_MOST,
+        }
+        whats = " ".join(f"WHEN '{f}' THEN {number}" for f, number in what.items())
+        if not self._exact:
+            lengths = lengths.where("f != 'empty'")
+        told = lengths.selectExpr(
             "key",
-            "greatest(known_end, coalesce(first_end, 0)) AS stop",
-            "coalesce(first_end, 0) AS first_end",
+            "position AS offset",
+            f"CASE f {whats} END AS what",
+            "start_ns AS begin",
+            "end_ns",
+            "op",
         )
-        rows = folded.join(F.broadcast(ends), "key").where("offset <= stop")
-        append = f"CASE WHEN begun THEN {_BEGUN} WHEN append IS NULL AND low IS NOT NULL "
-        append += f"THEN {_NEUTRAL} ELSE append END"
-        rows = rows.withColumns(
-            {
-                "append": F.expr(append),
-                "at_most": F.expr("IF(offset < stop, at_most, NULL)"),
-                "block": F.expr(f"offset DIV {self._block}"),
-            }
+        bounds = bounds.unionByName(told).withColumnRenamed("end_ns", "end")
+        if not self._batches:
+            return bounds.withColumn("inside", F.expr(_NO_RANGE))
+        middles = (
+            values.where(f"{_PLACED} AND place > 0")
+            .selectExpr("*", "explode(array_distinct(array(base_low, base_high))) AS base_at")
+            .groupBy("key", F.expr("base_at + place").alias("offset"))
+            .agg(F.min(F.expr("struct(base_at AS base, base_at + size AS stop)")).alias("inside"))
         )
-        into = f"greatest({_candidate('exact_in.at', 0, '-exact_in.op')}, "
-        into += f"{_candidate('at_most.at', 1, '-at_most.op')})"
-        return rows.withColumn("into", F.expr(into)).withColumn(
-            "latest", F.expr(f"greatest(into, {_candidate('append.start', 2, 'append.op')})")
+        moved = f"CASE what WHEN {blocks.AT_LEAST} THEN inside.stop "
+        moved += f"WHEN {blocks.AT_MOST} THEN inside.base END"
+        bounds = bounds.join(middles, ["key", "offset"], "left")
+        return self._keep(bounds.withColumn("offset", F.expr(f"coalesce({moved}, offset)")))
+
+    def _halves(self, bounds: DataFrame) -> dict[int, int]:
+        """By key, exact reads that saw a batch in half."""
+        if not self._batches:
+            return {}
+        halves = bounds.where(f"inside IS NOT NULL AND what = {blocks.EXACT}")
+        halves = halves.select("key", "offset").distinct()
+        return {
+            self._keys[row["key"]].number: row["count"]
+            for row in halves.groupBy("key").count().collect()
+        }
+
+    def _rows(self, values: DataFrame, bounds: DataFrame) -> DataFrame:
+        """The rows of the chain (`blocks.ROWS`)."""
+        columns = ("key", "offset", "what", "begin", "end", "op", "text")
+        odd = "base_low != base_high OR base_low < 0 OR kind = 'fail'"
+        lying = values.selectExpr(
+            "*",
+            "explode(array_distinct(array_compact(array(low, high, sent_low, sent_high)))) "
+            "AS offset",
+        ).selectExpr(
+            "key",
+            "offset",
+            f"CASE WHEN coalesce(offset != sent_low AND offset != sent_high, true) "
+            f"THEN {blocks.TEXT} WHEN {odd} THEN {blocks.NOBODYS} ELSE {blocks.OWN} END AS what",
+            "coalesce(start_ns, 0L) AS begin",
+            "coalesce(end_ns, 0L) AS end",
+            "coalesce(op, -1L) AS op",
+            "hash AS text",
+        )
+        rows = lying.unionByName(bounds.drop("inside").withColumn("text", F.lit(0)))
+        if any(told.several for told in self._keys.values()):
+            rows = rows.unionByName(self._read_between(values).select(*columns))
+        ends = [(key, end) for key, end in sorted(self._first_ends.items()) if end > 0]
+        if ends:
+            begun = self._spark.createDataFrame(ends, "key STRING, first_end BIGINT").selectExpr(
+                "key",
+                "first_end - 1 AS offset",
+                f"{blocks.BEGUN} AS what",
+                "0L AS begin",
+                "0L AS end",
+                "-1L AS op",
+                "0L AS text",
+            )
+            rows = rows.unionByName(begun)
+        rows = self._with_keys(rows, "number", "stop")
+        rows = rows.where(f"what != {blocks.AT_MOST} OR offset < stop")
+        rows = rows.withColumn("block", F.expr(f"offset DIV {self._block}"))
+        return rows.select(*(column.split()[0] for column in blocks.ROWS.split(", ")))
+
+    def _read_between(self, values: DataFrame) -> DataFrame:
+        """The reads of values at further offsets than the lowest and the highest."""
+        several = values.where("text IS NOT NULL").selectExpr("key", "text AS value", "low", "high")
+        reads = self._tables.reads.join(several.distinct(), ["key", "value"])
+        return reads.where("offset > low AND offset < high").selectExpr(
+            "key",
+            "offset",
+            f"{blocks.TEXT} AS what",
+            "0L AS begin",
+            "0L AS end",
+            "-1L AS op",
+            "xxhash64(value) AS text",
         )
 
-    def _chain_counts(self, chain: DataFrame) -> dict[str, tuple[int, int]]:
-        """Offsets with two values, and exact reads that saw a batch in half."""
-        rows = chain.groupBy("key").agg(
-            F.count_if(F.expr("low != high")).alias("conflicts"),
-            F.count_if(F.expr("inside IS NOT NULL AND exact_out IS NOT NULL")).alias("halves"),
-        )
-        return {row["key"]: (row["conflicts"], row["halves"]) for row in rows.collect()}
+    def _judged(self, rows: DataFrame, dense: bool) -> list[dict[str, Any]]:
+        """The verdicts of all blocks in the order of the chains, and with each the carry that it
+        was judged with, what is expected as its first offset, and the earliest return behind."""
+        found = {
+            (row["number"], row["block"]): row.asDict() for row in self._blocks(rows, {}).collect()
+        }
+        ordered = [found[place] for place in sorted(found)]
+        carries = carried(ordered)
+        wanted = {
+            place: carry._replace(list_holes=dense and 0 < block["holes"] <= HOLES_MAX)
+            for (place, block), carry in zip(sorted(found.items()), carries, strict=True)
+        }
+        again = {
+            place: carry
+            for place, carry in wanted.items()
+            if carry.list_holes or carry.at > found[place]["earliest"]
+        }
+        if again:
+            places = self._spark.createDataFrame(list(again), "number INT, block BIGINT")
+            some = rows.join(F.broadcast(places), ["number", "block"])
+            for row in self._blocks(some, again).collect():
+                found[row["number"], row["block"]].update(row.asDict())
+        return ordered
 
-    def _scan(self, chain: DataFrame) -> Any:
-        """(first violated pair by key, violations by key, the hole rows or None)."""
-        summaries = chain.groupBy("key", "block").agg(
-            F.max("latest").alias("block_latest"),
-            F.min(F.expr("least(append.stop, exact_out.at, at_least.at)")).alias("block_earliest"),
-            F.max(F.expr("offset + IF(append IS NULL, 0, 1)")).alias("block_after"),
+    def _blocks(self, rows: DataFrame, carries: Mapping[tuple[int, int], Carry]) -> DataFrame:
+        first_ends = {told.number: told.first_end for told in self._keys.values()}
+        return rows.groupBy("number", "block").applyInArrow(
+            blocks.judged_blocks(dict(carries), first_ends), blocks.VERDICTS
         )
-        by_block = Window.partitionBy("key").orderBy("block")
-        before = by_block.rowsBetween(Window.unboundedPreceding, -1)
-        behind = Window.partitionBy("key").orderBy(F.desc("block"))
-        carries = summaries.select(
-            "key",
-            "block",
-            F.max("block_latest").over(before).alias("carry"),
-            F.max("block_after").over(before).alias("expected"),
-            F.min("block_earliest")
-            .over(behind.rowsBetween(Window.unboundedPreceding, -1))
-            .alias("behind"),
-        )
-        inside = Window.partitionBy("key", "block").orderBy("offset")
-        rows = (
-            chain.join(F.broadcast(carries), ["key", "block"])
-            .withColumn(
-                "held",
-                F.greatest(
-                    F.col("carry"),
-                    F.max("latest").over(inside.rowsBetween(Window.unboundedPreceding, -1)),
-                ),
-            )
-            .withColumn(
-                "after_before", F.lag(F.expr("offset + IF(append IS NULL, 0, 1)")).over(inside)
-            )
-            .withColumn("held_into", F.expr("greatest(held, into)"))
-        )
-        pair = "named_struct('offset', offset, 'slot', {0}, 'before', {1}.op, 'after', {2}.op)"
-        checks = [
-            ("held.at > exact_out.at", pair.format(0, "held", "exact_out")),
-            ("held.at > at_least.at", pair.format(1, "held", "at_least")),
-            ("held_into.at > append.stop", pair.format(2, "held_into", "append")),
-        ]
-        rows = rows.withColumn(
-            "hole_from", F.expr("greatest(first_end, coalesce(after_before, expected, 0))")
-        )
-        found = rows.groupBy("key").agg(
-            F.sum(
-                F.expr(" + ".join(f"IF(coalesce({when}, false), 1, 0)" for when, _ in checks))
-            ).alias("violations"),
-            F.min(
-                F.expr("least(" + ", ".join(f"IF({w}, {p}, NULL)" for w, p in checks) + ")")
-            ).alias("first"),
-            F.count_if(F.expr("hole_from < offset")).alias("holes"),
-        )
-        firsts: dict[str, tuple[int, int | None, int]] = {}
-        violations: dict[str, int] = {}
-        any_holes = False
-        for row in found.collect():
-            violations[row["key"]] = row["violations"]
-            any_holes = any_holes or row["holes"] > 0
-            if row["first"] is not None:
-                first = row["first"]
-                firsts[row["key"]] = (first["offset"], first["before"], first["after"])
-        return firsts, violations, rows if any_holes else None
+
+    # --- holes ------------------------------------------------------------------------------------
 
     def _fill_holes(
         self,
-        rows: DataFrame,
+        found: list[dict[str, Any]],
+        names: Mapping[int, str],
         values: DataFrame,
         counts: dict[str, dict[str, int]],
         undecided: set[str],
         hole_steps: int,
     ) -> None:
         """Holes are few: their stretches and the unresolved batches are matched on the driver."""
-        backwards = Window.partitionBy("key", "block").orderBy(F.desc("offset"))
-        deadline = F.least(
-            F.col("behind"),
-            F.min(F.expr("least(append.stop, exact_out.at, at_least.at)")).over(
-                backwards.rowsBetween(Window.unboundedPreceding, 0)
-            ),
-        )
-        stretches = (
-            rows.withColumn("deadline", F.coalesce(deadline, F.lit(OPEN)))
-            .where("hole_from < offset")
-            .selectExpr(
-                "key",
-                "hole_from",
-                "offset",
-                "deadline",
-                "append IS NOT NULL OR exact_out IS NOT NULL AS cut",
-            )
-            .limit(HOLES_MAX + 1)
-            .collect()
-        )
         by_key: dict[str, list[holes.Segment]] = {}
-        for row in sorted(stretches, key=lambda row: (row["key"], row["offset"])):
-            by_key.setdefault(row["key"], []).append(
-                holes.Segment(row["hole_from"], row["offset"], row["deadline"], None, row["cut"])
-            )
-        if len(stretches) > HOLES_MAX:
-            undecided.update(by_key)
+        total = 0
+        for number, one in by_number(found):
+            key = names[number]
+            total += sum(block["holes"] for block in one)
+            if total > HOLES_MAX:
+                undecided.add(key)
+                continue
+            segments = segments_of(one, self._keys[key].first_end)
+            if segments:
+                by_key[key] = segments
+        if not by_key:
             return
         spare: dict[str, list[holes.Candidate]] = {}
         unplaced = values.where("place = 0 AND base_low IS NULL AND kind != 'fail'")
@@ -459,23 +455,28 @@ class _Job:
                 undecided.add(key)
 
 
-def _candidate(instant: str, slot: int, op: str) -> str:
-    """What may hold the maximum; null where there is no instant."""
-    made = f"named_struct('at', {instant}, 'place', -offset, 'slot', -{slot}, 'op', {op})"
-    return f"IF({instant} IS NULL, NULL, {made})"
-
-
-def _folded(rows: DataFrame, *, texts: bool = True) -> DataFrame:
-    """One row an offset. Later instants and, of equal ones, lower operations hold a maximum."""
-    low, high = ("text", "text") if texts else ("low", "high")
-    return rows.groupBy("key", "offset").agg(
-        F.min(low).alias("low"),
-        F.max(high).alias("high"),
-        F.max("exact_in").alias("exact_in"),
-        F.min("exact_out").alias("exact_out"),
-        F.min("at_least").alias("at_least"),
-        F.max("at_most").alias("at_most"),
-        F.min("append").alias("append"),
-        F.min("inside").alias("inside"),
-        F.max("begun").alias("begun"),
+def _with_bases(values: DataFrame) -> DataFrame:
+    """Where a batch lies, from its answer and from reads, and where that puts its values. Of an
+    answer below zero nothing follows for a value."""
+    return (
+        values.withColumns(
+            {
+                "base_low": F.expr("least(base, read_low)"),
+                "base_high": F.expr("greatest(base, read_high)"),
+            }
+        )
+        .withColumns(
+            {"sent_low": F.expr("base_low + place"), "sent_high": F.expr("base_high + place")}
+        )
+        .withColumns(
+            {
+                name: F.expr(
+                    f"{name}(low, high, IF(base_low >= 0, sent_low, NULL), "
+                    "IF(base_high >= 0, sent_high, NULL))"
+                )
+                for name in ("least", "greatest")
+            }
+        )
+        .withColumnsRenamed({"least": "known_low", "greatest": "known_high"})
+        .drop("read_low", "read_high", "base")
     )

@@ -1,16 +1,19 @@
 """What scripts/bench_spark runs: see there."""
 
 import argparse
+import contextlib
 import json
 import os
 import struct
+import threading
 import time
 from pathlib import Path
+from typing import Self
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from benches.measuring import cluster, cpu_seconds, hardware, shown, summary
+from benches.measuring import cluster, cpu_seconds, hardware, resident_bytes, shown, summary
 from raftlog.base.units import WallMillis
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.spark import compiled, plain, vectors
@@ -157,6 +160,36 @@ def measure(name: str, query, broker: int, records: int, runs: int) -> dict[str,
 
 def spark_cpu_seconds() -> float:
     """Of the JVM that this process has started, and of its Python workers, ended ones included."""
+    return sum(spark_processes().values())
+
+
+class PeakMemory:
+    """The most memory that Spark's processes had at once, looked at each second, as a thread."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(1.0):
+            now = 0
+            for pid in (os.getpid(), *spark_processes()):
+                with contextlib.suppress(OSError):
+                    now += resident_bytes(pid)
+            self.bytes = max(self.bytes, now)
+
+
+def spark_processes() -> dict[int, float]:
+    """The CPU seconds of the JVM that this process has started and of its Python workers."""
     parents: dict[int, int] = {}
     times: dict[int, float] = {}
     names: dict[int, str] = {}
@@ -174,9 +207,9 @@ def spark_cpu_seconds() -> float:
     java = [
         pid for pid, name in names.items() if name == "java" and _below(pid, os.getpid(), parents)
     ]
-    return sum(
-        time for pid, time in times.items() if any(_below(pid, top, parents) for top in java)
-    )
+    return {
+        pid: time for pid, time in times.items() if any(_below(pid, top, parents) for top in java)
+    }
 
 
 def _below(pid: int, top: int, parents: dict[int, int]) -> bool:
@@ -193,7 +226,7 @@ def history(rows: int) -> dict[str, object]:
         "local[2]",
         memory="4g",
         spark_ui_showConsoleProgress="false",
-        spark_sql_shuffle_partitions="32",
+        spark_sql_shuffle_partitions=str(max(8, rows // 1_500_000)),
     )
     half = rows // 2
     key = "concat('t/', id % 8)"
@@ -223,18 +256,28 @@ def history(rows: int) -> dict[str, object]:
         "'' AS key", "id AS op", "'' AS f", "id AS position", "id AS start_ns", "id AS end_ns"
     )
     starts = none.selectExpr("'' AS key", "id AS log_start")
-    began = time.perf_counter()
-    found = judge_tables(spark, Tables(sends, reads, lengths, starts), mode="linearizable")
-    seconds = time.perf_counter() - began
+    began, cores = time.perf_counter(), spark_cpu_seconds()
+    with PeakMemory() as memory:
+        found = judge_tables(spark, Tables(sends, reads, lengths, starts), mode="linearizable")
+    seconds, cores = time.perf_counter() - began, spark_cpu_seconds() - cores
     wrong = {key: result.counts for key, result in found.items() if any(result.counts.values())}
     if wrong:
         raise SystemExit(f"the synthetic history is not valid: {wrong}")
     print(
-        f"history of {rows:,} rows: {seconds:.1f} s, {rows / seconds / 1e6:.2f} M rows/s",
+        f"history of {rows:,} rows: {seconds:.1f} s, {rows / seconds / 1e6:.2f} M rows/s; "
+        f"{cores:.1f} s of CPU; at most {memory.bytes / 2**30:.1f} GiB of memory; load average "
+        f"{os.getloadavg()[0]:.1f}",
         flush=True,
     )
     spark.stop()
-    return {"history": {"rows": rows, "seconds": seconds}}
+    return {
+        "history": {
+            "rows": rows,
+            "seconds": seconds,
+            "cpu_seconds": cores,
+            "memory_bytes_max": memory.bytes,
+        }
+    }
 
 
 def main() -> None:
