@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from raftlog.verify.explain import describe
-from raftlog.verify.facts import KeyFacts, Sent
+from raftlog.verify.facts import Batch, KeyFacts
 from raftlog.verify.pairing import Interval
 from raftlog.verify.pairs import Value, values_of
 from raftlog.verify.verdict import Findings, Witness
@@ -181,7 +181,7 @@ def _aborted_reads(facts: KeyFacts, operations: Sequence[Interval], findings: Fi
 
 
 def _aborted_witness(
-    facts: KeyFacts, operations: Sequence[Interval], batch: Sent, value: Value
+    facts: KeyFacts, operations: Sequence[Interval], batch: Batch, value: Value
 ) -> Witness:
     reader = reader_of(facts, operations, value)
     return Witness(
@@ -207,7 +207,7 @@ def _read_bound(facts: KeyFacts) -> tuple[int, Value] | None:
 
 
 def _lost_writes(
-    facts: KeyFacts, operations: Sequence[Interval], unread: Sequence[Sent], findings: Findings
+    facts: KeyFacts, operations: Sequence[Interval], unread: Sequence[Batch], findings: Findings
 ) -> None:
     bound = _read_bound(facts) if unread else None
     if bound is None:
@@ -231,7 +231,7 @@ def _lost_writes(
 def _lost_witness(
     facts: KeyFacts,
     operations: Sequence[Interval],
-    batch: Sent,
+    batch: Batch,
     value: Value,
     last: int,
     highest: int,
@@ -248,7 +248,7 @@ def _lost_witness(
     )
 
 
-def _unseen(facts: KeyFacts, unread: Sequence[Sent], findings: Findings) -> None:
+def _unseen(facts: KeyFacts, unread: Sequence[Batch], findings: Findings) -> None:
     for batch in unread:
         if batch.op.type != "ok":
             continue
@@ -260,7 +260,7 @@ def _unseen(facts: KeyFacts, unread: Sequence[Sent], findings: Findings) -> None
                     findings.add("unseen", partial(_unseen_witness, facts.key, batch, value))
 
 
-def _unseen_witness(key: str, batch: Sent, value: Value) -> Witness:
+def _unseen_witness(key: str, batch: Batch, value: Value) -> Witness:
     return Witness(
         text=f"The {describe(batch.op)} was acknowledged; when the history ended no poll of {key} "
         f"had returned {value!r}.",

@@ -258,7 +258,7 @@ def _check_log(
     if options.get("compaction"):
         for name in ("lost-write", "poll-skip", "int-poll-skip", "unseen"):
             findings.forget(name)
-    if any(op.node is not None and op.reads() for op in operations):
+    if any(op.node is not None and op.reads() for op in facts.others):
         findings.check("fork")
     evidence.check(operations, facts, findings, options=options, mode=mode)
     cycles.check(facts, operations, findings)

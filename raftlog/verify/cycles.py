@@ -59,11 +59,14 @@ def acyclic_by_scan(facts: Facts, operations: Sequence[Interval], findings: Find
         return False
     if findings.counts.get("inconsistent-offsets"):
         return False
+    if any(op.f == "txn" for op in facts.others):
+        return False
     last_end: dict[int, int] = {}
     for op in operations:
-        if op.f == "txn" or last_end.get(op.process, -1) == op.start_ns:
+        process = op.process
+        if last_end.get(process) == op.start_ns:
             return False
-        last_end[op.process] = op.end_ns
+        last_end[process] = op.end_ns
     return True
 
 

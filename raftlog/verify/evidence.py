@@ -95,7 +95,7 @@ def check(
     elsewhere).
     """
     evidence = Evidence()
-    evidence.add_all(operations)
+    evidence.add_all(facts.others)
     for (key, node), reports in evidence.watermarks.items():
         if node:
             findings.check("hw-regression")

@@ -8,7 +8,7 @@ local.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, final
 
 import attrs
@@ -16,7 +16,7 @@ import msgspec
 
 from raftlog.verify.history import BadHistory
 from raftlog.verify.pairing import Interval
-from raftlog.verify.pairs import Pairs, Value
+from raftlog.verify.pairs import KnownLog, Pairs, Value, values_of
 
 Bound = tuple[int, Interval]
 """An instant, and the operation that it comes from."""
@@ -56,6 +56,15 @@ class Sent(msgspec.Struct, eq=False, gc=False):
         return self.base if self.size == 1 else self.base + self.values.index(value)
 
 
+Batch = Sent | Interval
+"""A batch; an acknowledged send of one record is its own, for an object more each would cost much.
+"""
+
+
+class _SentTwice(Exception):
+    """Two sends of one value to one key."""
+
+
 @final
 @attrs.define(eq=False)
 class KeyFacts:
@@ -65,9 +74,9 @@ class KeyFacts:
 
     key: str
     first_end: int = 0
-    writers: dict[Value, Sent] = attrs.field(factory=dict)
+    writers: dict[Value, Batch] = attrs.field(factory=dict)
     """Value -> the batch that carries it, whatever became of the send."""
-    batches: list[Sent] = attrs.field(factory=list)
+    batches: list[Batch] = attrs.field(factory=list)
     at: dict[int, Value] = attrs.field(factory=dict)
     """Offset -> the first value known there, from reads of any type and from acknowledged sends."""
     also_at: dict[int, dict[Value, Interval]] = attrs.field(factory=dict)
@@ -76,13 +85,13 @@ class KeyFacts:
     """Value -> offsets beside its batch's own place, each with the reader."""
     strays: dict[Value, dict[int, Interval]] = attrs.field(factory=dict)
     """Values that nobody sent -> offsets, each with the reader."""
-    cut_short: dict[Value, tuple[int, Interval, Sent]] = attrs.field(factory=dict)
+    cut_short: dict[Value, tuple[int, Interval, Batch]] = attrs.field(factory=dict)
     """Values read so low that their batch would begin below offset 0."""
+    acknowledged: list[Interval] = attrs.field(factory=list)
+    """Acknowledged sends of one record that wait for `take_acknowledged`: many at once is cheap."""
     seen: set[Value] = attrs.field(factory=set)
     """Values that an ok read returned. For membership only: never iterated. Whole once `settle` was
     called."""
-    seen_runs: dict[int, int] = attrs.field(factory=dict)
-    """First offset -> end, of ok reads that returned exactly what the log has there."""
     polled: bool = False
     at_least: dict[int, Bound] = attrs.field(factory=dict)
     """Gap e -> earliest return of an ok read that proves tail >= e (`lb`)."""
@@ -110,46 +119,53 @@ class KeyFacts:
     """`at` as a list from `_log_first` on, so that a poll is compared with one slice; None before
     the first poll, empty where the gaps are too wide."""
     _log_first: int = 0
+    _same: KnownLog | None = None
+    """What was found to be what `_log` has, from offset `_same_from` to `_same_to`."""
+    _same_from: int = 0
+    _same_to: int = 0
+    _seen_from: int = 0
+    """Offsets of which ok reads returned exactly what `_log` has there: a run that grows, ..."""
+    _seen_to: int = 0
+    _seen_runs: dict[int, int] = attrs.field(factory=dict)
+    """... and others, first offset -> end."""
 
     # --- sends ------------------------------------------------------------------------------------
 
     def send(self, op: Interval, values: tuple[Value, ...], base: int | None) -> None:
         """One batch of one send of any type."""
-        if len(values) == 1:
-            self.send_one(op, values[0], base)
-            return
-        batch = Sent(op, values, base)
+        if self.acknowledged:
+            self.take_acknowledged()
+        batch = Sent(op, values if len(values) > 1 else values[0], base)
         self.batches.append(batch)
-        self.any_batches = True
+        self.any_batches = self.any_batches or len(values) > 1
         self.any_failed = self.any_failed or op.type == "fail"
         writers = self.writers
         for value in values:
             if writers.setdefault(value, batch) is not batch:
-                self._refuse(value, op)
+                raise _SentTwice
         if base is not None:
             self._claim(batch, op)
 
-    def send_one(self, op: Interval, value: Value, base: int | None) -> None:
-        """A send of one record: what `send` does, for the usual case."""
-        batch = Sent(op, value, base)
-        self.batches.append(batch)
-        if self.writers.setdefault(value, batch) is not batch:
-            self._refuse(value, op)
-        if op.type == "fail":
-            self.any_failed, self.plain = True, self.plain and base is None
-        if base is not None:
-            if self.at.setdefault(base, value) != value:
-                self.also_at.setdefault(base, {}).setdefault(value, op)
-            self.placed.append(base)
-            self.invoked.append(op.start_ns)
-            self.returned.append(op.end_ns)
-
-    def _refuse(self, value: Value, op: Interval) -> None:
-        raise BadHistory(
-            f"value {value!r} is sent twice to {self.key}",
-            on=f"indexes {self.writers[value].op.index} and {op.index}",
-            do="values are unique in a history",
-        )
+    def take_acknowledged(self) -> None:
+        """What `send` does, for all of `acknowledged` at once."""
+        ops, self.acknowledged = self.acknowledged, []
+        values: list[Value] = [op.asked for op in ops]
+        bases: list[int] = [op.value for op in ops]
+        writers = dict(zip(values, ops, strict=True))
+        if len(writers) < len(ops) or not self.writers.keys().isdisjoint(writers.keys()):
+            raise _SentTwice
+        self.writers.update(writers)
+        self.batches += ops
+        self.placed += bases
+        self.invoked += [op.start_ns for op in ops]
+        self.returned += [op.end_ns for op in ops]
+        at = dict(zip(bases, values, strict=True))
+        if len(at) == len(ops) and self.at.keys().isdisjoint(at.keys()):
+            self.at.update(at)
+        else:
+            for op in ops:
+                if self.at.setdefault(op.value, op.asked) != op.asked:
+                    self.also_at.setdefault(op.value, {}).setdefault(op.asked, op)
 
     def _claim(self, batch: Sent, op: Interval) -> None:
         """`batch` got its place, from the answer to its own send or from another operation."""
@@ -182,33 +198,58 @@ class KeyFacts:
 
     def read(self, op: Interval, pairs: Pairs) -> None:
         """One poll of this key, of any type."""
-        values = pairs.values
-        if not values:
+        if not pairs.count:
             return
         # Known pairs, the usual case, bring nothing new: they were acknowledged or read before.
-        first = pairs.places
-        if type(first) is not int:
-            self._read_anew(op, pairs)
-            end, known = pairs.end, False
+        first, end, ok = pairs.places, pairs.end, op.type == "ok"
+        if type(first) is int and (
+            (pairs.held is self._same and self._same_from <= first and end <= self._same_to)
+            or self._has(pairs, first, end)
+        ):
+            if ok and not (self._seen_from <= first and end <= self._seen_to):
+                self._see(first, end)
         else:
-            end = first + len(values)
-            log = self._log
-            if log is None:
-                log = self._log = self._as_list()
-            place = first - self._log_first
-            known = place >= 0 and tuple(log[place : place + len(values)]) == values
-            if not known:
-                self._read_anew(op, pairs)
+            self._read_anew(op, pairs)
+            if type(first) is int:
                 self._copy(first, end)
-            elif op.type == "ok" and self.seen_runs.get(first, 0) < end:
-                self.seen_runs[first] = end
-        if op.type == "ok":
+            if ok:
+                self.seen.update(pairs.values)
+        if ok:
             self.polled = True
-            if not known:
-                self.seen.update(values)
             bound = self.at_least.get(end)
             if bound is None or op.end_ns <= bound[0]:
                 _earliest(self.at_least, end, op)
+
+    def _see(self, first: int, end: int) -> None:
+        """An ok read returned what `_log` has from `first` to `end`."""
+        if self._seen_from <= first <= self._seen_to:
+            self._seen_to = max(self._seen_to, end)
+        elif self._seen_runs.get(first, 0) < end:
+            self._seen_runs[first] = end
+
+    def _has(self, pairs: Pairs, first: int, end: int) -> bool:
+        """Whether `at` says all that `pairs` say, which are consecutive. What was compared of a
+        `KnownLog` is not compared again."""
+        if self._log is None:
+            self._log = self._as_list()
+        held, start, begin = pairs.held, self._log_first, first
+        if first < start:
+            return False
+        if type(held) is tuple:
+            return tuple(self._log[first - start : end - start]) == held
+        assert isinstance(held, KnownLog)
+        going_on = held is self._same and self._same_from <= first <= self._same_to
+        if going_on:
+            begin = self._same_to
+        ours, theirs = self._log[begin - start : end - start], held.values
+        if ours != theirs[begin - held.first : end - held.first]:
+            return False
+        if not going_on:
+            self._same, self._same_from = held, first
+            if not self._seen_to:
+                self._seen_from = self._seen_to = first
+        self._same_to = end
+        return True
 
     def _as_list(self) -> list[Value | None]:
         first, last = min(self.at, default=0), max(self.at, default=-1)
@@ -225,13 +266,14 @@ class KeyFacts:
 
     def settle(self) -> None:
         """All is in: what the runs saw is seen."""
-        at, seen, reached = self.at, self.seen, 0
-        for first, end in sorted(self.seen_runs.items()):
+        log: list[Any] = self._log or []
+        start, reached = self._log_first, 0
+        runs = [*self._seen_runs.items(), (self._seen_from, self._seen_to)]
+        for first, end in sorted(runs):
             if end > reached:
-                seen.update(map(at.__getitem__, range(max(first, reached), end)))
+                self.seen.update(log[max(first, reached) - start : end - start])
                 reached = end
-        self.seen_runs.clear()
-        self._log = None
+        self._log = self._same = None
 
     def _read_anew(self, op: Interval, pairs: Pairs) -> None:
         at, writers = self.at, self.writers
@@ -242,7 +284,7 @@ class KeyFacts:
             if batch is None or batch.base != offset or batch.size > 1:
                 self._place(op, offset, value, batch)
 
-    def _place(self, op: Interval, offset: int, value: Value, batch: Sent | None) -> None:
+    def _place(self, op: Interval, offset: int, value: Value, batch: Batch | None) -> None:
         """A read that is not simply the acknowledged place of a single record."""
         if batch is None:
             self.strays.setdefault(value, {}).setdefault(offset, op)
@@ -252,6 +294,7 @@ class KeyFacts:
             self.cut_short.setdefault(value, (offset, op, batch))
             self.elsewhere.setdefault(value, {}).setdefault(offset, op)
         elif batch.base is None:
+            assert isinstance(batch, Sent), batch  # an acknowledged one has its place
             batch.base = base
             self._claim(batch, op)
         elif batch.base != base:
@@ -294,13 +337,13 @@ class KeyFacts:
             return offset - order[0]
         return bisect_left(order, offset)
 
-    def committed(self, batch: Sent) -> bool:
+    def committed(self, batch: Batch) -> bool:
         """Whether the send of `batch` happened: acknowledged, or one value seen by an ok read."""
         if batch.op.type == "ok":
             return True
         return batch.op.type == "info" and any(value in self.seen for value in batch.values)
 
-    def last_offset(self, batch: Sent, value: Value) -> int | None:
+    def last_offset(self, batch: Batch, value: Value) -> int | None:
         """The highest offset at which `value` of `batch` is known to lie."""
         if value in self.elsewhere:
             return self.offsets_of(value)[-1]
@@ -324,6 +367,8 @@ class Facts:
 
     first_ends: dict[str, int] = attrs.field(factory=dict)
     keys: dict[str, KeyFacts] = attrs.field(factory=dict)
+    others: list[Interval] = attrs.field(factory=list)
+    """All operations but the sends that carry no evidence."""
 
     def of(self, key: str) -> KeyFacts:
         """The facts of `key`, begun if need be."""
@@ -332,27 +377,16 @@ class Facts:
             facts = self.keys[key] = KeyFacts(key, self.first_ends.get(key, 0))
         return facts
 
-    def add_all(self, operations: Iterable[Interval]) -> None:
+    def add_all(self, operations: Sequence[Interval]) -> None:
         """Both passes."""
+        try:
+            self._add_sends(operations)
+            for facts in self.keys.values():
+                facts.take_acknowledged()
+        except _SentTwice:
+            raise _first_sent_twice(operations) from None
         of, keys = self.of, self.keys
-        others: list[Interval] = []
-        for op in operations:
-            if op.f == "send":
-                asked, key = op.asked, op.key
-                assert key is not None
-                facts = keys.get(key) or of(key)
-                if type(asked) is list:
-                    facts.send(op, tuple(asked), op.value)
-                else:
-                    facts.send_one(op, asked, op.value)
-                if op.evidence:
-                    others.append(op)
-                continue
-            if op.f == "txn":
-                for key, values, base in op.sends():
-                    of(key).send(op, values, base)
-            others.append(op)
-        for op in others:
+        for op in self.others:
             if op.f in ("poll", "txn"):
                 reads = (op.value or _NOTHING) if op.f == "poll" else op.reads()
                 for key, pairs in reads.items():
@@ -364,6 +398,41 @@ class Facts:
                     of(key).raise_log_start(start, op)
         for facts in keys.values():
             facts.settle()
+
+    def _add_sends(self, operations: Sequence[Interval]) -> None:
+        of, keys, others = self.of, self.keys, self.others
+        for op in operations:
+            if op.f == "send":
+                asked, key = op.asked, op.key
+                assert key is not None
+                facts = keys.get(key) or of(key)
+                if op.type == "ok" and op.value is not None and type(asked) is not list:
+                    facts.acknowledged.append(op)
+                else:
+                    facts.send(op, values_of(asked), op.value)
+                if op.evidence:
+                    others.append(op)
+                continue
+            if op.f == "txn":
+                for key, values, base in op.sends():
+                    of(key).send(op, values, base)
+            others.append(op)
+
+
+def _first_sent_twice(operations: Iterable[Interval]) -> BadHistory:
+    """The first of `operations` that sends what was sent before."""
+    sent: dict[tuple[str, Value], tuple[int, int]] = {}
+    for op in operations:
+        for number, (key, values, _) in enumerate(op.sends()):
+            for value in values:
+                first = sent.setdefault((key, value), (op.index, number))
+                if first != (op.index, number):
+                    return BadHistory(
+                        f"value {value!r} is sent twice to {key}",
+                        on=f"indexes {first[0]} and {op.index}",
+                        do="values are unique in a history",
+                    )
+    raise AssertionError("every value is sent once")
 
 
 def per_key(op: Interval, value: Any) -> Iterable[tuple[str, int]]:

@@ -47,14 +47,14 @@ _DECODER: Final = msgspec.json.Decoder(Op, dec_hook=_refuse_extra)
 
 
 if TYPE_CHECKING:
-    Unparsed = Any
+    HalfParsed = Any
 else:
-    Unparsed = msgspec.Raw
+    HalfParsed = None | bool | int | float | str | list[Any] | dict[str, msgspec.Raw]
 
 
-RawLine: TypeAlias = Line[Unparsed]
-"""A usual line whose value was not looked at yet: an `Op` but for that, and for `extra`. Its value
-is a `msgspec.Raw` until somebody replaces it."""
+RawLine: TypeAlias = Line[HalfParsed]
+"""A usual line: an `Op` without `extra`, whose value is parsed unless it is an object, as those of
+polls are; of an object, only the names are."""
 _RAW_DECODER: Final = msgspec.json.Decoder(RawLine)
 
 
@@ -99,7 +99,7 @@ class HistoryReader:
         return chain.from_iterable(self._decoded_blocks(_DECODER))
 
     def raw_blocks(self) -> Iterator[list[RawLine] | Iterator[Op]]:
-        """Instead of iterating: usual lines with their values as bytes, others as operations.
+        """Instead of iterating: usual lines with objects half parsed, others as operations.
         `line_number` is that of the last line of the block."""
         return self._decoded_blocks(_RAW_DECODER)
 

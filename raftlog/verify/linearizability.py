@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.verify import explain, holes
-from raftlog.verify.facts import Bound, KeyFacts, Sent
+from raftlog.verify.facts import Batch, Bound, KeyFacts
 from raftlog.verify.pairing import OPEN, Interval
 from raftlog.verify.pairs import Value
 from raftlog.verify.verdict import Findings, Witness
@@ -95,7 +95,7 @@ class Bounds:
     exact_in: dict[int, Bound]
     exact_out: dict[int, Bound]
     at_most: dict[int, Bound]
-    split: list[tuple[Interval, Sent]] = attrs.field(factory=list)
+    split: list[tuple[Interval, Batch]] = attrs.field(factory=list)
     """Exact reads that saw a batch in half."""
 
 
@@ -131,7 +131,7 @@ def _leave_batches(facts: KeyFacts, bounds: Bounds) -> None:
             bounds.split.append((bounds.exact_out[gap][1], around))
 
 
-def _around(facts: KeyFacts, gap: int) -> Sent | None:
+def _around(facts: KeyFacts, gap: int) -> Batch | None:
     """The batch in whose middle `gap` lies."""
     value = facts.at.get(gap)
     batch = facts.writers.get(value) if value is not None else None
@@ -140,12 +140,12 @@ def _around(facts: KeyFacts, gap: int) -> Sent | None:
     return batch if batch.base < gap < batch.base + batch.size else None
 
 
-def _base(batch: Sent) -> int:
+def _base(batch: Batch) -> int:
     assert batch.base is not None
     return batch.base
 
 
-def _stop(batch: Sent) -> int:
+def _stop(batch: Batch) -> int:
     return _base(batch) + batch.size
 
 
@@ -195,7 +195,7 @@ def rows_of(facts: KeyFacts, bounds: Bounds) -> list[Row]:
 
 
 def _append(
-    batch: Sent | None, value: Value | None, offset: int
+    batch: Batch | None, value: Value | None, offset: int
 ) -> tuple[int, int, Interval | None] | None:
     """The append at `offset`: nobody's where the value belongs elsewhere or certainly failed."""
     if value is None:
@@ -300,7 +300,7 @@ def pair_witness(key: str, violation: Violation) -> Witness:
     )
 
 
-def _impossible_witness(facts: KeyFacts, batch: Sent) -> Witness:
+def _impossible_witness(facts: KeyFacts, batch: Batch) -> Witness:
     why = "certainly failed"
     if batch.op.type != "fail":
         why = f"was made when the log had {facts.first_end} records"
@@ -325,7 +325,7 @@ def _cut_short_witness(facts: KeyFacts, value: Value) -> Witness:
     )
 
 
-def _split_witness(facts: KeyFacts, read: Interval, batch: Sent) -> Witness:
+def _split_witness(facts: KeyFacts, read: Interval, batch: Batch) -> Witness:
     return Witness(
         text=(
             f"The {explain.describe(read)} saw the {explain.describe(batch.op)} in half: one "

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from raftlog.verify.facts import Facts, Sent
+from raftlog.verify.facts import Batch, Facts
 from raftlog.verify.pairing import OPEN, Interval
 from raftlog.verify.pairs import Pairs, Value
 
@@ -112,7 +112,7 @@ def _behind(growth: tuple[list[int], list[int]], end: int, invoked: int) -> int:
     return max(0, invoked - instants[at]) if at < len(ends) else 0
 
 
-def _first_seen(op: Interval, pairs: Pairs, writers: Mapping[Value, Sent], read: set[Any]) -> int:
+def _first_seen(op: Interval, pairs: Pairs, writers: Mapping[Value, Batch], read: set[Any]) -> int:
     """How many acknowledged values this poll was the first to return."""
     count = 0
     for value in pairs.values:

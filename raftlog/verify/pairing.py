@@ -44,6 +44,33 @@ class Interval(msgspec.Struct, eq=False, gc=False):
     node: str | None = None
     evidence: dict[str, Any] | None = None
 
+    # An acknowledged send of one record answers as its own batch (`raftlog.verify.facts.Batch`).
+
+    @property
+    def op(self) -> "Interval":
+        """The send."""
+        return self
+
+    @property
+    def base(self) -> int:
+        """Where it lies."""
+        return self.value  # type: ignore[no-any-return]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """What it carries."""
+        return (self.asked,)
+
+    @property
+    def size(self) -> int:
+        """How many offsets it takes."""
+        return 1
+
+    def offset_of(self, value: Value) -> int:
+        """Where `value`, its only one, lies."""
+        assert value == self.asked, (value, self.asked)
+        return self.base
+
     def sends(self) -> Iterator[tuple[str, tuple[Value, ...], int | None]]:
         """(key, values of one batch, base offset or None) of every send inside, in order."""
         if self.f == "send":
@@ -146,7 +173,9 @@ class Pairing:
             found = interval_of(call, op, self.logs)
             self.found.append(found)
             if found.f == "send" and found.type == "ok" and found.value is not None:
-                self.log_of(str(found.key)).put_all(found.value, values_of(found.asked))
+                log = self.log_of(str(found.key))
+                for offset, value in enumerate(values_of(found.asked), found.value):
+                    log.put(offset, value)
 
     def log_of(self, key: str) -> KnownLog:
         """What is known of `key` so far."""
@@ -158,6 +187,8 @@ class Pairing:
     def finish(self) -> None:
         """What is still open may have happened, or may yet."""
         self.found.extend(interval_of(call, None) for call in self.open_ops.values())
+        for log in self.logs.values():
+            log.close()
 
     def _refuse(self, op: Op) -> None:
         if op.process in self.retired:

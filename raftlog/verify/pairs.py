@@ -1,7 +1,7 @@
 """What a poll returned: offsets and values, checked and kept in little memory.
 
 Polls are most of a history's bytes: each record is sent once and read many times. `KnownLog` exists
-for that: it has one copy of every value that was acknowledged or read, and the bytes that said so,
+for that: it has one copy of every value that was acknowledged or read, and the JSON that says so,
 so that a poll which returned just that is neither parsed nor stored again.
 """
 
@@ -9,12 +9,19 @@ import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from operator import add
 from typing import Any, Final, final
 
 import msgspec
 
 _WAITING_MAX: Final = 256
 """Acknowledgements of one key that came before those of lower offsets: more than are in flight."""
+_DIGITS_MAX: Final = 18
+"""Digits of an offset that fits into 63 bits."""
+_PAIR_BYTES_MIN: Final = len("[0,0],")
+_JSON_LINES: Final = msgspec.json.Encoder().encode_lines
 
 Value = str | int
 
@@ -23,123 +30,151 @@ Value = str | int
 class KnownLog:
     """The log of one key as the lines have told it so far, from one offset on without a gap.
 
-    Only ever a help for reading: what a poll returned is decided by the poll's own bytes.
+    Only ever a help for reading: what a poll returned is decided by the poll's own bytes. A value
+    never changes once it is here, so that polls may refer to it (`Pairs`).
     """
 
     __slots__ = (
-        "_between",
-        "_first",
-        "_fresh",
+        "_spaced",
         "_starts",
         "_text",
-        "_values",
+        "_unicode",
         "_waiting",
         "end",
+        "first",
         "key",
+        "values",
     )
 
     def __init__(self, key: str) -> None:
         self.key = key
+        self.first = 0
         self.end = -1
         """The offset that comes next; -1 before the first."""
-        self._first = 0
-        self._values: list[Value] = []
-        self._fresh: list[bytes] = []
-        """Pairs that are not in `_text` yet: it grows many at a time."""
+        self.values: list[Value] = []
+        """What lies at `first` and behind it."""
         self._text = bytearray()
-        """The JSON of a poll that returned everything, without its outer brackets."""
+        """The JSON of a poll that returned everything, without its outer brackets. It lags behind
+        `values`, and grows when a poll needs more of it."""
         self._starts = array("q")
         """Where each pair begins in `_text`."""
-        self._between = b","
-        self._waiting: dict[int, tuple[Value, bytes]] = {}
+        self._spaced = False
+        """The style of the JSON, learned from the first poll: whether spaces follow commas, and
+        whether texts beyond ASCII are written as they are."""
+        self._unicode = False
+        self._waiting: dict[int, Value] = {}
 
-    def put(self, offset: int, value: Value, pair: bytes) -> None:
-        """`value` lies at `offset`; `pair` is JSON that says so, in the style of the lines."""
+    def put(self, offset: int, value: Value) -> None:
+        """`value` lies at `offset`."""
         if offset == self.end and not self._waiting:
             self.end = offset + 1
-            self._values.append(value)
-            self._fresh.append(pair)
+            self.values.append(value)
         else:
-            self._put_in_order(offset, value, pair)
+            self._put_in_order(offset, value)
 
-    def _put_in_order(self, offset: int, value: Value, pair: bytes) -> None:
+    def _put_in_order(self, offset: int, value: Value) -> None:
         if self.end < 0:
-            self._first = self.end = offset
-            self._between = b", " if pair.startswith(b"[%d, " % offset) else b","
+            self.first = self.end = offset
         if offset < self.end or len(self._waiting) >= _WAITING_MAX:
             return
-        self._waiting.setdefault(offset, (value, pair))
+        self._waiting.setdefault(offset, value)
         while self.end in self._waiting:
-            value, pair = self._waiting.pop(self.end)
+            self.values.append(self._waiting.pop(self.end))
             self.end += 1
-            self._values.append(value)
-            self._fresh.append(pair)
 
-    def _freshen(self) -> None:
-        """Bring `_text` up to date."""
-        text, between = self._text, self._between
-        if text:
-            text += between
-        step, begin = len(between), len(text)
-        for pair in self._fresh:
-            self._starts.append(begin)
-            begin += len(pair) + step
-        text += between.join(self._fresh)
-        self._fresh.clear()
-
-    def told(self, first: int, pairs: bytes) -> tuple[Value, ...] | None:
-        """The values of `pairs`, JSON that begins at offset `first`, if it is known word for word.
+    def told(self, words: bytes) -> "Pairs | None":
+        """What a poll returned whose JSON is `words`, if that is known word for word.
 
         JSON that is a prefix of JSON and ends behind a bracket ends behind the same bracket, so a
         match ends where one of the known pairs ends.
         """
-        place = first - self._first
+        if words == b"[]":
+            return Pairs([], 0, ())
+        digits = words[2 : words.find(b",")]
+        if not digits.isdigit() or len(digits) > _DIGITS_MAX or words[:2] != b"[[":
+            return None
+        first = int(digits)
+        place = first - self.first
         if place < 0 or first >= self.end:
             return None
-        if self._fresh:
-            self._freshen()
-        start = self._starts[place]
-        if not self._text.startswith(pairs, start):
+        starts, text, pairs = self._starts, self._text, words[1:-1]
+        if place >= len(starts) or starts[place] + len(pairs) > len(text):
+            self._freshen(words)
+        begin = starts[place]
+        if pairs[-1:] != b"]" or not text.startswith(pairs, begin):
             return None
-        return tuple(self._values[place : bisect_left(self._starts, start + len(pairs), place)])
+        most = min(place + len(pairs) // _PAIR_BYTES_MIN + 1, len(starts))
+        return Pairs(first, bisect_left(starts, begin + len(pairs), place, most) - place, self)
 
-    def share(self, first: int, values: tuple[Value, ...]) -> tuple[Value, ...]:
-        """`values`, which a poll found from `first` on, as the objects that are known already."""
-        known, place = self._values, first - self._first
+    def _freshen(self, words: bytes) -> None:
+        """Bring `_text` up to date, in the style of `words`."""
+        text, starts = self._text, self._starts
+        if not starts:
+            self._spaced = words[words.find(b",") :].startswith(b", ")
+            self._unicode = not words.isascii()
+        place = len(starts)
+        fresh = self.values[place:]
+        if not fresh:
+            return
+        lines = _lines_of(self.first + place, fresh, self._unicode)
+        more, step = lines[:-1].replace(b"\n", b","), 1
+        if self._spaced:  # one inside each pair, one between two
+            more, step = msgspec.json.format(b"[" + more + b"]", indent=0)[1:-1], 3
+        if text:
+            text += b", " if self._spaced else b","
+        begins = accumulate(map(len, lines.split(b"\n")), initial=len(text))
+        starts.extend(map(add, begins, range(0, step * len(fresh), step)))
+        text += more
+
+    def close(self) -> None:
+        """No more is to be told: only the values stay."""
+        self._text, self._starts, self._waiting = bytearray(), array("q"), {}
+
+    def share(self, first: int, values: tuple[Value, ...]) -> "Pairs":
+        """`values`, which a poll found from `first` on, by what is known already."""
+        known, place, end = self.values, first - self.first, first + len(values)
         if self.end < 0 or not 0 <= place <= len(known):
-            return values
-        ours = tuple(known[place : place + len(values)])
-        if ours != values[: len(ours)]:
-            return values
-        rest = values[len(ours) :]
-        self.put_all(first + len(ours), rest)
-        return (*ours, *rest)
-
-    def put_all(self, first: int, values: tuple[Value, ...]) -> None:
-        """`values` lie from `first` on. In JSON as our own writer has it."""
-        space = self._between[1:]
-        for offset, value in enumerate(values, first):
-            self.put(offset, value, b"[%d,%s%s]" % (offset, space, json.dumps(value).encode()))
+            return Pairs(first, len(values), values)
+        ours = len(known) - place
+        if tuple(known[place : place + len(values)]) == values[:ours]:
+            for offset in range(self.end, end):
+                self.put(offset, values[offset - first])
+            if tuple(known[place : place + len(values)]) == values:
+                return Pairs(first, len(values), self)
+        return Pairs(first, len(values), values)
 
 
 @final
 class Pairs(msgspec.Struct, eq=False, gc=False):
     """What a poll returned of one key: offsets and values, in the order of their return.
 
-    Of consecutive offsets, the usual case, only the first is kept: little memory, and whole polls
-    can be compared with the log at once.
+    Of consecutive offsets, the usual case, only the first is kept, and of values that are known to
+    lie there only where: little memory, and whole polls can be compared with the log at once.
     """
 
     places: int | list[int]
     """Every offset, or the first of consecutive ones."""
-    values: tuple[Any, ...]
+    count: int
+    held: tuple[Any, ...] | KnownLog
+    """The values, or the log that has them at the same offsets."""
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values, in order."""
+        held = self.held
+        if type(held) is tuple:
+            return held
+        assert isinstance(held, KnownLog)
+        assert isinstance(self.places, int)
+        place = self.places - held.first
+        return tuple(held.values[place : place + self.count])
 
     @property
     def offsets(self) -> Sequence[int]:
         """A range, or a list where offsets do not follow each other."""
         places = self.places
         if isinstance(places, int):
-            return range(places, places + len(self.values))
+            return range(places, places + self.count)
         return places
 
     @property
@@ -151,17 +186,17 @@ class Pairs(msgspec.Struct, eq=False, gc=False):
     def of(cls, pairs: Sequence[Sequence[Any]], log: KnownLog | None = None) -> "Pairs":
         """From JSON. ValueError or TypeError where that is not a list of offsets and values."""
         if not pairs:
-            return cls([], ())
+            return cls([], 0, ())
         offsets, values = zip(*pairs, strict=True)
         if not _are_usual(offsets, values):
             _check(offsets, values)
         first, count = offsets[0], len(offsets)
         if offsets[-1] - first == count - 1 and offsets == tuple(range(first, first + count)):
-            return cls(first, values if log is None else log.share(first, values))
-        return cls(list(offsets), values)
+            return cls(first, count, values) if log is None else log.share(first, values)
+        return cls(list(offsets), count, values)
 
     def __len__(self) -> int:
-        return len(self.values)
+        return self.count
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         return zip(self.offsets, self.values, strict=True)
@@ -171,8 +206,20 @@ class Pairs(msgspec.Struct, eq=False, gc=False):
         """One more than the highest offset; 0 if there is none."""
         places = self.places
         if type(places) is int:
-            return places + len(self.values)
+            return places + self.count
         return max(self.offsets, default=-1) + 1
+
+
+def _lines_of(first: int, values: Sequence[Value], unicode: bool) -> bytes:
+    """The pairs of `values`, which lie from `first` on, as lines of JSON without spaces."""
+    with suppress(UnicodeEncodeError):  # half a surrogate pair, which JSON can only escape
+        lines = _JSON_LINES(list(enumerate(values, first)))
+        if unicode or lines.isascii():
+            return lines
+    return b"".join(
+        b"[%d,%s]\n" % (offset, json.dumps(value).encode())
+        for offset, value in enumerate(values, first)
+    )
 
 
 def values_of(asked: Any) -> tuple[Value, ...]:

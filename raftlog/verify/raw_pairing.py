@@ -1,8 +1,9 @@
 """Pairing usual lines without parsing what they say twice.
 
-An acknowledgement repeats the value that was sent, and every poll repeats acknowledged pairs: here
-they are compared as bytes (`raftlog.verify.pairs.KnownLog`), and only what is new is parsed.
-Whatever is not simply that goes the way of `raftlog.verify.pairing`, which decides everything.
+Every poll repeats pairs that were acknowledged: here they are compared as bytes
+(`raftlog.verify.pairs.KnownLog`), and only what is new is parsed. Whatever is not simply that, or a
+send of one value that was acknowledged, goes the way of `raftlog.verify.pairing`, which decides
+everything.
 """
 
 from collections.abc import Iterable
@@ -12,15 +13,12 @@ from typing import Any, Final, cast, final
 import attrs
 import msgspec
 
-from raftlog.verify.history import NEMESIS, BadHistory, Line, Op
+from raftlog.verify.history import BadHistory, Line, Op
 from raftlog.verify.history_reader import HistoryReader, RawLine
 from raftlog.verify.pairing import OPEN, Interval, Pairing, add_evidence
 from raftlog.verify.pairs import KnownLog, Pairs
 
 _ANYTHING: Final = msgspec.json.Decoder().decode
-_ANSWER: Final = msgspec.json.Decoder(tuple[int, str]).decode
-_DIGITS_MAX: Final = 18
-"""Digits of an offset that fits into 63 bits."""
 
 
 @final
@@ -29,30 +27,30 @@ class RawPairing:
     """A `Pairing` that is fed raw lines as well."""
 
     pairing: Pairing = attrs.field(factory=Pairing)
-    _logs: dict[str, KnownLog] = attrs.field(factory=dict)
-    _keys: dict[bytes, KnownLog] = attrs.field(factory=dict)
-    """A key's bytes, as JSON without escapes has them -> its log."""
 
     def feed(self, lines: Iterable[RawLine]) -> None:
         """Pair one block of lines."""
         pairing = self.pairing
-        open_ops, retired, add = pairing.open_ops, pairing.retired, pairing.found.append
-        usual = self._usual
+        open_ops, retired, logs = pairing.open_ops, pairing.retired, pairing.logs
+        usual, add = self._usual, pairing.found.append
         last = pairing.last_index
         for line in lines:
             index, process = line.index, line.process
             call = open_ops.get(process)
             interval = None
             if call is None:
-                if line.type == "invoke" and index > last and process not in retired:
-                    # A value that stays raw would keep its whole block of lines in memory.
-                    line.value = _ANYTHING(line.value)
-                    if process != NEMESIS:
-                        open_ops[process] = line  # type: ignore[assignment]  # an `Op` for us
-                        last = index
-                        continue
+                if (
+                    line.type == "invoke"
+                    and index > last
+                    and type(process) is int
+                    and process not in retired
+                    and type(line.value) is not dict
+                ):
+                    open_ops[process] = line  # type: ignore[assignment]  # an `Op` for us
+                    last = index
+                    continue
             elif line.type == "ok" and index > last and line.f == call.f and line.key == call.key:
-                interval = usual(call, line)
+                interval = usual(call, line, logs)
             if interval is None:
                 pairing.last_index = last
                 pairing.one(_op(line))
@@ -62,37 +60,34 @@ class RawPairing:
             last = index
         pairing.last_index = last
 
-    def _usual(self, call: Op, end: RawLine) -> Interval | None:
-        """An acknowledged send of one value, or a poll that returned only what is known; None for
+    def _usual(self, call: Op, end: RawLine, logs: dict[str, KnownLog]) -> Interval | None:
+        """An acknowledged send of one text, or a poll that returned only what is known; None for
         all else."""
-        asked, key = call.value, call.key
+        asked, key, answer = call.value, call.key, end.value
         start_ns, end_ns = call.time_ns, end.time_ns
-        value: Any
-        if end.f == "poll":
-            f = "poll"  # a text of each line's own would cost as much memory as all else here
-            key = key if key is None else intern(key)
-            value = self._polled(bytes(end.value))
+        # One text for all lines, of `f` and of each key: their own would cost much memory.
+        if type(answer) is list:
+            if type(asked) is not str or len(answer) != 2 or key is None or end.f != "send":
+                return None
+            value, echoed = answer
+            if type(value) is not int or value < 0 or echoed != asked:
+                return None
+            log = logs.get(key)
+            if log is None:
+                log = self.pairing.log_of(key)
+            f, key = "send", log.key
+            log.put(value, asked)
+        elif type(answer) is dict and end.f == "poll":
+            f, value = "poll", _known(answer, logs)
             if value is None:
                 return None
-        elif end.f == "send" and key is not None:
-            f = "send"
-            answer = bytes(end.value)
-            try:
-                value, echoed = _ANSWER(answer)
-            except msgspec.ValidationError:
-                return None
-            if echoed != asked or value < 0:
-                return None
-            log = self._logs.get(key)
-            if log is None:
-                log = self._new_log(key)
-            key = log.key
-            log.put(value, asked, answer)
+            if key is not None:
+                key = intern(key)
         else:
             return None
         if not start_ns <= end_ns < OPEN:
             return None
-        process = cast("int", call.process)
+        process: Any = call.process  # no nemesis has an open operation
         found = Interval(
             call.index, process, f, key, "ok", start_ns, end_ns, asked, value, end.node
         )
@@ -101,43 +96,36 @@ class RawPairing:
             end.hw is end.term is end.log_start is end.producer is end.rebalance is None
             and end.error is call.producer is None
         ):
-            add_evidence(found, call, cast("Op", end))
+            add_evidence(found, call, end)  # type: ignore[arg-type]  # an `Op` for it
         return found
 
-    def _new_log(self, key: str) -> KnownLog:
-        log = self._logs[key] = self.pairing.log_of(key)
-        if "\\" not in key and '"' not in key:
-            self._keys[key.encode()] = log
-        return log
 
-    def _polled(self, answer: bytes) -> dict[str, Pairs] | None:
-        """What `{key: [[offset, value], ...]}` says, if that is word for word what is known."""
-        name_end = answer.find(b'"', 2)
-        log = self._keys.get(answer[2:name_end])
-        begin = answer.find(b"[[", name_end, name_end + 5)
-        if log is None or begin < 0 or answer[-3:] != b"]]}":
-            return None
-        digits = answer[begin + 2 : answer.find(b",", begin)]
-        if not digits.isdigit() or len(digits) > _DIGITS_MAX:
-            return None
-        first = int(digits)
-        values = log.told(first, answer[begin + 1 : -2])
-        return None if values is None else {log.key: Pairs(first, values)}
+def _known(answer: dict[str, Any], logs: dict[str, KnownLog]) -> dict[str, Pairs] | None:
+    """What a poll of one key returned, if that is word for word what is known."""
+    if len(answer) != 1:
+        return None
+    ((key, words),) = answer.items()
+    log = logs.get(key)
+    if log is None:
+        return None
+    pairs = log.told(bytes(words))
+    return None if pairs is None else {log.key: pairs}
 
 
 def _op(line: RawLine) -> Op:
-    """The operation of a line."""
-    if type(line.value) is msgspec.Raw:
-        line.value = _ANYTHING(line.value)
-    return Op(*(getattr(line, name) for name in Line.__struct_fields__))
+    """The operation of a line, parsed to the end."""
+    op = Op(*(getattr(line, name) for name in Line.__struct_fields__))
+    if type(op.value) is dict:
+        op.value = {name: _ANYTHING(value) for name, value in op.value.items()}
+    return op
 
 
 def _bad_value(lines: list[RawLine], before: int) -> BadHistory:
     """The first line whose value is no JSON after all, as the slow road names it."""
     for number, line in enumerate(lines, before + 1):
-        if type(line.value) is msgspec.Raw:
+        if type(line.value) is dict:
             try:
-                _ANYTHING(line.value)
+                _op(line)
             except UnicodeError:
                 return BadHistory("not UTF-8 text", on=f"line {number}")
             except msgspec.DecodeError:

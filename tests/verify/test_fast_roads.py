@@ -10,13 +10,15 @@ import json
 import random
 from contextlib import contextmanager
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.errors import RaftlogError
 from raftlog.verify import HistoryReader, history_reader, intervals, linearizability
-from raftlog.verify.facts import Facts
+from raftlog.verify.facts import Facts, KeyFacts, Sent
+from raftlog.verify.history import BadHistory
 from raftlog.verify.pairing import Interval
 from raftlog.verify.pairs import KnownLog, Pairs
 from tests.verify.small_logs import SHAPES, generate
@@ -189,42 +191,248 @@ def test_a_usual_poll_shares_its_values():
     assert all(sends[at].asked is value for at, value in poll.reads()["t/0"])
 
 
+def forked(seed, size=150):
+    """Two nodes that agree up to an offset and no further, for one key: sends of every outcome, to
+    either; polls of either, long and short, some before anything was acknowledged."""
+    rng = random.Random(seed)
+    logs, agreed = [[], []], rng.choice([0, 5, 20, size])
+    lines, first = [], rng.choice([0, 0, 3])
+    for number in range(size):
+        side = rng.randrange(2)
+        log, other = logs[side], logs[1 - side]
+        kind = "ok"
+        if rng.random() < 0.5:
+            value = f"#{number}"
+            f, key, kind = "send", "t/0", rng.choice(["ok", "ok", "ok", "info", "fail"])
+            told = [first + len(log), value]
+            if len(log) < agreed:
+                other.append(value)
+            if kind != "fail" or rng.random() < 0.05:
+                log.append(value)
+        else:
+            f, key, value = "poll", None, None
+            begin = rng.randint(0, len(log))
+            end = rng.randint(begin, min(len(log), begin + rng.choice([3, 100])))
+            told = {"t/0": [[first + at, log[at]] for at in range(begin, end)]}
+            kind = rng.choice(["ok", "ok", "ok", "info"])
+        call = {"process": number, "type": "invoke", "f": f, "key": key, "value": value}
+        lines += [call, {**call, "type": kind, "value": told if kind == "ok" else value}]
+        if f == "poll" and kind == "info":
+            lines[-1]["value"] = told
+    text = HEADER
+    for index, line in enumerate(lines):
+        text += json.dumps({"index": index, "time_ns": index, **line}) + "\n"
+    return text
+
+
+def without_known_logs(operations):
+    """The same operations, each poll with values of its own."""
+    for op in operations:
+        if op.f == "poll" and op.value:
+            op.value = {key: Pairs.of([*map(list, pairs)]) for key, pairs in op.value.items()}
+    return operations
+
+
+def facts_of(operations):
+    """All that the facts say, with operations by their index. In order, for witnesses take the
+    first of what they find."""
+    found = Facts()
+    found.add_all(operations)
+    return {name: plain(public(facts)) for name, facts in found.keys.items()}
+
+
+def public(facts):
+    names = [field.name for field in attrs.fields(KeyFacts) if field.name[0] != "_"]
+    return {name: getattr(facts, name) for name in names}
+
+
+def plain(value):
+    if isinstance(value, Interval):
+        return f"operation {value.index}"
+    if isinstance(value, Sent):
+        return [plain(value.op), value.sent, value.base]
+    if isinstance(value, dict):
+        return [(one, plain(other)) for one, other in value.items()]
+    if isinstance(value, set):
+        return sorted(value)
+    return [plain(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_what_is_known_word_for_word_says_no_more_than_values_of_its_own(seed):
+    """Polls that refer to a known log, against the same polls with their values: the facts may
+    agree with the log, disagree, or come to agree while they are read."""
+    text = forked(seed).encode()
+    both(text.decode())
+    found, _ = intervals(HistoryReader(io.BytesIO(text)))
+    again, _ = intervals(HistoryReader(io.BytesIO(text)))
+    assert facts_of(found) == facts_of(without_known_logs(again))
+
+
+def test_the_forks_have_polls_of_every_kind():
+    held = set()
+    for seed in range(20):
+        found, _ = intervals(HistoryReader(io.BytesIO(forked(seed).encode())))
+        held |= {type(pairs.held) for op in found for pairs in op.reads().values() if len(pairs)}
+    assert held == {tuple, KnownLog}
+
+
+def test_polls_of_two_readers_know_two_logs():
+    """Two histories of one cluster, judged as one: what one log knows says nothing of the other."""
+    texts = [forked(seed, 60).encode() for seed in (1, 2)]
+    for order in (texts, texts[::-1]):
+        found, again = (
+            [op for text in order for op in intervals(HistoryReader(io.BytesIO(text)))[0]]
+            for _ in range(2)
+        )
+        sends = {op.asked: None for op in found if op.f == "send"}
+        kept = []
+        for operations in (found, again):
+            left = dict(sends)
+            kept.append(
+                [op for op in operations if op.f == "poll" or left.pop(op.asked, 1) is None]
+            )
+        assert facts_of(kept[0]) == facts_of(without_known_logs(kept[1]))
+
+
+@pytest.mark.parametrize("kinds", [["ok", "ok"], ["ok", "info"], ["fail", "ok"], ["info", "fail"]])
+def test_the_first_value_sent_twice_is_named_whatever_came_after(kinds):
+    """Acknowledged sends are taken many at once, and all the same the first pair is named."""
+    sends = [("t/1", "ok", "#a"), ("t/0", kinds[0], "#b"), ("t/1", "ok", "#c")]
+    sends += [("t/0", kinds[1], "#b"), ("t/1", "ok", "#a"), ("t/0", "ok", ["#b", "#d"])]
+    ops = [
+        Interval(at, at, "send", key, kind, at, at + 1, asked, at if kind == "ok" else None)
+        for at, (key, kind, asked) in enumerate(sends)
+    ]
+    with pytest.raises(BadHistory, match=r"'#b' is sent twice to t/0 \(indexes 1 and 3\)"):
+        Facts().add_all(ops)
+
+
+def told(log, words):
+    """The values that the log knows `words` to say, or None."""
+    pairs = log.told(words)
+    return None if pairs is None else pairs.values
+
+
 class TestKnownLog:
     def test_what_comes_early_waits(self):
         log = KnownLog("t/0")
-        log.put(4, "a", b'[4,"a"]')
-        log.put(6, "c", b'[6,"c"]')
-        assert log.told(4, b'[4,"a"]') == ("a",)
-        assert log.told(6, b'[6,"c"]') is None
-        log.put(5, "b", b'[5,"b"]')
-        assert log.told(4, b'[4,"a"],[5,"b"],[6,"c"]') == ("a", "b", "c")
-        assert log.told(5, b'[5,"b"]') == ("b",)
+        log.put(4, "a")
+        log.put(6, "c")
+        assert told(log, b'[[4,"a"]]') == ("a",)
+        assert told(log, b'[[6,"c"]]') is None
+        log.put(5, "b")
+        assert told(log, b'[[4,"a"],[5,"b"],[6,"c"]]') == ("a", "b", "c")
+        assert told(log, b'[[5,"b"]]') == ("b",)
 
-    def test_other_words_are_not_known(self):
+    @pytest.mark.parametrize(("comma", "other"), [(b", ", b","), (b",", b", ")])
+    def test_other_words_are_not_known(self, comma, other):
         log = KnownLog("t/0")
-        log.put(0, "a", b'[0, "a"]')
-        log.put(1, "b", b'[1, "b"]')
-        assert log.told(0, b'[0, "a"], [1, "b"]') == ("a", "b")
-        for other in (b'[0,"a"]', b'[0, "a"], [1, "c"]', b'[0, "a"], [1, "b"], [2, "c"]'):
-            assert log.told(0, other) is None
+        log.put(0, "a")
+        log.put(1, "b")
+
+        def words(text):
+            return text.replace(b",", comma)
+
+        assert told(log, words(b'[[0,"a"],[1,"b"]]')) == ("a", "b")
+        assert told(log, words(b'[[1,"b"]]')) == ("b",)
+        for strange in (b'[[0,"a"],[1,"c"]]', b'[[0,"a"],[1,"b"],[2,"c"]]', b'[[0,"a"],[1,"b"]'):
+            assert told(log, words(strange)) is None
+        assert told(log, b'[[0,"a"]]'.replace(b",", other)) is None
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            *(b"", b"[", b"7", b"{}", b"null", b'"[0,7]"', b"[[0,7],]", b"[[0,7], ]", b"[[0]]"),
+            *(b"[[]]", b"[[-1,7]]", b"[[0.0,7]]", b"[[00,7]]", b"[ [0,7]]", b"[[0 ,7]]"),
+            b"[[1%018d,7]]" % 0,
+        ],
+    )
+    def test_what_is_no_list_of_known_pairs(self, words):
+        """`"[0,7]"` is a text, though what its quotes hold is known word for word."""
+        log = KnownLog("t/0")
+        log.put(0, 7)
+        assert told(log, b"[[0,7]]") == (7,)
+        assert told(log, words) is None
+
+    def test_nothing_is_known_to_be_nothing(self):
+        assert told(KnownLog("t/0"), b"[]") == ()
+
+    def test_brackets_and_commas_in_values(self):
+        log, values = KnownLog("t/0"), ['],[1,"x"]', "[[", "]]", ", ", '"', "\\", "", 0, -5]
+        for offset, value in enumerate(values):
+            log.put(offset, value)
+        for separators in STYLES:
+            copy = KnownLog("t/0")
+            for offset, value in enumerate(values):
+                copy.put(offset, value)
+            for first in range(len(values)):
+                for end in range(first + 1, len(values) + 1):
+                    pairs = [[at, values[at]] for at in range(first, end)]
+                    words = json.dumps(pairs, separators=separators).encode()
+                    assert told(copy, words) == tuple(values[first:end])
+
+    @pytest.mark.parametrize("ascii_only", [True, False])
+    def test_texts_beyond_ascii_in_the_style_of_the_first_poll(self, ascii_only):
+        log = KnownLog("t/0")
+        for offset in range(4):
+            log.put(offset, f"\N{SNOWMAN}#{offset}")
+        pairs = [[at, f"\N{SNOWMAN}#{at}"] for at in range(4)]
+        words = json.dumps(pairs, ensure_ascii=ascii_only).encode()
+        assert told(log, words) == tuple(value for _, value in pairs)
+        assert told(log, json.dumps(pairs, ensure_ascii=not ascii_only).encode()) is None
+
+    def test_half_a_surrogate_pair(self):
+        """Python reads it, and msgspec refuses to write it."""
+        log = KnownLog("t/0")
+        for offset, value in enumerate(["a", "\ud800", "b"]):
+            log.put(offset, value)
+        assert told(log, b'[[0,"a"],[1,"\\ud800"]]') == ("a", "\ud800")
+        assert told(log, b'[[2,"b"]]') == ("b",)
 
     def test_an_offset_that_was_taken_keeps_its_value(self):
         log = KnownLog("t/0")
-        log.put(0, "a", b'[0,"a"]')
-        log.put(0, "b", b'[0,"b"]')
-        assert log.told(0, b'[0,"b"]') is None
+        log.put(0, "a")
+        log.put(0, "b")
+        assert told(log, b'[[0,"b"]]') is None
 
     def test_a_flood_of_far_offsets_takes_no_memory(self):
         log = KnownLog("t/0")
         for at in range(0, 10**6, 1000):
-            log.put(at, "x", b'[%d,"x"]' % at)
+            log.put(at, "x")
         assert len(log._waiting) <= 256
 
     def test_a_poll_fills_in_what_nobody_acknowledged(self):
         log = KnownLog("t/0")
-        log.put(0, "a", b'[0,"a"]')
-        Pairs.of([[0, "a"], [1, 'q"']], log)
-        assert log.told(0, b'[0,"a"],[1,"q\\""]') == ("a", 'q"')
+        log.put(0, "a")
+        found = Pairs.of([[0, "a"], [1, 'q"']], log)
+        assert told(log, b'[[0,"a"],[1,"q\\""]]') == ("a", 'q"')
+        assert found.held is log
+
+    def test_a_poll_against_the_log_keeps_its_own_values(self):
+        log = KnownLog("t/0")
+        log.put(0, "a")
+        log.put(2, "waits")
+        for pairs in ([[0, "b"]], [[0, "a"], [1, "b"], [2, "c"]], [[7, "far"]], [[2, "c"]]):
+            found = Pairs.of(pairs, log)
+            assert [list(pair) for pair in found] == pairs
+            assert found.held is not log
+        assert log.values == ["a", "b", "waits"]
+
+    def test_what_was_told_stays_when_the_log_grows_and_closes(self):
+        log = KnownLog("t/0")
+        for offset in range(10):
+            log.put(offset, offset)
+            found = log.told(b"[[%d,%d]]" % (offset, offset))
+            assert (found.values, list(found), found.end) == (
+                (offset,),
+                [(offset, offset)],
+                log.end,
+            )
+        first = log.told(b"[[3,3],[4,4]]")
+        log.put(10, "new")
+        log.close()
+        assert [list(pair) for pair in first] == [[3, 3], [4, 4]]
 
 
 @pytest.mark.parametrize("name", SHAPES)
