@@ -60,7 +60,7 @@ class KafkaRequest:
     frame_bytes: int
     answers: Answers
     answered: bool = False
-    _close_calls: list[Callable[[], None]] = attrs.Factory(list)
+    _close_calls: tuple[Callable[[], None], ...] = ()
 
     @property
     def dead(self) -> bool:
@@ -98,15 +98,15 @@ class KafkaRequest:
 
     def on_close(self, call: Callable[[], None]) -> None:
         """`call()` when the client goes away before its answer: leave waiter lists there."""
-        self._close_calls.append(call)
+        self._close_calls += (call,)
 
     def closed(self) -> None:
         """The connection is gone; only the connection calls this."""
-        calls, self._close_calls = self._close_calls, []
+        calls, self._close_calls = self._close_calls, ()
         for call in calls:
             call()
 
     def _once(self) -> None:
         assert not self.answered, (self.api_key, self.connection.id, self.request_no)
         self.answered = True
-        self._close_calls = []
+        self._close_calls = ()

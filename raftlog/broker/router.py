@@ -82,7 +82,7 @@ class Router:
         """The running replica of that partition on this node, leader or not; else why there is
         none."""
         partition = self.partition(key, number)
-        if isinstance(partition, ErrorCode):
+        if type(partition) is ErrorCode:
             return partition
         found = self.services.replicas.get(partition.group)
         if found is not None:
