@@ -23,6 +23,7 @@ from raftlog.records.slices import FileSlice
 from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter
+from raftlog_sim import turns
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
 
@@ -48,6 +49,10 @@ class Boot:
     writer: DirectoryWriter
     clock: NodeClock
     inbox: deque[e.Event] = attrs.Factory(deque)
+    acks: deque[e.Event] = attrs.Factory(deque)
+    """In a patient world: acknowledgements that wait for the next turn, whatever it is for."""
+    acks_may_wait: bool = False
+    """What the last turn said of them."""
     turn_due: bool = False
     busy_until: int = 0
     """When the last turn is over, in world time."""
@@ -206,6 +211,8 @@ class Node:
     def deliver(self, event: e.Event) -> None:
         """An event for this node's next turn."""
         boot = self.live
+        if self.world.patient and turns.put_off(boot, event):
+            return
         boot.inbox.append(event)
         self._turn_soon(boot)
 
@@ -246,7 +253,10 @@ class Node:
         if self.suspended:
             return
         boot.busy_until = self.world.now + self.world.turn_ns
-        events = [boot.inbox.popleft() for _ in range(min(len(boot.inbox), TURN_EVENTS_MAX))]
+        if self.world.patient:
+            events = turns.collect(boot)
+        else:
+            events = [boot.inbox.popleft() for _ in range(min(len(boot.inbox), TURN_EVENTS_MAX))]
         if boot.inbox:
             self._turn_soon(boot)
         self.turns += 1
@@ -270,9 +280,10 @@ class Node:
 
     def _perform(self, boot: Boot, effects: e.Effects) -> None:
         """In the order of the contract: writes are queued, then sends, then answers."""
-        for write in effects.writes:
-            boot.rounds.append(write)
-        if boot.rounds and not boot.writing:
+        boot.acks_may_wait = effects.acks_may_wait
+        boot.rounds.extend(effects.writes)
+        inline = bool(effects.writes) and self._syncs_inline(boot)
+        if boot.rounds and not boot.writing and not inline:
             self._begin_round(boot)
         for send in effects.sends:
             self.world.network.send(self.number, send.peer, send.session, send.messages)
@@ -298,6 +309,8 @@ class Node:
         if boot.stopped and self.leaves:
             self.world.after(0, self._leave, boot)
         self._set_alarm(boot, effects)
+        if inline:
+            self._sync_inline(boot)
 
     def _leave(self, boot: Boot) -> None:
         if self.boot_state is boot:
@@ -330,6 +343,26 @@ class Node:
             return
         self.deliver(e.Written(write.io_id, write.directory))
         self.world.after(self.world.sync_ns + self.slower_ns, self._round_done, boot, write, result)
+
+    def _syncs_inline(self, boot: Boot) -> bool:
+        quick = self.world.sync_ns <= turns.INLINE_SYNC_NS and self.slower_ns == 0
+        return self.world.patient and quick and not self.stalled and turns.is_lone(boot)
+
+    def _sync_inline(self, boot: Boot) -> None:
+        """Write and sync the lone round at the end of its turn. A round that nobody waits for by
+        itself brings about no turn."""
+        if self.boot_state is not boot:
+            return
+        write = boot.rounds.popleft()
+        try:
+            result = boot.writer.perform(write.io_id, write.ops)
+        except SimulatedCrashError:
+            self._halted()
+            return
+        if write.awaited or result.poisoned is not None or result.failed:
+            self._round_done(boot, write, result)
+        else:
+            boot.inbox.append(e.Persisted(write.io_id, write.directory))
 
     def _round_done(self, boot: Boot, write: e.Write, result: Any) -> None:
         if self.boot_state is not boot:

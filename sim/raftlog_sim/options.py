@@ -58,6 +58,8 @@ class SimOptions:
     """What was under way when a link broke still arrives, under the name of the old session."""
     queue_max: int = 4_096
     """Messages that a held link keeps before it breaks."""
+    patient: bool = False
+    """Turns are put off and collected as by the driver of a real process."""
     turn_us: int = 0
     """How long a turn takes: what arrives meanwhile is worked in by the next one, together."""
     value_bytes: int = 0
@@ -170,6 +172,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         stale=stream.chance(1, 2),
         queue_max=8 << stream.below(10),
         turn_us=(0, 20, 100, 400)[stream.below(4)],
+        patient=Stream(seed, f"options/{profile}/patient").chance(1, 3),
         narrow_appends=Stream(seed, f"options/{profile}/narrow").chance(1, 4),
         value_bytes=(value_bytes := (0, 200, 3_000, 20_000)[stream.below(4)]),
         segment_bytes=_SEGMENTS_FROM + value_bytes + 2_000 * sizes.below(4)

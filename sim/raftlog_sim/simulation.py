@@ -412,6 +412,7 @@ class Run:
 def _shape(world: World, options: SimOptions) -> None:
     world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.turn_ns = options.turn_us * NANOS_PER_MICRO
+    world.patient = options.patient
     world.store_bytes = options.store_bytes
     network = world.network
     network.encode, network.stale = options.encode, options.stale

@@ -53,6 +53,8 @@ class World:
     """Sees every turn of every node before its effects are performed."""
     sync_ns: int = SYNC_NS
     """How long a sync takes on every disk."""
+    patient: bool = False
+    """Turns are put off and collected as by the driver of a real process (`turns`)."""
     turn_ns: int = 0
     """How long a turn takes every node; what arrives meanwhile waits for its next one."""
     store_bytes: int = 64 * KIB

@@ -1,0 +1,129 @@
+"""Patient worlds: which events wait for another's turn, in which order a turn takes them, and that
+a cluster lives with it."""
+
+from types import SimpleNamespace
+
+import pytest
+from raftlog_sim import turns
+from raftlog_sim.node import Boot
+from raftlog_sim.options import draw_options
+
+from raftlog.base.ids import DirectoryId, GroupId, IoId, NodeId, SessionId
+from raftlog.base.limits import TURN_EVENTS_MAX
+from raftlog.broker.events import LinkDown, PeerMessages, Persisted, Request, Write
+from raftlog.raft.messages import Append, AppendReply, ReadEcho
+from raftlog.storage.ops import AppendBytes, CreateFile, StoreRecords
+from tests.broker.cluster import Cluster
+
+HOME = DirectoryId(1)
+ACK = AppendReply(*[1] * 5, damaged=False)
+ENTRIES = Append(*[1] * 8, 0, ("an entry",))
+HEARTBEAT = ENTRIES._replace(entries=())
+
+
+@pytest.fixture
+def boot():
+    return Boot(broker=None, writer=None, clock=None)
+
+
+def said(*messages):
+    return PeerMessages(NodeId(2), SessionId(1), messages)
+
+
+def a_request(number=0):
+    return Request(1, number, b"")
+
+
+def test_acknowledgements_wait_only_when_the_last_turn_said_so(boot):
+    assert not turns.put_off(boot, said(ACK))
+    boot.acks_may_wait = True
+    assert turns.put_off(boot, said(ACK, ACK))
+    assert not turns.put_off(boot, said(ACK, HEARTBEAT))
+    assert not turns.put_off(boot, said(ReadEcho(1, 1, 1, 1, 1)))
+    assert not turns.put_off(boot, a_request())
+    assert list(boot.acks) == [said(ACK, ACK)]
+
+
+def test_waiting_acknowledgements_are_bounded(boot):
+    boot.acks_may_wait = True
+    waited = [turns.put_off(boot, said(ACK)) for _ in range(turns.WAITING_ACKS_MAX + 1)]
+    assert waited == [True] * turns.WAITING_ACKS_MAX + [False]
+
+
+def test_entries_wait_for_the_round_that_is_written(boot):
+    assert not turns.put_off(boot, said(ENTRIES))
+    boot.writing = True
+    assert turns.put_off(boot, said(ENTRIES))
+    assert not turns.put_off(boot, said(HEARTBEAT))
+    assert not turns.put_off(boot, said(ENTRIES._replace(read_context=3)))
+    boot.inbox.extend(a_request(number) for number in range(TURN_EVENTS_MAX))
+    assert not turns.put_off(boot, said(ENTRIES)), "there is a turn's worth already"
+
+
+def test_a_turn_takes_completions_then_acknowledgements_then_the_rest(boot):
+    boot.acks_may_wait = True
+    turns.put_off(boot, said(ACK))
+    down, durable = LinkDown(NodeId(2), SessionId(1)), Persisted(IoId(1), HOME)
+    boot.inbox.extend([a_request(0), said(HEARTBEAT), durable, down])
+    assert turns.collect(boot) == [durable, down, said(ACK), a_request(0), said(HEARTBEAT)]
+    assert not boot.inbox
+    assert not boot.acks
+
+
+def test_a_full_turn_leaves_the_rest_in_order(boot):
+    requests = [a_request(number) for number in range(TURN_EVENTS_MAX + 5)]
+    boot.inbox.extend(requests)
+    boot.acks.append(said(ACK))
+    assert turns.collect(boot) == [said(ACK), *requests[: TURN_EVENTS_MAX - 1]]
+    assert turns.collect(boot) == requests[TURN_EVENTS_MAX - 1 :]
+
+
+def test_a_lone_round_without_a_new_file_is_synced_in_its_turn(boot):
+    append, records = AppendBytes(GroupId(1), "a", 0, [b"x"]), StoreRecords([b"r"])
+    assert not turns.is_lone(boot)
+    boot.rounds.append(Write(HOME, IoId(1), [append, records]))
+    assert turns.is_lone(boot)
+    boot.writing = True
+    assert not turns.is_lone(boot)
+    boot.writing = False
+    boot.rounds.append(Write(HOME, IoId(2), [append]))
+    assert not turns.is_lone(boot)
+    boot.rounds.clear()
+    boot.rounds.append(Write(HOME, IoId(3), [CreateFile(GroupId(1), "b", b"h")]))
+    assert not turns.is_lone(boot)
+
+
+def test_a_cluster_loses_nothing_by_patience(monkeypatch):
+    """With all three at work, seen through what they did: and a leader that dies meanwhile."""
+    seen = SimpleNamespace(acks=0, inline=0)
+    three = Cluster(brokers=3, controllers=3)
+    three.world.patient = True
+    collect, is_lone = turns.collect, turns.is_lone
+
+    def counting(boot):
+        seen.acks += len(boot.acks)
+        return collect(boot)
+
+    def lone(boot):
+        found = is_lone(boot)
+        seen.inline += found
+        return found
+
+    monkeypatch.setattr(turns, "collect", counting)
+    monkeypatch.setattr(turns, "is_lone", lone)
+    three.ready()
+    three.create("orders", 2, 3)
+    for number in range(10):
+        three.put("orders", [f"a{number}"])
+    three.kill(three.leader("orders").number)
+    for number in range(10, 20):
+        three.put("orders", [f"a{number}"])
+    told = [value for _, value in three.read_all("orders")]
+    assert sorted(told, key=lambda v: int(v[1:])) == [f"a{n}".encode() for n in range(20)]
+    assert seen.acks > 5
+    assert seen.inline > 20
+
+
+def test_some_seeds_are_patient():
+    drawn = [draw_options(seed).patient for seed in range(60)]
+    assert 10 < drawn.count(True) < 30
