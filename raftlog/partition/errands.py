@@ -43,6 +43,7 @@ class Errands:
         "_removal_failed",
         "_removal_until",
         "_removing",
+        "_snapshots_failed",
         "_token",
         "_tracer",
         "_waiting",
@@ -59,6 +60,8 @@ class Errands:
         self._waiting: dict[int, JobThen] = {}
         self._reads_failed: dict[RaftIndex, int] = {}
         """Where reads for followers fail, and how often in a row at that place."""
+        self._snapshots_failed = (RaftIndex(0), 0)
+        """Which state cannot be read for followers, and how often that was tried."""
         self._removing = False
         self._removal_until: RaftIndex | None = log.last_index
         self._removal_failed: tuple[object, ...] | None = None
@@ -97,7 +100,7 @@ class Errands:
         self._start(
             newest_snapshot,
             (self._log.spec, position.raft_index),
-            partial(self._snapshot_read, read),
+            partial(self._snapshot_read, read, position.raft_index),
         )
 
     def verify(self, first: RaftIndex, last: RaftIndex, now: Instant) -> None:
@@ -181,13 +184,27 @@ class Errands:
         if failed >= LOG_READ_FAILURES_MAX:
             self.found_damage(CorruptData(f"entry {first} cannot be read: {error}"), now)
 
-    def _snapshot_read(self, read: SnapshotRead, value: object, now: Instant) -> None:
+    def _snapshot_read(
+        self, read: SnapshotRead, asked: RaftIndex, value: object, now: Instant
+    ) -> None:
         position = self._log.snapshot_position
         if isinstance(value, tuple) and value[0].raft_index == position.raft_index:
             self._node.snapshot_read_done(read.token, position, value[1])
             return
         probe("snapshot-read-out-of-date")
         self._node.snapshot_read_done(read.token, None, b"")
+        if asked == position.raft_index:
+            self._count_failed_snapshot(asked, now)
+
+    def _count_failed_snapshot(self, index: RaftIndex, now: Instant) -> None:
+        """Nobody can be installed from here: another may be able to. Once for each place, for this
+        replica may still be the only one that can lead, and all that it holds is good."""
+        at, failed = self._snapshots_failed
+        failed = failed + 1 if at == index else 1
+        self._snapshots_failed = (index, failed)
+        if failed == LOG_READ_FAILURES_MAX:
+            probe("snapshot-unreadable-handed-over")
+            self._node.step_down(now, f"the state before entry {index + 1} cannot be read")
 
     def _verified(self, value: object, now: Instant) -> None:
         self._note_damage(value, now)

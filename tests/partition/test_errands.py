@@ -9,7 +9,7 @@ from raftlog.base.ids import Chain, RaftIndex
 from raftlog.base.limits import LOG_READ_FAILURES_MAX, LOG_READ_PLACES_MAX
 from raftlog.base.trace import NoTracer
 from raftlog.partition.errands import Errands
-from raftlog.raft.output import LogRead
+from raftlog.raft.output import LogRead, SnapshotRead
 from raftlog.storage.cold import EntriesRead
 
 NOW = 7
@@ -19,8 +19,9 @@ FAILED = DiskError("sector cannot be read", on="a segment")
 @pytest.fixture
 def node():
     """Notes what it is told."""
-    told = SimpleNamespace(answers=[], stepped_down=[])
+    told = SimpleNamespace(answers=[], stepped_down=[], snapshots=[])
     told.log_read_done = lambda *answer: told.answers.append(answer)
+    told.snapshot_read_done = lambda *answer: told.snapshots.append(answer)
     told.step_down = lambda now, why: told.stepped_down.append((now, why))
     return told
 
@@ -79,3 +80,31 @@ def test_a_wrong_checksum_is_damage_at_once(errands, node):
     fail(errands, 5, 1, CorruptData("a batch fails its CRC", on="a segment"))
     assert errands.damage is not None
     assert len(node.stepped_down) == 1
+
+
+def fail_snapshot(errands, index, times, value=None):
+    errands._log.snapshot_position = SimpleNamespace(raft_index=RaftIndex(index))
+    for _ in range(times):
+        errands._snapshot_read(SnapshotRead(1, None), RaftIndex(index), value, NOW)
+
+
+def test_a_leader_that_cannot_install_anybody_hands_over_once(errands, node):
+    """It tried for ever, and the follower waited for ever. What it holds is good, so it may lead
+    again should nobody else be able to, and is not asked to step down for the same place again."""
+    fail_snapshot(errands, 5, LOG_READ_FAILURES_MAX - 1, FAILED)
+    assert node.stepped_down == []
+    fail_snapshot(errands, 5, 1)
+    assert [why for _, why in node.stepped_down] == ["the state before entry 6 cannot be read"]
+    fail_snapshot(errands, 5, 10)
+    assert len(node.stepped_down) == 1
+    assert errands.damage is None
+    assert len(node.snapshots) == LOG_READ_FAILURES_MAX + 10, "each read is answered"
+    fail_snapshot(errands, 7, LOG_READ_FAILURES_MAX)
+    assert len(node.stepped_down) == 2
+
+
+def test_a_snapshot_that_was_overtaken_is_no_failure(errands, node):
+    errands._log.snapshot_position = SimpleNamespace(raft_index=RaftIndex(9))
+    for _ in range(2 * LOG_READ_FAILURES_MAX):
+        errands._snapshot_read(SnapshotRead(1, None), RaftIndex(5), None, NOW)
+    assert node.stepped_down == []
