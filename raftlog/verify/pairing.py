@@ -10,6 +10,7 @@ in docs/internals/history_format.md gives for each `f`.
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from math import isfinite
 from sys import intern
 from typing import Any, Final, final
 
@@ -113,7 +114,9 @@ class Interval(msgspec.Struct, eq=False, gc=False):
 
 
 def shortened(value: Any, most: int = 8) -> Any:
-    """`value` with long lists and texts cut, for people; JSON stays JSON."""
+    """`value` with long lists and texts cut, for people. JSON stays JSON, and what only Python
+    takes for JSON (NaN, Infinity) becomes a text.
+    """
     if isinstance(value, Pairs):
         value = [list(pair) for pair in islice(value, most)] + [None] * (len(value) - most)
     if isinstance(value, (list, tuple)):
@@ -126,7 +129,7 @@ def shortened(value: Any, most: int = 8) -> Any:
         return few
     if isinstance(value, str) and len(value) > 200:
         return value[:200] + "..."
-    return value
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 @final

@@ -33,6 +33,8 @@ _MESSAGES_MAX: Final = 1_500
 _TICKS_MAX: Final = 1_500
 _FAULTS_MAX: Final = 500
 _TEXT_MAX: Final = 2_000
+_POINT_MAX: Final = 1e15
+"""Of a curve; a browser has no infinity in its JSON."""
 
 
 @final
@@ -359,7 +361,7 @@ def _points(points: Any) -> list[list[float]]:
         for point in points[:1000]
         if isinstance(point, list)
         and len(point) == 2
-        and all(type(x) in (int, float) for x in point)
+        and all(type(x) in (int, float) and abs(x) < _POINT_MAX for x in point)
     ]
 
 

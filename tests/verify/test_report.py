@@ -24,9 +24,13 @@ def judgement_of(text, **more):
     return judge(text.splitlines(keepends=True), **more)
 
 
-def block_of(page):
+def block_text(page):
     (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    return json.loads(text)
+    return text
+
+
+def block_of(page):
+    return json.loads(block_text(page))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -223,6 +227,19 @@ def test_links_that_are_cut_are_named(flows, label):
     """The band said `isolate {'flows': [[1, 2], ...`."""
     lines = [Op(0, 5, "nemesis", "info", "start-isolate", None, {"flows": flows})]
     assert [one.label for one in faults_of(lines)] == [label]
+
+
+def test_no_page_has_a_number_that_a_browser_cannot_read():
+    """NaN in an error, or in run.json, left the whole page empty: Python writes it into JSON."""
+    lines = written(send(0, (1, 2), "k#1", 0), poll(1, (3, 4), (1, "k#1"), error="HERE"))
+    strange = {"shrink": {"steps": [[float("nan"), 1], [5, 2]], "p_bug": [[1, float("inf")]]}}
+    metrics = {"metrics": {"events": float("nan"), "simulated_ns": float("inf")}}
+    for value in ("NaN", "[-Infinity]", '{"a": Infinity}'):
+        judgement = judgement_of(lines.replace('"HERE"', value))
+        page = render(judgement, RunFolder(run={**strange, **metrics}))
+        for text in (block_text(page), json.dumps(judgement.verdict.document())):
+            json.loads(text, parse_constant=pytest.fail)
+        assert block_of(page)["shrink"]["steps"] == [[5, 2]]
 
 
 def test_the_marks_nearest_to_the_witness_are_drawn():
