@@ -54,11 +54,13 @@ def test_a_run_folder_holds_everything_and_replays(schedule_file, tmp_path, caps
     assert code == 0
     assert said.out.splitlines()[1] == "ok"
     folder = tmp_path / "r"
+    assert said.out.splitlines()[-1] == f"report: {folder / 'report.html'}"
     names = {"schedule.json", "history.jsonl", "run.json", "trace.txt", "verdict.json"}
     assert names | {"report.html"} == {path.name for path in folder.iterdir()}
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["version"] == 1
     assert manifest["commands"]["replay"].startswith("raftlog sim replay ")
+    assert manifest["commands"]["judge again"] == f"raftlog verify {folder}"
     assert set(manifest["replicas"]["t/0"]) == {"n1", "n2", "n3"}
     assert manifest["run"]["faults"] == {"crash": 1}
     assert json.loads((folder / "verdict.json").read_text())["verdict"] == "valid"

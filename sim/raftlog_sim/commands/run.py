@@ -15,7 +15,14 @@ from raftlog_sim.cases import Case, drawn
 from raftlog_sim.commands import common
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.outcome import Outcome
-from raftlog_sim.run_folder import Circumstances, new_folder, report, utc_text, write
+from raftlog_sim.run_folder import (
+    REPORT,
+    Circumstances,
+    new_folder,
+    report,
+    utc_text,
+    write,
+)
 
 _HASH_SEEDS: Final = ("1", "2")
 
@@ -104,7 +111,8 @@ def _tell(
         if outcome.failure:
             print(f"shrink: raftlog sim shrink {folder / case.file_name}")
             print(f"debug:  raftlog sim debug {folder / case.file_name}")
-        print(f"report: raftlog verify {folder} --report report.html")
+        page = folder / REPORT if options.report else f"raftlog verify {folder} --report {REPORT}"
+        print(f"report: {page}")
 
 
 # --- the same bytes in other processes ------------------------------------------------------------
