@@ -1,5 +1,4 @@
-"""The command line and the matrix: every pair in its turn, tables, exit codes; a smoke of each
-workload against real brokers."""
+"""The command line and the matrix: every pair in its turn, tables, exit codes."""
 
 import json
 from itertools import count, islice
@@ -23,7 +22,7 @@ from raftlog.base.errors import OperatingError
 @pytest.fixture(autouse=True)
 def ticking(monkeypatch):
     """The suite's clock goes on by a second whenever it is asked: a busy machine takes no turn away
-    from anybody. The smokes below run no suite."""
+    from anybody."""
     seconds = count()
 
     class Clock:
@@ -240,35 +239,3 @@ def test_mixed_takes_each_client_in_turn():
 def test_records_are_gathered_by_partition_in_their_order():
     records = [("t", 1, 5, b"a"), ("t", 0, 2, b"b"), ("t", 1, 6, None)]
     assert gathered(records) == {"t/1": [[5, "a"], [6, ""]], "t/0": [[2, "b"]]}
-
-
-# --- real brokers ---------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.processes
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    ("workload", "nemesis"),
-    [
-        ("append", "isolate"),
-        ("idempotent", "lost-answers"),
-        ("register", "pause-leader"),
-        ("topics", "kill-all"),
-    ],
-)
-def test_a_smoke_of_each_workload(tmp_path, workload, nemesis):
-    for seconds in (3.0, 6.0, 12.0):  # on a busy machine a broker alone needs three to come back
-        plan = Plan(workload=workload, nemesis=nemesis, seconds=seconds, seed=7)
-        found = runner.run(plan, tmp_path, print)
-        assert found.failing == ()
-        assert found.verdict == "valid"
-        if found.operations > 20:
-            break
-    assert found.operations > 20
-    assert found.faults > 0
-    report = (tmp_path / runner.REPORT).read_text()
-    assert "PASS" in report
-    assert json.loads((tmp_path / "verdict.json").read_text())["verdict"] == "valid"
-    assert json.loads((tmp_path / "run.json").read_text())["seed"] == 7
-    assert not (tmp_path / "cluster").exists(), "data of a valid run is removed"
