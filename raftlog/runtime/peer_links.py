@@ -54,6 +54,11 @@ HIGHER_DIALS_LATER_SECONDS: Final = 0.1
 
 
 @final
+class _ImpostorError(RemoteError):
+    """A peer that says it is a node which is somebody else."""
+
+
+@final
 @attrs.define(eq=False)
 class Link:
     """One live session."""
@@ -170,6 +175,9 @@ class PeerLinks:
                 agreed = await handshake.accept(
                     stream, self.secret, self.identity, self.entropy, self._admit
                 )
+        except _ImpostorError:
+            stream.close()
+            return
         except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
             fields = (("why", str(error)),)
             self.tracer.emit(TraceEvent("peer-refused", address, fields))
@@ -183,7 +191,8 @@ class PeerLinks:
         await self._serve_link(agreed, stream)
 
     def _admit(self, peer: PeerIdentity) -> None:
-        """Raises `RemoteError` for a second process that says it is the node that is linked."""
+        """Raises `_ImpostorError` for a second process that says it is the node that is linked; it
+        will come again and again, and is traced once."""
         link = self._links.get(peer.node)
         if link is None:
             return
@@ -198,11 +207,13 @@ class PeerLinks:
             what = f"node {old.node} is alive at {old.address}, on directory {old.directory:016x}"
         else:
             return
-        raise RemoteError(
+        error = _ImpostorError(
             f"another broker says that it is node {peer.node}: {what}",
             on=peer.address,
             do="stop it, and give each broker its own node.id and data directory",
         )
+        self._trouble(peer.node, str(error))
+        raise error
 
     def _trouble(self, node: NodeId, what: str) -> None:
         """Trace trouble with a peer once, not at every redial."""
@@ -218,8 +229,7 @@ class PeerLinks:
         if old is not None:
             try:
                 self._admit(agreed.peer)
-            except RemoteError as error:
-                self._trouble(node, str(error))
+            except _ImpostorError:
                 stream.close()
                 return False
             if not _replaces(agreed, old.agreed):
