@@ -201,7 +201,8 @@ class KeyFacts:
         if not pairs.count:
             return
         # Known pairs, the usual case, bring nothing new: they were acknowledged or read before.
-        first, end, ok = pairs.places, pairs.end, op.type == "ok"
+        first, ok = pairs.places, op.type == "ok"
+        end = first + pairs.count if type(first) is int else pairs.end
         if type(first) is int and (
             (pairs.held is self._same and self._same_from <= first and end <= self._same_to)
             or self._has(pairs, first, end)

@@ -18,8 +18,8 @@ import msgspec
 
 _WAITING_MAX: Final = 256
 """Acknowledgements of one key that came before those of lower offsets: more than are in flight."""
-_DIGITS_MAX: Final = 18
-"""Digits of an offset that fits into 63 bits."""
+_OPENING: Final = ord("[")
+_CLOSING: Final = ord("]")
 _PAIR_BYTES_MIN: Final = len("[0,0],")
 _JSON_LINES: Final = msgspec.json.Encoder().encode_lines
 
@@ -90,18 +90,18 @@ class KnownLog:
         """
         if words == b"[]":
             return Pairs([], 0, ())
-        digits = words[2 : words.find(b",")]
-        if not digits.isdigit() or len(digits) > _DIGITS_MAX or words[:2] != b"[[":
+        try:
+            first = int(words[2 : words.find(b",")])  # what is no plain number matches nothing
+        except ValueError:
             return None
-        first = int(digits)
         place = first - self.first
-        if place < 0 or first >= self.end:
+        if place < 0 or first >= self.end or words[0] != _OPENING or words[-2] != _CLOSING:
             return None
         starts, text, pairs = self._starts, self._text, words[1:-1]
         if place >= len(starts) or starts[place] + len(pairs) > len(text):
             self._freshen(words)
         begin = starts[place]
-        if pairs[-1:] != b"]" or not text.startswith(pairs, begin):
+        if not text.startswith(pairs, begin):
             return None
         most = min(place + len(pairs) // _PAIR_BYTES_MIN + 1, len(starts))
         return Pairs(first, bisect_left(starts, begin + len(pairs), place, most) - place, self)

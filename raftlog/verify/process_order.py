@@ -92,12 +92,16 @@ class ProcessOrder:
             self.findings.check(*_POLL_CLASSES)
         rebalanced = op.evidence.get("rebalance", ()) if op.evidence else ()
         for key, pairs in reads.items():
-            offsets = pairs.offsets
-            if not offsets:
+            if not pairs.count:
                 continue
-            first, last = offsets[0], offsets[-1]
-            if not pairs.in_order and key not in rebalanced:
-                self._inside(self.facts.keys[key], op, offsets)
+            places = pairs.places
+            if type(places) is int:
+                first, last = places, places + pairs.count - 1
+            else:
+                offsets = pairs.offsets
+                first, last = offsets[0], offsets[-1]
+                if key not in rebalanced:
+                    self._inside(self.facts.keys[key], op, offsets)
             if op.type != "ok":
                 continue
             before = state.read_to.get(key)
@@ -109,7 +113,7 @@ class ProcessOrder:
                 if known is None or last >= known[0]:
                     state.saw_end[key] = (last + 1, op)
             if state.subscribed:
-                self._count(state, key, offsets)
+                self._count(state, key, pairs.offsets)
 
     def _between(
         self, facts: KeyFacts, before: tuple[int, Interval], first: int, op: Interval

@@ -16,7 +16,7 @@ import msgspec
 from raftlog.verify.history import BadHistory, Line, Op
 from raftlog.verify.history_reader import HistoryReader, RawLine
 from raftlog.verify.pairing import OPEN, Interval, Pairing, add_evidence
-from raftlog.verify.pairs import KnownLog, Pairs
+from raftlog.verify.pairs import KnownLog
 
 _ANYTHING: Final = msgspec.json.Decoder().decode
 
@@ -77,10 +77,15 @@ class RawPairing:
                 log = self.pairing.log_of(key)
             f, key = "send", log.key
             log.put(value, asked)
-        elif type(answer) is dict and end.f == "poll":
-            f, value = "poll", _known(answer, logs)
-            if value is None:
+        elif type(answer) is dict:
+            if len(answer) != 1 or end.f != "poll":
                 return None
+            ((name, words),) = answer.items()
+            log = logs.get(name)
+            pairs = None if log is None else log.told(bytes(words))
+            if log is None or pairs is None:
+                return None
+            f, value = "poll", {log.key: pairs}
             if key is not None:
                 key = intern(key)
         else:
@@ -98,18 +103,6 @@ class RawPairing:
         ):
             add_evidence(found, call, end)  # type: ignore[arg-type]  # an `Op` for it
         return found
-
-
-def _known(answer: dict[str, Any], logs: dict[str, KnownLog]) -> dict[str, Pairs] | None:
-    """What a poll of one key returned, if that is word for word what is known."""
-    if len(answer) != 1:
-        return None
-    ((key, words),) = answer.items()
-    log = logs.get(key)
-    if log is None:
-        return None
-    pairs = log.told(bytes(words))
-    return None if pairs is None else {log.key: pairs}
 
 
 def _op(line: RawLine) -> Op:
