@@ -227,6 +227,8 @@ class Driver:
         is armed. A wake-up that moved later is not armed anew: that costs more than a vain one."""
         while self._failed is None and not self.paused and self._armed <= self._wake_at:
             if self._wanted:
+                if self._synced:  # see `_run_turn_guarded`: what arrived meanwhile is read first
+                    await trio.lowlevel.checkpoint()
                 self._run_turn_guarded()
                 await trio.lowlevel.checkpoint()
             else:
@@ -243,7 +245,9 @@ class Driver:
         callback of the loop, and a broken broker must end the process, not one connection."""
         try:
             self._run_turn()
-            if self._synced:  # its promises leave at once, not after a pass of the loop
+            # Its promises leave at once, not after a pass of the loop; unless the sync took so long
+            # that a deadline has passed: who was silent is not judged by what nobody could read.
+            if self._synced and self._last_turn < self._wake_at:
                 self._run_turn()
         except Exception as error:
             self._failed = error

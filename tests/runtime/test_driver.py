@@ -45,6 +45,19 @@ class TrioClock:
         return 0
 
 
+class StoppedClock:
+    """Moves when told."""
+
+    def __init__(self) -> None:
+        self.ns = NANOS_PER_SECOND
+
+    def now(self) -> Instant:
+        return Instant(self.ns)
+
+    def wall(self) -> int:
+        return 0
+
+
 class FakeBroker:
     """Records its turns; `plan` makes the effects of each."""
 
@@ -189,6 +202,39 @@ async def test_rounds_that_bring_about_rounds_wait_for_nothing(autojump_clock):
         driver.post(requests(1)[0])
         await settle()
         assert broker.turns[2:] == [[Persisted(IoId(turn), HOME)] for turn in range(2, 7)]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_sync_that_outlasts_a_deadline_lets_readers_go_first(autojump_clock):
+    """A sync on the loop took longer than an election. The turn for its end came at once, and with
+    it the late deadlines: the leader heard no quorum, whose answers lay in its sockets."""
+    clock, ready = StoppedClock(), trio.Event()
+
+    def plan(turn, effects) -> None:
+        effects.wake_at = Instant(clock.ns + 100 * NANOS_PER_MILLI)
+        if turn == 2:
+            effects.writes.append(Write(HOME, IoId(7), []))
+
+    def slow_sync() -> list[Persisted]:
+        clock.ns += 300 * NANOS_PER_MILLI
+        ready.set()
+        return [Persisted(IoId(7), HOME)]
+
+    async def read() -> None:
+        await ready.wait()
+        driver.post(requests(1)[0])
+
+    broker, disk = FakeBroker(plan), FakeDisk()
+    driver = driver_of(broker, disk)
+    driver.clock, disk.sync_inline_if_lone = clock, slow_sync
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(driver.run)
+        nursery.start_soon(read)
+        await settle()
+        clock.ns += NANOS_PER_MILLI
+        driver.post(requests(1)[0])
+        await settle()
+        assert broker.turns[1:3] == [requests(1), [Persisted(IoId(7), HOME), *requests(1)]]
         nursery.cancel_scope.cancel()
 
 
