@@ -277,6 +277,8 @@ def _inline_size(write: Write) -> int:
     for op in write.ops:
         if isinstance(op, AppendBytes):
             size += sum(map(len, op.parts))
-        elif not isinstance(op, StoreRecords):
+        elif isinstance(op, StoreRecords):
+            size += sum(map(len, op.records))  # the votes of a thousand groups, say
+        else:
             return INLINE_BYTES_MAX + 1  # a new file: two more syncs
     return size

@@ -256,7 +256,8 @@ def _slowly(perform):
 async def test_large_rounds_and_new_files_never_block_the_loop(tmp_path):
     rig = Rig(tmp_path, inline=True)
     large = AppendBytes(GroupId(1), "a", 0, [bytes(INLINE_BYTES_MAX), b"x"])
-    for number, op in enumerate([large, CreateFile(GroupId(1), "b", b"h")], start=1):
+    votes = StoreRecords([bytes(64)] * (INLINE_BYTES_MAX // 64))
+    for number, op in enumerate([large, CreateFile(GroupId(1), "b", b"h"), votes], start=1):
         rig.threads.write(Write(HOME, IoId(number), [StoreRecords([b"r"]), op]))
         assert not rig.threads.sync_inline_if_lone()
         await rig.until_ended(number)
