@@ -439,4 +439,5 @@ def _chain(
         segments += gaps
     if options.get("dense", True) is False or not segments:
         return violations, 0
-    return violations, holes.fill(segments, spare, 10**6).count
+    empties = {at: fold.at_most[0] for at, fold in mine.items() if fold.at_most is not None}
+    return violations, holes.fill(segments, spare, 10**6, empties).count

@@ -8,9 +8,13 @@ exact. Batches must tile whole stretches of holes, cut where something is known 
 exact read ended: within one size, the earliest invoked serves first (whoever may fill a hole may
 fill every later one, so any tiling can be changed into one of these), which leaves the order of
 sizes to be searched, with a memo and a budget.
+
+A read that found nothing at a place in the middle of a batch precedes the whole batch, hence all
+that comes after it: no batch lies there if any of that had returned before the read was called.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, final
 
 import attrs
@@ -82,14 +86,23 @@ def segments_of(
     return found
 
 
-def fill(segments: Sequence[Segment], spare: Sequence[Candidate], steps: int) -> Outcome:
-    """Decide whether every hole can be filled by a candidate of its own."""
+def fill(
+    segments: Sequence[Segment],
+    spare: Sequence[Candidate],
+    steps: int,
+    empties: Mapping[int, int] | None = None,
+) -> Outcome:
+    """Decide whether every hole can be filled by a candidate of its own.
+
+    `empties`: position -> the latest call of a read that found nothing there, also beyond the end.
+    """
     if all(candidate.size == 1 for candidate in spare):
         return _match(segments, sorted(candidate.invoked for candidate in spare))
     holes = sum(segment.stop - segment.start for segment in segments)
     if holes > sum(candidate.size for candidate in spare):
         return _one(segments[-1].stop - 1, segments[-1])
-    return _Tiling(segments, spare, steps).run()
+    latest = dict(empties or {})
+    return _Tiling(segments, spare, steps, sorted(latest), latest).run()
 
 
 def _match(segments: Sequence[Segment], invoked: Sequence[int]) -> Outcome:
@@ -119,6 +132,10 @@ class _Tiling:
     _segments: Sequence[Segment]
     _spare: Sequence[Candidate]
     _steps: int
+    _found_nothing_at: Sequence[int]
+    """Where reads found nothing, ascending."""
+    _called: Mapping[int, int]
+    """When the latest of them was called."""
 
     def run(self) -> Outcome:
         by_size: dict[int, list[int]] = {}
@@ -142,7 +159,8 @@ class _Tiling:
                 count = used[choice]
                 if stop > limits[at] or count >= len(invoked[choice]):
                     continue
-                if invoked[choice][count] > self._segments[at].deadline:
+                deadline = self._segments[at].deadline
+                if invoked[choice][count] > deadline or self._denied(offset, stop, deadline):
                     continue
                 place = self._next(at, stop)
                 if place is None:
@@ -152,6 +170,12 @@ class _Tiling:
                     seen.add(following)
                     stack.append(following)
         return _one(furthest[1], self._segments[furthest[0]])
+
+    def _denied(self, offset: int, stop: int, deadline: int) -> bool:
+        """Whether a read found nothing in the middle of a batch there, too late for that."""
+        places = self._found_nothing_at
+        inside = places[bisect_right(places, offset) : bisect_left(places, stop)]
+        return any(self._called[place] > deadline for place in inside)
 
     def _limits(self) -> list[int]:
         """For each segment, the offset that a batch beginning in it must not pass."""

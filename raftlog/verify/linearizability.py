@@ -16,7 +16,7 @@ it (`raftlog.verify.holes`). The scan works on rows of plain tuples and can star
 carry, so a cluster of machines can run it block by block (`raftlog.verify.folds`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 from operator import gt
@@ -225,7 +225,8 @@ def check_key(
         if batch.base is not None and (batch.op.type == "fail" or batch.base < facts.first_end):
             findings.add(CLASS, partial(_impossible_witness, facts, batch))
     if dense:
-        _check_holes(facts, rows, findings, hole_steps)
+        empties = {gap: instant for gap, (instant, _) in bounds.at_most.items()}
+        _check_holes(facts, rows, findings, hole_steps, empties)
 
 
 def is_plainly_right(facts: KeyFacts, bounds: Bounds) -> bool:
@@ -264,7 +265,13 @@ def chain_of(facts: KeyFacts, mode: str) -> list[Row]:
     return rows_of(facts, bounds_of(facts, mode))
 
 
-def _check_holes(facts: KeyFacts, rows: Sequence[Row], findings: Findings, hole_steps: int) -> None:
+def _check_holes(
+    facts: KeyFacts,
+    rows: Sequence[Row],
+    findings: Findings,
+    hole_steps: int,
+    empties: Mapping[int, int],
+) -> None:
     order = facts.order()
     first, last = facts.first_end, rows[-1][0] if rows else 0
     if order and facts.gapless() and order[0] <= first and order[-1] + 1 >= last:
@@ -277,7 +284,7 @@ def _check_holes(facts: KeyFacts, rows: Sequence[Row], findings: Findings, hole_
         for batch in facts.batches
         if batch.base is None and batch.op.type != "fail"
     ]
-    outcome = holes.fill(segments, spare, hole_steps)
+    outcome = holes.fill(segments, spare, hole_steps, empties)
     if outcome.exhausted:
         findings.give_up(CLASS, f"filling holes of {facts.key}: {hole_steps} steps spent")
     for hole in outcome.unfilled[:1]:

@@ -33,6 +33,10 @@ class Shape:
     preloaded: bool = False
     mode: str = LINEARIZABLE
     mutations: int = 3
+    unheard: float = 0.35
+    """How many sends get no answer."""
+    empties: bool = False
+    """Whether it is mostly lengths that are read, also such as no log has had."""
 
 
 SHAPES = {
@@ -42,6 +46,7 @@ SHAPES = {
     "sparse": Shape(sparse=True),
     "sparse-batches": Shape(sparse=True, batches=True),
     "retention": Shape(retention=True, batches=True),
+    "unheard-batches": Shape(retention=True, batches=True, unheard=0.9, empties=True, operations=7),
     "preloaded": Shape(preloaded=True, retention=True),
     "committed-prefix": Shape(mode=COMMITTED_PREFIX, batches=True, retention=True),
     "committed-sparse": Shape(mode=COMMITTED_PREFIX, sparse=True, preloaded=True),
@@ -87,7 +92,7 @@ def _operation(
     roll = rng.random()
     if roll < 0.55:
         return _send(rng, shape, log, number, start, end)
-    if roll < 0.8:
+    if roll < (0.6 if shape.empties else 0.8):
         kind = "info" if rng.random() < 0.1 else "ok"
         held = [pair for pair in log.held if pair[0] >= log.start]
         first = rng.randint(0, len(held))
@@ -96,6 +101,8 @@ def _operation(
         ends = end if kind == "ok" else OPEN
         return Interval(number, number, "poll", None, kind, start, ends, None, {KEY: pairs})
     f, value = rng.choice([("end", log.tail), ("empty", log.tail), ("start", log.start)])
+    if shape.empties:
+        f, value = rng.choice(["empty", "start"]), max(0, log.tail + rng.randint(-2, 1))
     return Interval(number, number, f, KEY, "ok", start, end, None, value)
 
 
@@ -110,7 +117,7 @@ def _send(
     if roll < 0.85:  # it happened
         log.held += list(enumerate(values, base))
         log.tail += size
-    if roll < 0.6:
+    if roll < 0.95 - shape.unheard:
         known = base if rng.random() < 0.9 else None
         return Interval(number, number, "send", KEY, "ok", start, end, asked, known)
     if roll < 0.95:

@@ -177,6 +177,10 @@ def holes_ignore_time(patch):
     patch.setattr(holes, "_match", rewritten(holes._match, "<= deadline", "<= OPEN"))
 
 
+def empty_reads_allow_batches_around_them(patch):
+    patch.setattr(holes._Tiling, "_denied", lambda *_: False)
+
+
 def sparse_logs_judged_dense(patch):
     real = linearizability.check_key
     patch.setattr(
@@ -208,6 +212,7 @@ MUTANTS = [
     (lagging_reads_taken_as_exact, ["committed-prefix"], one_log),
     (reads_split_batches, ["batches", "sparse-batches"], one_log),
     (holes_ignore_time, ["dense", "crowded"], one_log),
+    (empty_reads_allow_batches_around_them, ["unheard-batches"], one_log),
     (sparse_logs_judged_dense, ["sparse"], one_log),
     (records_before_the_history_forgotten, ["preloaded"], one_log),
 ]
