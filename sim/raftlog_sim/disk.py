@@ -325,6 +325,8 @@ class SimulatedDisk:
             if _parent(name) in found._directories and (paths is None or name in paths):
                 copy = inode.durable if paths else bytearray(inode.durable)
                 found._names[name] = Inode(copy, copy if paths else bytearray(copy))
+        found._durable_directories = dict(found._directories)
+        found._durable_names = dict(found._names)
         return found
 
     def durable_content(self, path: str) -> bytes | None:

@@ -176,7 +176,9 @@ def test_a_copy_of_what_is_durable_leaves_the_disk_alone():
     disk = run.world.nodes[NodeId(1)].disk
     before = {path: disk.content(path) for path in disk.paths()}
     copy = disk.durable_copy()
+    kept = copy.paths()
     copy.crash()
+    assert kept == copy.paths() != (), "a power loss takes nothing of it: all of it is durable"
     assert {path: disk.content(path) for path in disk.paths()} == before
     for path in copy.paths():
         assert copy.content(path) == disk.durable_content(path)
