@@ -15,7 +15,7 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.limits import REPORT_BYTES_MAX
-from raftlog.verify.check import Judgement
+from raftlog.verify.check import LOG, Judgement
 from raftlog.verify.classes import DEFINITIONS
 from raftlog.verify.explain import moment
 from raftlog.verify.pairing import OPEN, shortened
@@ -24,7 +24,7 @@ from raftlog.verify.report_strips import strips_of
 from raftlog.verify.report_trace import Fault, Picture, faults_of, picture_of, trace_lines
 from raftlog.verify.report_window import Window, bars_of, partitions_of, window_of
 from raftlog.verify.run_checks import RunCheck, checks_of, violated, whole
-from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, VALID
+from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, VALID, Verdict
 
 _PAGE: Final = "raftlog.verify.report_page"
 _SCRIPTS: Final = ("base.js", "summary.js", "diagram.js", "timeline.js", "plots.js", "main.js")
@@ -238,19 +238,29 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
         notes = [r.note for r in verdict.classes.values() if r.status == UNKNOWN]
         sentences.append(f"It could not be decided: {'; '.join(notes)}. That is not a pass.")
     else:
-        checked = [r for r in verdict.classes.values() if r.status not in (NOT_CHECKED,)]
-        allowed = [f"{r.name} ({r.count})" for r in checked if r.count]
-        sentences.append(
-            f"None of the {len(checked)} classes of anomaly that this history can show was found"
-            + (f", but for what is allowed here: {', '.join(allowed)}." if allowed else ".")
-        )
+        sentences.append(_nothing_found(verdict))
     missing = [r.name for r in verdict.classes.values() if r.status == NOT_CHECKED]
-    if missing:
+    if missing and verdict.model == LOG:
         sentences.append(
             f"{len(missing)} classes were not checked, for the history lacks their evidence: "
             f"{', '.join(missing)}."
         )
     return sentences[:6]
+
+
+def _nothing_found(verdict: Verdict) -> str:
+    checked = [r for r in verdict.classes.values() if r.status != NOT_CHECKED]
+    if not checked:
+        return "Nothing in it could be judged."
+    if verdict.model != LOG:
+        return (
+            "On every object there is an order of the operations that is legal for the model "
+            f"{verdict.model}."
+        )
+    allowed = [f"{r.name} ({r.count})" for r in checked if r.count]
+    return f"None of the {len(checked)} classes of anomaly that this history can show was found" + (
+        f", but for what is allowed here: {', '.join(allowed)}." if allowed else "."
+    )
 
 
 def _faults(count: int) -> str:

@@ -58,6 +58,20 @@ def test_a_passing_run_says_what_was_checked_and_what_was_not():
     assert "not checked" in data["story"][2]
 
 
+def test_a_valid_register_is_told_in_the_words_of_its_model():
+    """`None of the 1 classes`, and 32 classes of logs were `not checked`."""
+    good = [op(0, "write", (1, 2), 5, 5, key="x"), op(1, "read", (3, 4), None, 5, key="x")]
+    text = written(*good, header=Header(source="sim", model="register"))
+    story = page_data(judgement_of(text), RunFolder())["story"]
+    order = "there is an order of the operations that is legal for the model register."
+    assert story[1:] == [f"On every object {order}"]
+
+
+def test_a_history_of_nothing_is_not_told_as_a_success():
+    story = page_data(judgement_of(written()), RunFolder())["story"]
+    assert story[1] == "Nothing in it could be judged."
+
+
 def test_a_run_that_failed_its_own_check_does_not_pass_for_its_history():
     """A black-box run whose brokers did not come back had a report that said PASS: only the
     history was asked, and what was never read accuses nobody."""
