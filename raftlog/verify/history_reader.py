@@ -196,7 +196,7 @@ def _decoded(
 def header_of(document: Mapping[str, Any]) -> Header:
     """The header in a parsed first line; refuses versions this release does not read."""
     version = document.get("format")
-    if version != FORMAT or isinstance(version, bool):
+    if type(version) is not int or version != FORMAT:
         if isinstance(version, int) and version > FORMAT:
             raise FutureFormat(
                 f"history format {version}, this release reads {FORMAT}",

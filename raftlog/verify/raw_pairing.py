@@ -90,7 +90,7 @@ class RawPairing:
                 key = intern(key)
         else:
             return None
-        if not start_ns <= end_ns < OPEN:
+        if not -OPEN < start_ns <= end_ns < OPEN:
             return None
         process: Any = call.process  # no nemesis has an open operation
         found = Interval(

@@ -75,6 +75,32 @@ def both(text):
     return slow
 
 
+@pytest.mark.parametrize("instant", [-(2**70), -(2**62), 2**62 - 1, 2**62, 2**70])
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("f", ["send", "poll"])
+def test_an_instant_that_no_clock_shows(instant, ends, f):
+    """A call later than every instant, or earlier, bent what has no end: such a log was invalid."""
+    known = [
+        {"index": 0, "time_ns": 1, "process": 0, "type": "invoke", "value": "#1"},
+        {"index": 1, "time_ns": 2, "process": 0, "type": "ok", "value": [0, "#1"]},
+    ]
+    strange: list[dict] = [
+        {"index": 2, "time_ns": instant, "process": 1, "type": "invoke", "value": None},
+        {"index": 3, "time_ns": instant + 1, "process": 1, "type": "ok", "value": None},
+    ]
+    strange[0]["value"] = "#2" if f == "send" else None
+    strange[1]["value"] = [1, "#2"] if f == "send" else {"t/0": [[0, "#1"]]}
+    lines = [{**line, "f": "send", "key": "t/0"} for line in known]
+    lines += [{**line, "f": f, "key": "t/0" if f == "send" else None} for line in strange]
+    text = HEADER + "".join(json.dumps(line) + "\n" for line in (lines if ends else lines[:3]))
+    told = both(text)
+    if instant == 2**62 - 1 and not ends:
+        assert isinstance(told, tuple), "the last instant there is"
+    else:
+        assert isinstance(told, str)
+        assert "a time is out of range" in told
+
+
 def a_history(seed, size=40):
     """A log for each of a few keys, clients that send and poll, now and then something unusual."""
     rng = random.Random(seed)
