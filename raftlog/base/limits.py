@@ -147,6 +147,8 @@ HELD_BYTES_MAX: Final = 128 * MIB
 """Answer bytes in memory that have not left the process, over all connections: sixteen that take
 nothing at all. Beyond it those who hold much pause; beyond twice as much, who took nothing for
 longest is hung up on, for thousands that each hold a little would else fill the memory."""
+HELD_BYTES_MIN: Final = 4 * KIB
+"""Less on one connection is not looked at: nearly every answer is gone before the next turn."""
 HELD_SHARES: Final = 256
 """Beyond the bound, who holds more than this part of it (512 KiB) pauses."""
 BROKER_GROUPS_MAX: Final = 100_000

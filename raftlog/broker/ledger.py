@@ -16,7 +16,7 @@ from typing import final
 import attrs
 
 from raftlog.base.ids import ConnectionId, GroupId
-from raftlog.base.limits import HELD_SHARES, RECORD_COPY_BYTES_MAX
+from raftlog.base.limits import HELD_BYTES_MIN, HELD_SHARES, RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.broker.config import BrokerLimits
 from raftlog.broker.events import Pause, Resume
@@ -34,8 +34,10 @@ class Account:
     pinned_bytes: int = 0
     output_bytes: int = 0
     """Answered and not yet drained."""
+    memory_bytes: int = 0
+    """Of them, those in memory, for slices of files take none; until less than that is left."""
     held_bytes: int = 0
-    """Of them, those in memory: slices of files take none. Counted until less than that is left."""
+    """The same as it counts for the process: from HELD_BYTES_MIN on, until it is nothing."""
     over: bool = False
     """A limit of this connection alone is passed."""
     groups_over: dict[GroupId, None] = attrs.Factory(dict)
@@ -101,8 +103,9 @@ class Ledger:
         account.requests -= 1
         account.request_bytes -= frame_bytes
         account.output_bytes += output_bytes
-        if in_memory:
-            self._hold(account, account.held_bytes + in_memory)
+        account.memory_bytes += in_memory
+        if account.held_bytes or account.memory_bytes >= HELD_BYTES_MIN:
+            self._hold(account, account.memory_bytes)
         assert account.requests >= 0, account.requests
         assert account.request_bytes >= 0, account.request_bytes
         if frame_bytes >= RECORD_COPY_BYTES_MAX:
@@ -116,9 +119,10 @@ class Ledger:
         if account is None:
             return
         account.output_bytes = max(0, account.output_bytes - output_bytes)
+        account.memory_bytes = min(account.memory_bytes, account.output_bytes)
         if account.held_bytes:
             del self._holding[connection]  # it took some: it goes to the end
-            self._hold(account, min(account.held_bytes, account.output_bytes))
+            self._hold(account, account.memory_bytes)
         self._judge(account)
 
     def overdue(self) -> Iterator[ConnectionId]:

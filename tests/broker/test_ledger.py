@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.base.limits import HELD_SHARES, RECORD_COPY_BYTES_MAX
+from raftlog.base.limits import HELD_BYTES_MIN, HELD_SHARES, RECORD_COPY_BYTES_MAX
 from raftlog.broker.config import BrokerLimits
 from raftlog.broker.events import Pause, Resume
 from raftlog.broker.ledger import Ledger
@@ -157,11 +157,24 @@ def test_who_takes_its_answers_resumes_and_all_do_at_half():
 
 def test_slices_of_files_hold_no_memory():
     ledger = many(1)
-    answer(ledger, 1, 10 * HELD, in_memory=50)
-    assert ledger.held_bytes == 50
+    answer(ledger, 1, 10 * HELD, in_memory=5000)
+    assert ledger.held_bytes == 5000
     ledger.drained(1, 10 * HELD - 20)
     assert ledger.held_bytes == 20
     ledger.drained(1, 20)
+    assert ledger.held_bytes == 0
+
+
+def test_little_answers_count_once_they_are_much():
+    ledger = many(1)
+    answer(ledger, 1, HELD_BYTES_MIN - 1)
+    assert ledger.held_bytes == 0
+    answer(ledger, 1, 1)
+    assert ledger.held_bytes == HELD_BYTES_MIN
+    ledger.drained(1, 10)
+    assert ledger.held_bytes == HELD_BYTES_MIN - 10, "until it is nothing"
+    ledger.drained(1, HELD_BYTES_MIN - 10)
+    answer(ledger, 1, 10)
     assert ledger.held_bytes == 0
 
 
@@ -209,7 +222,7 @@ def test_late_news_of_a_closed_connection_change_nothing(ledger):
     )
 )
 def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
-    ledger = Ledger(attrs.evolve(LIMITS, held_bytes=700))
+    ledger = Ledger(attrs.evolve(LIMITS, held_bytes=20_000, output_bytes=40_000))
     paused, owed = {1: False, 2: False}, {1: [], 2: []}
     output = {1: 0, 2: 0}
     for number in (1, 2):
@@ -225,11 +238,12 @@ def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
             ledger.received(number, size)
             owed[number].append(size)
         elif kind == "a" and owed[number]:
-            ledger.answered(number, owed[number].pop(), size, size // 2)
-            output[number] += size
+            ledger.answered(number, owed[number].pop(), 40 * size, 20 * size)
+            output[number] += 40 * size
         elif kind == "d":
-            ledger.drained(number, min(size, output[number]))
-            output[number] -= min(size, output[number])
+            left = min(40 * size, output[number])
+            ledger.drained(number, left)
+            output[number] -= left
         elif kind == "o":
             ledger.produced(number, 7, size)
         elif kind == "s":

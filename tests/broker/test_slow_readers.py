@@ -33,7 +33,7 @@ def deaf(monkeypatch):
 def one():
     limits = BrokerLimits(held_bytes=HELD)
     cluster = Cluster(configure=lambda c: attrs.evolve(c, limits=limits)).ready()
-    cluster.create("orders", 40, 1)
+    cluster.create("orders", 160, 1)
     cluster.run(1)
     return cluster
 
