@@ -65,6 +65,8 @@ def _op_of(document: Mapping[Any, Any], place: int) -> Op:
     op = Op(index, time_ns, process, str(kind), str(f), None, plain(document.get("value")))
     if "error" in document:
         op.error = plain(document["error"])
+    if document.get("rebalance-log") is not None:
+        op.rebalance = _rebalanced(document["rebalance-log"], place)
     if f in _LOG and isinstance(op.value, list):
         try:
             _kafka(op, document.get("value"))
@@ -77,6 +79,18 @@ def _op_of(document: Mapping[Any, Any], place: int) -> Op:
     elif f == "crash":
         op.value = None
     return op
+
+
+def _rebalanced(log: Any, place: int) -> list[str]:
+    """The keys of a `:rebalance-log`: a map with `:keys` for each rebalance."""
+    entries = log if isinstance(log, list) else [None]
+    keys: dict[str, None] = {}
+    for entry in entries:
+        moved = entry.get("keys", []) if isinstance(entry, dict) else None
+        if not isinstance(moved, list):
+            raise BadHistory(":rebalance-log is maps with :keys", on=f"operation {place}")
+        keys.update(dict.fromkeys(map(str, moved)))
+    return list(keys)
 
 
 def plain(value: Any) -> Any:
@@ -151,7 +165,7 @@ def write_op(op: Op) -> str:
     if op.error is not None:
         document[Keyword("error")] = op.error
     if op.rebalance is not None:
-        document[Keyword("rebalance-log")] = op.rebalance
+        document[Keyword("rebalance-log")] = [{Keyword("keys"): op.rebalance}]
     return write(document)
 
 
