@@ -38,6 +38,13 @@ from raftlog.spark.columns import (
     arrow_schema,
 )
 
+_KEPT_BYTES: Final = (32 << 20) - (64 << 10)
+"""glibc hands large blocks back to the kernel when they are freed, and the next ones are faulted in
+page by page, which costs as much as decoding does. Its thresholds follow the largest block that was
+freed, up to 32 MiB (mallopt(3), M_MMAP_THRESHOLD): after one that is nearly as large, a task's
+buffers stay with the process. Elsewhere it does nothing."""
+np.empty(_KEPT_BYTES, dtype=np.uint8)
+
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AT: Final = 8
 _ATTRIBUTES_AT: Final = 22
