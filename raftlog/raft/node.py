@@ -336,7 +336,7 @@ class RaftNode:
         """The round is synced. Rounds that this node did not use, or that ended, are ignored."""
         state = self._state
         state.now = now
-        if state.role is STOPPED or not state.rounds.complete(io_id):
+        if state.role is STOPPED or not state.rounds.complete(io_id, now):
             return
         if state.role is LEADER:
             replication.maybe_commit(state)

@@ -19,7 +19,8 @@ from raftlog.base.units import Instant
 @attrs.define(eq=False)
 class Round:
     """One io_id that this node used. `last_index` is what the log ended with, cut by truncations;
-    `hard_state` says that a (term, vote) went with it."""
+    `hard_state` says that a (term, vote) went with it. `since` is when it was handed out, or when
+    the round before it came back: before that the disk was at work for that one."""
 
     io_id: IoId
     last_index: RaftIndex
@@ -48,7 +49,7 @@ class Rounds:
         self.open.append(Round(io_id, last_index, hard_state, now))
         self.hard_states += hard_state
 
-    def complete(self, io_id: IoId) -> bool:
+    def complete(self, io_id: IoId, now: Instant) -> bool:
         """The io_id is synced: whether the durable end or the hard state moved. Unknown io_ids
         are those that this node did not use. An earlier round that is still open holds back later
         ones."""
@@ -62,6 +63,8 @@ class Rounds:
             self.hard_states -= finished.hard_state
             self.durable = max(self.durable, finished.last_index)
             moved = True
+        if moved and self.open:
+            self.open[0].since = now
         return moved
 
     def cut(self, last_index: RaftIndex) -> None:
@@ -72,5 +75,6 @@ class Rounds:
             round_.last_index = min(round_.last_index, last_index)
 
     def stalled(self, now: Instant, limit: int) -> bool:
-        """Whether the oldest write has been under way for `limit` nanoseconds."""
+        """Whether the disk has worked on the oldest write for `limit` nanoseconds. One that is slow
+        and yet brings back round after round does not stand still."""
         return bool(self.open) and now - self.open[0].since >= limit

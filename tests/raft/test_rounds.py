@@ -1,0 +1,60 @@
+"""Rounds in flight: what they make durable, and when a disk stands still."""
+
+import pytest
+
+from raftlog.base.ids import IoId, RaftIndex
+from raftlog.raft.rounds import Rounds
+
+LIMIT = 500
+
+
+@pytest.fixture
+def rounds():
+    return Rounds(RaftIndex(0))
+
+
+def begin(rounds, *numbers, now=0):
+    for number in numbers:
+        rounds.begin(IoId(number), RaftIndex(number), hard_state=False, now=now)
+
+
+def test_a_disk_that_brings_nothing_back_stands_still(rounds):
+    assert not rounds.stalled(10_000, LIMIT), "nothing is asked of it"
+    begin(rounds, 1, 2)
+    assert not rounds.stalled(LIMIT - 1, LIMIT)
+    assert rounds.stalled(LIMIT, LIMIT)
+
+
+def test_a_slow_disk_that_brings_back_round_after_round_does_not(rounds):
+    """Seen with syncs of 60 to 200 ms under load: a round that had waited for the one before was
+    taken for a stall in the moment in which the disk began with it, and all leaders stepped down
+    again and again."""
+    begin(rounds, 1, 2, 3)
+    for number in (1, 2, 3):
+        began = (number - 1) * 400
+        assert not rounds.stalled(began + 399, LIMIT)
+        assert rounds.complete(IoId(number), began + 400)
+        assert rounds.durable == number
+    assert not rounds.stalled(10_000, LIMIT)
+
+
+def test_then_it_stands_still_a_limit_after_the_last_one_came_back(rounds):
+    begin(rounds, 1, 2)
+    rounds.complete(IoId(1), 400)
+    assert not rounds.stalled(400 + LIMIT - 1, LIMIT)
+    assert rounds.stalled(400 + LIMIT, LIMIT)
+
+
+def test_a_later_round_that_comes_back_first_is_no_progress(rounds):
+    begin(rounds, 1, 2)
+    assert not rounds.complete(IoId(2), 400)
+    assert rounds.durable == 0
+    assert rounds.stalled(LIMIT, LIMIT)
+    assert rounds.complete(IoId(1), 600)
+    assert (rounds.durable, len(rounds.open)) == (2, 0)
+
+
+def test_a_round_of_somebody_else_changes_nothing(rounds):
+    begin(rounds, 2)
+    assert not rounds.complete(IoId(1), 400)
+    assert rounds.stalled(LIMIT, LIMIT)
