@@ -9,7 +9,7 @@ they are.
 Nothing is invented: where `:index` or `:time` are missing, the place in the file stands for both.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from raftlog.verify.edn import Keyword, read_all, write
@@ -30,7 +30,7 @@ def read_ops(text: str) -> Iterator[Op]:
             op = _op_of(document, place)
             if op.type == "invoke":
                 asked[op.process] = op.value
-            elif op.f == "send" and op.type != "ok":
+            elif op.f in ("send", "txn") and op.type != "ok":
                 _without_offset(op, asked.get(op.process))
             yield op
             place += 1
@@ -121,24 +121,32 @@ def _kafka(op: Op, value: Any) -> None:
         op.f, op.key, op.value = "send", steps[0][1], steps[0][2]
     elif "send" not in kinds:
         op.f, op.value = "poll", None
-        if op.type == "ok":
+        if op.type == "ok" or _have_read(op, steps):
             op.value = {}
             for _, reads in steps:
                 for key, pairs in (reads or {}).items():
                     op.value.setdefault(key, []).extend(pairs)
     else:
         op.f, op.value = "txn", steps
-        if op.type == "invoke":
-            op.value = [[step[0], *step[1:]] for step in steps]
-        elif op.type != "ok":
-            op.value = None
+        if op.type not in ("invoke", "ok"):
+            op.value = steps if _have_read(op, steps) else None
+
+
+def _have_read(op: Op, steps: Sequence[Sequence[Any]]) -> bool:
+    """Whether an end of any type says what was read: also what came to nothing has read it."""
+    return op.type != "invoke" and any(step[0] == "poll" and step[1] for step in steps)
 
 
 def _without_offset(op: Op, asked: Any) -> None:
     """A send whose end is not known may name an offset all the same, `[offset v]`. A batch is a
     list too, and looks the same: what was asked tells them apart."""
     value = op.value
-    if value != asked and isinstance(value, list) and len(value) == 2 and value[1] == asked:
+    if op.f == "txn" and value is not None:
+        if not isinstance(asked, list) or [s[0] for s in asked] != [s[0] for s in value]:
+            raise BadHistory("the end has other steps than the call", on=f"operation {op.index}")
+        steps = zip(asked, value, strict=True)
+        op.value = [a if a[0] == "send" else ["poll", step[1] or {}] for a, step in steps]
+    elif value != asked and isinstance(value, list) and len(value) == 2 and value[1] == asked:
         op.value = asked
 
 
@@ -175,7 +183,9 @@ def _jepsen_value(op: Op) -> Any:
         sent = op.value if not isinstance(op.value, list) or op.type == "ok" else list(op.value)
         return [[send, op.key, sent]]
     if op.f == "poll":
-        return [[poll, op.value]] if op.type == "ok" else [[poll]]
+        pairs = op.value.values() if isinstance(op.value, dict) else [None]
+        told = op.type != "invoke" and all(isinstance(each, list) for each in pairs)
+        return [[poll, op.value]] if told else [[poll]]
     if op.f == "txn" and op.value is not None:
         return [
             [Keyword(step[0]), *(part for part in step[1:] if part is not None)]

@@ -173,6 +173,43 @@ def test_keys_that_were_rebalanced_meanwhile_are_exempt(log, keys, count):
     assert verdict.classes["int-nonmonotonic-poll"].count == count
 
 
+ABORTED = """
+{:index 0 :time 1 :process 0 :type :invoke :f :send :value [[:send 5 1]]}
+{:index 1 :time 2 :process 0 :type :ok :f :send :value [[:send 5 [0 1]]]}
+{:index 2 :time 3 :process 0 :type :invoke :f :send :value [[:send 5 2]]}
+{:index 3 :time 4 :process 0 :type :ok :f :send :value [[:send 5 [1 2]]]}
+{:index 4 :time 5 :process 1 :type :invoke :f :txn :value [[:poll] [:send 6 9]]}
+{:index 5 :time 6 :process 1 :type TYPE :f :txn :value [[:poll {5 [[1 1]]}] [:send 6 [0 9]]]}
+{:index 6 :time 7 :process 2 :type :invoke :f :poll :value [[:poll]]}
+{:index 7 :time 8 :process 2 :type TYPE :f :poll :value [[:poll {5 [[0 2]]}]]}
+{:index 8 :time 9 :process 3 :type :invoke :f :poll :value [[:poll]]}
+{:index 9 :time 9 :process 3 :type TYPE :f :poll :value [[:poll]]}
+"""
+
+
+@pytest.mark.parametrize("kind", [":info", ":fail"])
+def test_what_came_to_nothing_has_read_all_the_same(kind):
+    """Reads of transactions that were aborted were left out, and with them what they accuse."""
+    ops = list(read_ops(ABORTED.replace("TYPE", kind)))
+    assert ops[5].value == [["poll", {"5": [[1, 1]]}], ["send", "6", 9]]
+    assert (ops[7].value, ops[9].value) == ({"5": [[0, 2]]}, None)
+    again = list(read_ops("\n".join(write_op(op) for op in ops)))
+    assert [op.document() for op in again] == [op.document() for op in ops]
+    operations, nemesis = intervals(ops)
+    verdict = judge_operations(header_for(ops), operations, nemesis).verdict
+    assert verdict.classes["inconsistent-offsets"].count == 2
+    assert verdict.classes["G1a"].count == 0, "nobody read what the aborted one sent"
+    assert not any(result.witness.key == "6" for result in verdict.failures())
+
+
+@pytest.mark.parametrize("steps", ["[[:send 6 9]]", "[[:send 6 9] [:poll {5 [[1 1]]}]]"])
+def test_an_end_with_other_steps_than_its_call(steps):
+    text = ABORTED.replace("TYPE", ":info")
+    wrong = text.replace("[[:poll {5 [[1 1]]}] [:send 6 [0 9]]]", steps)
+    with pytest.raises(BadHistory):
+        intervals(list(read_ops(wrong)))
+
+
 @pytest.mark.parametrize("log", ["5", "[5]", "{:keys [5]}", "[{:keys 5}]"])
 def test_a_strange_rebalance_log_is_refused(log):
     with pytest.raises(BadHistory, match="rebalance-log"):
