@@ -70,11 +70,13 @@ def _op_of(document: Mapping[Any, Any], place: int) -> Op:
     if f in _LOG and isinstance(op.value, list):
         try:
             _kafka(op, document.get("value"))
-        except (TypeError, ValueError, IndexError, AttributeError) as why:
+        except (TypeError, ValueError, LookupError, AttributeError) as why:
             raise BadHistory(
                 f"not an operation of the kafka workload ({why})", on=f"operation {place}"
             ) from None
     elif f in ("assign", "subscribe"):
+        if not isinstance(op.value or [], list):
+            raise BadHistory(f":{f} names a list of keys", on=f"operation {place}")
         op.value = [str(key) for key in op.value or []]
     elif f == "crash":
         op.value = None

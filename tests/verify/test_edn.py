@@ -244,6 +244,8 @@ def test_missing_times_are_places_in_the_file():
         "{:process 0 :type :invoke :f :txn :value [[:append 1 2]]}",
         "{:process 0 :type :ok :f :poll :value [3]}",
         "{:process 0 :type :invoke :f :read :time 1.5}",
+        "{:process 0 :type :info :f :txn :value [{5 [[0 1]]}]}",
+        "{:process 0 :type :invoke :f :assign :value 5}",
         "{:process 0 :type :ok :f :poll :value [[:poll {1 [3]}]]}",
     ],
 )
