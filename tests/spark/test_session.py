@@ -77,3 +77,21 @@ def test_spark_finds_the_source_by_itself(monkeypatch):
     assert wheel["targets"]["wheel"]["force-include"] == {
         f"{entry}/pyspark_raftlog.py": "pyspark_raftlog.py"
     }
+
+
+def test_javas_options_are_added_to_those_of_arrow():
+    found = session.settings_of(
+        "local[3]", "2g", {"spark_driver_extraJavaOptions": "-Xss4m", "spark_ui_enabled": "true"}
+    )
+    assert found["spark.driver.extraJavaOptions"] == f"{session.ARROW_OPTIONS} -Xss4m"
+    assert found["spark.executor.extraJavaOptions"] == session.ARROW_OPTIONS
+    assert (found["spark.ui.enabled"], found["spark.driver.memory"]) == ("true", "2g")
+    assert found["spark.sql.shuffle.partitions"] == "3"
+
+
+@pytest.mark.needs_command("java")
+@pytest.mark.filterwarnings("ignore")
+def test_the_session_reads_arrow_without_checks(spark):
+    """The property's name is Arrow's: if Arrow renamed it, `count` would only get slower."""
+    checking = spark.sparkContext._jvm.org.apache.arrow.memory.BoundsChecking
+    assert checking.BOUNDS_CHECKING_ENABLED is False
