@@ -223,9 +223,11 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
     verdict = judgement.verdict
     processes = len(dict.fromkeys(op.process for op in judgement.operations))
     keys = len(judgement.facts.keys)
+    pipelined = judgement.header.options.get("pipelined")
+    who = "processes (one for each send in flight)" if pipelined else "clients"
     where = f" on {keys} partition{'s' if keys != 1 else ''}" if keys else ""
     sentences = [
-        f"{processes} clients made {verdict.operations:,} operations{where}"
+        f"{processes:,} {who} made {verdict.operations:,} operations{where}"
         + (f" while {_faults(len(faults))} injected." if faults else "; no fault was recorded.")
     ]
     failures = verdict.failures()

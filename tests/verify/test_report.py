@@ -67,6 +67,16 @@ def test_a_valid_register_is_told_in_the_words_of_its_model():
     assert story[1:] == [f"On every object {order}"]
 
 
+def test_processes_of_pipelining_producers_are_not_called_clients():
+    sends = [send(number, (1, 2), f"k#{number}", number) for number in range(3)]
+    for pipelined, who in (
+        (True, "3 processes (one for each send in flight)"),
+        (False, "3 clients"),
+    ):
+        story = page_data(judgement_of(written(*sends, pipelined=pipelined)), RunFolder())["story"]
+        assert story[0].startswith(f"{who} made 3 operations")
+
+
 def test_a_history_of_nothing_is_not_told_as_a_success():
     story = page_data(judgement_of(written()), RunFolder())["story"]
     assert story[1] == "Nothing in it could be judged."

@@ -26,6 +26,7 @@ from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify import Header, HistoryWriter, Judgement, judge
 from raftlog.verify.report import RunFolder, render
+from raftlog.verify.run_checks import checks_of, whole
 from raftlog.verify.verdict import INVALID, VALID
 
 TOPIC: Final = "flights"
@@ -193,16 +194,22 @@ class _Demo:
             claim.name: {"status": "held" if claim.holds else "violated", "note": _note(claim)}
             for claim in outcome.claims
         }
-        write_json(self.folder / "verdict.json", judgement.verdict.document(invariants))
+        found = judgement.verdict
+        verdict = found.document(invariants, whole=whole(found, checks_of({}, invariants)))
+        write_json(self.folder / "verdict.json", verdict)
         manifest = {
             "version": 1,
-            "command": ["demo"],
+            "command": ["raftlog", "demo", "--rows", str(self.rows)],
             "seed": SEED,
             "metrics": {**outcome.metrics, "spark": outcome.spark.document()},
         }
-        page = render(
-            judgement, RunFolder(name=self.folder.name, run=manifest, invariants=invariants)
+        beside = RunFolder(
+            name=self.folder.name,
+            place=str(self.folder),
+            run=manifest,
+            invariants=invariants,
         )
+        page = render(judgement, beside)
         (self.folder / REPORT).write_text(page, encoding="utf-8")
 
 

@@ -24,9 +24,10 @@ menu.append(...sections.map(([id, title], at) => h("a", { href: `#${id}` }, `${a
 page.append(h("p", { class: "note keys" }, "Keys: digits jump to sections, e to the first error; Tab enters a picture, arrows walk in it, " +
   "Enter keeps a note open, Escape lets go; + and - zoom, t switches dark and light."));
 for (const box of document.querySelectorAll(".tall")) {
-  centre(box, box.querySelector(".accused-operation, .accused-row, td.differs, td.twice, .grid tr.accused"));
+  centre(box, box.querySelector(".accused-operation, .accused-row .op, td.differs, td.twice, .grid tr.accused"));
 }
-if (!data.accused.length) centre(document.getElementById("diagram-box"), document.querySelector(".fault-band"));
+const shown = document.getElementById("diagram-box"), band = document.querySelector(".fault-band");
+if (!data.accused.length && band) shown.scrollTop += band.getBoundingClientRect().top - shown.getBoundingClientRect().top - 120;
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
