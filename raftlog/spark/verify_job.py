@@ -5,8 +5,9 @@
 
 The history is judged as `raftlog verify` judges it, in the classes that need values, places and
 intervals (`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). Cycles
-of operations and what brokers tell of themselves (terms, high watermarks, offset commits) are left
-to the single process and say `not checked`. The log is read from the brokers, twice.
+of operations are ruled out where the scan does so (`raftlog.verify.cycles`); elsewhere they, and
+always what brokers tell of themselves (terms, high watermarks, offset commits), are left to the
+single process and say `not checked`. The log is read from the brokers, twice.
 """
 
 import html
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import attrs
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.spark import log_job
 from raftlog.spark.chain_job import CLASSES as JUDGED
@@ -30,7 +32,7 @@ from raftlog.spark.options import Mode, read_options
 from raftlog.spark.process_job import SESSIONS, Step, judge_processes
 from raftlog.verify.anomalies import CONFLICTS
 from raftlog.verify.check import mode_of
-from raftlog.verify.classes import CLASSES, allowed_by_default
+from raftlog.verify.classes import CLASSES, G0, G1C, allowed_by_default
 from raftlog.verify.history import Op
 from raftlog.verify.linearizability import CLASS, Violation, pair_witness
 from raftlog.verify.pairing import OPEN, Interval, interval_of
@@ -38,6 +40,8 @@ from raftlog.verify.process_order import session_witness, step_witness
 from raftlog.verify.verdict import INVALID, UNKNOWN, VALID, Findings, Verdict, Witness
 
 NEED_READS: Final = ("G1a", "lost-write", "unseen")
+SCANNED: Final = ("linearizability", "duplicate", "phantom", "G1a", "inconsistent-offsets")
+"""Where none of these is found the scan of every key passed."""
 NOT_UNDER_COMPACTION: Final = ("lost-write", "poll-skip", "int-poll-skip", "unseen")
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -191,11 +195,13 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
     allowed = allowed_by_default(header.source, options)
     findings = Findings()
     findings.check(*(name for name in JUDGED if name not in NEED_READS))
-    if tables.reads.where("kind = 'ok'").limit(1).count():
+    polled = bool(tables.reads.where("kind = 'ok'").limit(1).count())
+    if polled:
         findings.check(*NEED_READS)
     for key, result in found.items():
         _add(findings, operations, key, result, allowed)
     _add_processes(findings, operations, tables, mode, options)
+    _rule_out_cycles(findings, operations, polled)
     if options.get("final_read", True) is False:
         findings.forget("unseen")
     if options.get("compaction"):
@@ -209,7 +215,7 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
         operations=operations.count(),
         mode=mode,
         model=header.model,
-        notes=["judged by Spark: cycles and what brokers tell of themselves are not checked"],
+        notes=["judged by Spark: what brokers tell of themselves is not checked"],
     )
 
 
@@ -244,6 +250,21 @@ def _add_processes(
     for name, by_key in found.counts.items():
         told = partial(_step, operations, name, found.first[name])
         findings.add(name, told, sum(by_key.values()))
+
+
+def _rule_out_cycles(findings: Findings, operations: DataFrame, polled: bool) -> None:
+    """As `cycles.acyclic_by_scan`, which says why; there is nothing to search then. Otherwise the
+    classes stay not checked."""
+    if any(findings.counts.get(name) for name in SCANNED):
+        return
+    before = F.lag("end_ns").over(Window.partitionBy("process").orderBy("op"))
+    touching = operations.withColumn("before_ns", before).where("before_ns = start_ns")
+    if touching.limit(1).count():
+        return
+    if operations.where("f = 'send'").limit(1).count():
+        findings.check(*G0)
+    if polled:
+        findings.check(*G1C)
 
 
 def _step(operations: DataFrame, name: str, step: Step) -> Witness:

@@ -194,6 +194,33 @@ def test_a_history_gets_the_single_process_verdict(spark, tmp_path):
     assert found.classes["linearizability"].witness.text == told.text
 
 
+@pytest.mark.parametrize("what", ["valid", "no reads", "touching", "wrong"])
+def test_cycles_are_ruled_out_where_the_scan_does(spark, tmp_path, what):
+    """Then the single process says valid as well; where it would search, Spark says nothing."""
+    sink = io.StringIO()
+    writer = HistoryWriter(sink, Header(source="blackbox"))
+    length = 10 if what == "touching" else 5
+    for at in range(4):
+        writer.invoke(1, "send", time_ns=10 * at, key="t/0", value=f"k#{at}")
+        place = 3 - at if what == "wrong" else at
+        writer.complete(1, "ok", time_ns=10 * at + length, value=[place, f"k#{at}"])
+    if what != "no reads":
+        places = range(3, -1, -1) if what == "wrong" else range(4)
+        pairs = sorted([place, f"k#{at}"] for at, place in enumerate(places))
+        writer.invoke(2, "poll", time_ns=60, value={"t/0": 0})
+        writer.complete(2, "ok", time_ns=70, value={"t/0": pairs})
+    writer.close()
+    (tmp_path / "history.jsonl").write_text(sink.getvalue())
+    expected = check_history(io.StringIO(sink.getvalue()))
+    found = judge_history(spark, read_history(spark, tmp_path))
+    assert found.verdict == expected.verdict == ("invalid" if what == "wrong" else "valid")
+    for name in ("G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime"):
+        searched = what in ("touching", "wrong")
+        wanted = "not checked" if searched else expected.classes[name].status
+        assert found.classes[name].status == wanted, name
+    assert found.classes["G1c"].status == ("valid" if what == "valid" else "not checked")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
