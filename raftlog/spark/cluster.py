@@ -24,6 +24,9 @@ Result = TypeVar("Result")
 
 TOPIC_WAIT_NS: Final = millis(2_000)
 """How long a topic is waited for that may have been created a moment ago."""
+WAITS_SECONDS: Final = (0.1, 0.4, 1.0)
+"""Between questions before loss is told: a broker that has just begun, or a leader that is one no
+more, may only know less than the others."""
 
 
 @final

@@ -24,13 +24,13 @@ from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.base.ids import Offset
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core import asks
-from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.errors import KafkaError, LogTruncated
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.records.batch import read_header
-from raftlog.spark.cluster import client_of, topic_id_of
+from raftlog.spark.cluster import WAITS_SECONDS, client_of, topic_id_of
 from raftlog.spark.columns import Wanted
 from raftlog.spark.offsets import LOSS_ADVICE, DataLoss, Range
 from raftlog.spark.options import ReadOptions
@@ -119,10 +119,11 @@ class RangeReader:
         heard = looked = time.monotonic()  # noqa: TID251 - a task runs in real time
         while self._next < self._range.stop:
             pieces = self._client.poll(seconds=0.25, bytes_max=self._options.fetch_bytes)
-            now = time.monotonic()  # noqa: TID251
-            if pieces:
+            before = self._next
+            yield from self._take(pieces)
+            now = time.monotonic()  # noqa: TID251 - later: what is done with rows takes its time
+            if self._next > before:
                 heard = looked = now
-                yield from self._take(pieces)
             elif (now - heard) * 1000 > self._options.poll_timeout_ms:
                 raise OperatingError(
                     f"nothing was read for {self._options.poll_timeout_ms} ms, at offset "
@@ -196,11 +197,15 @@ class RangeReader:
             return
         if code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
             self._check_topic()
-        raise error
+        elif isinstance(error, LogTruncated):
+            self._lost(error.what)
+            self._client.seek(self._place, Offset(self._next))
+            return
+        if self._next < self._range.stop:
+            raise error
 
     def _out_of_range(self) -> None:
-        first = self._client.offset(self._place, asks.EARLIEST).offset
-        end = self._client.offset(self._place, asks.LATEST).offset
+        first, end = self._borders()
         if self._next < first:
             stop = min(first, self._range.stop)
             self._lost(
@@ -218,11 +223,26 @@ class RangeReader:
         else:
             self._client.seek(self._place, Offset(self._next))
 
+    def _borders(self) -> tuple[int, int]:
+        """Where the log begins and ends. A leader that knows of less than was planned for may be
+        one no more, so it is asked for a moment longer."""
+        for wait_seconds in (*WAITS_SECONDS, None):
+            first = self._client.offset(self._place, asks.EARLIEST).offset
+            end = self._client.offset(self._place, asks.LATEST).offset
+            if wait_seconds is None or self._next <= end:
+                break
+            time.sleep(wait_seconds)
+        return first, end
+
     def _check_topic(self) -> None:
-        """The topic must be the one that was planned for."""
-        found = topic_id_of(self._client, self._place.topic)
-        if found == self._range.topic_id:
-            return
+        """The topic must be the one that was planned for. A broker that knows another one, or none,
+        may only be behind, so brokers are asked for a moment more before loss is told."""
+        for wait_seconds in (*WAITS_SECONDS, None):
+            found = topic_id_of(self._client, self._place.topic)
+            if found == self._range.topic_id:
+                return
+            if wait_seconds is not None:
+                time.sleep(wait_seconds)
         if found is None:
             self._lost("the topic was deleted")
         else:

@@ -14,17 +14,26 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import OperatingError
 from raftlog.client.core import asks
-from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.errors import KafkaError, LogTruncated
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.spark import reading
 from raftlog.spark.offsets import DataLoss, Place, Range
 from raftlog.spark.options import Mode, read_options
 from raftlog.spark.reading import RangeReader
 from tests.spark.batches import built, by_hand, record
 
 PLACE = TopicPartition("orders", 0)
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch):
+    """Brokers are asked as often before loss is told, but at once."""
+    monkeypatch.setattr(reading, "WAITS_SECONDS", (0.0, 0.0, 0.0))
+
+
 TOPIC_ID = "0" * 31 + "1"
 OTHER_ID = "0" * 31 + "2"
 
@@ -237,6 +246,75 @@ def test_another_topic_under_the_name(now, said):
     client.fails = [KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)]
     with pytest.raises(DataLoss, match=said):
         next(batches)
+
+
+@pytest.mark.parametrize("now", [OTHER_ID, None])
+def test_another_topic_where_loss_is_accepted_ends_the_range(now):
+    """The broker's error was raised behind the warning, and the query failed all the same."""
+    client = StandIn(TENS)
+    client.per_poll = 1
+    batches = reader(client, 0, 60, failOnDataLoss="false").batches()
+    assert next(batches).num_rows == 10
+    client.topic_id = now
+    client.fails = [KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)]
+    with pytest.warns(UserWarning, match="data loss, accepted"):
+        assert list(batches) == []
+
+
+def test_a_broker_that_is_behind_tells_no_loss(monkeypatch):
+    """It does not know the topic yet, or only fewer records, and is asked again."""
+    client = StandIn(TENS, fails=[KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)])
+    ids, ends = [None, OTHER_ID], [7, 60]
+    describe = client.describe
+
+    def behind(topic):
+        client.topic_id = ids.pop(0) if ids else TOPIC_ID
+        return describe(topic)
+
+    def offset(place, which):
+        return SimpleNamespace(offset=0 if which == asks.EARLIEST else ends.pop(0))
+
+    monkeypatch.setattr(client, "describe", behind)
+    monkeypatch.setattr(client, "offset", offset)
+    assert offsets(client, 20, 30) == [*range(20, 30)]
+    assert (ids, ends) == ([], [])
+
+
+def test_a_log_that_was_cut_off_is_loss():
+    """It is told as such, and where that is accepted the task goes on with what is left."""
+    error = LogTruncated("the log has ended epoch 3 at offset 5, before what was read")
+    with pytest.raises(DataLoss, match="ended epoch 3 at offset 5"):
+        offsets(StandIn(TENS, fails=[error]), 20, 30)
+    client = StandIn(TENS, fails=[error])
+    with pytest.warns(UserWarning, match="ended epoch 3"):
+        assert offsets(client, 20, 30, failOnDataLoss="false") == [*range(20, 30)]
+    assert client.sought == [20]
+
+
+def test_trouble_without_progress_ends_in_an_error():
+    """A broker that says out of range, again and again, of an offset that is in range: the task
+    asked for ever, for each trouble counted as a sign of life."""
+    error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    client = StandIn(TENS, fails=[error] * 1_000_000)
+    client.poll = lambda **_: [] if len(client.sought) > 100_000 else [Trouble(PLACE, 3, error)]
+    with pytest.raises(OperatingError, match="nothing was read for 50 ms, at offset 3"):
+        offsets(client, 3, 9, **{"kafkaConsumer.pollTimeoutMs": "50"})
+    assert len(client.sought) < 100_000
+
+
+def test_the_time_that_rows_are_used_is_no_silence(monkeypatch):
+    """A slow query took longer with a batch than the poll timeout: the next poll that found nothing
+    at once ended the task."""
+    client = StandIn(TENS)
+    client.per_poll = 1
+    clock = [100.0]
+    monkeypatch.setattr(reading.time, "monotonic", lambda: clock[0])
+    batches = reader(client, 0, 20).batches()
+    assert next(batches).num_rows == 10
+    clock[0] += 500
+    poll, empty = client.poll, [[]]
+    monkeypatch.setattr(client, "poll", lambda **more: empty.pop() if empty else poll(**more))
+    assert next(batches).num_rows == 10
 
 
 def test_an_error_that_is_nobodys_loss_is_raised_as_it_is():
