@@ -7,7 +7,8 @@ A stream's offset, as Spark writes it into its checkpoint, is
     {"topic": {"id": "<topic id, 32 hex digits>", "offsets": {"0": 23, "1": 7}}}
 
 with sorted names, for Spark compares offsets as texts. The topic's id tells a topic that was
-deleted and created again from the one that was read before.
+deleted and created again from the one that was read before. The end of a query's first trigger has
+beside "offsets" a "start" of the same shape: where the query began.
 """
 
 from collections.abc import Iterable, Mapping
@@ -163,6 +164,30 @@ def stream_offset(at: Mapping[Place, int], ids: Mapping[str, str]) -> dict[str, 
         topic = topics.setdefault(place.topic, {"id": ids[place.topic], "offsets": {}})
         topic["offsets"][str(place.partition)] = at[place]
     return topics
+
+
+def with_start(end: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
+    """The end of a query's first trigger, which tells where the query began. A topic that came
+    into being in between, or is another one by now, began with this trigger."""
+    return {
+        topic: {
+            **each,
+            "start": start[topic]["offsets"]
+            if topic in start and start[topic]["id"] == each["id"]
+            else {},
+        }
+        for topic, each in end.items()
+    }
+
+
+def start_within(end: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The start that the end of a first trigger tells; None of another one's end."""
+    found = {
+        topic: {"id": each["id"], "offsets": each["start"]}
+        for topic, each in end.items()
+        if isinstance(each, Mapping) and "id" in each and "start" in each
+    }
+    return found or None
 
 
 def parse_stream_offset(document: Any) -> tuple[dict[Place, int], dict[str, str]]:

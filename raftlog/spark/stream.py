@@ -5,9 +5,9 @@ and plans the same trigger again after a crash: a task reads exactly the offsets
 the rows of a trigger are the same each time, and a sink that is idempotent per trigger (files,
 foreachBatch with the batch id) sees each record once.
 
-* Spark does not write down where a query began, only where triggers end. A start that would be
-  another one after a restart (latest, a timestamp) is therefore fixed by a first trigger without
-  records, whose end is the start.
+* Spark does not write down where a query began, only where triggers end, and asks again after a
+  crash, when `latest`, a timestamp, and `earliest` too may be another offset. The end of the first
+  trigger therefore tells its start as well, and that one counts.
 * New partitions and new topics of a pattern begin at their earliest offset.
 * minOffsetsPerTrigger, maxOffsetsPerTrigger and maxTriggerDelay are composed here, for Spark's own
   limits are single. Under Trigger.AvailableNow the end is fixed when the query starts, and a
@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from raftlog.spark.cluster import ClusterView, places_text
+from raftlog.spark.cluster import WAITS_SECONDS, ClusterView, places_text
 from raftlog.spark.offsets import (
     LOSS_ADVICE,
     DataLoss,
@@ -40,7 +40,9 @@ from raftlog.spark.offsets import (
     given_offsets,
     parse_stream_offset,
     ranges,
+    start_within,
     stream_offset,
+    with_start,
 )
 from raftlog.spark.options import Kind, ReadOptions
 from raftlog.spark.parts import RangePartition
@@ -57,11 +59,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._columns = columns
         self._view: ClusterView | None = None
         self._initial: dict[str, Any] | None = None
-        self._start_is_held = False
-        """The next plan is the trigger without records that fixes the start."""
         self._available: dict[Place, int] | None = None
         """Under Trigger.AvailableNow: where everything ends."""
         self._planned_at: float | None = None
+        self._accepted_loss = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_columns": self._columns}
@@ -78,7 +79,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             else:
                 at = given_offsets(border, known)
             self._initial = stream_offset(at, known.ids)
-            self._start_is_held = border.kind not in (Kind.EARLIEST, Kind.OFFSETS)
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -87,14 +87,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next trigger ends; `start` itself when there is to be none yet."""
-        if self._start_is_held and start == self._initial:
-            self._start_is_held = False
-            return start
-        known = self._known()
+        end = self._end(start, limit)
+        if start == self._initial:
+            return with_start(end, start)
+        same = parse_stream_offset(end) == parse_stream_offset(start)
+        return start if same else end  # the very text, or Spark would see something new
+
+    def _end(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the next trigger ends, whichever it is."""
+        known = self._known_after(start)
         at, ids = self._continued(start, known)
         end = {place: max(at[place], known.end.get(place, at[place])) for place in at}
         if self._available is not None:
-            end = {place: max(at[place], self._available.get(place, at[place])) for place in at}
+            # What is there no more (a log cut off, a topic created again) is not waited for.
+            limits = {place: min(end[place], self._available.get(place, 0)) for place in at}
+            end = {place: max(at[place], limits[place]) for place in at}
         elif self._is_too_early(sum(end[place] - at[place] for place in at)):
             return start
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -118,10 +125,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._available = dict(self._known().end)
 
+    def _known_after(self, start: dict[str, Any]) -> Known:
+        """What the cluster says; asked for a moment longer where it seems to have lost something,
+        unless that was accepted before."""
+        at, ids = parse_stream_offset(start)
+        for wait_seconds in () if self._accepted_loss else WAITS_SECONDS:
+            known = self._known()
+            if all(known.ids.get(topic) == ids[topic] for topic in ids) and all(
+                known.end.get(place, -1) >= at[place] for place in at
+            ):
+                return known
+            time.sleep(wait_seconds)
+        return self._known()
+
     def _continued(
         self, start: dict[str, Any], known: Known
     ) -> tuple[dict[Place, int], dict[str, str]]:
-        """The position in every partition: from the checkpoint, or earliest for a new one."""
+        """The position in every partition: from the checkpoint, or earliest for a new one. One that
+        is gone keeps its own: should it come back, it would be read from its beginning again."""
         at, ids = parse_stream_offset(start)
         gone = [place for place in at if place not in known.end]
         if gone:
@@ -133,17 +154,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             place: at[place] if place in at and place.topic not in again else known.first[place]
             for place in sorted(known.end)
         }
+        kept = {place: at[place] for place in gone if place.topic not in again}
         behind = [place for place in found if found[place] > known.end[place]]
         if behind:
             self._lost(f"the log ends before the offsets that were read: {places_text(behind)}")
-        return found, dict(known.ids)
+        return found | kept, ids | dict(known.ids)
 
     # --- ranges -----------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The ranges of one trigger. The same start and end give the same ranges, always."""
+        """The ranges of one trigger. The same end gives the same ranges, always."""
         low, low_ids = parse_stream_offset(start)
         high, ids = parse_stream_offset(end)
+        told = start_within(end)
+        if told is not None and start_within(start) is None:  # else the first trigger is over
+            low, low_ids = parse_stream_offset(told)
         known: Known | None = None
         first: dict[Place, int] = {}
         for place in sorted(high):
@@ -153,7 +178,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 continue
             known = known or self._known()
             first[place] = known.first.get(place, 0)
-            if place not in low and first[place] > 0 and high[place] > first[place]:
+            if place not in low and first[place] > 0:
                 self._lost(f"the new partition {place} already begins at {first[place]}, not at 0")
         rewound = [place for place in high if high[place] < first[place]]
         if rewound and start != self._initial:
@@ -185,8 +210,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def _cluster(self) -> ClusterView:
         if self._view is None:
-            self._view = ClusterView(self._options)
-            self._view.__enter__()
+            view = ClusterView(self._options)
+            view.__enter__()
+            self._view = view
         return self._view
 
     def _known(self) -> Known:
@@ -195,4 +221,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
             raise DataLoss(what, on="the stream", do=LOSS_ADVICE)
+        self._accepted_loss = True
         warnings.warn(f"data loss, accepted: {what}", stacklevel=2)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.spark.offsets import Place
+from raftlog.spark.offsets import DataLoss, Place
 from raftlog.spark.options import Mode, read_options
 from raftlog.spark.stream import StreamReader
 from tests.spark.conftest import append
@@ -74,8 +74,8 @@ def test_triggers_restarts_and_new_partitions(run, written, fill, topic, client)
 
 
 def test_a_start_at_the_end_is_kept_across_restarts(run, written, fill, topic, client):
-    """`latest` is fixed by a first trigger without records: what comes afterwards is read, also
-    by a query that is started again."""
+    """`latest` is kept with the first trigger, here one without records: what comes afterwards is
+    read, also by a query that is started again."""
     fill(topic, partitions=1, count=5)
     assert run(subscribe=topic) == []
     append(client, topic, partitions=1, count=3, start=5)
@@ -201,7 +201,7 @@ def test_a_minimum_holds_a_trigger_back_but_not_for_ever(reader, fill, topic, cl
     slow = reader(startingOffsets="earliest", minOffsetsPerTrigger="8", maxTriggerDelay="1h")
     start = slow.initialOffset()
     limit = slow.getDefaultReadLimit()
-    assert slow.latestOffset(start, limit) == start
+    assert at(slow.latestOffset(start, limit)) == 0
     append(client, topic, partitions=1, count=3, start=5)
     assert at(slow.latestOffset(start, limit)) == 8
     quick = reader(startingOffsets="earliest", minOffsetsPerTrigger="99", maxTriggerDelay="1ms")
@@ -235,7 +235,9 @@ def test_a_new_partition_begins_at_its_earliest(reader, fill, topic, client):
     fill(topic, partitions=1, count=2)
     one = reader(startingOffsets="latest")
     start = one.initialOffset()
-    assert one.latestOffset(start, one.getDefaultReadLimit()) == start
+    begun = one.latestOffset(start, one.getDefaultReadLimit())
+    assert at(begun) == at(start) == 2
+    assert one.latestOffset(begun, one.getDefaultReadLimit()) == begun
     client.create_partitions(topic, 2)
     client.produce(topic, b"new", partition=1)
     end = one.latestOffset(start, one.getDefaultReadLimit())
@@ -257,3 +259,90 @@ def test_what_is_gone_is_said(reader, fill, topic, client):
         one.latestOffset(ahead, one.getDefaultReadLimit())
     with pytest.raises(Exception, match="goes back"):
         one.partitions(one.reportLatestOffset(), start | {topic: start[topic]})
+
+
+@pytest.mark.parametrize("given", ["latest", "earliest", '{"%s": {"0": -1}}'])
+def test_the_first_triggers_start_is_told_by_its_end(reader, fill, topic, client, given):
+    """A query that is killed in its first trigger is asked anew where it begins, when `latest`, in
+    JSON too, is another offset: what the trigger was planned with has to count. It did not for -1,
+    and records between the two were never read."""
+    fill(topic, partitions=1, count=5)
+    options = {"startingOffsets": given % topic if "%" in given else given}
+    first = reader(**options)
+    start = first.initialOffset()
+    append(client, topic, partitions=1, count=3, start=5)
+    end = json.loads(json.dumps(first.latestOffset(start, first.getDefaultReadLimit())))
+    planned = [part.part for part in first.partitions(start, end)]
+    assert [(each.start, each.stop) for each in planned] == [(at(start), 8)]
+    append(client, topic, partitions=1, count=4, start=8)
+    second = reader(**options)
+    again = second.initialOffset()
+    assert at(again) == (0 if given == "earliest" else 12)
+    assert [part.part for part in second.partitions(again, end)] == planned
+    assert at(second.latestOffset(end, second.getDefaultReadLimit())) == 12
+
+
+def test_available_now_does_not_wait_for_what_is_gone(reader, fill, topic, client):
+    """A topic is created again, shorter, after the end was fixed: where loss is accepted the query
+    goes to the new end, not to one that may never come."""
+    fill(topic, partitions=1, count=9)
+    now = reader(startingOffsets="earliest", failOnDataLoss="false")
+    start = now.initialOffset()
+    now.prepareForTriggerAvailableNow()
+    client.delete_topic(topic)
+    fill(topic, partitions=1, count=2)
+    with pytest.warns(UserWarning, match="created again"):
+        end = now.latestOffset(start, now.getDefaultReadLimit())
+    assert at(end) == 2
+
+
+def test_a_partition_that_comes_back_is_not_read_again(reader, fill, topic):
+    """A broker that was behind did not name a partition; where loss is accepted its place is kept,
+    or it would be read from its beginning once it is named again."""
+    fill(topic, partitions=2, count=4)
+    one = reader(startingOffsets="earliest", failOnDataLoss="false")
+    limit = one.getDefaultReadLimit()
+    end = one.latestOffset(one.initialOffset(), limit)
+    whole = one._known()
+    behind = whole._replace(
+        **{
+            name: {place: at for place, at in getattr(whole, name).items() if place.partition == 0}
+            for name in ("first", "end")
+        }
+    )
+    one._known = lambda: behind
+    with pytest.warns(UserWarning, match="are gone"):
+        less = one.latestOffset(end, limit)
+    assert (at(less), at(less, "1")) == (4, 4)
+    one._known = lambda: whole
+    assert one.partitions(less, one.latestOffset(less, limit)) == []
+
+
+def test_a_new_partition_without_its_beginning_is_loss(reader, fill, topic):
+    """Also where retention has taken all that was in it."""
+    fill(topic, partitions=2, count=4)
+    one = reader(startingOffsets="earliest")
+    whole = one._known()
+    sevens = dict.fromkeys(whole.end, 7)
+    one._known = lambda: whole._replace(first=sevens, end=sevens)
+    before = _with_offsets(one.reportLatestOffset(), {"0": 7})
+    with pytest.raises(DataLoss, match="already begins at 7"):
+        one.partitions(before, _with_offsets(before, {"0": 7, "1": 7}))
+
+
+def _with_offsets(offset, offsets):
+    (topic,) = offset
+    return {topic: {"id": offset[topic]["id"], "offsets": offsets}}
+
+
+def test_a_leader_that_is_one_no_more_is_asked_again(reader, fill, topic):
+    """It knows of fewer records than were read: no loss, as soon as another one answers."""
+    fill(topic, partitions=1, count=4)
+    one = reader(startingOffsets="earliest")
+    limit = one.getDefaultReadLimit()
+    end = one.latestOffset(one.initialOffset(), limit)
+    whole = one._known()
+    said = [whole._replace(end=dict.fromkeys(whole.end, 3))]
+    one._known = lambda: said.pop() if said else whole
+    assert one.latestOffset(end, limit) == end
+    assert not said
