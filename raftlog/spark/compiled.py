@@ -25,7 +25,6 @@ from raftlog.spark import kernel, plain, vectors
 from raftlog.spark.columns import (
     ARROW_TYPES,
     BODY_BYTES_MAX,
-    FAR,
     HEADERS,
     KEY,
     OFFSET,
@@ -45,6 +44,8 @@ freed, up to 32 MiB (mallopt(3), M_MMAP_THRESHOLD): after one that is nearly as 
 buffers stay with the process. Elsewhere it does nothing."""
 np.empty(_KEPT_BYTES, dtype=np.uint8)
 
+_STOP_MAX: Final = 2**63 - 1
+"""Beyond every offset that the kernel accepts, those just above `FAR` included."""
 _SIZE: Final = struct.Struct(">i")
 _SIZE_AT: Final = 8
 _ATTRIBUTES_AT: Final = 22
@@ -105,7 +106,7 @@ def _walk(
         body,
         borders,
         max(0, wanted.first),
-        min(wanted.stop, FAR),
+        min(wanted.stop, _STOP_MAX),
         HEADERS in columns,
         offsets,
         micros,

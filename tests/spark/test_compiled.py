@@ -194,6 +194,15 @@ def test_the_compiled_walk_is_taken_for_what_producers_write(monkeypatch):
     assert compiled.decode(without, EVERYTHING).column("headers").null_count == 1
 
 
+def test_offsets_around_the_kernels_bound():
+    """A batch that begins just below 2**62 reaches beyond it: the walk left those records out."""
+    batch = built([(5, b"k", b"v", ())] * 6, base=2**62 - 3)
+    wanted = EVERYTHING._replace(first=0, stop=2**63 - 1)
+    found = compiled.decode([batch], wanted)
+    assert found.num_rows == 6
+    assert found.equals(plain.decode([batch], wanted))
+
+
 def test_a_batch_that_says_another_size_is_not_believed():
     batch = bytearray(built([(5, b"k", b"v", ())]))
     struct.pack_into(">i", batch, 8, len(batch) + 100)
