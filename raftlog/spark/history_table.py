@@ -33,14 +33,21 @@ LINE_COLUMNS: Final = {
     "value": "STRING",
     "log_start": "STRING",
     "rebalance": "STRING",
+    "node": "STRING",
+    "term": "STRING",
+    "hw": "STRING",
+    "producer": "STRING",
 }
-JSON_COLUMNS: Final = ("value", "log_start", "rebalance")
+EVIDENCE: Final = ("node", "term", "hw", "producer")
+"""What brokers told of themselves, beside log starts."""
+JSON_COLUMNS: Final = ("value", "log_start", "rebalance", *EVIDENCE)
 """Kept as JSON texts, as their shapes vary."""
 
 
 class History(NamedTuple):
-    """A header, and the operations: op, process, f, key, kind, start_ns, end_ns, and as JSON texts
-    asked, value, log_start and rebalance."""
+    """A header, and the operations: op (the index of the call), done (that of the completion, null
+    where there is none), process, f, key, kind, start_ns, end_ns, and as JSON texts asked, value,
+    log_start, rebalance and `EVIDENCE`."""
 
     header: Header
     operations: DataFrame
@@ -64,8 +71,13 @@ def _lines(spark: SparkSession, path: Path) -> tuple[Header, DataFrame]:
     if path.is_dir() and (path / HEADER_FILE).exists():
         header = header_of(json.loads((path / HEADER_FILE).read_text(encoding="utf-8")))
         lines = spark.read.parquet(str(path))
-        if "rebalance" not in lines.columns:  # written before there was such a column
-            lines = lines.withColumn("rebalance", F.lit(None).cast("STRING"))
+        # Without its evidence a history might pass that the single process calls invalid.
+        if not set(JSON_COLUMNS) <= set(lines.columns):
+            raise OperatingError(
+                "this Parquet was made before all evidence was kept in it",
+                on=str(path),
+                do="make it again with history_to_parquet",
+            )
         return header, lines
     file = path / HISTORY_FILE if path.is_dir() else path
     if not file.exists():
@@ -98,7 +110,7 @@ def _operations(lines: DataFrame) -> DataFrame:
     paired = lines.withColumns(
         {
             "call": F.lag(
-                F.struct("index", "time_ns", "type", "f", "key", "value", "log_start")
+                F.struct("index", "time_ns", "type", "f", "key", "value", "producer")
             ).over(by_process),
             "next_type": F.lead("type").over(by_process),
         }
@@ -116,6 +128,7 @@ def _operations(lines: DataFrame) -> DataFrame:
         )
     ended = paired.where("type != 'invoke'").selectExpr(
         "call.index AS op",
+        "index AS done",
         "process",
         "f",
         "key",
@@ -126,9 +139,14 @@ def _operations(lines: DataFrame) -> DataFrame:
         "IF(type != 'ok' AND value <=> call.value, NULL, value) AS value",
         "log_start",
         "rebalance",
+        "node",
+        "term",
+        "hw",
+        "coalesce(producer, call.producer) AS producer",
     )
     left_open = paired.where("type = 'invoke' AND next_type IS NULL").selectExpr(
         "index AS op",
+        "CAST(NULL AS BIGINT) AS done",
         "process",
         "f",
         "key",
@@ -139,6 +157,8 @@ def _operations(lines: DataFrame) -> DataFrame:
         "CAST(NULL AS STRING) AS value",
         "CAST(NULL AS STRING) AS log_start",
         "CAST(NULL AS STRING) AS rebalance",
+        "node",
+        *(f"CAST(NULL AS STRING) AS {name}" for name in EVIDENCE if name != "node"),
     )
     return ended.unionByName(left_open)
 

@@ -5,9 +5,10 @@
 
 The history is judged as `raftlog verify` judges it, in the classes that need values, places and
 intervals (`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). Cycles
-of operations are ruled out where the scan does so (`raftlog.verify.cycles`); elsewhere they, and
-always what brokers tell of themselves (terms, high watermarks, offset commits), are left to the
-single process and say `not checked`. The log is read from the brokers, twice.
+of operations are ruled out where the scan does so (`raftlog.verify.cycles`), else they are left to
+the single process and say `not checked`. What brokers tell of themselves (terms, high watermarks,
+offset commits) is left to it as well, and makes a verdict `unknown` where a history has it. The log
+is read from the brokers, twice.
 """
 
 import html
@@ -25,6 +26,7 @@ from raftlog.spark import log_job
 from raftlog.spark.chain_job import CLASSES as JUDGED
 from raftlog.spark.chain_job import KeyResult, Tables, judge_tables
 from raftlog.spark.cluster import ClusterView
+from raftlog.spark.evidence_job import ELSEWHERE, judge_evidence
 from raftlog.spark.history_table import History, first_ends_of, read_history, tables_of
 from raftlog.spark.log_job import LogCheck
 from raftlog.spark.offsets import Known
@@ -202,6 +204,7 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
         _add(findings, operations, key, result, allowed)
     _add_processes(findings, operations, tables, mode, options)
     _rule_out_cycles(findings, operations, polled)
+    judge_evidence(operations, findings)
     if options.get("final_read", True) is False:
         findings.forget("unseen")
     if options.get("compaction"):
@@ -215,8 +218,14 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
         operations=operations.count(),
         mode=mode,
         model=header.model,
-        notes=["judged by Spark: what brokers tell of themselves is not checked"],
+        notes=_notes(findings),
     )
+
+
+def _notes(findings: Findings) -> list[str]:
+    """What Spark leaves to one machine."""
+    left = [name for name, why in findings.exhausted.items() if why == ELSEWHERE]
+    return [f"{', '.join(left)}: {ELSEWHERE}"] if left else []
 
 
 def _add(
