@@ -226,23 +226,25 @@ class RangeReader:
     def _borders(self) -> tuple[int, int]:
         """Where the log begins and ends. A leader that knows of less than was planned for may be
         one no more, so it is asked for a moment longer."""
-        for wait_seconds in (*WAITS_SECONDS, None):
-            first = self._client.offset(self._place, asks.EARLIEST).offset
-            end = self._client.offset(self._place, asks.LATEST).offset
-            if wait_seconds is None or self._next <= end:
+        end = self._client.offset(self._place, asks.LATEST).offset
+        for wait_seconds in WAITS_SECONDS:
+            if self._next <= end:
                 break
             time.sleep(wait_seconds)
-        return first, end
+            end = self._client.offset(self._place, asks.LATEST).offset
+        return self._client.offset(self._place, asks.EARLIEST).offset, end
 
     def _check_topic(self) -> None:
         """The topic must be the one that was planned for. A broker that knows another one, or none,
         may only be behind, so brokers are asked for a moment more before loss is told."""
-        for wait_seconds in (*WAITS_SECONDS, None):
-            found = topic_id_of(self._client, self._place.topic)
+        found = topic_id_of(self._client, self._place.topic)
+        for wait_seconds in WAITS_SECONDS:
             if found == self._range.topic_id:
-                return
-            if wait_seconds is not None:
-                time.sleep(wait_seconds)
+                break
+            time.sleep(wait_seconds)
+            found = topic_id_of(self._client, self._place.topic)
+        if found == self._range.topic_id:
+            return
         if found is None:
             self._lost("the topic was deleted")
         else:

@@ -137,7 +137,11 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             known = view.known()
             start = self._border(view, options.start, known, start=True)
             end = self._border(view, options.end, known, start=False)
+            # Found by a timestamp, after `known` was: records may have come in between.
+            if options.start.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+                start = {place: min(low, known.end[place]) for place, low in start.items()}
             if options.end.kind in (Kind.TIMESTAMP, Kind.TIMESTAMPS):
+                end = {place: min(high, known.end[place]) for place, high in end.items()}
                 end = {place: max(start[place], high) for place, high in end.items()}
             check_batch(start, end, known)
             start, end = self.bounds.narrow(start, end, view, known)

@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from raftlog.base.errors import OperatingError
-from raftlog.spark.offsets import DataLoss, Place, Range
+from raftlog.spark import source
+from raftlog.spark.offsets import DataLoss, Known, Place, Range
 from raftlog.spark.options import Mode, read_options
 from raftlog.spark.reading import read_range
 
@@ -205,3 +206,34 @@ def test_a_silent_partition_ends_in_an_error(fill, topic, client, cluster):
     more = Range(Place(topic, 0), topic_id, 3, 6)  # offset 5 is not written yet
     with pytest.raises(OperatingError, match="nothing was read for 700 ms, at offset 5"):
         list(read_range(more, ("offset",), patient))
+
+
+class Growing:
+    """A cluster whose log grows between the question for its end and the one for a timestamp."""
+
+    def __init__(self, options):
+        del options
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_error):
+        return None
+
+    def known(self):
+        return Known({"t": "0" * 32}, {Place("t", 0): 0}, {Place("t", 0): 10})
+
+    def by_timestamp(self, border, known, *, start):
+        del border, known, start
+        return {Place("t", 0): 12}
+
+
+@pytest.mark.parametrize(
+    ("option", "planned"), [("startingTimestamp", []), ("endingTimestamp", [(0, 10)])]
+)
+def test_records_that_come_while_a_batch_is_planned(monkeypatch, option, planned):
+    """A timestamp's offset behind the end that was just read was refused as out of range."""
+    monkeypatch.setattr(source, "ClusterView", Growing)
+    options = read_options({"bootstrap.servers": "h:1", "subscribe": "t", option: "5"}, Mode.BATCH)
+    found = source.BatchReader(options, ("offset",)).partitions()
+    assert [(each.part.start, each.part.stop) for each in found] == planned
