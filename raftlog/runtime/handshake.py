@@ -7,10 +7,10 @@ parsed:
     dialler  -> acceptor   magic 8, nonce 32
     acceptor -> dialler    magic 8, nonce 32, proof 32 = HMAC(secret, "acceptor", nonces)
     dialler  -> acceptor   proof 32 = HMAC(secret, "dialler", nonces), identity
-    acceptor -> dialler    identity
+    acceptor -> dialler    identity, or a refusal: text that says why there is no link
 
-An identity is a block of at most 1 KiB followed by HMAC(secret, role, nonces, identity): it
-cannot be changed or replayed by somebody who merely forwards bytes. The roles in the proofs
+Both are a block of at most 1 KiB followed by HMAC(secret, role, nonces, block): it cannot be
+changed or replayed by somebody who merely forwards bytes. The roles in the proofs
 defeat reflection. HMAC is SHA-256; comparison takes the same time whatever differs.
 """
 
@@ -95,8 +95,13 @@ async def dial(
     nonces = nonce + _nonce_of(hello)
     _check_proof(hello[-PROOF_BYTES:], _mac(secret, b"acceptor", nonces))
     proof = _mac(secret, b"dialler", nonces)
-    await _send(stream, proof + _sealed(secret, b"dialler identity", nonces, mine))
-    peer = await _receive_identity(stream, secret, b"acceptor identity", nonces)
+    mine_written = write_identity(mine)
+    await _send(stream, proof + _sealed(secret, b"dialler identity", nonces, mine_written))
+    body, seal = await _receive_sealed(stream)
+    if hmac.compare_digest(seal, _mac(secret, b"acceptor refusal", nonces, body)):
+        raise RemoteError(f"the other end refused: {body.decode(errors='replace')}")
+    _check_proof(seal, _mac(secret, b"acceptor identity", nonces, body))
+    peer = read_identity(body)
     if peer.node != expected:
         raise RemoteError(f"node {expected} was dialled, node {peer.node} answered")
     return _agree(secret, nonces, mine, peer, mine.node)
@@ -110,15 +115,23 @@ async def accept(
     admit: Callable[[PeerIdentity], None],
 ) -> Agreed:
     """The acceptor's side, likewise. `admit` raises `RemoteError` for a peer that may not be
-    linked; it is hung up on before it knows who we are, so that for it there was no link."""
+    linked; it is told why instead of who we are, so that for it there was no link."""
     hello = await _receive(stream, len(MAGIC) + NONCE_BYTES)
     nonce = entropy.bytes(NONCE_BYTES)
     nonces = _nonce_of(hello) + nonce
     await _send(stream, MAGIC + nonce + _mac(secret, b"acceptor", nonces))
     _check_proof(await _receive(stream, PROOF_BYTES), _mac(secret, b"dialler", nonces))
-    peer = await _receive_identity(stream, secret, b"dialler identity", nonces)
-    admit(peer)
-    await _send(stream, _sealed(secret, b"acceptor identity", nonces, mine))
+    body, seal = await _receive_sealed(stream)
+    _check_proof(seal, _mac(secret, b"dialler identity", nonces, body))
+    peer = read_identity(body)
+    try:
+        admit(peer)
+    except RemoteError as error:
+        why = str(error).encode()[:IDENTITY_BYTES_MAX]
+        await _send(stream, _sealed(secret, b"acceptor refusal", nonces, why))
+        raise
+    mine_written = write_identity(mine)
+    await _send(stream, _sealed(secret, b"acceptor identity", nonces, mine_written))
     return _agree(secret, nonces, mine, peer, peer.node)
 
 
@@ -161,21 +174,18 @@ def _check_proof(given: bytes, right: bytes) -> None:
         )
 
 
-def _sealed(secret: bytes, role: bytes, nonces: bytes, identity: PeerIdentity) -> bytes:
-    body = write_identity(identity)
+def _sealed(secret: bytes, role: bytes, nonces: bytes, body: bytes) -> bytes:
+    """Size, body, and the proof that it was said in this handshake and in this role."""
     assert len(body) <= IDENTITY_BYTES_MAX, len(body)
     return _SIZE.pack(len(body)) + body + _mac(secret, role, nonces, body)
 
 
-async def _receive_identity(
-    stream: ByteStream, secret: bytes, role: bytes, nonces: bytes
-) -> PeerIdentity:
+async def _receive_sealed(stream: ByteStream) -> tuple[bytes, bytes]:
+    """A body and its proof, which the caller checks before it looks at the body."""
     size = int(_SIZE.unpack(await _receive(stream, _SIZE.size))[0])
     if size > IDENTITY_BYTES_MAX:
         raise ProtocolError(f"peer identity of {size} bytes")
-    body = await _receive(stream, size)
-    _check_proof(await _receive(stream, PROOF_BYTES), _mac(secret, role, nonces, body))
-    return read_identity(body)
+    return await _receive(stream, size), await _receive(stream, PROOF_BYTES)
 
 
 async def _receive(stream: ByteStream, size: int) -> bytes:

@@ -194,8 +194,8 @@ class PeerLinks:
         """Raises `_ImpostorError` for a second process that says it is the node that is linked; it
         will come again and again, and is traced once."""
         link = self._links.get(peer.node)
-        if link is None:
-            return
+        if link is None or peer.cluster not in (self.identity.cluster, JOINER):
+            return  # a stranger to the cluster is told so when it knows ours
         old = link.agreed.peer
         if _same_process(peer, old):
             return
@@ -204,7 +204,8 @@ class PeerLinks:
                 return
             what = f"a later boot of data directory {old.directory:016x} is linked"
         elif self.stands(old.node, old.directory, old.boot, old.address):
-            what = f"node {old.node} is alive at {old.address}, on directory {old.directory:016x}"
+            where = f"data directory {old.directory:016x} at {old.address}"
+            what = f"node id {old.node} is alive on {where}"
         else:
             return
         error = _ImpostorError(

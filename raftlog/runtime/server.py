@@ -150,6 +150,7 @@ async def _format_as_joiner(
     directory = DirectoryId(1 + entropy.below(2**64 - 1))
     tracer.emit(TraceEvent("joining", config.data_dir, (("do", "waiting for a controller"),)))
     identity = _identity(config.broker, _NO_CLUSTER, directory, 0)
+    said: dict[int, str] = {}
     while True:
         for address in config.broker.controllers:
             if address.node == node:
@@ -165,8 +166,10 @@ async def _format_as_joiner(
                     finally:
                         stream.close()
             except (OSError, trio.TooSlowError, trio.BrokenResourceError, RaftlogError) as error:
-                fields = (("node", address.node), ("why", str(error)))
-                tracer.emit(TraceEvent("join-failed", config.data_dir, fields))
+                if said.get(address.node) != str(error):  # once, not at every attempt
+                    said[address.node] = str(error)
+                    fields = (("node", address.node), ("why", str(error)))
+                    tracer.emit(TraceEvent("join-failed", config.data_dir, fields))
                 continue
             if agreed.peer.cluster != _NO_CLUSTER:
                 wanted = DirectoryIdentity(

@@ -87,8 +87,10 @@ async def test_two_brokers_with_one_id_are_told():
     assert "another broker says that it is node 2" in str(accepted)
 
 
-async def test_who_is_not_admitted_learns_nothing_of_us():
-    """It is hung up on before our identity leaves, so it never takes the link for one."""
+async def test_who_is_not_admitted_is_told_why_and_no_more():
+    """A stranger with a live broker's number, on an empty disk, was only hung up on: its log said
+    for ever that the other end did. Our identity does not leave, so it never takes that for a
+    link."""
 
     def nobody(peer):
         raise RemoteError(f"node {peer.node} is linked", on=peer.address)
@@ -96,8 +98,35 @@ async def test_who_is_not_admitted_learns_nothing_of_us():
     dialler, acceptor = await shake(identity(1), identity(2), admit=nobody)
     assert isinstance(acceptor, RemoteError)
     assert "node 1 is linked" in str(acceptor)
-    assert isinstance(dialler, ProtocolError)
-    assert "node ids" in str(dialler)
+    assert isinstance(dialler, RemoteError)
+    assert "refused: " in str(dialler)
+    assert "node 1 is linked" in str(dialler)
+
+
+async def test_a_refusal_is_bounded_and_needs_no_letters():
+    def nobody(peer):
+        raise RemoteError("\N{SNOWMAN}" * handshake.IDENTITY_BYTES_MAX)
+
+    dialler, _ = await shake(identity(1), identity(2), admit=nobody)
+    assert isinstance(dialler, RemoteError)
+    assert len(str(dialler).encode()) < 2 * handshake.IDENTITY_BYTES_MAX
+
+
+async def test_a_refusal_that_was_changed_on_the_way_is_none(monkeypatch):
+    sealed = handshake._sealed
+
+    def changed(secret, role, nonces, body):
+        whole = sealed(secret, role, nonces, body)
+        return whole[:4] + b"X" + whole[5:] if role == b"acceptor refusal" else whole
+
+    monkeypatch.setattr(handshake, "_sealed", changed)
+
+    def nobody(peer):
+        raise RemoteError("go away")
+
+    dialler, _ = await shake(identity(1), identity(2), admit=nobody)
+    assert "refused" not in str(dialler)
+    assert "does not know the cluster secret" in str(dialler)
 
 
 async def test_another_node_than_the_one_dialled_is_refused():

@@ -196,8 +196,8 @@ async def test_a_second_broker_with_the_id_of_a_live_one_is_refused():
         assert second.driver.events == []
         assert [event.name for event in one.tracer.events] == ["peer-trouble"], "told once"
         assert "another broker says that it is node 2" in str(one.tracer.events)
-        assert "alive at first" in str(one.tracer.events)
-        assert "node ids" in str(second.tracer.events), "and the newcomer hears what to look at"
+        assert "alive on data directory 0000000000000002 at first" in str(one.tracer.events)
+        assert "node id 2 is alive" in str(second.tracer.events), "and the newcomer hears why"
         nursery.cancel_scope.cancel()
 
 
