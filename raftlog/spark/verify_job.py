@@ -6,9 +6,8 @@
 The history is judged as `raftlog verify` judges it, in the classes that need values, places and
 intervals (`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). Cycles
 of operations are ruled out where the scan does so (`raftlog.verify.cycles`), else they are left to
-the single process and say `not checked`. What brokers tell of themselves (terms, high watermarks,
-offset commits) is left to it as well, and makes a verdict `unknown` where a history has it. The log
-is read from the brokers, twice.
+the single process and say `not checked`. What brokers tell of themselves is judged key by key
+(`evidence_job.CARRIED`). The log is read from the brokers, twice.
 """
 
 import html
@@ -204,7 +203,9 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
         _add(findings, operations, key, result, allowed)
     _add_processes(findings, operations, tables, mode, options)
     _rule_out_cycles(findings, operations, polled)
-    judge_evidence(operations, findings)
+    judge_evidence(
+        operations, findings, options=options, mode=mode, first_ends=first_ends_of(header)
+    )
     if options.get("final_read", True) is False:
         findings.forget("unseen")
     if options.get("compaction"):

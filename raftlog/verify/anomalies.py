@@ -73,7 +73,7 @@ def _inconsistent(facts: KeyFacts, operations: Sequence[Interval], findings: Fin
             "inconsistent-offsets", partial(_inconsistent_witness, facts, operations, offset)
         )
     if facts.also_at:
-        _forks(facts, operations, findings)
+        forks(facts, operations, findings)
 
 
 def _inconsistent_witness(facts: KeyFacts, operations: Sequence[Interval], offset: int) -> Witness:
@@ -92,7 +92,7 @@ def _inconsistent_witness(facts: KeyFacts, operations: Sequence[Interval], offse
     )
 
 
-def _forks(facts: KeyFacts, operations: Sequence[Interval], findings: Findings) -> None:
+def forks(facts: KeyFacts, operations: Sequence[Interval], findings: Findings) -> None:
     """Two nodes, two values. An acknowledgement names the node that answered it, too."""
     claims: dict[int, dict[Value, Interval]] = {offset: {} for offset in sorted(facts.also_at)}
     for op in operations:
