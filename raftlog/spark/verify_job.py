@@ -25,24 +25,27 @@ from raftlog.spark import log_job
 from raftlog.spark.chain_job import CLASSES as JUDGED
 from raftlog.spark.chain_job import KeyResult, Tables, judge_tables
 from raftlog.spark.cluster import ClusterView
-from raftlog.spark.evidence_job import ELSEWHERE, judge_evidence
+from raftlog.spark.evidence_job import ELSEWHERE, interval_of_row, judge_evidence
 from raftlog.spark.history_table import History, first_ends_of, read_history, tables_of
 from raftlog.spark.log_job import LogCheck
 from raftlog.spark.offsets import Known
 from raftlog.spark.options import Mode, read_options
 from raftlog.spark.process_job import SESSIONS, Step, judge_processes
+from raftlog.verify import cycles
 from raftlog.verify.anomalies import CONFLICTS
 from raftlog.verify.check import mode_of
 from raftlog.verify.classes import CLASSES, G0, G1C, allowed_by_default
-from raftlog.verify.history import Op
+from raftlog.verify.facts import Facts
 from raftlog.verify.linearizability import CLASS, Violation, pair_witness
-from raftlog.verify.pairing import OPEN, Interval, interval_of
+from raftlog.verify.pairing import Interval
 from raftlog.verify.process_order import session_witness, step_witness
 from raftlog.verify.verdict import INVALID, UNKNOWN, VALID, Findings, Verdict, Witness
 
 NEED_READS: Final = ("G1a", "lost-write", "unseen")
 SCANNED: Final = ("linearizability", "duplicate", "phantom", "G1a", "inconsistent-offsets")
 """Where none of these is found the scan of every key passed."""
+SEARCHED_MAX: Final = 200_000
+"""Operations among which the driver searches for cycles; a few hundred megabytes."""
 NOT_UNDER_COMPACTION: Final = ("lost-write", "poll-skip", "int-poll-skip", "unseen")
 EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
 
@@ -202,7 +205,7 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
     for key, result in found.items():
         _add(findings, operations, key, result, allowed)
     _add_processes(findings, operations, tables, mode, options)
-    _rule_out_cycles(findings, operations, polled)
+    _judge_cycles(findings, operations, first_ends_of(header), polled=polled)
     judge_evidence(
         operations, findings, options=options, mode=mode, first_ends=first_ends_of(header)
     )
@@ -262,19 +265,34 @@ def _add_processes(
         findings.add(name, told, sum(by_key.values()))
 
 
-def _rule_out_cycles(findings: Findings, operations: DataFrame, polled: bool) -> None:
-    """As `cycles.acyclic_by_scan`, which says why; there is nothing to search then. Otherwise the
-    classes stay not checked."""
+def _judge_cycles(
+    findings: Findings, operations: DataFrame, first_ends: Mapping[str, int], *, polled: bool
+) -> None:
+    """G0 and G1c. Mostly the scan has ruled them out, as `cycles.acyclic_by_scan` explains. Else
+    the driver searches as the single process does, in a history that fits; in a larger one the
+    classes stay unknown."""
+    if _acyclic_by_scan(findings, operations):
+        if operations.where("f = 'send'").limit(1).count():
+            findings.check(*G0)
+        if polled:
+            findings.check(*G1C)
+    elif operations.count() > SEARCHED_MAX:
+        for name in (*G0, *G1C):
+            findings.give_up(name, ELSEWHERE)
+    else:
+        rows = operations.orderBy(F.col("done").asc_nulls_last(), "op").collect()
+        ops = [interval_of_row(row, {}) for row in rows]
+        facts = Facts(dict(first_ends))
+        facts.add_all(ops)
+        cycles.check(facts, ops, findings)
+
+
+def _acyclic_by_scan(findings: Findings, operations: DataFrame) -> bool:
     if any(findings.counts.get(name) for name in SCANNED):
-        return
+        return False
     before = F.lag("end_ns").over(Window.partitionBy("process").orderBy("op"))
     touching = operations.withColumn("before_ns", before).where("before_ns = start_ns")
-    if touching.limit(1).count():
-        return
-    if operations.where("f = 'send'").limit(1).count():
-        findings.check(*G0)
-    if polled:
-        findings.check(*G1C)
+    return not touching.limit(1).count()
 
 
 def _step(operations: DataFrame, name: str, step: Step) -> Witness:
@@ -300,21 +318,4 @@ def _witness(operations: DataFrame, key: str, name: str, result: KeyResult) -> W
 
 def _intervals(operations: DataFrame, wanted: list[int]) -> Mapping[int | None, Interval]:
     rows = operations.where(operations["op"].isin(wanted)).collect() if wanted else []
-    found: dict[int | None, Interval] = {}
-    for row in rows:
-        asked = json.loads(row["asked"]) if row["asked"] is not None else None
-        call = Op(row["op"], row["start_ns"], row["process"], "invoke", row["f"], row["key"], asked)
-        end = None
-        if row["end_ns"] < OPEN:
-            value = json.loads(row["value"]) if row["value"] is not None else asked
-            end = Op(
-                row["op"] + 1,
-                row["end_ns"],
-                row["process"],
-                row["kind"],
-                row["f"],
-                row["key"],
-                value,
-            )
-        found[row["op"]] = interval_of(call, end)
-    return found
+    return {row["op"]: interval_of_row(row, {}) for row in rows}
