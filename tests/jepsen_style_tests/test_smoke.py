@@ -20,6 +20,11 @@ pytestmark = pytest.mark.filterwarnings(
     # kafka-python forgets to close sockets of connections that broke while they were being made.
     "ignore:unclosed <socket:ResourceWarning",
     "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning",
+    # aiokafka leaves a connection that was being made when its client was closed.
+    "ignore:Unclosed AIOKafkaConnection:ResourceWarning",
+    "ignore:Exception ignored in. <function AIOKafka:pytest.PytestUnraisableExceptionWarning",
+    "ignore:Exception ignored in. <function (StreamWriter|_Selector):"
+    "pytest.PytestUnraisableExceptionWarning",
 )
 
 FAULT_SECONDS_MAX = 1.0
