@@ -36,12 +36,14 @@ class ConfluentClient:
         quiet = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
         millis = int(settings.seconds * 1000)
         tries = int(settings.request_seconds * 1000)
+        # What is in flight to a broker that leaves the metadata (a fenced one does) librdkafka
+        # sends again, whatever `retries` says: without idempotence it may then double a record.
         self._producer = Producer(
             {
                 **quiet,
                 "acks": "all",
-                "enable.idempotence": settings.idempotent,
-                "retries": 2147483647 if settings.retries else 0,
+                "enable.idempotence": True,
+                "retries": 2147483647,
                 "linger.ms": 0,
                 "message.timeout.ms": millis,
                 "request.timeout.ms": tries,

@@ -59,8 +59,9 @@ UNCOMMITTED_BYTES_MAX: Final = 16 * MIB
 
 # --- connections ----------------------------------------------------------------------------------
 UNANSWERED_BYTES_MAX: Final = 8 * MIB
-UNANSWERED_REQUESTS_MAX: Final = 64
-"""Per connection; it pauses at the limit and resumes at half."""
+UNANSWERED_REQUESTS_MAX: Final = 256
+"""Per connection; it pauses at the limit and resumes at half. A producer of small batches has as
+many under way as fill rounds on disk and followers at once."""
 PINNED_BYTES_MAX: Final = 64 * MIB
 """Receive slabs pinned by views, per process; beyond it connections pause."""
 FRAME_BYTES_PREAUTH_MAX: Final = 8 * KIB
@@ -127,6 +128,9 @@ ERROR_MESSAGE_CHARS_MAX: Final = 1_000
 """Of a message in a response; it may quote a client, whose strings may have 32,767 bytes."""
 FRAME_ITEMS_MAX: Final = 200_000
 """Array elements of one frame: 3-byte elements became 25 MB of objects from 300 KB without it."""
+REQUEST_ITEM_BYTES: Final = 256
+"""What an element of a request's arrays counts for, beside its bytes, until the request is
+answered: three bytes become an object of 63, a partition that a fetch waits for one of 212."""
 FRAME_BYTES_MAX: Final = 100 * MIB
 """Kafka's default of `socket.request.max.bytes`; what a Produce request may have at most."""
 FRAME_BYTES_MIN: Final = 8

@@ -37,7 +37,7 @@ from raftlog.broker.controller import Controller
 from raftlog.broker.controller_channel import ControllerChannel
 from raftlog.broker.deadlines import GroupDeadlines
 from raftlog.broker.engines.native import NativeEngine
-from raftlog.broker.handlers import handler_of
+from raftlog.broker.handlers import handler_of, take_run
 from raftlog.broker.image_waiters import ImageWaiters
 from raftlog.broker.ledger import Ledger
 from raftlog.broker.links import Links
@@ -99,7 +99,7 @@ class Broker:
             context, self.volume, raft, self.registration, self._group_dropped
         )
         self.links = Links(context, self.multi, self.registration)
-        self.clients = Clients(context, handler_of)
+        self.clients = Clients(context, handler_of, take_run)
         self.rounds = Rounds(
             context,
             self.volume,
@@ -113,7 +113,6 @@ class Broker:
         self.stopping = Stopping(context, self.volume)
         self.admin = Admin(self)
         self._dispatch: dict[type, Callable[[Any], None]] = {
-            e.Request: self.clients.request,
             e.PeerMessages: self.links.messages,
             e.Persisted: self.rounds.persisted,
             e.Written: self.rounds.written,
@@ -132,7 +131,13 @@ class Broker:
     def _make_metadata_parts(self) -> None:
         context = self.context
         self.engine = NativeEngine(context)
-        self.controller = Controller(context, self.engine, self._identity.controllers)
+        self.controller = Controller(
+            context,
+            self.engine,
+            self._identity.controllers,
+            digest_every=context.config.metadata_digest_every,
+            snapshot_every=context.config.metadata_snapshot_every,
+        )
         context.channel = ControllerChannel(context, self.controller)
         incarnation = int.from_bytes(context.entropy.bytes(8), "big")
         self.registration = Registration(context, incarnation, self._granted)
@@ -154,8 +159,14 @@ class Broker:
         if not self._begun:
             self._begin()
         dispatch = self._dispatch
-        for event in events:
-            dispatch[type(event)](event)
+        at = 0
+        while at < len(events):
+            event = events[at]
+            if type(event) is e.Request:
+                at += self.clients.requests(events, at)
+            else:
+                dispatch[type(event)](event)
+                at += 1
         context.timers.run_due(context.now)
         self._tick()
         context.run_soon()
@@ -200,7 +211,7 @@ class Broker:
         context = self.context
         if context.touched or context.waits_for_turn or self.campaigns.has_next:
             return context.now
-        return min(self.deadlines.next(), context.timers.next(), self.volume.store.deadline)
+        return min(self.deadlines.next(), context.timers.next(), self.volume.deadline)
 
     def _begin(self) -> None:
         """What the first turn does besides its events: group 0 here, links, registration."""

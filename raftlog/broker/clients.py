@@ -5,7 +5,7 @@ parse end the connection (KAFKA.md 3.1). What a client sent never raises here: a
 escapes from a handler ends the connection, anything else is a bug and ends the process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import final
 
 import attrs
@@ -14,7 +14,7 @@ from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import ConnectionId
 from raftlog.base.probes import probe
 from raftlog.broker.context import Context
-from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Request
+from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Event, Request
 from raftlog.broker.requests import Connection, KafkaRequest
 from raftlog.kafka.codec import Request as Decoded
 from raftlog.kafka.connection import ServerConnection
@@ -22,15 +22,18 @@ from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 
 Handler = Callable[[Context, KafkaRequest], None]
+RunTaker = Callable[[Context, Connection, Sequence[Event], int], int]
 
 
 @final
 @attrs.define(eq=False)
 class Clients:
-    """All connections of a broker. `handler_of` gives the handler of an API that is served."""
+    """All connections of a broker. `handler_of` gives the handler of an API that is served;
+    `take_run` takes requests of a producer's stream together, and says how many it took."""
 
     context: Context
     handler_of: Callable[[int], Handler]
+    take_run: RunTaker
     connections: dict[ConnectionId, Connection] = attrs.Factory(dict)
 
     def opened(self, event: ConnectionOpened) -> None:
@@ -56,18 +59,33 @@ class Clients:
         why = "it has not read its answers for long, and the broker holds too many"
         self.context.hang_up(self.connections[connection], why)
 
+    def requests(self, events: Sequence[Event], first: int) -> int:
+        """The request that is the `first` of these events, and those behind it that are taken
+        together with it; how many events that were."""
+        event = events[first]
+        assert type(event) is Request, event
+        follows = events[first + 1] if first + 1 < len(events) else None
+        if type(follows) is Request and follows.connection == event.connection:
+            connection = self.connections.get(event.connection)
+            if connection is not None and connection.streams:
+                taken = self.take_run(self.context, connection, events, first)
+                if taken:
+                    return taken
+        self.request(event)
+        return 1
+
     def request(self, event: Request) -> None:
         """One whole frame."""
         connection = self.connections.get(event.connection)
         if connection is None or connection.closed:
             return
-        self.context.ledger.received(connection.id, len(event.frame))
         try:
             decoded = connection.protocol.receive(event.frame)
         except ProtocolError as error:
             probe("malformed-request")
             self.context.hang_up(connection, str(error))
             return
+        self.context.ledger.received(connection.id, len(event.frame), items=decoded.items)
         request = self._admit(connection, event, decoded)
         if not decoded.served:
             self._refuse_version(request)
@@ -91,6 +109,7 @@ class Clients:
             decoded.body,
             len(event.frame),
             self.context,
+            decoded.items,
         )
         assert event.request_no not in connection.waiting, (connection.id, event.request_no)
         connection.waiting[event.request_no] = request

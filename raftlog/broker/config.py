@@ -14,6 +14,7 @@ from raftlog.base.limits import (
     APPEND_BYTES_MAX,
     APPENDS_IN_FLIGHT_MAX,
     HELD_BYTES_MAX,
+    METADATA_SEGMENT_BYTES,
     OUTPUT_BYTES_MAX,
     PINNED_BYTES_MAX,
     UNANSWERED_BYTES_MAX,
@@ -22,6 +23,7 @@ from raftlog.base.limits import (
 )
 from raftlog.base.units import Nanos, millis
 from raftlog.broker.events import PeerAddress
+from raftlog.broker.release import THIS_RELEASE, Release
 from raftlog.storage.replica import LogOptions
 
 ReadConsistency = Literal["committed", "linearizable"]
@@ -29,6 +31,10 @@ Engine = Literal["native"]
 """What the metadata group can run on; see `raftlog.metadata.engine`."""
 
 SECOND: Final = millis(1_000)
+DIGEST_EVERY: Final = 256
+"""Image versions between two comparisons of digests over all brokers."""
+SNAPSHOT_EVERY: Final = 10_000
+"""Image versions between two snapshots in the metadata log: a few megabytes of commands."""
 
 
 @final
@@ -84,6 +90,9 @@ class BrokerConfig:
     auto_create: bool = True
     partitions_default: int = 1
     replication_default: int = 1
+    producer_expiration_ms: int = 86_400_000
+    """producer.id.expiration.ms: an idempotent producer that was silent for so long is
+    forgotten."""
     topic_defaults: tuple[(tuple[str, str]), ...] = ()
     """Broker-wide topic settings, (Kafka's topic-level name, text), over the built-in defaults."""
 
@@ -91,6 +100,12 @@ class BrokerConfig:
     """How often a leader looks whether old segments may go (log.retention.check.interval.ms)."""
     log_sizes: LogOptions | None = None
     """Sizes of every log, over what topics say: simulations make them tiny, to meet edges often."""
+
+    metadata_segment_bytes: int = METADATA_SEGMENT_BYTES
+    metadata_snapshot_every: int = SNAPSHOT_EVERY
+    metadata_digest_every: int = DIGEST_EVERY
+    """When the metadata log begins a new file, and after how many versions of the image it holds a
+    snapshot, or its digest; simulations make them tiny."""
 
     append_bytes_max: int = APPEND_BYTES_MAX
     appends_in_flight_max: int = APPENDS_IN_FLIGHT_MAX
@@ -103,6 +118,8 @@ class BrokerConfig:
     lease: bool = False
     """raftlog.read.lease.enable: linearizable reads need no round while a lease lasts."""
     engine: Engine = "native"
+    release: Release = THIS_RELEASE
+    """What the process can read and may write; only simulations run another than their own."""
     limits: BrokerLimits = attrs.Factory(BrokerLimits)
 
     def __attrs_post_init__(self) -> None:

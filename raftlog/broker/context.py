@@ -21,7 +21,7 @@ from raftlog.broker.deadlines import Timer, Timers
 from raftlog.broker.events import Effects, Hangup, Job, LinkUp, Read, Reply
 from raftlog.broker.ledger import Ledger
 from raftlog.broker.peer_messages import ControllerReply
-from raftlog.broker.requests import Connection, KafkaRequest
+from raftlog.broker.requests import Connection, Waiting
 from raftlog.kafka.shape import Part
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.partition.replica import PartitionReplica
@@ -168,19 +168,22 @@ class Context:
 
     # --- clients ---
 
-    def reply(self, request: KafkaRequest, parts: list[Part] | None) -> None:
-        """The one answer of a request; called by the request itself. What the codec calls sized
-        parts are file slices here: handlers put nothing else in."""
+    def reply(self, request: Waiting, parts: list[Part] | None, answers: int = 1) -> None:
+        """The one answer of a request, or those of so many requests of a run; called by the request
+        itself. What the codec calls sized parts are file slices here: handlers put nothing else
+        in."""
         connection = request.connection
         del connection.waiting[request.request_no]
         sized = cast("list[SendPart] | None", parts)
-        self.effects.replies.append(Reply(connection.id, request.request_no, sized))
+        self.effects.replies.append(Reply(connection.id, request.request_no, sized, answers))
         sent = in_memory = 0
         for part in parts or ():
             sent += len(part)
             if type(part) is not FileSlice:
                 in_memory += len(part)
-        self.ledger.answered(connection.id, request.frame_bytes, sent, in_memory)
+        self.ledger.answered(
+            connection.id, request.frame_bytes, sent, in_memory, answers, request.items
+        )
 
     def hang_up(self, connection: Connection, why: str) -> None:
         """Close a client's connection after the answers of this turn; what still waits has none."""

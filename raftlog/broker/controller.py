@@ -16,6 +16,7 @@ Laws:
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol, final
 
 import attrs
@@ -37,7 +38,7 @@ from raftlog.base.probes import probe
 from raftlog.base.trace import TraceValue
 from raftlog.base.units import Instant, WallMillis
 from raftlog.broker import wishes
-from raftlog.broker.config import BrokerConfig
+from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY, BrokerConfig
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.broker.sessions import BrokerSessions
@@ -45,20 +46,15 @@ from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.applied import Applied
 from raftlog.metadata.apply import apply
-from raftlog.metadata.command_codec import Proposal, encode_proposal
+from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.engine import MetadataEngine
-from raftlog.metadata.features import FEATURE_LEVEL_MAX
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
 from raftlog.metadata.refusals import Refusal, kafka_code
+from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6
 """How often sessions are looked at: a silent broker is fenced at most so much too late."""
-DIGEST_EVERY: Final = 256
-"""Image versions between two comparisons of digests over all brokers."""
-
-SNAPSHOT_EVERY: Final = 10_000
-"""Image versions between two snapshots in the log: a few megabytes of commands."""
 
 
 class Call(Protocol):
@@ -169,7 +165,7 @@ class Controller:
             c.FoundCluster(
                 cluster_id=self.services.cluster,
                 controllers=self.founders,
-                feature_level=FEATURE_LEVEL_MAX,
+                feature_level=self.services.config.release.level_max,
             )
         )
 
@@ -227,7 +223,11 @@ class Controller:
             return applied
         self._serial += 1
         self._expected[self._serial] = applied
-        self._outgoing.append(encode_proposal(Proposal(self.term, self._serial, command)))
+        release, level = self.services.config.release, self.projected.feature_level
+        written = release.commands.encode(
+            Proposal(self.term, self._serial, command), max(level, release.level_min)
+        )
+        self._outgoing.append(written)
         self.projected = applied.image
         if not self._flushing:
             self._flushing = True
@@ -301,7 +301,30 @@ class Controller:
             # Brokers are few and known, and one whose heartbeats are refused is fenced.
             self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
             return
-        self._answer(call, _SERVE[type(wish)](self, call.sender, wish))
+        if type(wish) is r.CurrentVersion:
+            self._confirm(call)
+        else:
+            self._answer(call, _SERVE[type(wish)](self, call.sender, wish))
+
+    def _confirm(self, call: Call) -> None:
+        """Tell the version of now, once a majority has said that nobody else decides: this node may
+        have been deposed and not know it."""
+        replica, services = self.services.replicas.get(METADATA_GROUP), self.services
+        if replica is None:  # its log is being opened again: it will be told that it was deposed
+            self._redirect(call)
+            return
+        refused = replica.read_index(partial(self._confirmed, call, self.term), services.now)
+        if refused is not None:
+            self._redirect(call)
+            return
+        services.touch(METADATA_GROUP)
+
+    def _confirmed(self, call: Call, term: Term | None, read: ReadAnswer) -> None:
+        if read.error or self.term != term:
+            self._redirect(call)
+            return
+        answer = r.Answer(refusal=None, message="", version=self.projected.version)
+        self._answer(call, answer)
 
     def _answer(self, call: Call, answer: r.Answer) -> None:
         """Answer when everything proposed so far is committed."""

@@ -162,12 +162,14 @@ Part = Buffer | FileSlice
 
 
 class Reply(NamedTuple):
-    """Exactly one per Request. `parts` is the whole frame, its 4-byte length first, as the codec
-    makes it and as it is sent; None for acks=0, which has no answer at all."""
+    """Each Request is in exactly one. `parts` is the whole frame, its 4-byte length first, as the
+    codec makes it and as it is sent; None for acks=0, which has no answer at all. Of `answers`
+    requests from `request_no` on it is their frames, one behind the other."""
 
     connection: ConnectionId
     request_no: int
     parts: list[Part] | None
+    answers: int = 1
 
 
 class Hangup(NamedTuple):

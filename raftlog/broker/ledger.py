@@ -1,6 +1,7 @@
 """The one back-pressure ledger: who may send more, decided from what is owed and what is held.
 
-Per connection: unanswered requests, their bytes, and answer bytes that have not left the process.
+Per connection: unanswered requests, their bytes and what is made of them, and answer bytes that
+have not left the process.
 Per group: uncommitted bytes, which pause only the connections that produce to it. Per process:
 bytes of large frames, which pin receive slabs while they are unanswered; and answers in memory
 that have not left, which pause only who holds much of them. A connection is paused while any of
@@ -16,7 +17,12 @@ from typing import final
 import attrs
 
 from raftlog.base.ids import ConnectionId, GroupId
-from raftlog.base.limits import HELD_BYTES_MIN, HELD_SHARES, RECORD_COPY_BYTES_MAX
+from raftlog.base.limits import (
+    HELD_BYTES_MIN,
+    HELD_SHARES,
+    RECORD_COPY_BYTES_MAX,
+    REQUEST_ITEM_BYTES,
+)
 from raftlog.base.probes import probe
 from raftlog.broker.config import BrokerLimits
 from raftlog.broker.events import Pause, Resume
@@ -31,6 +37,7 @@ class Account:
     requests: int = 0
     """Received and not yet answered."""
     request_bytes: int = 0
+    """Theirs, as sent and as decoded."""
     pinned_bytes: int = 0
     output_bytes: int = 0
     """Answered and not yet drained."""
@@ -82,33 +89,42 @@ class Ledger:
             self._group_producers[group].pop(connection, None)
         self._unpin(account.pinned_bytes)
 
-    def received(self, connection: ConnectionId, frame_bytes: int) -> None:
-        """A request came in."""
+    def received(
+        self, connection: ConnectionId, frame_bytes: int, requests: int = 1, items: int = 0
+    ) -> None:
+        """A request came in, whose arrays have so many elements; or a run of requests, none of
+        which is large."""
         account = self._accounts[connection]
-        account.requests += 1
-        account.request_bytes += frame_bytes
-        if frame_bytes >= RECORD_COPY_BYTES_MAX:
+        account.requests += requests
+        account.request_bytes += frame_bytes + items * REQUEST_ITEM_BYTES
+        if requests == 1 and frame_bytes >= RECORD_COPY_BYTES_MAX:
             account.pinned_bytes += frame_bytes
             self._pin(frame_bytes)
         self._judge(account)
 
     def answered(
-        self, connection: ConnectionId, frame_bytes: int, output_bytes: int, in_memory: int = 0
+        self,
+        connection: ConnectionId,
+        frame_bytes: int,
+        output_bytes: int,
+        in_memory: int = 0,
+        requests: int = 1,
+        items: int = 0,
     ) -> None:
-        """A request was answered with so many bytes (0 for acks=0), so many of them in memory. The
-        connection may be gone."""
+        """A request, or a run of them, was answered with so many bytes (0 for acks=0), so many of
+        them in memory. The connection may be gone."""
         account = self._accounts.get(connection)
         if account is None:
             return
-        account.requests -= 1
-        account.request_bytes -= frame_bytes
+        account.requests -= requests
+        account.request_bytes -= frame_bytes + items * REQUEST_ITEM_BYTES
         account.output_bytes += output_bytes
         account.memory_bytes += in_memory
         if account.held_bytes or account.memory_bytes >= HELD_BYTES_MIN:
             self._hold(account, account.memory_bytes)
         assert account.requests >= 0, account.requests
         assert account.request_bytes >= 0, account.request_bytes
-        if frame_bytes >= RECORD_COPY_BYTES_MAX:
+        if requests == 1 and frame_bytes >= RECORD_COPY_BYTES_MAX:
             account.pinned_bytes -= frame_bytes
             self._unpin(frame_bytes)
         self._judge(account)

@@ -17,9 +17,10 @@ from raftlog.base.ids import METADATA_GROUP, DirectoryId, GroupId, NodeId
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceValue
 from raftlog.base.units import Instant
+from raftlog.broker.config import BrokerConfig
 from raftlog.metadata.applied import Applied
 from raftlog.metadata.apply import apply
-from raftlog.metadata.command_codec import Proposal, decode_proposal
+from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.commands import SnapshotImage
 from raftlog.metadata.delta import ClusterDelta, delta_between
 from raftlog.metadata.engine import Committed, MetadataEngine
@@ -34,6 +35,7 @@ class Services(Protocol):
     """What of the broker's context this needs."""
 
     now: Instant
+    config: BrokerConfig
     directory: DirectoryId
     replicas: dict[GroupId, PartitionReplica]
 
@@ -97,7 +99,8 @@ class MetadataLoader:
     def _apply(self, record: Committed) -> bool:
         on = f"{_ON} record {record.position}"
         try:
-            proposal = decode_proposal(record.value, CorruptData, on)
+            commands = self.services.config.release.commands
+            proposal = commands.decode(record.value, CorruptData, on)
         except (CorruptData, FutureFormat) as error:
             self._stop(f"{error}")
             return False

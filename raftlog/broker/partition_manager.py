@@ -25,7 +25,7 @@ import attrs
 from raftlog.base.entries import HardState, Membership
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaEpoch, ReplicaId, Term, TopicId
-from raftlog.base.limits import METADATA_SEGMENT_BYTES, REOPEN_BACKOFF_MS_MAX
+from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
 from raftlog.broker.context import Context
@@ -152,7 +152,7 @@ class PartitionManager:
             founding=Membership(tuple(sorted(founders))),
             preferred=False,
             config=PartitionConfig(replica_lag_ns=self.context.config.replica_lag_ns),
-            options=LogOptions(segment_bytes=METADATA_SEGMENT_BYTES),
+            options=LogOptions(segment_bytes=self.context.config.metadata_segment_bytes),
         )
 
     def _host(

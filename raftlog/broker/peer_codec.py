@@ -13,13 +13,19 @@
     stopped, disagreed    a u32 count, then each: group u64, term u32
     text, body            a u32 length and that many bytes; text is UTF-8
 
-Kinds are a byte space of this file; an unknown one is refused, for the handshake fixed the protocol
-range. Decoding raises ProtocolError and nothing else; every count is bounded by what is left.
+A `PeerCodec` is one version of this; `PROTOCOLS` are those that this release speaks. Both ends of a
+link use the newest that both know (`common_version`, from what the handshake said), so nothing is
+sent that the other end cannot read: an unknown kind is refused, never skipped. What is here for a
+version never changes; a new kind, or another layout of an old one, is a new version beside it.
+
+Decoding raises ProtocolError and nothing else; every count is bounded by what is left.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, final
+
+import attrs
 
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.entries import REPLICA_ID_BYTES, read_replica_id, write_replica_id
@@ -33,6 +39,7 @@ from raftlog.base.limits import (
     PEER_FRAME_BYTES_MAX,
     PEER_MESSAGES_MAX,
 )
+from raftlog.base.probes import probe
 from raftlog.broker.peer_messages import (
     ControllerReply,
     ControllerRequest,
@@ -48,67 +55,78 @@ _U32: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">BI")
 _PLACE_BYTES: Final = 12
 _OFFER_BYTES: Final = _PLACE_BYTES + 2 * REPLICA_ID_BYTES
-_RAFT: Final = 1
+
+Write = Callable[[Any], list[Buffer]]
+Read = Callable[[memoryview], Any]
 
 
-def encode(messages: Sequence[Any]) -> list[Buffer]:
-    """The parts of one frame body; what a message holds as a batch is a part of its own,
-    uncopied."""
-    assert len(messages) <= PEER_MESSAGES_MAX, len(messages)
-    parts: list[Buffer] = [_U32.pack(len(messages))]
-    for message in messages:
-        parts += _encode_one(message)
-    return parts
+@final
+@attrs.frozen(kw_only=True)
+class PeerCodec:
+    """One version of the peer protocol: for each message the byte that says its kind and how it is
+    written, and for each kind how it is read."""
 
+    version: int
+    writers: Mapping[type, tuple[int, Write]]
+    readers: Mapping[int, Read]
 
-def encode_frames(messages: Sequence[Any]) -> Iterator[list[Buffer]]:
-    """The same as several frame bodies of about PEER_FRAME_BYTES_AIM each: a turn may send a
-    megabyte for each of a thousand groups, and a frame is bounded. A message is never cut."""
-    parts: list[Buffer] = []
-    count = size = 0
-    for message in messages:
-        encoded = _encode_one(message)
-        grown = sum(map(len, encoded))
-        if count and (size + grown > PEER_FRAME_BYTES_AIM or count == PEER_MESSAGES_MAX):
+    def encode(self, messages: Sequence[Any]) -> list[Buffer]:
+        """The parts of one frame body; what a message holds as a batch is a part of its own,
+        uncopied."""
+        assert len(messages) <= PEER_MESSAGES_MAX, len(messages)
+        parts: list[Buffer] = [_U32.pack(len(messages))]
+        for message in messages:
+            parts += self._encode_one(message)
+        return parts
+
+    def encode_frames(self, messages: Sequence[Any]) -> Iterator[list[Buffer]]:
+        """The same as several frame bodies of about PEER_FRAME_BYTES_AIM each: a turn may send a
+        megabyte for each of a thousand groups, and a frame is bounded. A message is never cut."""
+        parts: list[Buffer] = []
+        count = size = 0
+        for message in messages:
+            encoded = self._encode_one(message)
+            grown = sum(map(len, encoded))
+            if count and (size + grown > PEER_FRAME_BYTES_AIM or count == PEER_MESSAGES_MAX):
+                yield [_U32.pack(count), *parts]
+                parts, count, size = [], 0, 0
+            parts += encoded
+            count += 1
+            size += grown
+        if count:
             yield [_U32.pack(count), *parts]
-            parts, count, size = [], 0, 0
-        parts += encoded
-        count += 1
-        size += grown
-    if count:
-        yield [_U32.pack(count), *parts]
+
+    def _encode_one(self, message: Any) -> list[Buffer]:
+        kind, write = self.writers[type(message)]
+        body = write(message)
+        return [_HEAD.pack(kind, sum(map(len, body))), *body]
+
+    def decode(self, body: Buffer) -> list[Any]:
+        """The messages of a frame body. Raft messages keep views into `body` for their batches."""
+        reader = Reader(body, ProtocolError, _ON)
+        count = reader.count(_HEAD.size, PEER_MESSAGES_MAX)
+        messages = [
+            self._decode_one(reader.u8(), reader.block(PEER_FRAME_BYTES_MAX)) for _ in range(count)
+        ]
+        reader.end()
+        return messages
+
+    def _decode_one(self, kind: int, view: memoryview) -> Any:
+        read = self.readers.get(kind)
+        if read is None:
+            raise ProtocolError(
+                f"peer message of unknown kind {kind} in protocol {self.version}", on=_ON
+            )
+        return read(view)
 
 
-def _encode_one(message: Any) -> list[Buffer]:
-    written = _WRITERS.get(type(message))
-    if written is None:
-        body = message_codec.encode(message)
-        return [_HEAD.pack(_RAFT, sum(map(len, body))), *body]
-    kind, write = written
-    writer = Writer()
-    write(writer, message)
-    return [_HEAD.pack(kind, len(writer)) + writer.bytes()]
-
-
-def decode(body: Buffer) -> list[Any]:
-    """The messages of a frame body. Raft messages keep views into `body` for their batches."""
-    reader = Reader(body, ProtocolError, _ON)
-    count = reader.count(_HEAD.size, PEER_MESSAGES_MAX)
-    messages = [_decode_one(reader.u8(), reader.block(PEER_FRAME_BYTES_MAX)) for _ in range(count)]
-    reader.end()
-    return messages
-
-
-def _decode_one(kind: int, view: memoryview) -> Any:
-    if kind == _RAFT:
-        return message_codec.decode(view)
-    read = _READERS.get(kind)
-    if read is None:
-        raise ProtocolError(f"peer message of unknown kind {kind}", on=_ON)
-    reader = Reader(view, ProtocolError, f"{_ON}, kind {kind}")
-    message = read(reader)
-    reader.end()
-    return message
+def common_version(mine: tuple[int, int], theirs: tuple[int, int]) -> int | None:
+    """The protocol of a link between two ends that each speak a range, oldest and newest: the
+    newest that both know, or None when there is none. Both ends reckon it, and alike."""
+    version = min(mine[1], theirs[1])
+    if version < mine[1]:
+        probe("older-protocol-spoken")
+    return version if version >= max(mine[0], theirs[0]) else None
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -184,16 +202,52 @@ def _read_reply(reader: Reader) -> ControllerReply:
     return ControllerReply(number, error, text, bytes(reader.block(CONTROLLER_BODY_BYTES_MAX)))
 
 
-_WRITERS: Final[dict[type, tuple[int, Callable[[Writer, Any], None]]]] = {
-    NodeHeartbeat: (2, _write_heartbeat),
-    NodeHeartbeatReply: (3, _write_heartbeat_reply),
-    ControllerRequest: (4, _write_request),
-    ControllerReply: (5, _write_reply),
-}
+# --- versions -------------------------------------------------------------------------------------
 
-_READERS: Final[dict[int, Callable[[Reader], Any]]] = {
-    2: _read_heartbeat,
-    3: _read_heartbeat_reply,
-    4: _read_request,
-    5: _read_reply,
-}
+
+def _fields(kind: int, write: Callable[[Writer, Any], None]) -> tuple[int, Write]:
+    """A message that is written field by field."""
+
+    def written(message: Any) -> list[Buffer]:
+        writer = Writer()
+        write(writer, message)
+        return [writer.bytes()]
+
+    return kind, written
+
+
+def _whole(kind: int, read: Callable[[Reader], Any]) -> Read:
+    """Its reader, which must find nothing behind the last field."""
+
+    def found(view: memoryview) -> Any:
+        reader = Reader(view, ProtocolError, f"{_ON}, kind {kind}")
+        message = read(reader)
+        reader.end()
+        return message
+
+    return found
+
+
+PROTOCOL_1: Final = PeerCodec(
+    version=1,
+    writers={
+        **dict.fromkeys(message_codec.MESSAGES, (1, message_codec.encode)),
+        NodeHeartbeat: _fields(2, _write_heartbeat),
+        NodeHeartbeatReply: _fields(3, _write_heartbeat_reply),
+        ControllerRequest: _fields(4, _write_request),
+        ControllerReply: _fields(5, _write_reply),
+    },
+    readers={
+        1: message_codec.decode,
+        2: _whole(2, _read_heartbeat),
+        3: _whole(3, _read_heartbeat_reply),
+        4: _whole(4, _read_request),
+        5: _whole(5, _read_reply),
+    },
+)
+
+PROTOCOLS: Final[Mapping[int, PeerCodec]] = {1: PROTOCOL_1}
+"""By version, without a gap: a link uses one of them from the oldest to the newest."""
+PROTOCOL_MIN: Final = min(PROTOCOLS)
+PROTOCOL_MAX: Final = max(PROTOCOLS)
+assert sorted(PROTOCOLS) == list(range(PROTOCOL_MIN, PROTOCOL_MAX + 1)), sorted(PROTOCOLS)

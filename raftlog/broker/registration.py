@@ -37,7 +37,6 @@ from raftlog.broker.deadlines import Timer
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.metadata import commands as c
 from raftlog.metadata.broker_image import Listener
-from raftlog.metadata.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import (
@@ -131,8 +130,8 @@ class Registration:
             peer_host=config.peer.host,
             peer_port=config.peer.port,
             rack=config.rack,
-            level_min=FEATURE_LEVEL_MIN,
-            level_max=FEATURE_LEVEL_MAX,
+            level_min=config.release.level_min,
+            level_max=config.release.level_max,
         )
 
     def _registered(self, reply: ControllerReply) -> None:

@@ -74,6 +74,7 @@ def partition_config(values: Mapping[str, str], config: BrokerConfig) -> Partiti
         retention_bytes=int(values["retention.bytes"]),
         retention_check_ns=config.retention_check_ns,
         replica_lag_ns=config.replica_lag_ns,
+        producer_expiration_ms=config.producer_expiration_ms,
     )
 
 

@@ -8,7 +8,7 @@ import attrs
 
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import DirectoryId, IoId
-from raftlog.base.units import Instant
+from raftlog.base.units import NEVER, Instant
 from raftlog.broker.events import Write
 from raftlog.partition.replica import PartitionReplica
 from raftlog.storage.ops import StoreRecords, WriteOp
@@ -42,6 +42,11 @@ class Volume:
     replicas: list[PartitionReplica] = attrs.Factory(list)
     after: list[AfterRound] = attrs.Factory(list)
     rounds: dict[IoId, Round] = attrs.Factory(dict)
+
+    @property
+    def deadline(self) -> Instant:
+        """When a turn must take what the store still wants written; never, once poisoned."""
+        return self.store.deadline if self.poisoned is None else NEVER
 
     def when_durable(self, call: AfterRound) -> None:
         """`call()` once everything added so far in this turn is durable."""

@@ -2,9 +2,9 @@
 
 from importlib.metadata import version
 
+from raftlog.broker.peer_codec import PROTOCOL_MAX, PROTOCOL_MIN
 from raftlog.kafka.versions import SERVED, api_name
 from raftlog.metadata.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
-from raftlog.runtime.handshake import PROTOCOL_MAX, PROTOCOL_MIN
 from raftlog.storage.data_dir import LAYOUT_VERSION
 
 

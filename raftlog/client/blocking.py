@@ -41,7 +41,7 @@ class BlockingClient:
     `COLLECTED_MAX` of it, at `flush`, at `produce`, and when the block is left."""
 
     def __init__(
-        self, bootstrap: str = "", *, options: ClientOptions | None = None, **more: object
+        self, bootstrap: str = "", *, options: ClientOptions | None = None, **more: Any
     ) -> None:
         self._client = Client(bootstrap, options=options, **more)
         self._thread = threading.Thread(target=self._run, name="raftlog client", daemon=True)

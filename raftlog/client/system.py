@@ -1,19 +1,21 @@
 """What the drivers need of the machine: time, randomness and sockets.
 
 The client may not import the runtime (they are strangers, DESIGN: floors), and needs little: this
-is all of it.
+is all of it. A `Machine` holds it; `THIS_MACHINE` is the real one, and a simulator has others.
 """
 
 import os
 import socket
 import time
-from collections.abc import Sequence
-from typing import Final, final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, final
 
+import attrs
 import trio
 
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import LocalMisuse
+from raftlog.base.ports import Entropy
 from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, Instant, WallMillis
 from raftlog.client.core.values import ClientOptions
 
@@ -80,6 +82,22 @@ def client_options(
         raise LocalMisuse(f"an option of the client is wrong: {error}") from error
 
 
+class Connection(Protocol):
+    """A connected stream. OSError when the other end is gone."""
+
+    async def receive_into(self, view: memoryview) -> int:
+        """Bytes received; 0 at the end of the stream."""
+        ...
+
+    def send_nowait(self, parts: Sequence[Buffer]) -> int:
+        """Bytes taken; 0 when there is no room."""
+        ...
+
+    async def wait_writable(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 @final
 class ClientSocket:
     """A connected, non-blocking TCP socket. OSError when the other end is gone."""
@@ -125,3 +143,17 @@ async def connect(host: str, port: int) -> ClientSocket:
     connected = socket.socket(fileno=os.dup(stream.socket.fileno()))
     await stream.aclose()
     return ClientSocket(connected)
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Machine:
+    """What a driver takes of the machine that it runs on; time is trio's."""
+
+    entropy: Entropy
+    wall_ms: Callable[[], WallMillis]
+    connect: Callable[[str, int], Awaitable[Connection]]
+    """OSError when nobody listens there."""
+
+
+THIS_MACHINE: Final = Machine(entropy=SystemEntropy(), wall_ms=wall_ms, connect=connect)

@@ -59,10 +59,16 @@ class Client:
     """See the module. `options` are the fields of `ClientOptions`, or one such value whole."""
 
     def __init__(
-        self, bootstrap: str = "", *, options: ClientOptions | None = None, **more: object
+        self,
+        bootstrap: str = "",
+        *,
+        options: ClientOptions | None = None,
+        machine: system.Machine = system.THIS_MACHINE,
+        **more: object,
     ) -> None:
         self.options = system.client_options(bootstrap, options, more)
-        self._core = ClientCore(self.options, system.SystemEntropy())
+        self._machine = machine
+        self._core = ClientCore(self.options, machine.entropy)
         self._wires: Wires | None = None
         self._calls: dict[int, Callable[[Any], None]] = {}
         self._last_call = 0
@@ -81,7 +87,7 @@ class Client:
         assert self._nursery_manager is None, "a client is opened once"
         self._nursery_manager = trio.open_nursery()
         nursery: trio.Nursery = await self._nursery_manager.__aenter__()
-        self._wires = Wires(nursery, self._turn)
+        self._wires = Wires(nursery, self._turn, self._machine.connect)
         nursery.start_soon(self._run, name="client")
         return self
 
@@ -227,7 +233,7 @@ class Client:
             await self.ask(KnowTopic(topic))
         while not core.has_room():
             await self._until_changed()
-        stamp = system.wall_ms() if timestamp_ms is None else WallMillis(timestamp_ms)
+        stamp = self._machine.wall_ms() if timestamp_ms is None else WallMillis(timestamp_ms)
         now = system.now()
         sent = core.send(
             topic,

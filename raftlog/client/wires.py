@@ -6,7 +6,7 @@ a frame that did not fit.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, final
 
 import attrs
@@ -39,7 +39,7 @@ class _Wire:
 
     dial: DialId
     scope: trio.CancelScope
-    socket: system.ClientSocket | None = None
+    socket: system.Connection | None = None
     unsent: deque[Buffer] = attrs.Factory(deque)
     writable: trio.Event = attrs.Factory(trio.Event)
 
@@ -51,6 +51,7 @@ class Wires:
 
     nursery: trio.Nursery
     report: Callable[[Sequence[Event]], None]
+    connect: Callable[[str, int], Awaitable[system.Connection]]
     _wires: dict[DialId, _Wire] = attrs.field(factory=dict, init=False)
 
     def dial(self, dial: Dial) -> None:
@@ -77,7 +78,7 @@ class Wires:
         if wire is not None:
             wire.scope.cancel()
 
-    def _push(self, wire: _Wire, socket: system.ClientSocket) -> bool:
+    def _push(self, wire: _Wire, socket: system.Connection) -> bool:
         """Whether everything is sent. A broken connection is left for its reader to find."""
         unsent = wire.unsent
         while unsent:
@@ -95,7 +96,7 @@ class Wires:
         why = ""
         with wire.scope:
             try:
-                wire.socket = await system.connect(host, port)
+                wire.socket = await self.connect(host, port)
             except OSError as error:
                 why = _text_of(error)
             else:
@@ -103,7 +104,7 @@ class Wires:
         if self._wires.pop(wire.dial, None) is not None and not wire.scope.cancel_called:
             self.report((Disconnected(wire.dial, why),))
 
-    async def _converse(self, wire: _Wire, socket: system.ClientSocket) -> str:
+    async def _converse(self, wire: _Wire, socket: system.Connection) -> str:
         """Send and receive until the connection ends; why it did."""
         try:
             self.report((Connected(wire.dial),))
@@ -115,7 +116,7 @@ class Wires:
         finally:
             socket.close()
 
-    async def _write(self, wire: _Wire, socket: system.ClientSocket) -> None:
+    async def _write(self, wire: _Wire, socket: system.Connection) -> None:
         """Send what the kernel did not take at once."""
         while True:
             await wire.writable.wait()
@@ -123,7 +124,7 @@ class Wires:
             while not self._push(wire, socket):
                 await socket.wait_writable()
 
-    async def _read(self, wire: _Wire, socket: system.ClientSocket) -> str:
+    async def _read(self, wire: _Wire, socket: system.Connection) -> str:
         """Receive until the end of the stream, or until it breaks; why it ended."""
         cutter = FrameCutter.for_responses()
         slab, filled, wanted = memoryview(bytearray(RECEIVE_BYTES)), 0, 0

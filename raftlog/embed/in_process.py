@@ -173,7 +173,7 @@ class InProcessBrokers:
         )
 
     async def _kill(self, running: _Running) -> None:
-        running.scope.cancel()
+        _end(running)
         await running.ended.wait()
 
     async def _terminate(self, running: _Running) -> None:
@@ -185,7 +185,7 @@ class InProcessBrokers:
 
     async def _stop_all(self) -> None:
         for running in self._brokers.values():
-            running.scope.cancel()
+            _end(running)
         for running in self._brokers.values():
             await running.ended.wait()
         assert self._nursery is not None, "not started"
@@ -198,6 +198,13 @@ class InProcessBrokers:
                 first = _first(running.error)
                 text = first.what if isinstance(first, RaftlogError) else repr(first)
                 raise OperatingError(f"broker {node} ended: {text}") from running.error
+
+
+def _end(running: _Running) -> None:
+    """Between two turns. Tasks that unwind tell the driver what is gone, and it takes no turn."""
+    if running.control.driver is not None:
+        running.control.driver.pause()
+    running.scope.cancel()
 
 
 def _listening(running: _Running, started: server.Started) -> None:

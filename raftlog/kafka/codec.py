@@ -44,7 +44,8 @@ Message: TypeAlias = tuple[Any, ...]
 
 @final
 class Request(NamedTuple):
-    """A decoded request. `served` is False when it must be answered with error 35."""
+    """A decoded request. `served` is False when it must be answered with error 35; `items` are the
+    elements of its arrays."""
 
     api_key: int
     api_version: int
@@ -53,6 +54,7 @@ class Request(NamedTuple):
     body: Any
     served: bool
     trailing: int
+    items: int = 0
 
 
 @final
@@ -90,8 +92,6 @@ _response_readings: Final[dict[tuple[int, int], _Reading]] = {}
 _request_writings: Final[dict[tuple[int, int], _Writing]] = {}
 _response_writings: Final[dict[tuple[int, int], _Writing]] = {}
 _CORRELATION: Final = struct.Struct(">i")
-_JOINED_BYTES_MAX: Final = 4096
-"""A part more costs more than copying so much."""
 _new: Final = tuple.__new__
 """Makes a NamedTuple at a third of the cost of calling its class."""
 
@@ -116,15 +116,15 @@ def decode_request(frame: Buffer) -> Request:
     data = as_data(frame, views)
     try:
         client_id, pos = read_client_id(data, tags)
-        body, pos = decode(data, pos, FRAME_ITEMS_MAX)
+        body, pos, left = decode(data, pos, FRAME_ITEMS_MAX)
     except (struct.error, IndexError) as error:
         raise ProtocolError("the frame ends inside the message", on=label) from error
     except UnicodeDecodeError as error:
         raise ProtocolError("a string is not UTF-8", on=label) from error
     except ProtocolError as error:
         raise ProtocolError(error.what, on=label) from None
-    trailing = len(data) - pos
-    return _new(Request, (key, version, correlation, client_id, body, served, trailing))
+    trailing, items = len(data) - pos, FRAME_ITEMS_MAX - left
+    return _new(Request, (key, version, correlation, client_id, body, served, trailing, items))
 
 
 def encode_response(
@@ -153,8 +153,7 @@ class EncodedAnswer(NamedTuple):
 
     def parts(self, correlation_id: int) -> list[Part]:
         """The frame, with this correlation id."""
-        head = self.length + _CORRELATION.pack(correlation_id)
-        return [head + self.rest] if len(self.rest) <= _JOINED_BYTES_MAX else [head, self.rest]
+        return [self.length + _CORRELATION.pack(correlation_id), self.rest]
 
 
 def encode_answer(api_key: int, api_version: int, body: Message) -> EncodedAnswer:
@@ -195,7 +194,7 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> Response:
     data = as_data(frame, views)
     try:
         correlation, pos = read_response_head(data, tags)
-        body, pos = decode(data, pos, FRAME_ITEMS_MAX)
+        body, pos, _ = decode(data, pos, FRAME_ITEMS_MAX)
     except (struct.error, IndexError) as error:
         raise ProtocolError("the frame ends inside the message", on=label) from error
     except UnicodeDecodeError as error:

@@ -16,8 +16,8 @@ from raftlog.kafka.shape import MessageTable
 from raftlog.kafka.source import Source
 from raftlog.kafka.tables import ROLES, module_name
 
-Decoder: TypeAlias = Callable[[bytes | memoryview, int, int], tuple[Any, int]]
-"""(data, position, element budget) -> (body, position after it)"""
+Decoder: TypeAlias = Callable[[bytes | memoryview, int, int], tuple[Any, int, int]]
+"""(data, position, element budget) -> (body, position after it, what is left of the budget)"""
 
 Encoder: TypeAlias = Callable[[Any, list[Any], list[int]], None]
 """(body, parts to extend, indices of the parts that stay on their own)"""

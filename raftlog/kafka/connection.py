@@ -55,12 +55,13 @@ class ServerConnection:
     """Name and version as ApiVersions v3+ told them: a label, never trusted."""
     trailing_bytes: int = 0
     """Bytes behind bodies, ignored as Kafka does; for a metric."""
-    _repeats: ProduceRepeats = attrs.field(factory=ProduceRepeats, init=False)
+    repeats: ProduceRepeats = attrs.field(factory=ProduceRepeats, init=False)
+    """Of use while the state is OPEN."""
 
     def receive(self, frame: Buffer) -> Request:
         """Decode one frame; ProtocolError means that the connection must close."""
-        if self.state is State.OPEN and type(frame) is memoryview:
-            repeated = self._repeats.read(frame)
+        if self.state is State.OPEN:
+            repeated = self.repeats.read(frame)
             if repeated is not None:
                 return repeated
         if self.state is State.ERROR:
@@ -76,8 +77,8 @@ class ServerConnection:
         if type(request.body) is ApiVersionsRequest:
             software = f"{request.body.client_software_name} {request.body.client_software_version}"
             self.client_software = software.strip()[:LABEL_CHARACTERS_MAX]
-        elif type(frame) is memoryview:
-            self._repeats.learn(frame, request)
+        else:
+            self.repeats.learn(frame, request)
         return request
 
     def authenticated(self) -> None:

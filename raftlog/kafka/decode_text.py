@@ -1,4 +1,4 @@
-"""Writes the text of a decoder: `decode(data, pos, budget) -> (body, pos)`.
+"""Writes the text of a decoder: `decode(data, pos, budget) -> (body, pos, budget)`.
 
 `data` is bytes, or a memoryview when the version has bytes or records; `budget` is how many array
 elements the whole frame may still have. Rules of the text:
@@ -46,7 +46,7 @@ def decoder_source(table: MessageTable, version: int, class_of: ClassOf) -> Sour
     with source.block("def decode(data, pos, budget):"):
         source.line("end = len(data)")
         value = writer.struct(table[1], table[5], 0)
-        source.line(f"return {value}, pos")
+        source.line(f"return {value}, pos, budget")
     return source
 
 

@@ -41,7 +41,7 @@ def decode_embedded(
         if not holds(table[3], known):
             raise ProtocolError(f"version {version} is not known", on=name)
         decode, views = _decoder(name, known)
-        body, _ = decode(as_data(data, views), _VERSION.size, FRAME_ITEMS_MAX)
+        body, _, _ = decode(as_data(data, views), _VERSION.size, FRAME_ITEMS_MAX)
     except (struct.error, IndexError) as error:
         raise ProtocolError("the bytes end inside the struct", on=name) from error
     except UnicodeDecodeError as error:

@@ -16,6 +16,7 @@ from raftlog.kafka.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from raftlog.kafka.shape import Buffer
 from raftlog.kafka.versions import ApiKey
 from raftlog.kafka.wire import encode_uvarint
 
@@ -27,13 +28,15 @@ worth their memory, one a connection."""
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _CORRELATION_AT: Final = 4
 _CORRELATION_END: Final = 8
+_ITEMS: Final = 2
+"""A topic and a partition."""
 _NO_TAGS: Final = b"\x00\x00\x00"
 """The tags of partition, topic and request: what follows the records."""
 _VARINT_BYTES_MAX: Final = 4
 
 
-class _Fixed(NamedTuple):
-    """What a repeated request has in common with the one before: no view of its frame among it."""
+class ProduceStream(NamedTuple):
+    """What the requests of a stream have in common: no view of a frame among it."""
 
     version: int
     client_id: str | None
@@ -58,9 +61,10 @@ class ProduceRepeats:
     _between: bytes = b""
     _end: int = 0
     """Where the length of the records begins."""
-    _fixed: _Fixed | None = None
+    stream: ProduceStream | None = None
+    """What was learned; None before that."""
 
-    def learn(self, frame: memoryview, request: Request) -> None:
+    def learn(self, frame: Buffer, request: Request) -> None:
         """`request` is what the codec read from `frame`: the next one may be like it."""
         if request.api_key != _PRODUCE or request.api_version < FLEXIBLE_FROM:
             return
@@ -71,7 +75,7 @@ class ProduceRepeats:
             return
         topic = body.topic_data[0]
         partition, records = topic.partition_data[0]
-        if type(records) is not memoryview or bytes(frame[-len(_NO_TAGS) :]) != _NO_TAGS:
+        if not isinstance(records, Buffer) or bytes(frame[-len(_NO_TAGS) :]) != _NO_TAGS:
             return
         length = encode_uvarint(len(records) + 1)
         end = len(frame) - len(_NO_TAGS) - len(records) - len(length)
@@ -82,7 +86,7 @@ class ProduceRepeats:
         self._begin = bytes(frame[:_CORRELATION_AT])
         self._between = bytes(frame[_CORRELATION_END:end])
         self._end = end
-        self._fixed = _Fixed(
+        self.stream = ProduceStream(
             request.api_version,
             request.client_id,
             body.transactional_id,
@@ -93,10 +97,21 @@ class ProduceRepeats:
             partition,
         )
 
-    def read(self, frame: memoryview) -> Request | None:
+    def read(self, frame: Buffer) -> Request | None:
         """The request, if it repeats the last one; None when the codec must look at it."""
-        fixed, end = self._fixed, self._end
-        if fixed is None or len(frame) < end + _VARINT_BYTES_MAX:
+        found = self.match(frame)
+        if found is None or self.stream is None:
+            return None
+        correlation_id, records = found
+        version, client_id, transactional_id, acks, timeout_ms, name, topic_id, number = self.stream
+        topic = TopicProduceData(name, topic_id, (PartitionProduceData(number, records),))
+        body = ProduceRequest(transactional_id, acks, timeout_ms, (topic,))
+        return Request(_PRODUCE, version, correlation_id, client_id, body, True, 0, _ITEMS)
+
+    def match(self, frame: Buffer) -> tuple[int, Buffer] | None:
+        """Correlation id and records of a request of the `stream`; None when it is not one."""
+        end = self._end
+        if self.stream is None or len(frame) < end + _VARINT_BYTES_MAX:
             return None
         head = bytes(frame[: end + _VARINT_BYTES_MAX])
         if head[:_CORRELATION_AT] != self._begin or head[_CORRELATION_END:end] != self._between:
@@ -111,9 +126,5 @@ class ProduceRepeats:
         ends = stop == len(frame) - len(_NO_TAGS) and bytes(frame[stop:]) == _NO_TAGS
         if size == 0 or not ends:
             return None
-        version, client_id, transactional_id, acks, timeout_ms, name, topic_id, number = fixed
-        data = PartitionProduceData(number, frame[start:stop])
-        topic = TopicProduceData(name, topic_id, (data,))
-        body = ProduceRequest(transactional_id, acks, timeout_ms, (topic,))
         correlation_id = int.from_bytes(head[_CORRELATION_AT:_CORRELATION_END], "big", signed=True)
-        return Request(_PRODUCE, version, correlation_id, client_id, body, True, 0)
+        return correlation_id, frame[start:stop]

@@ -4,11 +4,15 @@
     4 term u32   8 serial u64   16 body (fields in the order of the table below)
 
 Term and serial name the proposal: the controller that made it knows by them that its own proposal
-was committed. An unknown kind or version is never skipped: FutureFormat stops the replica, and the
+was committed. Each version of a command is a `Form` that says from which feature level on it is
+written. An unknown kind or version is never skipped: FutureFormat stops the replica, and the
 feature level has kept anyone from writing it before all brokers could read it (LESSONS review-22).
 """
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, final
+
+import attrs
 
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.errors import FutureFormat, RaftlogError
@@ -27,11 +31,11 @@ from raftlog.base.limits import (
 from raftlog.metadata import commands as c
 from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import LISTENERS
+from raftlog.metadata.features import FEATURE_LEVEL_MIN
 from raftlog.metadata.image import DIGEST_BYTES
 from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS
 
 _FORMAT: Final = 1
-_VERSION: Final = 1
 PLACE: Final = f.pair(f.NODE, f.DIRECTORY)
 ASSIGNMENT: Final = f.many(PLACE, REPLICATION_FACTOR_MAX)
 ASSIGNMENTS: Final = f.many(ASSIGNMENT, PARTITIONS_PER_TOPIC_MAX)
@@ -107,7 +111,6 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     17: (c.CompareDigest, (("version", f.U64), ("digest", f.blob(DIGEST_BYTES)))),
     18: (c.SnapshotImage, (("snapshot", f.blob(COMMAND_BYTES_MAX)),)),
 }
-_KINDS: Final = {command: kind for kind, (command, _) in _TABLE.items()}
 
 
 class Proposal(NamedTuple):
@@ -118,36 +121,79 @@ class Proposal(NamedTuple):
     command: c.Command
 
 
+class Form(NamedTuple):
+    """One version of a command: the feature level from which on it is written, and its fields."""
+
+    level: int
+    fields: f.Fields
+
+
+@final
+@attrs.frozen
+class CommandCodec:
+    """The commands that a release knows: by kind the command, and its forms from version 1 on, of
+    rising level. What is here for a version never changes: its bytes lie in the logs of clusters.
+    """
+
+    table: Mapping[int, tuple[type[Any], tuple[Form, ...]]]
+    _kinds: Mapping[type[Any], int] = attrs.field(init=False)
+
+    @_kinds.default
+    def _by_command(self) -> Mapping[type[Any], int]:
+        return {command: kind for kind, (command, _) in self.table.items()}
+
+    def encode(self, proposal: Proposal, level: int) -> bytes:
+        """The record value, in the newest form that a cluster at this feature level reads."""
+        kind = self._kinds[type(proposal.command)]
+        version, form = self._form_at(kind, level)
+        writer = Writer().u8(_FORMAT).u8(kind).u8(version).u8(0)
+        writer.u32(proposal.term).u64(proposal.serial)
+        f.write_fields(writer, proposal.command, form.fields)
+        assert len(writer) <= COMMAND_BYTES_MAX, len(writer)
+        return writer.bytes()
+
+    def _form_at(self, kind: int, level: int) -> tuple[int, Form]:
+        command, forms = self.table[kind]
+        allowed = [each for each in enumerate(forms, 1) if each[1].level <= level]
+        assert allowed, f"{command.__name__} is written from level {forms[0].level}, not {level}"
+        return allowed[-1]
+
+    def decode(self, data: Buffer, error: type[RaftlogError], on: str) -> Proposal:
+        """The reverse. Raises `error` for bytes that no release writes, FutureFormat for those
+        that a later one may have written."""
+        reader = Reader(data, error, on)
+        if len(data) > COMMAND_BYTES_MAX:
+            raise reader.fail(f"command of {len(data)} bytes")
+        shape, kind, version, reserved = reader.u8(), reader.u8(), reader.u8(), reader.u8()
+        if shape == 0 or kind == 0 or version == 0:
+            raise reader.fail(f"command of format {shape}, kind {kind}, version {version}")
+        made_by, forms = self.table.get(kind, (None, ()))
+        if shape > _FORMAT or made_by is None or version > len(forms):
+            raise FutureFormat(
+                f"metadata command of format {shape}, kind {kind}, version {version}; this release"
+                f" reads format {_FORMAT}, kinds up to {max(self.table)}, of this one"
+                f" {len(forms)} versions",
+                on=on,
+                do="start the newer release on this broker",
+            )
+        if reserved != 0:
+            raise reader.fail(f"reserved byte is {reserved}")
+        term, serial = f.TERM.read(reader), reader.u64()
+        command: c.Command = made_by(**f.read_fields(reader, forms[version - 1].fields))
+        reader.end()
+        return Proposal(term, serial, command)
+
+
+COMMANDS: Final = CommandCodec(
+    {kind: (command, (Form(1, fields),)) for kind, (command, fields) in _TABLE.items()}
+)
+
+
 def encode_proposal(proposal: Proposal) -> bytes:
-    """The record value."""
-    kind = _KINDS[type(proposal.command)]
-    writer = Writer().u8(_FORMAT).u8(kind).u8(_VERSION).u8(0)
-    writer.u32(proposal.term).u64(proposal.serial)
-    f.write_fields(writer, proposal.command, _TABLE[kind][1])
-    assert len(writer) <= COMMAND_BYTES_MAX, len(writer)
-    return writer.bytes()
+    """The record value in the form that every broker reads, of whatever release."""
+    return COMMANDS.encode(proposal, FEATURE_LEVEL_MIN)
 
 
 def decode_proposal(data: Buffer, error: type[RaftlogError], on: str) -> Proposal:
-    """The reverse. Raises `error` for bytes that no release writes, FutureFormat for those that a
-    later one may have written."""
-    reader = Reader(data, error, on)
-    if len(data) > COMMAND_BYTES_MAX:
-        raise reader.fail(f"command of {len(data)} bytes")
-    shape, kind, version, reserved = reader.u8(), reader.u8(), reader.u8(), reader.u8()
-    if shape == 0 or kind == 0 or version == 0:
-        raise reader.fail(f"command of format {shape}, kind {kind}, version {version}")
-    if shape > _FORMAT or kind not in _TABLE or version > _VERSION:
-        raise FutureFormat(
-            f"metadata command of format {shape}, kind {kind}, version {version}; this release"
-            f" reads format {_FORMAT}, kinds up to {max(_TABLE)}, version {_VERSION}",
-            on=on,
-            do="start the newer release on this broker",
-        )
-    if reserved != 0:
-        raise reader.fail(f"reserved byte is {reserved}")
-    term, serial = f.TERM.read(reader), reader.u64()
-    made_by, fields = _TABLE[kind]
-    command: c.Command = made_by(**f.read_fields(reader, fields))
-    reader.end()
-    return Proposal(term, serial, command)
+    """What this release makes of it, see `CommandCodec.decode`."""
+    return COMMANDS.decode(data, error, on)

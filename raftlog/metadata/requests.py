@@ -102,6 +102,13 @@ class Reports:
     reports: tuple[c.ReportMembership, ...]
 
 
+@final
+@attrs.frozen(kw_only=True)
+class CurrentVersion:
+    """Nothing is to be done: the answer's version is that of an image that shows everything that
+    anybody was told before this was asked."""
+
+
 Wish = (
     SubmitCommand
     | CreateTopicWish
@@ -110,6 +117,7 @@ Wish = (
     | c.RegisterBroker
     | Heartbeat
     | Reports
+    | CurrentVersion
 )
 
 
@@ -186,6 +194,7 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
         ),
     ),
     7: (Reports, (("reports", f.many(_REPORT, REMOVALS_MAX)),)),
+    8: (CurrentVersion, ()),
 }
 _TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
 

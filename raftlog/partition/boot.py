@@ -29,14 +29,11 @@ def booted_tracker(
     tracker = LogTracker(group, log, commit)
     assert recovered.producers is not None, recovered.state
     replay_producers(tracker.producers, recovered.producers, group, commit)
-    log_start = log.log_start
     for index, offset in recovered.log_starts:
         if index <= commit:
-            log_start = max(log_start, offset)
+            log.set_log_start(offset, index)
         else:
             tracker.note_log_start(index, offset)
-    if log_start > log.log_start:
-        log.set_log_start(Offset(log_start))
     return tracker
 
 

@@ -14,11 +14,17 @@ Rules:
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer
 from raftlog.base.ids import Offset, RaftIndex
-from raftlog.base.limits import PARKED_BYTES_MAX, RECORD_COPY_BYTES_MAX, SEGMENT_HEADER_BYTES
+from raftlog.base.limits import (
+    BATCH_HEADER_BYTES,
+    PARKED_BYTES_MAX,
+    RECORD_COPY_BYTES_MAX,
+    SEGMENT_HEADER_BYTES,
+)
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
@@ -31,7 +37,7 @@ from raftlog.partition.producers import Duplicate
 from raftlog.partition.tracker import LogTracker
 from raftlog.partition.waiters import ProduceWaiter, ProduceWaiters, Then
 from raftlog.raft.node import RaftNode
-from raftlog.records.batch import LOG_APPEND_TIME, BatchHeader
+from raftlog.records.batch import LOG_APPEND_TIME, BatchHeader, is_numbered
 from raftlog.storage.partition_log import PartitionLog
 
 ACKS_ALL: Final = -1
@@ -134,6 +140,50 @@ class ProducePath:
         if self._parked or not self._node.ready:
             return self._park(_Parked(records, header, acks, deadline, then))
         return self._append(records, header, acks, deadline, then, now, wall_ms)
+
+    def takes_runs(self, acks: int) -> bool:
+        """Whether batches may be appended together at present: nobody waits before them, none is
+        stamped with a time, and acks=all can be kept."""
+        if self._parked or not self._node.ready or self.config.log_append_time:
+            return False
+        return acks != ACKS_ALL or len(self._in_sync) >= self.config.min_insync_replicas
+
+    def submit_run(
+        self,
+        fields: Sequence[Buffer],
+        acks: int,
+        deadline: Instant,
+        then: Then,
+        now: Instant,
+        wall_ms: WallMillis,
+    ) -> list[Offset]:
+        """Batches of one producer's stream, decided together when the last of them is: where each
+        begins that was appended. The first one that `submit` might refuse or find to be a duplicate
+        ends the run. `takes_runs` has just said so."""
+        node = self._node
+        first_offset = following = self._log.next_offset
+        batches: list[Buffer] = []
+        offsets: list[Offset] = []
+        for field in fields:
+            if not BATCH_HEADER_BYTES <= len(field) <= self._batch_bytes_max or is_numbered(field):
+                break
+            try:
+                header = judged(field, self.config, wall_ms)
+            except Refused:
+                break
+            batches.append(stamped(field, header, following, node.term))
+            offsets.append(following)
+            following = Offset(following + header.records_count)
+        if not batches:
+            return []
+        self._tracker.look()
+        first, last = node.propose(batches, now, wall_ms)
+        self._tracker.appended_unnumbered(first, last)
+        self._wait_for(last, sum(map(len, batches)), now)
+        last_offset = Offset(following - 1)
+        waiter = ProduceWaiter(last, first_offset, last_offset, NO_TIME_MS, deadline, then)
+        self._waiters.add(waiter, in_sync=acks == ACKS_ALL)
+        return offsets
 
     def resume(self, now: Instant, wall_ms: WallMillis) -> None:
         """The leader takes proposals: those that were parked go first, in order."""
@@ -248,14 +298,18 @@ class ProducePath:
             batch = stamped(records, header, base_offset, node.term)
         index, _ = node.propose((batch,), now, wall_ms)
         self._tracker.appended(header, base_offset, index)
-        self._uncommitted.append((index, len(batch)))
-        self.uncommitted_bytes += len(batch)
-        if self._in_sync.deadline == NEVER:
-            self._in_sync.watch(now)
+        self._wait_for(index, len(batch), now)
         last_offset = Offset(base_offset + header.last_offset_delta)
         waiter = ProduceWaiter(index, base_offset, last_offset, time_ms, deadline, then)
         self._waiters.add(waiter, in_sync=in_sync)
         return None
+
+    def _wait_for(self, index: RaftIndex, size: int, now: Instant) -> None:
+        """So many bytes are appended and not committed until `index` is."""
+        self._uncommitted.append((index, size))
+        self.uncommitted_bytes += size
+        if self._in_sync.deadline == NEVER:
+            self._in_sync.watch(now)
 
     def _append_duplicate(
         self, known: Duplicate, deadline: Instant, then: Then, *, in_sync: bool

@@ -40,7 +40,8 @@ from raftlog.partition.content import refusal_of, taken_over
 from raftlog.partition.errands import Errands
 from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
 from raftlog.partition.idleness import IdleWatch
-from raftlog.partition.output import DeleteAnswer, ProduceAnswer, ReadAnswer, ReplicaOutput
+from raftlog.partition.output import DeleteAnswer, ReadAnswer, ReplicaOutput
+from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.serving import Serving
 from raftlog.partition.waiters import FetchWaiters, Then
 from raftlog.raft.messages import Append, RaftMessage
@@ -349,23 +350,13 @@ class PartitionReplica:
 
     # --- the data path ----------------------------------------------------------------------------
 
-    def produce(
-        self,
-        records: Buffer,
-        acks: int,
-        deadline: Instant,
-        then: Then,
-        now: Instant,
-        wall_ms: WallMillis,
-    ) -> ProduceAnswer | None:
-        """Append one batch: the answer when it is decided at once, else None and later `then`.
-
-        `records` is the whole field of one partition. The caller has checked `acks`.
-        """
+    def produces(self, now: Instant) -> ProducePath | ErrorCode:
+        """The way of produced batches through this replica, or why there is none: it does not
+        lead."""
         if not self.node.leading:
-            return ProduceAnswer(self._serving.not_leading())
+            return self._serving.not_leading()
         self._serving.follow_term(now)
-        return self._serving.produces.submit(records, acks, deadline, then, now, wall_ms)
+        return self._serving.produces
 
     def leader_error(self, epoch: int) -> ErrorCode:
         """Whether a client that names this leader epoch (-1: none) may be served here."""
@@ -463,7 +454,7 @@ class PartitionReplica:
         self.log.set_commit(commit)
         log_start = self._tracker.committed(commit)
         if log_start is not None and log_start > self.log.log_start:
-            self.log.set_log_start(log_start)
+            self.log.set_log_start(log_start, self._tracker.start_marker)
             self._errands.want_removal()
         for snapshot in self._tracker.take_snapshots(commit):
             self._errands.write_snapshot(snapshot)

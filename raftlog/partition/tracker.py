@@ -68,6 +68,7 @@ class LogTracker:
         "_tracked",
         "_tracked_term",
         "producers",
+        "start_marker",
     )
 
     def __init__(self, group: GroupId, log: TrackedLog, commit: RaftIndex) -> None:
@@ -77,6 +78,7 @@ class LogTracker:
         self._commit = commit
         self.producers = ProducerTable()
         self._log_starts: deque[tuple[RaftIndex, Offset]] = deque()
+        self.start_marker = RaftIndex(0)
         self._snapshots: list[Snapshot] = []
         self._rolls: deque[RaftIndex] = deque()
         self._runs: deque[_Run] = deque()
@@ -93,6 +95,12 @@ class LogTracker:
         if header.producer_id >= 0:
             self.producers.appended(header, base_offset, index)
 
+    def appended_unnumbered(self, first: RaftIndex, last: RaftIndex) -> None:
+        """The same for batches of producers that number nothing."""
+        assert first == self._tracked + 1, (first, self._tracked)
+        for index in range(first, last + 1):
+            self._step(RaftIndex(index), self._log.last_term)
+
     def look(self) -> None:
         """Catch up with whatever happened to the log."""
         log = self._log
@@ -108,14 +116,15 @@ class LogTracker:
                 self._take(entry)
 
     def committed(self, index: RaftIndex) -> Offset | None:
-        """Entries up to here stay. The log start that the last of the markers among them says."""
+        """Entries up to here stay. The log start that the last of the markers among them says;
+        `start_marker` is that one."""
         self._commit = index
         self.producers.committed(index)
         while len(self._runs) > 1 and self._runs[1].first <= index:
             self._runs.popleft()
         log_start = None
         while self._log_starts and self._log_starts[0][0] <= index:
-            log_start = self._log_starts.popleft()[1]
+            self.start_marker, log_start = self._log_starts.popleft()
         return log_start
 
     def installed(self, index: RaftIndex, snapshot: Buffer) -> None:

@@ -1,4 +1,5 @@
-"""Raft messages as bytes, for frames between peers; big-endian, versioned by the link handshake.
+"""Raft messages as bytes, for frames between peers; big-endian. Part of peer protocol 1
+(`raftlog.broker.peer_codec`): another layout is another version of that.
 
      0  kind u8             1  group u64
      9  sender: node u32, directory u64, epoch u64
@@ -21,7 +22,7 @@
 A position is index u64, term u32, chain u64, next offset u64, log start u64, membership index u64
 and the membership (raftlog.base.entries). A message ends where its bytes end: the frame says how
 long it is. Batches and snapshot pieces are passed on as they are, never copied. Whatever does not
-parse is `ProtocolError`; an entry of a kind that only a later release knows becomes `Unreadable`.
+parse is `ProtocolError`; an entry that only a later release can have made becomes `Unreadable`.
 """
 
 import struct
@@ -31,12 +32,11 @@ from typing import Final, Never
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.entries import (
     Entry,
-    EntryKind,
     InstallPosition,
     read_membership,
     write_membership,
 )
-from raftlog.base.errors import ProtocolError
+from raftlog.base.errors import FutureFormat, ProtocolError
 from raftlog.base.ids import (
     TERM_MAX,
     Chain,
@@ -49,7 +49,7 @@ from raftlog.base.ids import (
     ReplicaId,
     Term,
 )
-from raftlog.base.limits import BATCH_HEADER_BYTES, INSTALL_BYTES_MAX
+from raftlog.base.limits import INSTALL_BYTES_MAX
 from raftlog.raft.messages import (
     Append,
     AppendRefused,
@@ -66,10 +66,7 @@ from raftlog.raft.messages import (
     VoteReply,
     VoteRequest,
 )
-from raftlog.records.batch import entries_of, read_header, split
-
-FORMAT_VERSION: Final = 1
-"""Goes into the link handshake; a peer of another version is refused there."""
+from raftlog.records.batch import entries_of
 
 _ON: Final = "raft message"
 _HEAD: Final = struct.Struct(">BQIQQIQQI")
@@ -205,25 +202,11 @@ def _get_append(head: _Head, reader: Reader) -> Append | Unreadable:
         raise reader.fail(f"append at {prev} of term {prev_term}, commit {commit}")
     try:
         entries: list[Entry] = entries_of(RaftIndex(prev + 1), batches, ProtocolError, _ON)
-    except ProtocolError:
-        unknown = _unknown_kind(batches)
-        if unknown is None:
-            raise
-        return Unreadable(*head, f"entry of unknown kind {unknown}: upgrade this broker")
+    except FutureFormat as newer:
+        return Unreadable(*head, f"{newer.what}: upgrade this broker")
     return Append(
         *head, RaftIndex(prev), Term(prev_term), Chain(chain), RaftIndex(commit), context, entries
     )
-
-
-def _unknown_kind(batches: memoryview) -> int | None:
-    """The kind of the first of Raft's own entries that a later release must have made."""
-    for batch in split(batches, ProtocolError, _ON):
-        header = read_header(batch)
-        if header.is_raft_entry and len(batch) > BATCH_HEADER_BYTES:
-            kind = batch[BATCH_HEADER_BYTES]
-            if kind > max(EntryKind):
-                return kind
-    return None
 
 
 def _put_append_reply(message: AppendReply) -> list[Buffer]:
@@ -313,3 +296,6 @@ _DECODERS: Final[dict[int, _Decoder]] = {
     10: _get_install_reply,
     11: _get_timeout_now,
 }
+
+MESSAGES: Final = tuple(_ENCODERS)
+"""The types of all messages."""

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from raftlog.base.binary import Buffer
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import Entry, EntryKind
-from raftlog.base.errors import RaftlogError
+from raftlog.base.errors import FutureFormat, RaftlogError
 from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.base.limits import BATCH_BYTES_MAX, BATCH_HEADER_BYTES
 from raftlog.base.units import WallMillis
@@ -29,6 +29,8 @@ HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 LENGTH_OVERHEAD: Final = 12
 CRC_FROM: Final = 21
 MAGIC: Final = 2
+PAYLOAD_VERSION: Final = 1
+"""Of the payloads of Raft's own entries (`control`)."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -51,6 +53,7 @@ _MAX_TIMESTAMP_AT: Final = 35
 _PRODUCER_ID_AT: Final = 43
 _KIND_AT: Final = BATCH_HEADER_BYTES
 _ZERO_WIDTH: Final = -1
+_KIND_MAX: Final = max(EntryKind)
 _RECORDS: Final = EntryKind.RECORDS  # in CPython 3.11 an Enum member costs 16 times a global name
 
 assert HEADER.size == BATCH_HEADER_BYTES
@@ -120,8 +123,9 @@ def is_numbered(batch: Buffer) -> bool:
 def entry_of(raft_index: RaftIndex, batch: Buffer, error: type[RaftlogError], on: str) -> Entry:
     """The entry that `batch`, exactly one whole batch, is at `raft_index`.
 
-    Checks shape (size, magic, term, width, kind), not the CRC. Raises `error` for what no leader of
-    this release writes: an unknown kind is never skipped.
+    Checks shape (size, magic, term, width, kind), not the CRC. Raises `error` for what no leader
+    writes, and `FutureFormat` for one of Raft's own entries that only a later release can have
+    written: it is no damage, and is never skipped.
     """
     if len(batch) < BATCH_HEADER_BYTES:
         raise error(f"batch of {len(batch)} bytes is shorter than its header", on=on)
@@ -136,21 +140,26 @@ def entry_of(raft_index: RaftIndex, batch: Buffer, error: type[RaftlogError], on
     if last_offset_delta < 0:
         if not attributes & CONTROL or last_offset_delta != _ZERO_WIDTH:
             raise error(f"batch has last offset delta {last_offset_delta}", on=on)
-        kind = _kind_of(batch, error, on)
+        kind = kind_of(batch, error, on)
     next_offset = base_offset + last_offset_delta + 1
     return Entry(raft_index, term, kind, base_offset, next_offset, batch)
 
 
-def _kind_of(batch: Buffer, error: type[RaftlogError], on: str) -> EntryKind:
-    if len(batch) <= _KIND_AT:
+def kind_of(batch: Buffer, error: type[RaftlogError], on: str) -> EntryKind:
+    """The kind of a batch that is one of Raft's own entries. Raises as `entry_of`."""
+    if len(batch) <= _KIND_AT + 1:
         raise error("raft entry without a payload", on=on)
-    try:
-        kind = EntryKind(batch[_KIND_AT])
-    except ValueError:
-        raise error(f"raft entry of unknown kind {batch[_KIND_AT]}", on=on) from None
-    if kind is EntryKind.RECORDS:
-        raise error("raft entry of kind 0", on=on)
-    return kind
+    kind, version = batch[_KIND_AT], batch[_KIND_AT + 1]
+    if kind == 0 or version == 0:
+        raise error(f"raft entry of kind {kind}, payload version {version}", on=on)
+    if kind > _KIND_MAX or version > PAYLOAD_VERSION:
+        raise FutureFormat(
+            f"raft entry of unknown kind {kind}, payload version {version}; this release reads"
+            f" kinds up to {_KIND_MAX}, version {PAYLOAD_VERSION}",
+            on=on,
+            do="start the newer release on this broker",
+        )
+    return EntryKind(kind)
 
 
 def split(data: Buffer, error: type[RaftlogError], on: str) -> Iterator[memoryview]:

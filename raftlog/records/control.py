@@ -6,7 +6,8 @@ After the 61-byte header, under the batch CRC (big-endian):
     65 group u64   73 term u32   77 raft index u64   85 body
 
 Group, term and index are repeated so that an entry that lands in the wrong file or place shows
-itself. The body of a kind is written and read by the functions below; unknown versions are refused.
+itself. The body of a kind is written and read by the functions below; what only
+a later release can have written is `FutureFormat`.
 """
 
 import struct
@@ -27,9 +28,16 @@ from raftlog.base.errors import CorruptData, RaftlogError
 from raftlog.base.ids import GroupId, Offset, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import BATCH_HEADER_BYTES, CONTROL_BATCH_BYTES_MAX
 from raftlog.base.units import WallMillis
-from raftlog.records.batch import CONTROL, CRC_FROM, HEADER, LENGTH_OVERHEAD, MAGIC
+from raftlog.records.batch import (
+    CONTROL,
+    CRC_FROM,
+    HEADER,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    PAYLOAD_VERSION,
+    kind_of,
+)
 
-PAYLOAD_VERSION: Final = 1
 _PREFIX: Final = struct.Struct(">BBHQIQ")
 
 
@@ -84,15 +92,13 @@ def build_control_entry(
 
 
 def parse_control_entry(batch: Buffer, error: type[RaftlogError], on: str) -> ControlEntry:
-    """The reverse, for a whole batch whose header says that it is a raft entry; not the CRC."""
-    reader = Reader(batch, error, on, position=BATCH_HEADER_BYTES)
-    kind_byte, version, reserved = reader.u8(), reader.u8(), reader.u16()
-    if version != PAYLOAD_VERSION or reserved != 0:
-        raise reader.fail(f"raft entry has payload version {version}, reserved {reserved}")
-    try:
-        kind = EntryKind(kind_byte)
-    except ValueError:
-        raise reader.fail(f"raft entry of unknown kind {kind_byte}") from None
+    """The reverse, for a whole batch that is one of Raft's own entries (`batch.kind_of`); not the
+    CRC."""
+    kind = kind_of(batch, error, on)
+    reader = Reader(batch, error, on, position=BATCH_HEADER_BYTES + 2)
+    reserved = reader.u16()
+    if reserved != 0:
+        raise reader.fail(f"raft entry has reserved {reserved}")
     group, term, index = reader.u64(), reader.u32(), reader.u64()
     body = bytes(reader.take(reader.remaining()))
     return ControlEntry(kind, GroupId(group), Term(term), RaftIndex(index), body)

@@ -10,17 +10,15 @@ import enum
 from typing import Final, final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.checksum import crc32c
 from raftlog.base.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BYTES_MAX
 from raftlog.base.units import WallMillis
 from raftlog.records.batch import (
     CODEC_MASK,
     CONTROL,
-    CRC_FROM,
-    LENGTH_OVERHEAD,
     LOG_APPEND_TIME,
     MAGIC,
     BatchHeader,
+    crc_matches,
     read_header,
 )
 
@@ -60,11 +58,11 @@ def validate_produced(field: Buffer, bytes_max: int) -> BatchHeader | BatchFault
     # The old formats (magic 0 and 1) have their size elsewhere: name the cause, not the symptom.
     if header.magic != MAGIC:
         return BatchFault.MAGIC
-    if header.batch_length + LENGTH_OVERHEAD != len(field):
+    if header.size != len(field):
         return BatchFault.NOT_ONE_BATCH
     if len(field) > bytes_max:
         return BatchFault.TOO_LARGE
-    if crc32c(memoryview(field)[CRC_FROM:]) != header.crc:
+    if not crc_matches(field, header):
         return BatchFault.CRC
     return _fault_of(header) or header
 

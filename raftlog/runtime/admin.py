@@ -18,7 +18,7 @@ from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.broker.events import AdminCall, AdminReply
 from raftlog.runtime.driver import Driver
-from raftlog.runtime.streams import TcpStream
+from raftlog.runtime.streams import ByteStream
 
 ANSWER_SECONDS: Final = 5.0
 REQUEST_BYTES_MAX: Final = 8192
@@ -64,7 +64,7 @@ class AdminServer:
             del self._waiting[token]
             self._answers.pop(token, None)
 
-    async def serve(self, stream: TcpStream, address: str) -> None:
+    async def serve(self, stream: ByteStream, address: str) -> None:
         """Serve one request and close."""
         if self._open >= CONNECTIONS_MAX:
             stream.close()
@@ -79,7 +79,7 @@ class AdminServer:
             self._open -= 1
             stream.close()
 
-    async def _serve(self, stream: TcpStream) -> None:
+    async def _serve(self, stream: ByteStream) -> None:
         parser = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         buffer = bytearray(REQUEST_BYTES_MAX)
         while (event := parser.next_event()) is h11.NEED_DATA:
@@ -147,7 +147,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-async def _send_all(stream: TcpStream, data: bytes) -> None:
+async def _send_all(stream: ByteStream, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[stream.send_nowait([view]) :]

@@ -340,6 +340,7 @@ def _broker_config(
         election_ns=millis(election_ms),
         session_ns=millis(settings.number("broker.session.timeout.ms")),
         replica_lag_ns=millis(settings.number("replica.lag.time.max.ms")),
+        producer_expiration_ms=settings.number("producer.id.expiration.ms"),
         auto_create=settings.flag("auto.create.topics.enable"),
         partitions_default=settings.number("num.partitions"),
         replication_default=settings.number("default.replication.factor"),

@@ -83,6 +83,13 @@ SETTINGS: Final[dict[str, Setting]] = {
     "replica.lag.time.max.ms": Setting(
         "int", "30000", 10, 2**31, about="A replica silent or behind for so long is out of sync."
     ),
+    "producer.id.expiration.ms": Setting(
+        "int",
+        "86400000",
+        1,
+        2**31 - 1,
+        about="An idempotent producer that was silent for so long is forgotten.",
+    ),
     "num.partitions": Setting(
         "int", "1", 1, 10_000, about="Partitions of a topic made by default."
     ),

@@ -100,6 +100,16 @@ class FrameReceiver:
             self.close()
         return cut.frames
 
+    def rest(self) -> None:
+        """Nothing is received until `resume`: the connection is paused."""
+        if self.intake is not None:
+            self.intake.rest(self._key)
+
+    def resume(self) -> None:
+        """After `rest`."""
+        if self.intake is not None:
+            self.intake.resume(self._key)
+
     def _learn(self, size: int) -> None:
         """A slab of `size` bytes has had whole frames."""
         if self._end == size:

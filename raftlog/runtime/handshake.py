@@ -24,14 +24,13 @@ from raftlog.base.binary import Reader, Writer
 from raftlog.base.errors import FutureFormat, ProtocolError, RemoteError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, SessionId
 from raftlog.base.ports import Entropy
+from raftlog.broker.peer_codec import common_version
 from raftlog.runtime.streams import ByteStream
 
 MAGIC: Final = b"raftlogP"
 NONCE_BYTES: Final = 32
 PROOF_BYTES: Final = 32
 IDENTITY_BYTES_MAX: Final = 1024
-PROTOCOL_MIN: Final = 1
-PROTOCOL_MAX: Final = 1
 HANDSHAKE_SECONDS: Final = 5.0
 _SIZE: Final = struct.Struct(">I")
 _CLUSTER_BYTES: Final = 16
@@ -56,6 +55,8 @@ class Agreed(NamedTuple):
     peer: PeerIdentity
     session: SessionId
     dialled_by: NodeId
+    protocol: int
+    """The version of peer frames, in both directions."""
 
 
 def write_identity(identity: PeerIdentity) -> bytes:
@@ -65,8 +66,9 @@ def write_identity(identity: PeerIdentity) -> bytes:
     return writer.text(identity.address).bytes()
 
 
-def read_identity(data: bytes) -> PeerIdentity:
-    """The reverse of `write_identity`; `ProtocolError` for anything else."""
+def read_identity(data: bytes, newest: int) -> PeerIdentity:
+    """The reverse of `write_identity`; `ProtocolError` for anything else. What a peer that speaks a
+    later protocol than `newest` says behind these fields is for its like, and is left unread."""
     reader = Reader(data, ProtocolError, "peer identity")
     identity = PeerIdentity(
         ClusterId(bytes(reader.take(_CLUSTER_BYTES))),
@@ -77,7 +79,8 @@ def read_identity(data: bytes) -> PeerIdentity:
         reader.u16(),
         reader.text(IDENTITY_BYTES_MAX),
     )
-    reader.end()
+    if identity.protocol_max <= newest:
+        reader.end()
     return identity
 
 
@@ -101,7 +104,7 @@ async def dial(
     if hmac.compare_digest(seal, _mac(secret, b"acceptor refusal", nonces, body)):
         raise RemoteError(f"the other end refused: {body.decode(errors='replace')}")
     _check_proof(seal, _mac(secret, b"acceptor identity", nonces, body))
-    peer = read_identity(body)
+    peer = read_identity(body, mine.protocol_max)
     if peer.node != expected:
         raise RemoteError(f"node {expected} was dialled, node {peer.node} answered")
     return _agree(secret, nonces, mine, peer, mine.node)
@@ -123,7 +126,7 @@ async def accept(
     _check_proof(await _receive(stream, PROOF_BYTES), _mac(secret, b"dialler", nonces))
     body, seal = await _receive_sealed(stream)
     _check_proof(seal, _mac(secret, b"dialler identity", nonces, body))
-    peer = read_identity(body)
+    peer = read_identity(body, mine.protocol_max)
     try:
         admit(peer)
     except RemoteError as error:
@@ -150,14 +153,17 @@ def _agree(
             on=peer.address,
             do="give each broker its own node.id",
         )
-    if peer.protocol_min > mine.protocol_max or mine.protocol_min > peer.protocol_max:
+    protocol = common_version(
+        (mine.protocol_min, mine.protocol_max), (peer.protocol_min, peer.protocol_max)
+    )
+    if protocol is None:
         raise FutureFormat(
             f"node {peer.node} speaks peer protocol {peer.protocol_min} to {peer.protocol_max}, "
             f"this release {mine.protocol_min} to {mine.protocol_max}",
             do="upgrade one release at a time",
         )
     number = int.from_bytes(_mac(secret, b"session", nonces)[:8], "big") >> 1
-    return Agreed(peer, SessionId(number), dialled_by)
+    return Agreed(peer, SessionId(number), dialled_by, protocol)
 
 
 def _nonce_of(hello: bytes) -> bytes:

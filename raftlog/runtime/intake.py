@@ -39,6 +39,8 @@ class Intake:
     bytes_max: int = RECEIVING_BYTES_MAX
     held: int = attrs.field(default=0, init=False)
     _shares: dict[int, _Share] = attrs.field(factory=dict, init=False)
+    _resting: dict[int, None] = attrs.field(factory=dict, init=False)
+    """Their connections are paused: nobody waits for their frames."""
     _waiting: dict[int, None] = attrs.field(factory=dict, init=False)
     """They may have sent everything long ago, and are not the ones that take long."""
     _released: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -48,7 +50,8 @@ class Intake:
         before = self._shares.get(key)
         if self.held - (before.size if before else 0) + size <= self.bytes_max:
             return True
-        return not self._shares or next(iter(self._shares)) == key
+        first = next((each for each in self._shares if each not in self._resting), key)
+        return first == key
 
     async def admit(self, key: int, size: int) -> None:
         """Wait until `key` may hold `size` bytes; meanwhile end frames that take too long."""
@@ -75,8 +78,23 @@ class Intake:
             self._shares[key] = share._replace(since=trio.current_time())
             self._wake()
 
+    def rest(self, key: int) -> None:
+        """The connection of `key` is paused: what it holds it keeps, and its frame is not the one
+        that others let pass first, for it may stand still for as long as its requests wait."""
+        if key in self._shares:
+            self._resting[key] = None
+            self._wake()
+
+    def resume(self, key: int) -> None:
+        """It is paused no more, and takes its place behind those who came meanwhile."""
+        if key in self._resting:
+            del self._resting[key]
+            share = self._shares.pop(key)
+            self._shares[key] = share._replace(since=trio.current_time())
+
     def release(self, key: int) -> None:
         """`key` holds nothing any more."""
+        self._resting.pop(key, None)
         share = self._shares.pop(key, None)
         if share is not None:
             self.held -= share.size

@@ -58,7 +58,7 @@ class ClientConnection:
         assert reply.request_no not in self._answers, reply.request_no
         self._answers[reply.request_no] = reply
         while (ready := self._answers.pop(self._next_reply, None)) is not None:
-            self._next_reply += 1
+            self._next_reply += ready.answers
             if ready.parts is not None:
                 self._put(ready.parts)
 
@@ -219,6 +219,10 @@ class Connections:
         try:
             while await receiver.receive():
                 await self._post(connection, receiver.frames())
+                if connection.paused:
+                    receiver.rest()
+                    await connection.wait_running()
+                    receiver.resume()
         except ProtocolError as error:
             self.hang_up(connection.id, str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -243,4 +247,5 @@ class Connections:
             if more:  # the turn may have been run inside `post_all`: others must be heard too
                 await trio.lowlevel.checkpoint()
             await self.driver.room()
-            await connection.wait_running()
+            if more:
+                await connection.wait_running()

@@ -1,4 +1,4 @@
-"""The two threads of a data directory: one writes and syncs rounds, one runs jobs and cold reads.
+"""The two workers of a data directory: one writes and syncs rounds, one runs jobs and cold reads.
 
 Rounds are performed in the order of submission. While one is being synced, later ones queue up
 and are then written together and synced once: group commit. Results come back as events, one
@@ -9,8 +9,6 @@ thread hops cost more than such a sync. The loop uses the writer only while the 
 to do, hence never waits for it: every round that it was given has come back to the loop.
 """
 
-import queue
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,17 +32,19 @@ from raftlog.broker.events import (
     WriteFailed,
     Written,
 )
+from raftlog.runtime.workers import Worker, Workers
 from raftlog.storage.ops import AppendBytes, StoreRecords, WriteOp
 from raftlog.storage.write_round import RoundResult
 
-_JOIN_POLL_SECONDS: Final = 0.001
 ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
 INLINE_SYNC_NANOS_MAX: Final = 1_000 * NANOS_PER_MICRO
 INLINE_NANOS_PER_KIB: Final = 500
 """What a round may take on the loop: the base, and so much for its size. On a busy machine most of
 it is waiting for a core, which a round on the thread does as well, and twice."""
-INLINE_BYTES_MAX: Final = 256 * KIB
+INLINE_BYTES_MAX: Final = 8 * KIB
+"""A record or a few, which somebody waits for. Bulk belongs on the thread: while the disk takes it,
+the loop takes in what comes next."""
 INLINE_SLOW_MAX: Final = 8
 """Slow inline syncs in a row that say nothing about the disk: the core was given to another. The
 quickest of so many shows what the disk can do."""
@@ -71,17 +71,18 @@ class RoundWriter(Protocol):
 @final
 @attrs.define(eq=False)
 class DirectoryThreads:
-    """The writer and job threads of one data directory. `start` before use, `stop` at the end."""
+    """The writer and job threads of one data directory (`workers` says what a thread is). `start`
+    before use, `stop` at the end."""
 
     directory: DirectoryId
     disk: Disk
     writer: RoundWriter
     clock: Clock
     deliver: Callable[[Sequence[Event]], None]
-    token: trio.lowlevel.TrioToken
+    workers: Workers
     inline: bool = True
-    _rounds: queue.SimpleQueue[Write | None] = attrs.field(factory=queue.SimpleQueue, init=False)
-    _jobs: queue.SimpleQueue[Job | Read | None] = attrs.field(factory=queue.SimpleQueue, init=False)
+    _log: Worker[Write] = attrs.field(init=False)
+    _jobs: Worker[Job | Read] = attrs.field(init=False)
     _busy: int = attrs.field(default=0, init=False)
     _lone: Write | None = attrs.field(default=None, init=False)
     _inline_wait: int = attrs.field(default=0, init=False)
@@ -95,26 +96,20 @@ class DirectoryThreads:
     written: deque[Written] = attrs.field(factory=deque, init=False)
     """Rounds that can be read from their files since `take_written`. Filled by the log thread: a
     deque's `append` and `popleft` need no lock."""
-    _threads: list[threading.Thread] = attrs.field(factory=list, init=False)
 
     def start(self) -> None:
-        """Start both threads; they are daemons so that a wedged disk cannot hold up an exit."""
-        for name, work in (("log", self._write_rounds), ("job", self._run_jobs)):
-            thread = threading.Thread(
-                target=work, name=f"{name} {self.directory:016x}", daemon=True
-            )
-            thread.start()
-            self._threads.append(thread)
+        """Start both threads."""
+        name, start = f"{self.directory:016x}", self.workers.start
+        self._log = start(f"log {name}", self._write_rounds, ROUNDS_TOGETHER_MAX)
+        self._jobs = start(f"job {name}", self._run_jobs, 1)
 
     async def stop(self, timeout_seconds: float) -> None:
         """Finish what is queued and end the threads, or give up after the timeout."""
-        self._rounds.put(None)
-        self._jobs.put(None)
+        self._log.end()
+        self._jobs.end()
         with trio.move_on_after(timeout_seconds):
-            for thread in self._threads:
-                # Not by a helper thread that joins: trio would keep it for ten seconds more.
-                while thread.is_alive():  # noqa: ASYNC110
-                    await trio.sleep(_JOIN_POLL_SECONDS)
+            await self._log.ended()
+            await self._jobs.ended()
             self.writer.close()
 
     # --- called on the loop -----------------------------------------------------------------------
@@ -137,7 +132,7 @@ class DirectoryThreads:
 
     def _submit(self, write: Write) -> None:
         self._busy += 1
-        self._rounds.put(write)
+        self._log.put(write)
 
     def sync_inline_if_lone(self) -> Sequence[Event]:
         """Write and sync a held-back round here and now: what came of it, or nothing when there
@@ -181,26 +176,12 @@ class DirectoryThreads:
 
     # --- the log thread ---------------------------------------------------------------------------
 
-    def _write_rounds(self) -> None:
-        while (first := self._rounds.get()) is not None:
-            together = [first]
-            ended = False
-            while len(together) < ROUNDS_TOGETHER_MAX and not ended:
-                try:
-                    following = self._rounds.get_nowait()
-                except queue.Empty:
-                    break
-                if following is None:
-                    ended = True
-                else:
-                    together.append(following)
-            on_written = partial(self._written, together) if self._slow else None
-            started = self.clock.now()
-            events = self._perform(together, on_written)
-            self._slow = self.clock.now() - started >= SLOW_ROUND_NANOS
-            self._send(events, len(together))
-            if ended:
-                return
+    def _write_rounds(self, together: list[Write]) -> None:
+        on_written = partial(self._written, together) if self._slow else None
+        started = self.clock.now()
+        events = self._perform(together, on_written)
+        self._slow = self.clock.now() - started >= SLOW_ROUND_NANOS
+        self._log.report(self._arrived, events, len(together))
 
     def _written(self, writes: list[Write]) -> None:
         for write in writes:
@@ -225,22 +206,16 @@ class DirectoryThreads:
             events.append(Persisted(write.io_id, self.directory))
         return events
 
-    def _send(self, events: Sequence[Event], rounds_done: int) -> None:
-        try:
-            self.token.run_sync_soon(self._arrived, events, rounds_done)
-        except trio.RunFinishedError:
-            return  # the loop has ended; nobody is left to be told
-
     def _arrived(self, events: Sequence[Event], rounds_done: int) -> None:
         self._busy -= rounds_done
         self.deliver(events)
 
     # --- the job thread ---------------------------------------------------------------------------
 
-    def _run_jobs(self) -> None:
-        while (work := self._jobs.get()) is not None:
+    def _run_jobs(self, works: list[Job | Read]) -> None:
+        for work in works:
             event: Event = self._read(work) if isinstance(work, Read) else self._job(work)
-            self._send([event], 0)
+            self._jobs.report(self._arrived, [event], 0)
 
     def _read(self, read: Read) -> ReadDone:
         wanted = read.slice

@@ -6,7 +6,7 @@ that retention or truncation removes meanwhile still yields the old bytes.
 
 import os
 from collections import OrderedDict
-from typing import Final, final
+from typing import Final, Protocol, final
 
 import attrs
 import trio
@@ -22,14 +22,53 @@ REMOVED_LOOK_SECONDS: Final = 30.0
 """How long a removed segment may keep its space after the last fetch from it."""
 
 
+class Descriptors(Protocol):
+    """How files of a data directory are opened to be sent by `ByteStream.send_file_nowait`."""
+
+    def open(self, path: str) -> int:
+        """Raises `DiskError` when it cannot be opened."""
+        ...
+
+    def close(self, fd: int) -> None: ...
+
+    def is_removed(self, fd: int) -> bool:
+        """Whether the file has no name any more."""
+        ...
+
+
+@final
+@attrs.frozen
+class PosixDescriptors:
+    """Those of the operating system, below a directory of it."""
+
+    root: str
+
+    def open(self, path: str) -> int:
+        """See `Descriptors`."""
+        try:
+            return os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise DiskError(str(error.strerror), on=path) from error
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def is_removed(self, fd: int) -> bool:
+        return os.fstat(fd).st_nlink == 0
+
+
 @final
 @attrs.define(eq=False)
 class OpenFile:
     """One descriptor and how many slices hold it. `stale` files close with their last pin."""
 
     fd: int
+    descriptors: Descriptors
     pins: int = 0
     stale: bool = False
+
+    def close(self) -> None:
+        self.descriptors.close(self.fd)
 
 
 @final
@@ -66,7 +105,7 @@ class OpenFiles:
     """The descriptors of all data directories of a process, the least recently used closed
     first."""
 
-    roots: dict[DirectoryId, str]
+    descriptors: dict[DirectoryId, Descriptors]
     test_disks: dict[DirectoryId, Disk] | None = None
     """With a test disk the bytes may be in its memory only, so slices are read through it."""
     _files: OrderedDict[tuple[DirectoryId, str], OpenFile] = attrs.field(
@@ -80,25 +119,19 @@ class OpenFiles:
         key = (wanted.directory, wanted.path)
         file = self._files.get(key)
         if file is None:
-            file = self._files[key] = OpenFile(self._open(wanted))
+            descriptors = self.descriptors[wanted.directory]
+            file = self._files[key] = OpenFile(descriptors.open(wanted.path), descriptors)
         self._files.move_to_end(key)
         pinned = PinnedSlice(self, file, wanted.position, wanted.size)
         self._close_idle()
         return pinned
-
-    def _open(self, wanted: FileSlice) -> int:
-        path = os.path.join(self.roots[wanted.directory], wanted.path)
-        try:
-            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise DiskError(str(error.strerror), on=wanted.path) from error
 
     def _close_idle(self) -> None:
         if len(self._files) <= IDLE_FILES_MAX:
             return
         for key, file in list(self._files.items()):
             if file.pins == 0:
-                os.close(file.fd)
+                file.close()
                 del self._files[key]
                 return
 
@@ -107,7 +140,7 @@ class OpenFiles:
         assert file.pins > 0, file.pins
         file.pins -= 1
         if file.stale and file.pins == 0:
-            os.close(file.fd)
+            file.close()
 
     async def close_removed_for_ever(self) -> None:
         """Look now and then which files were removed: an open descriptor keeps their space."""
@@ -118,7 +151,7 @@ class OpenFiles:
     def close_removed(self) -> None:
         """Forget the files that no directory names any more."""
         for (directory, path), file in list(self._files.items()):
-            if os.fstat(file.fd).st_nlink == 0:
+            if file.descriptors.is_removed(file.fd):
                 self.forget(directory, path)
 
     def forget(self, directory: DirectoryId, path: str) -> None:
@@ -128,12 +161,13 @@ class OpenFiles:
             return
         file.stale = True
         if file.pins == 0:
-            os.close(file.fd)
+            file.close()
 
     def close(self) -> None:
         """Close all; slices must have been released."""
         for file in self._files.values():
-            os.close(file.fd)
+            assert file.pins == 0, file.pins
+            file.close()
         self._files.clear()
 
 

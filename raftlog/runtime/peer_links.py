@@ -8,11 +8,12 @@ yet. Another process that says it is the same node (a copied configuration, a co
 refused while the linked one is who the cluster holds for alive; else two of them would cut off each
 other for ever.
 
-A frame is u32 length, u32 CRC-32C of the body, body (raftlog.broker.peer_codec).
+A frame is u32 length, u32 CRC-32C of the body, body (raftlog.broker.peer_codec), of the protocol
+version that the handshake agreed on.
 """
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
 import attrs
@@ -25,8 +26,8 @@ from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId
 from raftlog.base.limits import PEER_FRAME_BYTES_MAX
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.trace import TraceEvent
-from raftlog.broker import peer_codec
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
+from raftlog.broker.peer_codec import PROTOCOLS, PeerCodec
 from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime import handshake
 from raftlog.runtime.driver import Driver
@@ -34,7 +35,7 @@ from raftlog.runtime.framing import FrameReceiver
 from raftlog.runtime.handshake import Agreed, PeerIdentity
 from raftlog.runtime.sender import Sender
 from raftlog.runtime.slabs import SlabPool
-from raftlog.runtime.streams import ByteStream, connect_tcp
+from raftlog.runtime.streams import ByteStream, Network
 
 _HEAD: Final = struct.Struct(">II")
 _CRC: Final = struct.Struct(">I")
@@ -64,6 +65,7 @@ class Link:
     """One live session."""
 
     agreed: Agreed
+    codec: PeerCodec
     stream: ByteStream
     sender: Sender
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
@@ -85,6 +87,9 @@ class PeerLinks:
     stands: Callable[[NodeId, DirectoryId, BootNumber, str], bool]
     """Whether the process with this identity is the one that the cluster holds for alive under its
     node id (`Registration.peer_stands`)."""
+    network: Network
+    codecs: Mapping[int, PeerCodec] = PROTOCOLS
+    """What we speak, by version: the range that `identity` says."""
     _links: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
     _addresses: dict[NodeId, PeerAddress] = attrs.field(factory=dict, init=False)
     _dialling: dict[NodeId, trio.CancelScope] = attrs.field(factory=dict, init=False)
@@ -112,7 +117,7 @@ class PeerLinks:
         link = self._links.get(send.peer)
         if link is None or link.agreed.session != send.session:
             return
-        for parts in peer_codec.encode_frames(send.messages):
+        for parts in link.codec.encode_frames(send.messages):
             _put_frame(link.sender, parts)
         self._to_flush[send.peer] = link
 
@@ -149,7 +154,7 @@ class PeerLinks:
         """Dial and serve the link until it ends; whether there was one."""
         try:
             with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                stream = await connect_tcp(address.host, address.port)
+                stream = await self.network.connect(address.host, address.port)
         except (OSError, trio.TooSlowError) as error:
             self._trouble(address.node, f"cannot be reached: {error}")
             return False
@@ -241,7 +246,7 @@ class PeerLinks:
             if node in self._links:  # somebody else was faster
                 stream.close()
                 return False
-        link = Link(agreed, stream, Sender(stream))
+        link = Link(agreed, self.codecs[agreed.protocol], stream, Sender(stream))
         self._links[node] = link
         self._last_trouble.pop(node, None)
         self.driver.post(LinkUp(node, agreed.session, agreed.peer.directory, agreed.peer.boot))
@@ -268,11 +273,11 @@ class PeerLinks:
 
     async def _read(self, link: Link) -> None:
         receiver = FrameReceiver(link.stream, self.pool, _peer_frames())
-        node, session = link.agreed.peer.node, link.agreed.session
+        node, session, decode = link.agreed.peer.node, link.agreed.session, link.codec.decode
         try:
             while await receiver.receive():
                 self.driver.post_from_peer(
-                    [PeerMessages(node, session, _decode(each)) for each in receiver.frames()]
+                    [PeerMessages(node, session, decode(_body(each))) for each in receiver.frames()]
                 )
         except ProtocolError as error:
             self._trouble(node, f"sent a bad frame: {error}")
@@ -310,13 +315,14 @@ def _peer_frames() -> FrameCutter:
     )
 
 
-def _decode(frame: memoryview) -> list[object]:
+def _body(frame: memoryview) -> memoryview:
+    """What a frame holds, when its sum is right."""
     body = frame[_CRC_BYTES:]
     said = int(_CRC.unpack_from(frame)[0])
     found = crc32c(body)
     if said != found:
         raise ProtocolError(f"peer frame has CRC {found:#010x}, says {said:#010x}")
-    return peer_codec.decode(body)
+    return body
 
 
 def _same_process(one: PeerIdentity, other: PeerIdentity) -> bool:

@@ -9,13 +9,8 @@
 SIGTERM and SIGINT stop gracefully: leadership is handed over first. A second signal stops at once.
 """
 
-import fcntl
-import gc
 import os
-import resource
 import signal
-import socket
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Final, Protocol, final
@@ -23,7 +18,7 @@ from typing import Final, Protocol, final
 import attrs
 import trio
 
-from raftlog.base.errors import ConfigError, OperatingError, RaftlogError
+from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId
 from raftlog.base.ports import Clock, Disk, Tracer
 from raftlog.base.trace import TraceEvent
@@ -31,19 +26,19 @@ from raftlog.base.units import NANOS_PER_SECOND, Instant
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Event, Stop
-from raftlog.runtime import faulty_disk, handshake
+from raftlog.runtime import handshake
 from raftlog.runtime.admin import AdminServer
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.handshake import PeerIdentity
-from raftlog.runtime.huge_pages import use_huge_pages, use_huge_pages_again
+from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
 from raftlog.runtime.log_writer import DirectoryThreads
+from raftlog.runtime.machine import Machine, this_machine, tune_process
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.peer_links import PeerLinks
-from raftlog.runtime.real_ports import SYNCFS_TELLS, OsEntropy, PosixDisk, SystemClock
-from raftlog.runtime.slabs import SlabPool
-from raftlog.runtime.streams import TcpStream, accept_tcp, connect_tcp, listen_tcp
+from raftlog.runtime.real_ports import SystemClock
+from raftlog.runtime.streams import ByteStream, Listening
 from raftlog.storage.data_dir import (
     DirectoryIdentity,
     DirectoryImage,
@@ -51,22 +46,18 @@ from raftlog.storage.data_dir import (
     is_formatted,
     open_directory,
 )
-from raftlog.storage.write_round import SYNCFS_FROM, DirectoryWriter
+from raftlog.storage.write_round import DirectoryWriter
 
 STOP_SECONDS: Final = 10.0
 """A graceful stop that takes longer than this is not graceful; the process ends all the same."""
 JOIN_PAUSE_SECONDS: Final = 0.2
-SWITCH_SECONDS: Final = 0.0005
-"""How long the loop may keep the log thread from reporting: the default of 5 ms is a failover's
-worth of waiting behind a busy turn."""
-OPEN_FILES_WANTED: Final = 65_536
 _NO_CLUSTER: Final = ClusterId(bytes(16))
 
 
 class Stream(Protocol):
     """How a listener hands over a connection."""
 
-    async def __call__(self, stream: TcpStream, address: str) -> None: ...
+    async def __call__(self, stream: ByteStream, address: str) -> None: ...
 
 
 @final
@@ -89,6 +80,14 @@ class Control:
     driver: Driver | None = None
     stop: Callable[[], None] | None = None
     """Ask for a graceful stop: leadership is handed over, then `serve` returns."""
+    attached: Callable[[Driver], None] | None = None
+    """Told of the driver before its first turn."""
+
+    def attach(self, driver: Driver, stop: Callable[[], None]) -> None:
+        """The broker is made, and has not begun."""
+        self.driver, self.stop = driver, stop
+        if self.attached is not None:
+            self.attached(driver)
 
 
 async def serve(
@@ -104,49 +103,33 @@ async def serve(
 
     With `own_process` it watches signals and tunes the process; without, it leaves both alone.
     """
-    clock = clock or SystemClock()
     with ExitStack() as stack:
-        disk = _open_disk(config, stack, tracer)
-        entropy = OsEntropy()
-        if not is_formatted(disk):
-            await _format_as_joiner(config, disk, entropy, tracer)
-        image = _open_image(config, disk)
-        process = _BrokerProcess(config, disk, image, clock, entropy, tracer)
-        if control is not None:
-            control.driver, control.stop = process.driver, process.stop
-        await process.run(started, own_process)
+        machine = this_machine(config, clock or SystemClock(), tracer, stack)
+        await serve_on(machine, config, tracer, started, own_process=own_process, control=control)
 
 
-def _open_disk(config: ServerConfig, stack: ExitStack, tracer: Tracer) -> Disk:
-    """The data directory, locked for this process, with the test disk over it when that is
-    asked."""
-    os.makedirs(config.data_dir, exist_ok=True)
-    lock = os.open(os.path.join(config.data_dir, ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
-    stack.callback(os.close, lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise OperatingError(
-            "the data directory is in use by another process",
-            on=config.data_dir,
-            do="stop that broker first, or set log.dirs",
-        ) from None
-    disk: Disk = PosixDisk(config.data_dir)
-    wanted = os.environ.get(faulty_disk.VARIABLE)
-    if wanted:
-        if not config.loopback_only():
-            raise ConfigError("test disks are refused beyond loopback", on=faulty_disk.VARIABLE)
-        tracer.emit(TraceEvent("test-disk", config.data_dir, (("options", wanted),)))
-        disk = faulty_disk.wrap(disk, faulty_disk.parse_options(wanted))
-    return disk
-
-
-async def _format_as_joiner(
-    config: ServerConfig, disk: Disk, entropy: OsEntropy, tracer: Tracer
+async def serve_on(
+    machine: Machine,
+    config: ServerConfig,
+    tracer: Tracer,
+    started: Callable[[Started], None],
+    *,
+    own_process: bool = False,
+    control: Control | None = None,
 ) -> None:
+    """`serve` with the ports of a machine."""
+    if not is_formatted(machine.disk):
+        await _format_as_joiner(machine, config, tracer)
+    process = _BrokerProcess(machine, config, _open_image(config, machine.disk), tracer)
+    if control is not None:
+        control.attach(process.driver, process.stop)
+    await process.run(started, own_process)
+
+
+async def _format_as_joiner(machine: Machine, config: ServerConfig, tracer: Tracer) -> None:
     """Ask the controllers which cluster this is, and format the empty directory for it. It founds
     nothing: without an answer it waits, and says so."""
-    node = config.broker.node
+    node, entropy = config.broker.node, machine.entropy
     directory = DirectoryId(1 + entropy.below(2**64 - 1))
     tracer.emit(TraceEvent("joining", config.data_dir, (("do", "waiting for a controller"),)))
     identity = _identity(config.broker, _NO_CLUSTER, directory, 0)
@@ -158,7 +141,7 @@ async def _format_as_joiner(
             try:
                 with trio.fail_after(handshake.HANDSHAKE_SECONDS):
                     route = config.broker.route_to(address)
-                    stream = await connect_tcp(route.host, route.port)
+                    stream = await machine.network.connect(route.host, route.port)
                     try:
                         agreed = await handshake.dial(
                             stream, config.secret, identity, entropy, address.node
@@ -175,7 +158,7 @@ async def _format_as_joiner(
                 wanted = DirectoryIdentity(
                     cluster=agreed.peer.cluster, node=node, directory=directory
                 )
-                format_directory(disk, wanted)
+                format_directory(machine.disk, wanted)
                 return
         await trio.sleep(JOIN_PAUSE_SECONDS)
 
@@ -195,13 +178,14 @@ def _identity(
     config: BrokerConfig, cluster: ClusterId, directory: DirectoryId, boot: int
 ) -> PeerIdentity:
     address = f"{config.peer.host}:{config.peer.port}"
+    oldest, newest = config.release.protocols
     return PeerIdentity(
         cluster,
         config.node,
         directory,
         boot,  # type: ignore[arg-type]
-        handshake.PROTOCOL_MIN,
-        handshake.PROTOCOL_MAX,
+        oldest,
+        newest,
         address,
     )
 
@@ -211,37 +195,27 @@ class _BrokerProcess:
     """The parts of a running broker."""
 
     def __init__(
-        self,
-        config: ServerConfig,
-        disk: Disk,
-        image: DirectoryImage,
-        clock: Clock,
-        entropy: OsEntropy,
-        tracer: Tracer,
+        self, machine: Machine, config: ServerConfig, image: DirectoryImage, tracer: Tracer
     ) -> None:
+        self.machine = machine
         self.config = config
         self.image = image
-        self.clock = clock
-        self.entropy = entropy
+        self.clock = clock = machine.clock
         self.tracer = tracer
-        self.pool = SlabPool()
-        directory = image.identity.directory
-        test_disk = None if isinstance(disk, PosixDisk) else {directory: disk}
-        self.files = OpenFiles({directory: config.data_dir}, test_disk)
+        directory, disk, sent = image.identity.directory, machine.disk, machine.descriptors
+        self.files = OpenFiles(
+            {} if sent is None else {directory: sent}, {directory: disk} if sent is None else None
+        )
         self.broker = Broker(
             config=config.broker,
             directories=[image],
-            entropy=entropy.fork("broker"),
+            entropy=machine.entropy.fork("broker"),
             tracer=tracer,
             now=clock.now(),
         )
+        writer = DirectoryWriter(disk, syncfs_from=machine.syncfs_from)
         self.threads = DirectoryThreads(
-            directory,
-            disk,
-            DirectoryWriter(disk, syncfs_from=SYNCFS_FROM if SYNCFS_TELLS else sys.maxsize),
-            clock,
-            self._deliver,
-            trio.lowlevel.current_trio_token(),
+            directory, disk, writer, clock, self._deliver, machine.workers
         )
         self.driver = Driver(config.broker.node, self.broker, clock, {directory: self.threads})
 
@@ -251,14 +225,14 @@ class _BrokerProcess:
     async def run(self, started: Callable[[Started], None], own_process: bool) -> None:
         """Listen, report, and drive until stopped."""
         if own_process:
-            _tune_process(self.clock)
-        config, driver = self.config, self.driver
+            tune_process(self.clock)
+        config, driver, machine = self.config, self.driver, self.machine
         self.threads.start()
         try:
             async with trio.open_nursery() as nursery:
                 connections = Connections(
                     driver,
-                    self.pool,
+                    machine.pool,
                     self.files,
                     self.tracer,
                     config.frame_bytes_max,
@@ -269,11 +243,13 @@ class _BrokerProcess:
                     driver,
                     config.secret,
                     _identity(config.broker, identity.cluster, identity.directory, self.image.boot),
-                    self.entropy.fork("links"),
+                    machine.entropy.fork("links"),
                     self.tracer,
-                    self.pool,
+                    machine.pool,
                     nursery,
                     self.broker.registration.peer_stands,
+                    machine.network,
+                    config.broker.release.codecs,
                 )
                 admin = AdminServer(driver, self.tracer)
                 driver.connections, driver.peers, driver.admin = connections, links, admin
@@ -355,7 +331,7 @@ class _ClientListener:
     connections: Connections
     name: str
 
-    async def __call__(self, stream: TcpStream, address: str) -> None:
+    async def __call__(self, stream: ByteStream, address: str) -> None:
         await self.connections.serve(stream, self.name, address)
 
 
@@ -364,48 +340,31 @@ async def _bind(
 ) -> int:
     """Listen and serve what connects; the port that was bound."""
     try:
-        sockets = await listen_tcp(host, port)
+        listeners = await process.machine.network.listen(host, port)
     except OSError as error:
         raise OperatingError(
             f"cannot listen: {os.strerror(error.errno) if error.errno else error}",
             on=f"{host}:{port}",
             do="choose a free port",
         ) from error
-    for listening in sockets:
+    for listening in listeners:
         nursery.start_soon(
             _accept_for_ever, nursery, listening, serve_one, process, name=f"accept {port}"
         )
-    return int(sockets[0].getsockname()[1])
+    return listeners[0].port
 
 
 async def _accept_for_ever(
-    nursery: trio.Nursery, listening: socket.socket, serve_one: Stream, process: _BrokerProcess
+    nursery: trio.Nursery, listening: Listening, serve_one: Stream, process: _BrokerProcess
 ) -> None:
     try:
         while True:
             try:
-                stream = await accept_tcp(listening)
+                stream, address = await listening.accept()
             except OSError as error:
                 process.tracer.emit(TraceEvent("accept-failed", "process", (("why", str(error)),)))
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
-            address = stream.peer_address()
             nursery.start_soon(serve_one, stream, address, name=f"connection {address}")
     finally:
-        trio.lowlevel.notify_closing(listening)
         listening.close()
-
-
-def _tune_process(clock: Clock) -> None:
-    """Raise the file limit, let the log thread in quickly, keep the collector off what lives for
-    ever (everything made so far is never garbage, and cycles are rare on the data path), and put
-    that on huge pages."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(OPEN_FILES_WANTED, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    sys.setswitchinterval(SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-    use_huge_pages(clock)

@@ -1,7 +1,8 @@
-"""Byte streams: what a connection needs of a socket, without blocking and without copying.
+"""Byte streams and the network they come from: what a connection needs of a socket, without
+blocking and without copying.
 
 The sending half is non-blocking, so that a turn's answers can leave before the turn's task yields;
-only when the socket is full does a writer task wait. `trio_world` puts a simulated stream here.
+only when the socket is full does a writer task wait. `trio_world` puts a simulated network here.
 """
 
 import os
@@ -39,6 +40,33 @@ class ByteStream(Protocol):
     async def wait_writable(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Listening(Protocol):
+    """A bound listener."""
+
+    @property
+    def port(self) -> int: ...
+
+    async def accept(self) -> tuple[ByteStream, str]:
+        """The next connection, and who it is, for people. OSError (such as too many open files) is
+        for the caller to wait out."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    """What connects this process to others."""
+
+    async def connect(self, host: str, port: int) -> ByteStream:
+        """Connect; OSError when nobody listens there."""
+        ...
+
+    async def listen(self, host: str, port: int) -> Sequence[Listening]:
+        """A listener for each address of `host`, one at least; OSError when they are not to be
+        had."""
+        ...
 
 
 @final
@@ -127,33 +155,55 @@ class TcpStream:
             self._socket.close()
 
 
-async def connect_tcp(host: str, port: int) -> TcpStream:
-    """Connect; OSError when nobody listens there."""
-    stream = await trio.open_tcp_stream(host, port)
-    # trio's stream holds a trio socket; its duplicate is ours, so that both may be closed.
-    descriptor = os.dup(stream.socket.fileno())
-    connected = socket.socket(fileno=descriptor)
-    await stream.aclose()
-    return TcpStream(connected)
+@final
+class TcpListening:
+    """A `Listening` over a non-blocking listening socket."""
+
+    __slots__ = ("_socket",)
+
+    def __init__(self, listening: socket.socket) -> None:
+        listening.setblocking(False)
+        self._socket = listening
+
+    @property
+    def port(self) -> int:
+        return int(self._socket.getsockname()[1])
+
+    async def accept(self) -> tuple[TcpStream, str]:
+        """See `Listening`."""
+        while True:
+            try:
+                connected, _ = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                await trio.lowlevel.wait_readable(self._socket)
+                continue
+            stream = TcpStream(connected)
+            return stream, stream.peer_address()
+
+    def close(self) -> None:
+        trio.lowlevel.notify_closing(self._socket)
+        self._socket.close()
 
 
-async def listen_tcp(host: str, port: int) -> list[socket.socket]:
-    """Bound, listening, non-blocking sockets for `host`; one for each of its addresses."""
-    listeners = await trio.open_tcp_listeners(port, host=host, backlog=512)
-    sockets: list[socket.socket] = []
-    for listener in listeners:
-        sockets.append(socket.socket(fileno=os.dup(listener.socket.fileno())))
-        sockets[-1].setblocking(False)
-        await listener.aclose()
-    return sockets
+@final
+class TcpNetwork:
+    """The `Network` of this machine."""
 
+    __slots__ = ()
 
-async def accept_tcp(listening: socket.socket) -> TcpStream:
-    """The next connection. OSError (such as too many open files) is for the caller to wait out."""
-    while True:
-        try:
-            connected, _ = listening.accept()
-        except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-            await trio.lowlevel.wait_readable(listening)
-            continue
+    async def connect(self, host: str, port: int) -> TcpStream:
+        """See `Network`."""
+        stream = await trio.open_tcp_stream(host, port)
+        # trio's stream holds a trio socket; its duplicate is ours, so that both may be closed.
+        connected = socket.socket(fileno=os.dup(stream.socket.fileno()))
+        await stream.aclose()
         return TcpStream(connected)
+
+    async def listen(self, host: str, port: int) -> list[TcpListening]:
+        """See `Network`."""
+        listeners = await trio.open_tcp_listeners(port, host=host, backlog=512)
+        found: list[TcpListening] = []
+        for listener in listeners:
+            found.append(TcpListening(socket.socket(fileno=os.dup(listener.socket.fileno()))))
+            await listener.aclose()
+        return found

@@ -188,13 +188,13 @@ def _parse(copy: Buffer) -> DirectoryIdentity:
             on=FORMAT_FILE,
             do="use the release that wrote it, or a later one",
         )
-    if reader.u16() != 0:
+    if reader.u16() != 0 and version <= VERSION:
         raise reader.fail("reserved bytes of the format file are not zero")
     cluster, node = ClusterId(bytes(reader.take(16))), NodeId(reader.u32())
     directory = DirectoryId(reader.u64())
     count = reader.count(REPLICA_ID_BYTES, VOTERS_MAX)
     controllers = tuple(read_replica_id(reader) for _ in range(count))
-    if any(reader.take(reader.remaining())):
+    if version <= VERSION and any(reader.take(reader.remaining())):
         raise reader.fail("format file has reserved bytes that are not zero")
     return DirectoryIdentity(
         cluster=cluster, node=node, directory=directory, controllers=controllers

@@ -1,16 +1,14 @@
 """The log of one replica in memory: what there is, what must be written, what is durable.
 
-It never touches a file. A mutator changes memory at once and adds to the operations that the
-replica takes for this turn's io_id; `written` and `persisted` move the ends up to which files may
-be read and promises made. Reads are planned as memory views, file slices, or jobs that run off the
-loop.
+It never touches a file. A mutator changes memory at once and adds to the operations of this turn's
+io_id; `written` and `persisted` move the ends up to which files may be read and promises made.
+Reads are planned as memory views, file slices, or jobs that run off the loop.
 
 Rules:
 1. A file is never overwritten. Truncation to an index, and an install, begin a new file; what older
    files hold at or above its first index is void from the moment its header is durable.
-2. A segment takes entries only in the same round as, and after, its header and directory are
-synced;
-   the writer first syncs what the group wrote before, so a header vouches for all entries below it.
+2. A segment takes entries in the round of its header and directory, after these are synced; the
+   writer first syncs what the group wrote before, so a header vouches for all entries below it.
 3. The ends of rounds in flight are clamped by a truncation: the completion of a round that wrote
    entries of an ended term makes no entry of the next term durable (etcd's append ABA).
 4. Places of entries from min(commit, durable) on stay in memory, so that a truncation, which never
@@ -62,7 +60,7 @@ class PartitionLog:
     * `first_index` to `last_index`: the entries held, on disk or in memory.
     * `last_term`, `last_chain`, `next_offset`: of the place after `last_index`.
     * `prev_term`, `prev_chain`: of the place before `first_index`.
-    * `log_start`: the first offset that clients may read; moves by committed markers and installs.
+    * `log_start`: the first offset that clients may read, says the committed `start_marker`, or 0.
     * `terms`: where each term begins. `memberships`: (index, membership), ascending; the first is
       in force at `first_index - 1`.
     """
@@ -72,7 +70,7 @@ class PartitionLog:
         "_pending", "_planner", "_repair", "_rolls", "_rounds", "_segment_bytes", "_segments",
         "_sequence", "_window", "_window_slack", "first_index", "last_chain",
         "last_index", "last_term", "log_start", "memberships", "next_offset", "options",
-        "prev_chain", "prev_term", "spec", "terms",
+        "prev_chain", "prev_term", "spec", "start_marker", "terms",
     )  # fmt: skip
 
     def __init__(self, spec: ReplicaSpec, options: LogOptions, parts: LogParts) -> None:
@@ -83,7 +81,7 @@ class PartitionLog:
         self.first_index = RaftIndex(head.raft_index + 1)
         self.prev_term = head.term
         self.prev_chain = head.chain
-        self.log_start = parts.log_start
+        self.log_start, self.start_marker = parts.log_start, RaftIndex(0)
         self.memberships = list(parts.memberships)
         self.last_index = parts.end.end.raft_index
         self.last_term = parts.end.end.term
@@ -264,7 +262,7 @@ class PartitionLog:
         self.first_index = RaftIndex(position.raft_index + 1)
         self.prev_term = position.term
         self.prev_chain = position.chain
-        self.log_start = position.log_start
+        self.log_start, self.start_marker = position.log_start, RaftIndex(0)
         self.memberships = [(position.membership_index, position.membership)]
         end = LogEnd(position.raft_index, position.term, position.chain, position.next_offset)
         self._set_end(end)
@@ -374,9 +372,10 @@ class PartitionLog:
         assert index <= self.last_index, (index, self.last_index)
         self._commit = max(self._commit, index)
 
-    def set_log_start(self, offset: Offset) -> None:
-        """The committed log start; it never falls."""
-        self.log_start = max(self.log_start, offset)
+    def set_log_start(self, offset: Offset, marker: RaftIndex) -> None:
+        """The committed log start, as the entry `marker` says it; it never falls."""
+        if offset > self.log_start:
+            self.log_start, self.start_marker = offset, marker
 
     def trim_window(self, bytes_max: int) -> None:
         """Shed entries that are committed and durable until those held fit into `bytes_max`."""
@@ -465,7 +464,8 @@ class PartitionLog:
     def plan_removal(self) -> ColdRead | None:
         """A job that removes the whole segments below the log start; None when there is none. Its
         result goes to `cold_done`, by which the log's beginning moves."""
-        return self._settled().plan_removal(self.log_start, min(self._commit, self.durable_index))
+        safe = min(self._commit, self.durable_index)
+        return self._settled().plan_removal(self.log_start, self.start_marker, safe)
 
     def _head_moved(self, first_index: RaftIndex) -> None:
         """The segments below the one that begins at `first_index` are gone."""

@@ -326,18 +326,29 @@ class ReadPlanner:
             for index in range(max(written + 1, window.entries_first), window.end)
         ]
 
-    def plan_removal(self, log_start: Offset, safe_index: RaftIndex) -> ColdRead | None:
-        """Whole segments below the log start that are durable and committed; never the last one."""
+    def plan_removal(
+        self, log_start: Offset, marker: RaftIndex, safe_index: RaftIndex
+    ) -> ColdRead | None:
+        """Whole segments below the log start that are durable and committed; never the last one.
+        What stays must say the log start again at the next boot: the marker lies there, or the
+        first header was written later."""
         count = 0
         for segment in self._segments[:-1]:
             if segment.end.next_offset > log_start or segment.end.raft_index > safe_index:
                 break
             count += 1
+        while count and not self._tells(count, log_start, marker):
+            count -= 1
         if count == 0:
             return None
         paths = tuple(segment.path for segment in self._segments[:count])
         first_index = self._segments[count].first_index
         return ColdRead(remove_segments, (RemovalOrder(self._spec, paths, first_index),))
+
+    def _tells(self, count: int, log_start: Offset, marker: RaftIndex) -> bool:
+        """Whether the log start is known from what begins with that segment."""
+        first = self._segments[count]
+        return first.first_index <= marker or first.header.log_start >= log_start
 
     def learn(self, result: SegmentWalked | RangeScanned) -> None:
         """Keep what a job found, if its segment is still as it was."""

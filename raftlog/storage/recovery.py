@@ -118,12 +118,18 @@ def salvage_replica(
     disk: Disk, spec: ReplicaSpec, mark: Mark | None, options: LogOptions
 ) -> RecoveredReplica:
     """Job: as `recover_replica`, but sectors before the mark that cannot be read count as damage
-    instead of failing the job. For a disk that has failed the same way a few times."""
-    return recover_replica(SalvagingDisk(disk, mark), spec, mark, options)
+    instead of failing the job, and all are read: no index file vouches for a segment. For a disk
+    that has failed the same way a few times."""
+    return recover_replica(SalvagingDisk(disk, mark), spec, mark, options, trust_indexes=False)
 
 
 def recover_replica(
-    disk: Disk, spec: ReplicaSpec, mark: Mark | None, options: LogOptions
+    disk: Disk,
+    spec: ReplicaSpec,
+    mark: Mark | None,
+    options: LogOptions,
+    *,
+    trust_indexes: bool = True,
 ) -> RecoveredReplica:
     """Job: read a registered replica from its files; cuts a torn tail. `mark` is the store's."""
     _remove_unfinished(disk, spec.path)
@@ -134,7 +140,8 @@ def recover_replica(
         probe("replica-files-lost")
         return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
     files = _without_what_a_lost_file_cut(files, mark)
-    walked, log, producers = _walk_and_replay(disk, spec, files, mark, options)
+    attempt = _walk_and_replay(disk, spec, files, mark, options, trust_indexes=trust_indexes)
+    walked, log, producers = attempt
     if producers is None:
         probe("head-snapshot-lost")
         why = f"no whole snapshot of the state before entry {log.first_index}"
@@ -234,7 +241,7 @@ def _log_of(
         window=walked.window,
         terms=walked.terms,
         memberships=walked.memberships,
-        log_start=head.log_start,
+        log_start=max(head.log_start, head.base_offset),
         file_sequence=files.sequence_max,
         repair=claimed,
         repair_file_due=walked.fault is not None,
@@ -250,15 +257,21 @@ class _Attempt(NamedTuple):
 
 
 def _walk_and_replay(
-    disk: Disk, spec: ReplicaSpec, files: LiveFiles, mark: Mark | None, options: LogOptions
+    disk: Disk,
+    spec: ReplicaSpec,
+    files: LiveFiles,
+    mark: Mark | None,
+    options: LogOptions,
+    *,
+    trust_indexes: bool,
 ) -> _Attempt:
     """The log, and the producer state at its end; None when the snapshot it needs is not there.
 
     The replay may be the first to look at a segment that an index file vouched for: should it meet
     damage there, everything is walked, and the valid prefix ends where the damage is.
     """
-    attempt = _attempt(disk, spec, files, mark, options, trust_indexes=True)
-    if attempt.producers is not None:
+    attempt = _attempt(disk, spec, files, mark, options, trust_indexes=trust_indexes)
+    if attempt.producers is not None or not trust_indexes:
         return attempt
     probe("damage-met-by-the-replay")
     return _attempt(disk, spec, files, mark, options, trust_indexes=False)

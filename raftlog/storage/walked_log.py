@@ -68,13 +68,22 @@ class _Checkpoint(NamedTuple):
     chain: Chain
     position: int | None
     what: str
+    binds: bool = True
+    """A place that an index file tells may be of an earlier life of the file, whose tail was lost:
+    that it agrees is a proof, that it does not is none."""
 
 
 class _SegmentEnd(NamedTuple):
-    """How far a file is whole."""
+    """How far a file is whole. `agreed` is the last place whose chain was known from elsewhere: of
+    a damaged file nothing behind it counts, for batches that look right may be another's."""
 
     place: WalkPlace
+    agreed: WalkPlace
     fault: str | None
+
+    def damaged(self, fault: str) -> "_SegmentEnd":
+        """The same file, with damage somewhere behind what is agreed."""
+        return _SegmentEnd(self.agreed, self.agreed, fault)
 
 
 def walk_log(
@@ -179,17 +188,20 @@ class _Walker:
             checkpoint = checkpoints.pop(walk.place.raft_index, None)
             if checkpoint is not None:
                 place = walk.place
-                if not walk.check(
+                if walk.check(
                     place.raft_index, checkpoint.chain, checkpoint.position, checkpoint.what
                 ):
-                    return _SegmentEnd(agreed, f"{walk.fault} ({file.path})")
-                agreed = place
+                    agreed = place
+                elif checkpoint.binds:
+                    return _SegmentEnd(agreed, agreed, f"{walk.fault} ({file.path})")
+                else:
+                    walk.fault = None
         place = walk.place
         if stop is not None and place.raft_index < stop:
             why = walk.fault or "the file ends"
-            return _SegmentEnd(place, f"{why} before entry {stop} ({file.path})")
+            return _SegmentEnd(agreed, agreed, f"{why} before entry {stop} ({file.path})")
         self._torn = walk.fault
-        return _SegmentEnd(place, None)
+        return _SegmentEnd(place, agreed, None)
 
     def _checkpoints(
         self, file: LiveFile, following: LiveFile | None
@@ -198,8 +210,9 @@ class _Walker:
         before."""
         found: dict[RaftIndex, _Checkpoint] = {}
         stored = self._index_file(file)
-        for point in stored.sparse.points() if stored else ():
-            found[point.raft_index] = _Checkpoint(point.chain, point.position, "its index")
+        for point in (*stored.sparse.points(), stored.end) if stored else ():
+            told = _Checkpoint(point.chain, point.position, "its index", binds=False)
+            found[point.raft_index] = told
         mark = self._mark
         if mark is not None and mark.file_sequence == file.header.file_sequence:
             at = RaftIndex(mark.raft_index + 1)
@@ -212,15 +225,15 @@ class _Walker:
     def _judge_last(self, opened_file: DiskFile, file: LiveFile, end: _SegmentEnd) -> _SegmentEnd:
         """The last live file: a fault before the mark is damage, behind it a torn tail."""
         if self._files.unreadable is not None:
-            return _SegmentEnd(end.place, self._files.unreadable)
+            return end.damaged(self._files.unreadable)
         mark, sequence = self._mark, file.header.file_sequence
         if mark is not None and mark.file_sequence > self._files.sequence_max:
-            return _SegmentEnd(end.place, f"file {mark.file_sequence} has a mark and is lost")
+            return end.damaged(f"file {mark.file_sequence} has a mark and is lost")
         marked = mark.raft_index if mark and mark.file_sequence == sequence else RaftIndex(0)
         if end.place.raft_index <= marked:
             probe("invalid-bytes-before-the-mark")
             why = self._torn or "the file ends"
-            return _SegmentEnd(end.place, f"{why}, the mark says {marked}")
+            return end.damaged(f"{why}, the mark says {marked}")
         self._cut_torn_tail(opened_file, end.place.position)
         known = mark.end_position if mark and mark.file_sequence == sequence else 0
         self._write_again(opened_file, max(known, SEGMENT_HEADER_BYTES), end.place.position)

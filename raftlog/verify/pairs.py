@@ -177,11 +177,6 @@ class Pairs(msgspec.Struct, eq=False, gc=False):
             return range(places, places + self.count)
         return places
 
-    @property
-    def in_order(self) -> bool:
-        """Whether each offset follows the one before."""
-        return type(self.places) is int
-
     @classmethod
     def of(cls, pairs: Sequence[Sequence[Any]], log: KnownLog | None = None) -> "Pairs":
         """From JSON. ValueError or TypeError where that is not a list of offsets and values."""

@@ -104,3 +104,14 @@ class Client:
         for pending in waiting.values():
             pending.done = True
             pending.answer = ConnectionLostError("the connection ended before the answer")
+
+
+def cut_frames(data: bytes, count: int) -> list[bytes]:
+    """The so many frames that lie in `data`, one behind the other, each with its length."""
+    frames = []
+    for _ in range(count):
+        size = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
+        frames.append(data[:size])
+        data = data[size:]
+    assert not data, (count, len(data))
+    return frames

@@ -12,7 +12,8 @@ from raftlog.base.units import Instant, millis
 from raftlog.broker.events import Stop
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.client.core import asks
-from raftlog.metadata.requests import ReassignWish, encode_wish
+from raftlog.metadata.commands import UnregisterBroker
+from raftlog.metadata.requests import ReassignWish, SubmitCommand, encode_wish
 from raftlog.partition.retention import TO_HIGH_WATERMARK
 from raftlog.raft.lease import DRIFT_PERMILLE
 from raftlog_sim.node import Node
@@ -53,6 +54,25 @@ def _nobody_listens(answer: Any) -> None:
     del answer
 
 
+def _unregister(nemesis: "Nemesis", step: Step) -> bool:
+    """The first node that is up asks, as an operator does who took a machine away."""
+    asker = next(iter(nemesis.world.running()), None)
+    wanted = nemesis.numbers(step, "node")
+    if asker is None:
+        return False
+    for number in wanted:
+        _submit(nemesis, asker, UnregisterBroker(node=number))
+    nemesis.note("unregister", *wanted)
+    return bool(wanted)
+
+
+def _submit(nemesis: "Nemesis", asker: Node, command: UnregisterBroker) -> None:
+    deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
+    body = encode_wish(SubmitCommand(command=command))
+    asker.broker.context.ask_controller(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
+    asker.deliver_nothing()
+
+
 def _transfer(nemesis: "Nemesis", step: Step) -> bool:
     """Whoever leads the partition hands over to the node, if it is a voter that may."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
@@ -79,11 +99,16 @@ def _stop(nemesis: "Nemesis", step: Step) -> bool:
     """A graceful stop: leadership goes first, then the process."""
     nodes = [node for node in nemesis.nodes(step, "node") if node.up and not node.suspended]
     for node in nodes:
-        nemesis.note("stop", node.number)
-        node.leaves = True
-        node.deliver(Stop(Instant(node.live.clock.now(nemesis.world.now) + _PATIENCE)))
-        nemesis.later(step, _back, nemesis, node, node.boots)
+        stop(nemesis, step, node)
     return bool(nodes)
+
+
+def stop(nemesis: "Nemesis", step: Step, node: Node) -> None:
+    """A broker that runs is asked to stop, and is started again when the step ends."""
+    nemesis.note("stop", node.number)
+    node.leaves = True
+    node.deliver(Stop(Instant(node.live.clock.now(nemesis.world.now) + _PATIENCE)))
+    nemesis.later(step, _back, nemesis, node, node.boots)
 
 
 def _back(nemesis: "Nemesis", node: Node, boots: int) -> None:
@@ -195,6 +220,7 @@ def _set_drift(node: Node, ppm: int) -> None:
 
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "reassign": _reassign,
+    "unregister": _unregister,
     "transfer": _transfer,
     "stop": _stop,
     "trim": _trim,

@@ -110,10 +110,18 @@ def _rot(nemesis: "Nemesis", step: Step) -> bool:
             struck = _twin(nemesis, node, stream) or struck
             continue
         harmless = step.argument("file") == "index"
-        if place is None or not (harmless or nemesis.atlas.allow(node.number)):
+        if place is None or (node.up and step.argument("how") == "gone"):
+            continue
+        if not (harmless or nemesis.atlas.allow(node.number)):
             continue
         nemesis.note("rot", node.number)
         how = str(step.argument("how"))
+        if how == "gone":
+            node.disk.vanish(place[0])
+            struck = True
+            continue
+        if step.argument("file") == "headers":
+            _damage(node.disk, place[0], place[1] + _HEADER_BYTES // 2, how, stream)
         if step.argument("file") == "store":
             how = "flip" if how == "unreadable" else how
             node.store_rotten, node.replace_disk = True, _replaced
@@ -139,7 +147,7 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
     if not ends:
         return None
     path, end = ends[stream.below(len(ends))]
-    if kind == "header":
+    if kind in ("header", "headers"):
         return path, stream.below(_HEADER_BYTES // 2)
     if step.argument("how") in ("zero", "alien"):
         end = end // SECTOR * SECTOR
@@ -267,13 +275,17 @@ def _image(nemesis: "Nemesis", step: Step) -> bool:
 
 
 def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
-    """The machine comes back with the copy that was put aside. It has lived twice since, so that
-    its next boot has a number below one that others saw: a copy of the same life cannot be told
-    from a crash that lost what was not synced."""
+    """The machine comes back with the copy that was put aside. It has lived twice since, and every
+    node knows by the metadata of a boot with a higher number than its next one will have: a copy of
+    the same life cannot be told from a crash that lost what was not synced, and lives in which it
+    could not register are known to nobody, though it voted in them (seed 454)."""
     struck = False
     for node in nemesis.nodes(step, "node"):
         image = nemesis.images.get(node.number)
         if image is None or not (node.up and node.boots >= nemesis.imaged_in[node.number] + 2):
+            continue
+        known = peek_directory(image.durable_copy()).boot + 2
+        if not all(_registered_boot(other, node) >= known for other in node.world.running()):
             continue
         if not nemesis.atlas.allow(node.number):
             continue
@@ -284,6 +296,12 @@ def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
         node.disk, node.looked_up, node.rolled_back = image, None, True
         struck = True
     return struck
+
+
+def _registered_boot(witness: Node, node: Node) -> int:
+    """The boot of a node that another one knows of."""
+    broker = witness.broker.context.image.brokers.get(node.number)
+    return 0 if broker is None else broker.boot
 
 
 def empty_disk(node: Node, cluster: object) -> SimulatedDisk:

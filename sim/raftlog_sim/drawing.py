@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from raftlog_sim.options import FAULTS, SimOptions
+from raftlog_sim.releases import level_of
 from raftlog_sim.schedule import Schedule, Step, step
 from raftlog_sim.streams import Stream
 
@@ -15,7 +16,9 @@ Source = Callable[[Stream, SimOptions, int], Iterator[Step]]
 KEEPS: Final = ("none", "some", "all")
 _CALLS: Final = ("open", "create", "read", "write", "truncate", "rename", "remove", "list")
 _BURST_MAX: Final = 6
+_SMALL_VALUE_BYTES: Final = 200
 _READ_MS: Final = 40
+_FLOOD_MAX: Final = 600
 
 
 def draw_schedule(options: SimOptions) -> Schedule:
@@ -23,7 +26,11 @@ def draw_schedule(options: SimOptions) -> Schedule:
     steps: list[Step] = []
     for slot in range(options.producers):
         steps += _produce(options, slot)
+    for slot in range(options.pipelines):
+        steps += _pipeline(options, slot)
     steps += _read(options)
+    if options.trio:
+        steps += _flood(options)
     for source, gap_ms in options.fault_gaps_ms:
         if gap_ms:
             steps += _faults(options, source, gap_ms)
@@ -50,9 +57,35 @@ def _produce(options: SimOptions, slot: int) -> Iterator[Step]:
         at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
+def _pipeline(options: SimOptions, slot: int) -> Iterator[Step]:
+    """Bursts that share turns: a few requests, or so many that some have to wait; shorter ones
+    where records are large."""
+    stream = Stream(options.seed, f"schedule/pipeline/{slot}")
+    gap_ms, most = 50 << stream.below(4), (6, 50)[stream.below(2)]
+    if options.value_bytes > _SMALL_VALUE_BYTES:
+        most = _BURST_MAX
+    at_ms = stream.below(gap_ms)
+    while at_ms < options.safety_ms:
+        partition, count = stream.below(options.partitions), stream.between(2, most)
+        acks = ("all", "all", "leader")[stream.below(3)]
+        yield step(at_ms, "pipeline", slot=slot, partition=partition, count=count, acks=acks)
+        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
+
+
 def _read(options: SimOptions) -> Iterator[Step]:
     for number, at_ms in enumerate(range(_READ_MS, options.safety_ms, _READ_MS)):
         yield step(at_ms, "read", partition=number % options.partitions)
+
+
+def _flood(options: SimOptions) -> Iterator[Step]:
+    """Now and then a client asks more than it reads."""
+    stream = Stream(options.seed, "schedule/flood")
+    gap_ms = 200 << stream.below(4)
+    at_ms = stream.below(gap_ms)
+    while at_ms < options.safety_ms:
+        node, count = draw_node(stream, options), stream.between(1, _FLOOD_MAX)
+        yield step(at_ms, "flood", stream.below(500), node=node, count=count)
+        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
 # --- targets --------------------------------------------------------------------------------------
@@ -326,6 +359,31 @@ def _clock(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
         yield step(at_ms + 20 * beat, "clock-jump", lasts_ms, node=node, way=way, ms=1 << size)
 
 
+def _upgrade(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """Some nodes or all, one after another in any order, into another release; when all of them
+    went up, the feature level may follow; sometimes it is asked for too early."""
+    up, to = stream.chance(2, 3), stream.below(2)
+    to, kind = (to + 1, "upgrade") if up else (to, "downgrade")
+    count = min(options.brokers, stream.between(1, options.brokers + 2))
+    how, down_ms = ("kill", "stop")[stream.below(2)], stream.between(20, 400)
+    gap_ms, raises = stream.between(50, 1_000), stream.below(4)
+    numbers = list(range(1, options.brokers + 1))
+    for _ in range(count):
+        node = f"n{numbers.pop(stream.below(len(numbers)))}"
+        yield step(at_ms, kind, down_ms, node=node, to=to, how=how)
+        at_ms += gap_ms
+    if up and raises < (2 if count == options.brokers else 1):
+        yield step(at_ms + down_ms, "raise-level", level=level_of(to))
+
+
+def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A machine is down, and comes back without a segment, or without both copies of a header."""
+    node, down_ms = f"n{1 + stream.below(options.brokers)}", stream.between(20, 600)
+    file, how = (("segment", "gone"), ("headers", "zero"))[stream.below(2)]
+    yield step(at_ms, "crash", down_ms, node=node)
+    yield step(at_ms + 5, "rot", node=node, file=file, how=how)
+
+
 _SOURCES: Final[dict[str, Source]] = {
     "crash": _crash,
     "power": _power,
@@ -359,5 +417,7 @@ _SOURCES: Final[dict[str, Source]] = {
     "kill-at": _kill_at,
     "old-disk": _old_disk,
     "replay": _replay,
+    "upgrade": _upgrade,
+    "lost-file": _lost_file,
 }
 assert tuple(_SOURCES) == FAULTS, (tuple(_SOURCES), FAULTS)

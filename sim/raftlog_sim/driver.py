@@ -47,12 +47,21 @@ class _Wire:
     connection: ConnectionId = ConnectionId(0)
     requests: int = 0
     open: bool = True
+    _next: int = 0
+    _early: dict[int, bytes | None] = attrs.Factory(dict)
+    """Answers that were decided before an earlier one."""
 
     def answered(self, request_no: int, frame: bytes | None) -> None:
-        """The node answers a request."""
-        del request_no
-        if frame is not None:
-            self.driver.later(WAY_NS, Frame(self.dial, frame[_LENGTH_BYTES:]))
+        """The node answers a request. Answers leave in the order of the requests, as the shell of a
+        real process sees to."""
+        assert request_no >= self._next, (request_no, self._next)
+        assert request_no not in self._early, request_no
+        self._early[request_no] = frame
+        while self._next in self._early:
+            ready = self._early.pop(self._next)
+            self._next += 1
+            if ready is not None:
+                self.driver.later(WAY_NS, Frame(self.dial, ready[_LENGTH_BYTES:]))
 
     def lost(self) -> None:
         """The node hung up or is gone."""

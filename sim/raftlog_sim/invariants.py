@@ -44,6 +44,12 @@ NAMES: Final = (
     "image-digest",
     "boot-numbers",
     "equal-files",
+    "metadata-followed",
+    "peer-protocol",
+    "answers-in-order",
+    "back-pressure",
+    "records-followed",
+    "nothing-left",
 )
 WHOLE_EVERY: Final = 1_000
 _PROMISES: Final = (VoteReply, VoteRequest, AppendReply)
@@ -123,6 +129,7 @@ class Invariants:
         context = node.broker.context
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas)
+        self._followed(node)
         if self.images.get(node.number) is not context.image:
             self.images[node.number] = context.image
             self._image(node)
@@ -300,12 +307,13 @@ class Invariants:
                     f"{before.last_index} to {now.last_index}",
                 )
         if same and now.commit > before.commit:
-            self._commit_rule(group, replica)
+            self._commit_rule(group, replica, before.membership_index)
         self._steps(group, replica)
 
-    def _commit_rule(self, group: GroupId, replica: PartitionReplica) -> None:
+    def _commit_rule(self, group: GroupId, replica: PartitionReplica, since: int) -> None:
         """Only entries of the leader's own term are committed by counting; when they are, they lie
-        on the synced disks of a majority (of both halves when joint)."""
+        on the synced disks of a majority (of both halves when joint) of a configuration that was in
+        force in this turn: before it, that of entry `since` was."""
         self.checked["commit-rule"] += 1
         index, term = replica.commit, replica.node.term
         found = replica.log.term_at(index)
@@ -316,14 +324,19 @@ class Invariants:
                 f"of term {found}",
             )
         self.checked["committed-durable"] += 1
-        for voters in (replica.membership.voters, replica.membership.outgoing):
+        in_force = [each for at, each in replica.log.memberships if at >= since]
+        short = [self._short(group, each, index) for each in in_force]
+        if all(short):
+            what = f"entry {index} of group {group} is committed, {short[-1]}"
+            raise Violation("committed-durable", what)
+
+    def _short(self, group: GroupId, membership: Membership, index: RaftIndex) -> str:
+        """What keeps the entry from being durable there; empty when nothing does."""
+        for voters in (membership.voters, membership.outgoing):
             have = [voter for voter in voters if self._has(group, voter) >= index]
             if voters and len(have) <= len(voters) // 2:
-                raise Violation(
-                    "committed-durable",
-                    f"entry {index} of group {group} is committed, durable on {len(have)} of "
-                    f"{len(voters)} voters",
-                )
+                return f"durable on {len(have)} of {len(voters)} voters"
+        return ""
 
     def _has(self, group: GroupId, replica: ReplicaId) -> int:
         """Up to which entry this replica was last seen to be durable."""
@@ -423,6 +436,13 @@ class Invariants:
             raise Violation(
                 "image-digest", f"node {node.number} has another image of version {image.version}"
             )
+
+    def _followed(self, node: "Node") -> None:
+        """No broker meets what it cannot read, or cannot agree with, in the metadata log."""
+        self.checked["metadata-followed"] += 1
+        stopped = node.broker.loader.stopped
+        if stopped is not None:
+            raise Violation("metadata-followed", f"node {node.number} stopped: {stopped}")
 
     # --- all of it --------------------------------------------------------------------------------
 

@@ -1,5 +1,5 @@
 """The faults of a schedule, struck and undone. What each kind does is in `process_faults`,
-`network_faults`, `disk_faults` and `cluster_faults`.
+`network_faults`, `disk_faults`, `cluster_faults` and `release_faults`.
 
 All faults of the safety phase leave a quorum able to repair everything (`atlas`). So every failure
 of such a run is a bug.
@@ -12,10 +12,17 @@ import attrs
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
-from raftlog_sim import cluster_faults, disk_faults, network_faults, process_faults
+from raftlog_sim import (
+    cluster_faults,
+    disk_faults,
+    network_faults,
+    process_faults,
+    release_faults,
+)
 from raftlog_sim.atlas import Atlas
 from raftlog_sim.disk import Keep, SimulatedDisk
 from raftlog_sim.node import Node
+from raftlog_sim.releases import level_of
 from raftlog_sim.schedule import Step
 from raftlog_sim.targets import resolve
 from raftlog_sim.workload import TOPIC, Workload
@@ -29,6 +36,7 @@ _STRIKES: Final[dict[str, Strike]] = {
     **network_faults.STRIKES,
     **disk_faults.STRIKES,
     **cluster_faults.STRIKES,
+    **release_faults.STRIKES,
 }
 
 
@@ -49,9 +57,12 @@ class Nemesis:
     imaged_in: dict[NodeId, int] = attrs.Factory(dict)
     """In which boot of its node each was made."""
     atlas: Atlas = attrs.field(init=False)
+    level_asked: int = attrs.field(init=False)
+    """The highest feature level that the cluster may be at."""
 
     def __attrs_post_init__(self) -> None:
         self.atlas = Atlas(self.world, self.churn)
+        self.level_asked = level_of(self.workload.options.release)
 
     def strike(self, step: Step) -> None:
         """Do it, and undo it later; a target that is not there, or already struck, is left."""

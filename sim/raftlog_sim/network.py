@@ -2,7 +2,8 @@
 
 A pair of running nodes of which one wants the other gets a session after a moment. A cut, a crash
 or a reset ends it: both ends hear LinkDown and everything queued is lost, as with a broken TCP
-connection. With `encode`, every message goes through its bytes.
+connection. With `encode`, and where a later release is at one end, every message goes through its
+bytes, in the protocol that both ends know.
 
 Each direction of a pair is a pipe, first-in first-out. A pipe that is held (a clog, a silent cut, a
 cut of one direction) keeps what arrives and hands it over in one burst when it is let go; one that
@@ -21,14 +22,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.errors import ProtocolError
 from raftlog.base.ids import NodeId, SessionId
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import peer_codec
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
+from raftlog.broker.peer_codec import PeerCodec
 from raftlog.raft.messages import Append
+from raftlog_sim.invariants import Violation
 from raftlog_sim.streams import Stream
 
 if TYPE_CHECKING:
+    from raftlog_sim.node import Node
     from raftlog_sim.world import World
 
 DIAL_NS: Final = millis(1)
@@ -50,6 +55,9 @@ class Link:
     """One session between two nodes."""
 
     session: SessionId
+    codecs: dict[NodeId, tuple[PeerCodec, PeerCodec]]
+    """By sender: what it writes and what the other end reads; empty when messages are handed over
+    as they are."""
     doomed: bool = False
 
 
@@ -97,6 +105,7 @@ class Network:
     """Pairs that cannot reach each other, and how many cuts hold them apart; both orders of a pair
     are one key."""
     messages_sent: int = 0
+    frames_read: int = 0
     replays: bool = False
     """Remember appends, for `replay`."""
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
@@ -126,9 +135,19 @@ class Network:
             return
         self._sessions += 1
         session = SessionId(self._sessions)
-        self.links[pair] = Link(session)
+        self.links[pair] = Link(session, self._codecs(one, other))
         one.deliver(LinkUp(other.number, session, other.directory, other.boot))
         other.deliver(LinkUp(one.number, session, one.directory, one.boot))
+
+    def _codecs(self, one: "Node", other: "Node") -> dict[NodeId, tuple[PeerCodec, PeerCodec]]:
+        """What the handshake fixes: each end reckons for itself what it writes and reads."""
+        if not (self.encode or one.release or other.release):
+            return {}
+        ends = {one.number: _spoken(one, other), other.number: _spoken(other, one)}
+        return {
+            one.number: (ends[one.number], ends[other.number]),
+            other.number: (ends[other.number], ends[one.number]),
+        }
 
     def reset(self, one: NodeId, other: NodeId) -> bool:
         """The link breaks now and loses everything queued; it is dialled again soon. False when
@@ -214,8 +233,8 @@ class Network:
         link = self.links.get(_key(sender, to))
         if link is None or link.session != session:
             return
-        if self.encode:
-            messages = peer_codec.decode(b"".join(peer_codec.encode(messages)))
+        if link.codecs:
+            messages = self._through_bytes(sender, to, link, messages)
         self.messages_sent += len(messages)
         pipe = self.pipe(sender, to)
         if self.replays:
@@ -227,6 +246,18 @@ class Network:
         arrives = max(self.world.now + self._delay(pipe), pipe.last)
         pipe.last = arrives
         self.world.at(arrives, self._arrive, sender, to, session, messages)
+
+    def _through_bytes(
+        self, sender: NodeId, to: NodeId, link: Link, messages: Sequence[Any]
+    ) -> Sequence[Any]:
+        """As bytes and back. Nothing is ever damaged on the way, so what cannot be read should not
+        have been sent."""
+        writes, reads = link.codecs[sender]
+        self.frames_read += 1
+        try:
+            return reads.decode(b"".join(writes.encode(messages)))
+        except ProtocolError as error:
+            raise Violation("peer-protocol", f"n{sender} to n{to}: {error.what}") from None
 
     def _delay(self, pipe: Pipe) -> int:
         """The least, some jitter, and once in a thousand very much."""
@@ -295,6 +326,14 @@ class Network:
             stream = self.world.stream(f"link/{sender}/{to}")
             pipe = self.pipes[sender, to] = Pipe(stream)
         return pipe
+
+
+def _spoken(mine: "Node", theirs: "Node") -> PeerCodec:
+    """The protocol that an end of a link takes for the one that both know."""
+    release = mine.config.release
+    version = peer_codec.common_version(release.protocols, theirs.config.release.protocols)
+    assert version is not None, (mine.release, theirs.release)
+    return release.codecs[version]
 
 
 def _key(one: NodeId, other: NodeId) -> PairKey:

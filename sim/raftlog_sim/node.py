@@ -22,10 +22,12 @@ from raftlog.broker.config import BrokerConfig
 from raftlog.records.slices import FileSlice
 from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
-from raftlog.storage.write_round import DirectoryWriter
+from raftlog.storage.write_round import DirectoryWriter, RoundResult
 from raftlog_sim import turns
+from raftlog_sim.client import cut_frames
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
+from raftlog_sim.releases import RELEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,6 +70,8 @@ class Boot:
     peers: tuple[e.PeerAddress, ...] = ()
     clients: "dict[ConnectionId, Client]" = attrs.Factory(dict)
     paused: dict[ConnectionId, None] = attrs.Factory(dict)
+    held: list[e.Request] = attrs.Factory(list)
+    """Requests of paused connections: in their sockets, unread."""
     stopped: bool = False
     admin: dict[int, Any] = attrs.Factory(dict)
 
@@ -89,6 +93,12 @@ class Node:
     rolled_back: bool = False
     """Its disk is an older copy: it may not take part until it is replaced."""
     replace_disk: "Callable[[Node], None] | None" = None
+    installed: int = 0
+    """The release (`releases`) that the next boot runs."""
+    release: int = 0
+    """What runs, or ran last."""
+    highest: int = 0
+    """The newest that ever ran."""
     boot_state: Boot | None = None
     boots: int = 0
     turns: int = 0
@@ -138,6 +148,7 @@ class Node:
         """Boot from what is on the disk."""
         assert not self.up, self.number
         self.boots += 1
+        self._take_release()
         stream = self.world.stream(f"node/{self.number}/boot/{self.boots}")
         clock = NodeClock.drawn(stream.fork("clock"), self.machine)
         opened = self._open_directory()
@@ -154,6 +165,12 @@ class Node:
         self.boot_state = Boot(broker, writer, clock)
         self._turn_soon(self.live)
         self.world.network.look()
+
+    def _take_release(self) -> None:
+        self.release = self.installed
+        self.highest = max(self.highest, self.release)
+        if self.config.release is not RELEASES[self.release]:
+            self.config = attrs.evolve(self.config, release=RELEASES[self.release])
 
     def _open_directory(self) -> tuple[DirectoryImage, DirectoryWriter] | None:
         """None when the machine or its disk failed meanwhile: whoever looks after the process
@@ -225,7 +242,11 @@ class Node:
         self.world.after(delay_ns, self._arrive, self.live, event)
 
     def _arrive(self, boot: Boot, event: e.Event) -> None:
-        if self.boot_state is boot:
+        if self.boot_state is not boot:
+            return
+        if isinstance(event, e.Request) and event.connection in boot.paused:
+            boot.held.append(event)
+        else:
             self.deliver(event)
 
     def _turn_soon(self, boot: Boot) -> None:
@@ -294,6 +315,7 @@ class Node:
                 boot.paused[change.connection] = None
             else:
                 boot.paused.pop(change.connection, None)
+                self._read_on(boot)
         for hangup in effects.hangups:
             self._hang_up(boot, hangup)
         boot.jobs.extend(effects.reads)
@@ -311,6 +333,13 @@ class Node:
         self._set_alarm(boot, effects)
         if inline:
             self._sync_inline(boot)
+
+    def _read_on(self, boot: Boot) -> None:
+        """Somebody is paused no more; what others sent waits on."""
+        held, boot.held = boot.held, []
+        for event in held:
+            if event.connection in boot.clients:
+                self._arrive(boot, event)
 
     def _leave(self, boot: Boot) -> None:
         if self.boot_state is boot:
@@ -335,14 +364,21 @@ class Node:
         if self.stalled:
             self.world.after(WRITE_NS * 100, self._perform_round, boot)
             return
-        write = boot.rounds.popleft()
-        try:
-            result = boot.writer.perform(write.io_id, write.ops)
-        except SimulatedCrashError:
-            self._halted()
+        performed = self._perform_next(boot)
+        if performed is None:
             return
+        write, result = performed
         self.deliver(e.Written(write.io_id, write.directory))
         self.world.after(self.world.sync_ns + self.slower_ns, self._round_done, boot, write, result)
+
+    def _perform_next(self, boot: Boot) -> tuple[e.Write, RoundResult] | None:
+        """The next round and what came of it; None when the node crashed on the way."""
+        write = boot.rounds.popleft()
+        try:
+            return write, boot.writer.perform(write.io_id, write.ops)
+        except SimulatedCrashError:
+            self._halted()
+            return None
 
     def _syncs_inline(self, boot: Boot) -> bool:
         quick = self.world.sync_ns <= turns.INLINE_SYNC_NS and self.slower_ns == 0
@@ -353,12 +389,10 @@ class Node:
         itself brings about no turn."""
         if self.boot_state is not boot:
             return
-        write = boot.rounds.popleft()
-        try:
-            result = boot.writer.perform(write.io_id, write.ops)
-        except SimulatedCrashError:
-            self._halted()
+        performed = self._perform_next(boot)
+        if performed is None:
             return
+        write, result = performed
         if write.awaited or result.poisoned is not None or result.failed:
             self._round_done(boot, write, result)
         else:
@@ -453,7 +487,8 @@ class Node:
             self._hang_up(boot, e.Hangup(reply.connection, "read failed"))
             return
         self.deliver(e.Drained(reply.connection, len(frame)))
-        client.answered(reply.request_no, frame)
+        for number, each in enumerate(cut_frames(frame, reply.answers), reply.request_no):
+            client.answered(number, each)
 
     def _bytes_of(self, part: e.Part) -> bytes:
         return read_slice(self.disk, part) if isinstance(part, FileSlice) else bytes(part)

@@ -18,22 +18,30 @@ FAULTS: Final = (
     "crash", "power", "all", "partition", "reset", "pause", "stall", "one-way", "shape", "clog",
     "swizzle", "lossy", "slow-link", "disk-error", "failed-sync", "disk-full", "slow-disk",
     "crash-at", "rot", "wipe", "lose-replica", "rolling", "swap", "stop", "membership", "topics",
-    "clock", "hangup", "trim", "kill-at", "old-disk", "replay",
+    "clock", "hangup", "trim", "kill-at", "old-disk", "replay", "upgrade",
+    "lost-file",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {
     "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
     "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2, "trim": 4, "old-disk": 8,
+    "upgrade": 2, "lost-file": 8,
 }  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
-_YOUNG: Final = ("trim", "kill-at", "old-disk", "replay")
+_YOUNG: Final = ("trim", "kill-at", "old-disk", "replay", "upgrade", "lost-file")
 """Sources that draw whether they are on from a stream of their own, so that the other options of a
 seed are what they were before these came."""
+_ONE_IN: Final = {"upgrade": 4, "lost-file": 4}
+"""Sources that are on in fewer seeds than half: where releases mix, each message is made bytes; of
+what damage may be done, a lost file leaves nothing to others."""
 SEGMENT_BYTES: Final = 65_536
 """The least that a topic may ask for; smaller ones are for every log of the cluster."""
 _SEGMENTS_FROM: Final = 6_000
 """The header, and room for some records."""
-PROFILES: Final = ("swarm", "calm")
+NOT_ON_STREAMS: Final = ("lossy", "replay")
+"""Faults of messages, which byte streams do not have: no source of a seed in trio mode."""
+TRIO_ONE_IN: Final = 14
+PROFILES: Final = ("swarm", "calm", "trio")
 
 
 @final
@@ -49,7 +57,11 @@ class SimOptions:
     replication: int = 3
     min_in_sync: int = 1
     producers: int = 2
+    pipelines: int = 0
+    """Plain producers that do not wait for answers."""
     encode: bool = False
+    release: int = 0
+    """What all nodes begin with: 0 is this release, others are made of it (`releases`)."""
     sync_us: int = 150
     """How long a sync takes: the longer, the more is in flight when a machine dies."""
     latency_us: int = 100
@@ -58,6 +70,9 @@ class SimOptions:
     """What was under way when a link broke still arrives, under the name of the old session."""
     queue_max: int = 4_096
     """Messages that a held link keeps before it breaks."""
+    trio: bool = False
+    """The runtime of real processes, on simulated streams and disks, instead of a heap of
+    events."""
     patient: bool = False
     """Turns are put off and collected as by the driver of a real process."""
     turn_us: int = 0
@@ -69,6 +84,14 @@ class SimOptions:
     """How large a store file is made: the smaller, the more generations."""
     retention_bytes: int = 0
     """What a partition keeps at the least when it removes old segments; 0 is everything."""
+    snapshot_every: int = 0
+    """Versions of the metadata between two snapshots of it, in files of a few kilobytes; 0: as the
+    product has it."""
+    producer_expiration_ms: int = 0
+    """When a silent producer is forgotten; 0: as the product has it. A client that is heard again
+    after that has lost its number: only for scenarios in which nobody retries so late."""
+    tight: bool = False
+    """Connections are paused by a few requests or kilobytes."""
     narrow_appends: bool = False
     """One entry an append, one append in flight: what usually travels together is parted."""
     fault_gaps_ms: tuple[tuple[str, int], ...] = ()
@@ -142,7 +165,9 @@ _SPECIAL: Final[dict[str, Callable[[object], Any]]] = {"fault_gaps_ms": _gaps, "
 
 
 def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
-    """The options of a seed. `calm` has no faults at all: a control that must always pass."""
+    """The options of a seed. `calm` has no faults at all: a control that must always pass; `trio`
+    is `swarm` with the real runtime in every seed, not only in some."""
+    trio = profile == "trio" or Stream(seed, f"options/{profile}/trio-mode").chance(1, TRIO_ONE_IN)
     stream = Stream(seed, f"options/{profile}")
     brokers = 1 if stream.chance(1, 10) else 3
     if stream.chance(1, 6):
@@ -150,9 +175,10 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     gaps = []
     for fault in FAULTS:
         draws = Stream(seed, f"options/{profile}/{fault}") if fault in _YOUNG else stream
-        on = draws.chance(1, 2)
+        on = draws.chance(1, _ONE_IN.get(fault, 2))
         gap = (_RARER.get(fault, 1) * 150) << draws.below(5)
-        gaps.append((fault, gap if on and profile != "calm" else 0))
+        able = profile != "calm" and not (trio and fault in NOT_ON_STREAMS)
+        gaps.append((fault, gap if on and able else 0))
     replication = min(3, brokers)
     linearizable = stream.chance(1, 2)
     sizes = Stream(seed, f"options/{profile}/sizes")
@@ -165,14 +191,19 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         replication=replication,
         min_in_sync=stream.between(1, 2) if replication == 3 else 1,
         producers=stream.between(1, 4),
+        pipelines=_draw_pipelines(seed, profile),
         encode=stream.chance(1, 10),
+        release=_draw_release(seed, profile, dict(gaps)["upgrade"]),
         sync_us=150 << stream.below(8),
         latency_us=50 << stream.below(7),
         jitter_us=50 << stream.below(8),
         stale=stream.chance(1, 2),
         queue_max=8 << stream.below(10),
         turn_us=(0, 20, 100, 400)[stream.below(4)],
+        trio=trio,
         patient=Stream(seed, f"options/{profile}/patient").chance(1, 3),
+        snapshot_every=_draw_snapshots(seed, profile),
+        tight=Stream(seed, f"options/{profile}/tight").chance(1, 4),
         narrow_appends=Stream(seed, f"options/{profile}/narrow").chance(1, 4),
         value_bytes=(value_bytes := (0, 200, 3_000, 20_000)[stream.below(4)]),
         segment_bytes=_SEGMENTS_FROM + value_bytes + 2_000 * sizes.below(4)
@@ -190,6 +221,24 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )
+
+
+def _draw_release(seed: int, profile: str, upgrades_ms: int) -> int:
+    """Where releases change, one cluster in four is founded by the second."""
+    later = Stream(seed, f"options/{profile}/release").chance(1, 4)
+    return 1 if later and upgrades_ms else 0
+
+
+def _draw_pipelines(seed: int, profile: str) -> int:
+    """In a third of the seeds some send without waiting."""
+    stream = Stream(seed, f"options/{profile}/pipelines")
+    return stream.between(1, 2) if stream.chance(1, 3) else 0
+
+
+def _draw_snapshots(seed: int, profile: str) -> int:
+    """In a third of the seeds the metadata log is cut short again and again."""
+    stream = Stream(seed, f"options/{profile}/metadata")
+    return (4, 16, 64)[stream.below(3)] if stream.chance(1, 3) else 0
 
 
 def _draw_core(stream: Stream, brokers: int) -> tuple[int, ...]:

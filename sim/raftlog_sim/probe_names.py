@@ -1,6 +1,8 @@
-"""The names of all probes of the product, read from its source: what a sweep should reach."""
+"""The names of all probes of the product, read from its source, and which of them a simulated run
+can reach at all: what sweeps and scenarios should reach together."""
 
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -20,3 +22,48 @@ def probe_names() -> tuple[str, ...]:
             continue  # its own docstring has an example
         found |= dict.fromkeys(_PROBE.findall(path.read_text(encoding="utf-8")))
     return tuple(sorted(found))
+
+
+_WHOLE_WIRES: Final = "what links carry is summed: no fault changes it"
+_HONEST: Final = "brokers do not lie to each other"
+_OWN_CLIENTS: Final = "clients are the product's own, and ask for what is served"
+_MUCH: Final = "more than a run of some seconds can hold"
+_FOUND: Final = "it would be a finding: an invariant fails first"
+UNREACHABLE: Final = {
+    "append-content-refused": _WHOLE_WIRES,
+    "append-fails-crc": _WHOLE_WIRES,
+    "chain-refused-at-append": _WHOLE_WIRES,
+    "content-refused": _WHOLE_WIRES,
+    "refused-range-is-sound": _WHOLE_WIRES,
+    "match-beyond-our-log": _HONEST,
+    "message-with-a-false-sender-dropped": _HONEST,
+    "completion-of-no-round-dropped": "disks answer what they were asked, once",
+    "handler-refused-request": _OWN_CLIENTS,
+    "malformed-request": _OWN_CLIENTS,
+    "unsupported-version": _OWN_CLIENTS,
+    "controller-busy-asked-again": _MUCH,
+    "controller-requests-over-limit": _MUCH,
+    "install-piece-out-of-order": "the state that is installed is one piece",
+    "install-too-large": _MUCH,
+    "metadata-snapshot-too-large": _MUCH,
+    "parked-produce-refused": _MUCH,
+    "pinned-bytes-over-limit": _MUCH,
+    "producer-table-full": _MUCH,
+    "read-index-refused": _MUCH,
+    "message-refused": _FOUND,
+    "metadata-loader-stopped": _FOUND,
+    "unknown-entry-kind": _FOUND,
+    "target-refused-by-replica": "the image has valid targets only, and only a leader is told",
+    "range-repaired-from-peer": "no broker asks for it yet: a damaged range comes by the log",
+}
+"""Probes that no run can pass, and why; tests of their own pass them (`scripts/test`)."""
+
+
+def reachable_names() -> tuple[str, ...]:
+    """What sweeps and scenarios should reach."""
+    return tuple(name for name in probe_names() if name not in UNREACHABLE)
+
+
+def missed_names(reached: Collection[str]) -> list[str]:
+    """What they did not."""
+    return [name for name in reachable_names() if name not in reached]

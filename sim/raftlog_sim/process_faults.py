@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 def _crash(nemesis: "Nemesis", step: Step) -> bool:
     stopped = [node for node in nemesis.nodes(step, "node") if node.up]
     for node in stopped:
-        nemesis.note("kill", node.number)
-        node.stop_process()
-        restart_later(nemesis, step, node)
+        kill(nemesis, step, node)
     return bool(stopped)
+
+
+def kill(nemesis: "Nemesis", step: Step, node: Node) -> None:
+    """A process that is up is killed, and started again when the step ends."""
+    nemesis.note("kill", node.number)
+    node.stop_process()
+    restart_later(nemesis, step, node)
 
 
 def _power(nemesis: "Nemesis", step: Step) -> bool:

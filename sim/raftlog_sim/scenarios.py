@@ -23,7 +23,7 @@ move; of guests they say all, for a library does not change.
 import io
 import multiprocessing
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import attrs
 
@@ -149,14 +149,26 @@ def parse_step(words: list[str]) -> Step:
 # --- running --------------------------------------------------------------------------------------
 
 
-def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:
-    """The lines that its file should end with; without `mutants` only those of the plain run."""
+class Played(NamedTuple):
+    """What the plain run of a scenario gave: the lines for its file, and the probes passed."""
+
+    lines: list[str]
+    probes: dict[str, int]
+
+
+def play(scenario: Scenario) -> Played:
+    """Run it as it stands, without planted bugs."""
     outcome = scenario.case.play(trace=True)
     found = _of_guests(outcome) if isinstance(scenario.case, GuestCase) else _of_brokers(outcome)
     missed = [name for name in scenario.reaches if name not in outcome.probes]
     if missed:
         found.append(f"{RESULT} NOT REACHED: {', '.join(missed)}")
-    return found + (mutant_results(scenario) if mutants else [])
+    return Played(found, outcome.probes)
+
+
+def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:
+    """The lines that its file should end with; without `mutants` only those of the plain run."""
+    return play(scenario).lines + (mutant_results(scenario) if mutants else [])
 
 
 def _of_brokers(outcome: Outcome) -> list[str]:
@@ -190,6 +202,11 @@ def mutant_results(scenario: Scenario) -> list[str]:
 def _with_mutant(name: str, text: str, number: str) -> str:
     mutation.switch_on(number)
     return parse(name, text).case.play().failure_class or "SURVIVES"
+
+
+def of_mutant(line: str) -> bool:
+    """Whether a line of results is about a planted bug."""
+    return line.startswith(f"{RESULT} mutant ")
 
 
 def rewritten(scenario: Scenario, found: list[str]) -> str:

@@ -51,9 +51,10 @@ class Kind(NamedTuple):
 
 
 _KEEP: Final = "none|some|all"
-_FILES: Final = "segment|header|index|snapshot|store"
+_FILES: Final = "segment|header|headers|index|snapshot|store"
 _CALLS: Final = "open|create|read|write|truncate|rename|remove|list"
 _HOW: Final = "loud|silent"
+_WAY: Final = "kill|stop"
 KINDS: Final = {
     "crash": Kind(
         (("node", "nodes"),), True, "nemesis",
@@ -133,8 +134,9 @@ KINDS: Final = {
     ),
     "rot": Kind(
         (("node", "nodes"), ("file", _FILES),
-         ("how", "flip|zero|alien|unreadable|twin")), False, "nemesis",
-        "bytes at rest are damaged, below the durable mark and within the atlas",
+         ("how", "flip|zero|alien|unreadable|twin|gone")), False, "nemesis",
+        "bytes at rest are damaged, below the durable mark and within the atlas; headers are both "
+        "copies, gone is the whole file of a broker that is down",
     ),
     "wipe": Kind(
         (("node", "nodes"),), True, "nemesis",
@@ -154,9 +156,24 @@ KINDS: Final = {
     "stop": Kind(
         (("node", "nodes"),), True, "nemesis", "a broker stops gracefully: leadership goes first",
     ),
+    "upgrade": Kind(
+        (("node", "nodes"), ("to", "small"), ("how", _WAY)), True, "nemesis",
+        "a node that runs an earlier release is restarted into this one (`releases`)",
+    ),
+    "downgrade": Kind(
+        (("node", "nodes"), ("to", "small"), ("how", _WAY)), True, "nemesis",
+        "a node that runs a later release goes back to this one, if the feature level lets it",
+    ),
+    "raise-level": Kind(
+        (("level", "small"),), False, "nemesis", "the cluster's feature level is to be raised",
+    ),
     "reassign": Kind(
         (("partition", "small"), ("nodes", "nodes")), False, "nemesis",
         "a partition is to move to these nodes",
+    ),
+    "unregister": Kind(
+        (("node", "nodes"),), False, "nemesis",
+        "the cluster is to forget a broker; it does when that is fenced and holds nothing",
     ),
     "transfer": Kind(
         (("partition", "small"), ("node", "nodes")), False, "nemesis",
@@ -190,7 +207,16 @@ KINDS: Final = {
         (("slot", "small"), ("partition", "small"), ("count", "small")), False, "clients",
         "a producer sends some records, one after another",
     ),
+    "pipeline": Kind(
+        (("slot", "small"), ("partition", "small"), ("count", "small"), ("acks", "all|leader")),
+        False, "clients",
+        "a plain producer sends so many requests, of one to three records, without waiting",
+    ),
     "read": Kind((("partition", "small"),), False, "clients", "one of three readers polls once"),
+    "flood": Kind(
+        (("node", "nodes"), ("count", "small")), True, "clients",
+        "in trio mode: a few clients send so many requests at once and read nothing for so long",
+    ),
 }  # fmt: skip
 
 CHURN: Final = ("reassign", "create-topic", "grow-topic")

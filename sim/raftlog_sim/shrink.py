@@ -30,6 +30,8 @@ EVENTS_MARGIN: Final = 4
 LATE_NS: Final = 1_500 * NANOS_PER_MILLI
 """How much later than the original a candidate may break an invariant."""
 _COARSE: Final = 8
+_SLOTTED: Final = ("produce", "pipeline")
+"""Kinds of steps that begin with a producer's slot, a partition and a count."""
 _JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
 """What shows only at the end of a run, which may be any time."""
 _PLAIN: Final = SimOptions(seed=0)
@@ -95,8 +97,8 @@ def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
 
 def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
     """When in the safety phase an outcome came about; the set-up is run once more to know when that
-    began."""
-    if outcome.document.get("phase") != "safety":
+    began. In trio mode only a whole run would tell."""
+    if outcome.document.get("phase") != "safety" or schedule.options.trio:
         return None
     run = Run(schedule)
     while run.phase == "set-up":
@@ -154,7 +156,7 @@ def _without_kinds(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedul
 
 
 def _family(step: Step) -> tuple[Argument, ...]:
-    return (step.kind, *step.arguments[:1]) if step.kind == "produce" else (step.kind,)
+    return (step.kind, *step.arguments[:1]) if step.kind in _SLOTTED else (step.kind,)
 
 
 def _fewer(
@@ -228,11 +230,11 @@ def _with_options(schedule: Schedule, name: str, value: object) -> Iterator[Sche
 
 def _simpler_step(step: Step) -> Iterator[Step]:
     """Fewer records, a shorter fault, a rounder instant."""
-    if step.kind == "produce":
-        slot, partition, count = step.arguments
+    if step.kind in _SLOTTED:
+        slot, partition, count, *more = step.arguments
         for fewer in (1, int(count) // 2):
             if 0 < fewer < int(count):
-                yield step._replace(arguments=(slot, partition, fewer))
+                yield step._replace(arguments=(slot, partition, fewer, *more))
     if step.for_ms > 2 * ROUND_MS:
         yield step._replace(for_ms=step.for_ms // 2 // ROUND_MS * ROUND_MS)
     for unit in (100, ROUND_MS):

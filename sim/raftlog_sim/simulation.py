@@ -20,10 +20,8 @@ from raftlog.base.ids import NodeId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import NANOS_PER_MICRO, millis
-from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Effects, Event
 from raftlog.raft.messages import Append, AppendReply
-from raftlog.storage.replica import LogOptions
 from raftlog.verify import Verdict, check_history
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
@@ -31,8 +29,9 @@ from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.node import Node
-from raftlog_sim.options import SEGMENT_BYTES, SimOptions
+from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
+from raftlog_sim.sizes import configured
 from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of, log_start_of
 from raftlog_sim.workload import TOPIC, Workload
@@ -42,7 +41,6 @@ SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
 HASH_EVERY: Final = 64
-RETENTION_CHECK_NS: Final = millis(100)
 _OF_GROUPS: Final = {Append: None, AppendReply: None}
 """The most frequent messages that have both a group and a term."""
 
@@ -170,8 +168,13 @@ def simulate(
     the run ends)."""
     schedule = what if isinstance(what, Schedule) else draw_schedule(what)
     probes.reset()
-    run = Run(schedule, tracer=tracer, watch=watch)
-    failure = run.play()
+    if schedule.options.trio:
+        from raftlog_sim import trio_run  # noqa: PLC0415  (the runtime is not always needed)
+
+        run, failure = trio_run.play(schedule, tracer=tracer, watch=watch)
+    else:
+        run = Run(schedule, tracer=tracer, watch=watch)
+        failure = run.play()
     verdict = None
     if not failure:
         verdict = check_history(io.StringIO(run.workload.text.getvalue()))
@@ -200,22 +203,29 @@ class _Goal(NamedTuple):
 @final
 class Run:
     """One schedule under way. `advance` lets one thing happen, so that a debugger can stop
-    anywhere; `play` goes to the end."""
+    anywhere; `play` goes to the end. Another `world` than one of heaps is moved by who gave it:
+    there only `look` is called."""
 
     def __init__(
-        self, schedule: Schedule, *, tracer: Tracer | None = None, watch: Watch | None = None
+        self,
+        schedule: Schedule,
+        *,
+        tracer: Tracer | None = None,
+        watch: Watch | None = None,
+        world: World | None = None,
     ) -> None:
         options = schedule.options
         self.schedule = schedule
         self.options = options
-        self.world = world = World(options.seed, tracer or NoTracer())
-        _shape(world, options)
-        world.configure = partial(_configured, options)
+        if world is None:
+            world = World(options.seed, tracer or NoTracer())
+            _shape(world, schedule)
+        self.world = world
+        world.configure = partial(configured, options)
         self.onlooker = world.observer = _Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
         shrinks = bool(options.retention_bytes) or any(s.kind == "trim" for s in schedule.steps)
         self.workload = Workload(world, options, shrinks=shrinks)
-        world.network.replays = any(step.kind == "replay" for step in schedule.steps)
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None
         churn = any(step.kind in CHURN for step in schedule.steps)
@@ -237,14 +247,8 @@ class Run:
         try:
             while self.advance():
                 pass
-        except Violation as violation:
-            return str(violation)
-        except StuckError as stuck:
-            return f"liveness: {stuck}"
-        except AssertionError as bug:
-            return f"assertion: {bug} at {_place(bug)}"
-        except Exception as bug:  # whatever a broken broker raises is a finding
-            return f"exception: {type(bug).__name__}: {bug} at {_place(bug)}"
+        except Exception as error:  # whatever a broken broker raises is a finding
+            return told(error)
         finally:
             arm(None)
         return ""
@@ -252,23 +256,42 @@ class Run:
     def advance(self) -> bool:
         """One event of the world, or one step to the next phase; False at the end. Raises what
         `play` turns into a failure."""
-        goal = self._goal
-        if goal is None:
+        if self._goal is None:
             return False
+        if self.look():
+            return self._goal is not None
+        due = self.world.next_at()
+        if due is None or due > self._deadline:
+            raise self._stuck()
+        self.world.step()
+        return True
+
+    @property
+    def over(self) -> bool:
+        """Whether all phases have been gone through."""
+        return self._goal is None
+
+    def look(self) -> bool:
+        """Whether the goal of this phase is reached; then the next one has begun. Raises what
+        `play` turns into a failure."""
+        goal = self._goal
+        assert goal is not None, "the run is over"
         arm(self.buggify)
         if self.world.now >= self._look_at and goal.reached():
             self._look_at = 0
             self._goal = next(self._plan, None)
             if self._goal is not None:
                 self._deadline = self.world.now + self._goal.limit_ns
-            return self._goal is not None
+            return True
         if goal.look_ms and self.world.now >= self._look_at:
             self._look_at = self.world.now + millis(goal.look_ms)
-        due = self.world.next_at()
-        if due is None or due > self._deadline:
-            raise StuckError(f"not reached within {goal.limit_ns / 1e9} s: {goal.what}")
-        self.world.step()
-        return True
+        if self.world.now > self._deadline:
+            raise self._stuck()
+        return False
+
+    def _stuck(self) -> StuckError:
+        assert self._goal is not None, "the run is over"
+        return StuckError(f"not reached within {self._goal.limit_ns / 1e9} s: {self._goal.what}")
 
     # --- phases -----------------------------------------------------------------------------------
 
@@ -315,9 +338,9 @@ class Run:
         yield _Goal(led, limit, "every partition led", 1)
 
     def _registered(self) -> bool:
-        return all(
-            len(node.broker.context.image.live_brokers()) == self.options.brokers
-            for node in self.world.running()
+        brokers, running = self.options.brokers, self.world.running()
+        return len(running) == brokers and all(
+            len(node.broker.context.image.live_brokers()) == brokers for node in running
         )
 
     def _acknowledged(self, partition: int, offset: int) -> None:
@@ -388,6 +411,7 @@ class Run:
     def result(self, failure: str, verdict: Verdict | None) -> Result:
         """What became of it."""
         world, onlooker = self.world, self.onlooker
+        onlooker.invariants.checked["peer-protocol"] = world.network.frames_read
         return Result(
             options=self.options,
             schedule=self.schedule,
@@ -409,29 +433,34 @@ class Run:
         )
 
 
-def _shape(world: World, options: SimOptions) -> None:
+def _shape(world: World, schedule: Schedule) -> None:
+    options = schedule.options
     world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.turn_ns = options.turn_us * NANOS_PER_MICRO
     world.patient = options.patient
+    world.release = options.release
     world.store_bytes = options.store_bytes
     network = world.network
     network.encode, network.stale = options.encode, options.stale
     network.latency_ns = options.latency_us * NANOS_PER_MICRO
     network.jitter_ns = options.jitter_us * NANOS_PER_MICRO
     network.queue_max = options.queue_max
-
-
-def _configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
-    if options.narrow_appends:
-        config = attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
-    if options.segment_bytes < SEGMENT_BYTES:
-        sizes = LogOptions(segment_bytes=options.segment_bytes)
-        config = attrs.evolve(config, log_sizes=sizes, retention_check_ns=RETENTION_CHECK_NS)
-    return attrs.evolve(config, strict_mark=options.strict_mark, lease=options.lease)
+    network.replays = any(step.kind == "replay" for step in schedule.steps)
 
 
 def _nothing() -> None:
     """So that the world gets to an instant."""
+
+
+def told(error: BaseException) -> str:
+    """A failure, `<class>: <what>`."""
+    if isinstance(error, Violation):
+        return str(error)
+    if isinstance(error, StuckError):
+        return f"liveness: {error}"
+    if isinstance(error, AssertionError):
+        return f"assertion: {error} at {_place(error)}"
+    return f"exception: {type(error).__name__}: {error} at {_place(error)}"
 
 
 def _place(error: BaseException) -> str:

@@ -57,7 +57,8 @@ def _after_a_crash(node: "Node", replica: PartitionReplica) -> int:
     Where that would find damage nothing can be said against what the replica holds."""
     groups: Any = inspect_directory(node.disk.durable_copy())["groups"]
     rows = [row for row in groups if row["replica"] == str(replica.me)]
-    return max((row.get("last_index", replica.node.durable) for row in rows), default=0)
+    held = replica.node.durable
+    return max((held if row["damaged"] else row["last_index"] for row in rows), default=0)
 
 
 def _is_dropped(

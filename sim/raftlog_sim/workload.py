@@ -3,14 +3,15 @@ down.
 
 What is sent and read, and when, says the schedule. Producers use the product's own client,
 idempotent, one record in flight each, so that the order of each process means something. A
-producer that heard no answer is retired and replaced, as the history's rules demand.
+producer that heard no answer is retired and replaced, as the history's rules demand. Producers of
+another kind, who do not wait, stand in `pipelines`.
 """
 
 import io
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import attrs
 
@@ -29,10 +30,10 @@ from raftlog.client.core.values import (
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.verify import Header, HistoryWriter
 from raftlog_sim.clock import WALL_START_MS
-from raftlog_sim.driver import SimClient
 from raftlog_sim.options import SEGMENT_BYTES, SimOptions
+from raftlog_sim.pipelines import Pipelines
 from raftlog_sim.schedule import Step
-from raftlog_sim.targets import log_start_of
+from raftlog_sim.targets import log_start_of, resolve
 
 if TYPE_CHECKING:
     from raftlog_sim.world import World
@@ -44,10 +45,23 @@ _CONSISTENCY: Final = {False: "committed", True: "linearizable"}
 WAITING_MAX: Final = 1_000
 """Records that a producer keeps for later; what a step asks beyond that is left out."""
 _GENERATIONS: Final = 1_000
+_LARGE_VALUE_BYTES: Final = 1_000
+"""A batch holds one such record, for it must fit a small segment."""
 
 
 def _names(world: "World") -> Any:
     return tuple(f"n{number}" for number in sorted(world.nodes))
+
+
+def client_options(world: "World", name: str) -> ClientOptions:
+    """Those of a client with little patience."""
+    return ClientOptions(
+        bootstrap=tuple((f"n{number}", 9092) for number in sorted(world.nodes)),
+        client_id=name,
+        request_timeout_ns=millis(1_500),
+        delivery_timeout_ns=millis(4_000),
+        connect_timeout_ns=millis(500),
+    )
 
 
 def _padded(value: str, size: int) -> bytes:
@@ -59,8 +73,17 @@ def _nobody_waits(outcome: Any) -> None:
     del outcome
 
 
-def _plain(value: Any) -> str:
+def plain(value: Any) -> str:
+    """A value without what it was filled up with."""
     return bytes(value or b"").partition(b"~")[0].decode()
+
+
+class Caller(Protocol):
+    """A client of the world."""
+
+    def call(self, request: Call, then: Callable[[Any], None]) -> None:
+        """Begin a call of the core; `then` hears its result."""
+        ...
 
 
 @final
@@ -73,7 +96,7 @@ class _Producer:
     waiting: deque[int] = attrs.Factory(deque)
     """A partition a record."""
     generation: int = 0
-    client: SimClient | None = None
+    client: Caller | None = None
     numbered: int = 0
     busy: bool = False
 
@@ -89,7 +112,7 @@ class _Reader:
     """Polls one partition at a time, from where it got to."""
 
     process: int
-    client: SimClient
+    client: Caller
     positions: dict[int, int] = attrs.Factory(dict)
     polls: int = 0
     busy: bool = False
@@ -119,8 +142,9 @@ class Workload:
     running: bool = False
     busy: int = 0
     _producers: dict[int, _Producer] = attrs.Factory(dict)
-    _reader: SimClient = attrs.field(init=False)
+    _reader: Caller = attrs.field(init=False)
     _readers: list[_Reader] = attrs.Factory(list)
+    _pipelines: Pipelines = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         header = Header(
@@ -130,21 +154,17 @@ class Workload:
             nodes=_names(self.world),
         )
         self.history = HistoryWriter(self.text, header)
-        self._reader = self._client("reader")
+        self._reader = self.client("reader")
         self._readers = [
-            _Reader(READER + number, self._client(f"reader/{number}")) for number in range(READERS)
+            _Reader(READER + number, self.client(f"reader/{number}")) for number in range(READERS)
         ]
+        padded = partial(_padded, size=self.options.value_bytes)
+        records_max = 3 if self.options.value_bytes < _LARGE_VALUE_BYTES else 1
+        self._pipelines = Pipelines(self, records_max, padded, self._timestamp, TOPIC)
 
-    def _client(self, name: str) -> SimClient:
-        bootstrap = tuple((f"n{number}", 9092) for number in sorted(self.world.nodes))
-        options = ClientOptions(
-            bootstrap=bootstrap,
-            client_id=name,
-            request_timeout_ns=millis(1_500),
-            delivery_timeout_ns=millis(4_000),
-            connect_timeout_ns=millis(500),
-        )
-        return SimClient(self.world, name, options)
+    def client(self, name: str) -> Caller:
+        """One more client of the world."""
+        return self.world.client(name, client_options(self.world, name))
 
     # --- setting up -------------------------------------------------------------------------------
 
@@ -175,13 +195,25 @@ class Workload:
 
     def perform(self, step: Step) -> None:
         """A step of the schedule; one about a partition that is not there does nothing."""
+        if step.kind == "flood":
+            self._flood(step)
+            return
         partition = int(step.argument("partition"))
         if not self.running or partition >= self.options.partitions:
             return
-        if step.kind == "produce":
-            self._enqueue(int(step.argument("slot")), partition, int(step.argument("count")))
-        else:
+        if step.kind == "read":
             self._read(partition)
+            return
+        slot, count = int(step.argument("slot")), int(step.argument("count"))
+        if step.kind == "produce":
+            self._enqueue(slot, partition, count)
+        else:
+            self._pipelines.send(slot, partition, count, str(step.argument("acks")))
+
+    def _flood(self, step: Step) -> None:
+        for number in resolve(self.world, str(step.argument("node")), TOPIC):
+            if self.running:
+                self.world.flood(number, int(step.argument("count")), millis(step.for_ms))
 
     def _read(self, partition: int) -> None:
         """The reader that has rested longest polls; nobody does when all are waiting."""
@@ -207,43 +239,60 @@ class Workload:
             return
         if producer.client is None:
             name = f"producer/{producer.slot}/{producer.generation}"
-            producer.client = self._client(name)
+            producer.client = self.client(name)
         producer.busy = True
-        self.sent += 1
         self.busy += 1
         partition, process = producer.waiting.popleft(), producer.process
         value = f"p{process}#{producer.numbered}"
         producer.numbered += 1
-        now_ms = self.world.now // NANOS_PER_MILLI
-        self.history.invoke(
-            process, "send", time_ns=self.world.now, key=f"{TOPIC}/{partition}", value=value
-        )
-        stamp = WallMillis(WALL_START_MS + now_ms)
-        record = Produce(
-            TOPIC, _padded(value, self.options.value_bytes), None, (), partition, stamp
-        )
+        self.begin(process, partition, value)
+        padded = _padded(value, self.options.value_bytes)
+        record = Produce(TOPIC, padded, None, (), partition, self._timestamp())
         producer.client.call(record, partial(self._produced, producer, value))
+
+    def _timestamp(self) -> WallMillis:
+        return WallMillis(WALL_START_MS + self.world.now // NANOS_PER_MILLI)
 
     def _produced(self, producer: _Producer, value: str, outcome: Any) -> None:
         self.busy -= 1
-        now, process = self.world.now, producer.process
+        process = producer.process
         if isinstance(outcome, RecordPosition):
-            self.acknowledged[(outcome.partition, outcome.offset)] = value
-            following = max(outcome.offset + 1, self.stored.get(outcome.partition, 0))
-            self.stored[outcome.partition] = following
-            if self.on_acknowledged is not None:
-                self.on_acknowledged(outcome.partition, outcome.offset)
-            self.history.complete(process, "ok", time_ns=now, value=[outcome.offset, value])
+            self.ok(process, outcome.partition, outcome.offset, value)
         elif isinstance(outcome, KafkaError | NotDone):
-            self.history.complete(process, "fail", time_ns=now, error=str(outcome))
+            self.failed(process, outcome)
         else:
             assert isinstance(outcome, RaftlogError), outcome
-            self.unknown += 1
-            self.history.complete(process, "info", time_ns=now, error=str(outcome))
+            self.unclear(process, outcome)
             producer.generation += 1
             producer.client = None
         producer.busy = False
         self._produce(producer)
+
+    # --- the history of a record ------------------------------------------------------------------
+
+    def begin(self, process: int, partition: int, value: str) -> None:
+        """It is about to be sent."""
+        self.sent += 1
+        self.history.invoke(
+            process, "send", time_ns=self.world.now, key=f"{TOPIC}/{partition}", value=value
+        )
+
+    def ok(self, process: int, partition: int, offset: int, value: str) -> None:
+        """Its producer knows where it lies."""
+        self.acknowledged[(partition, offset)] = value
+        self.stored[partition] = max(offset + 1, self.stored.get(partition, 0))
+        if self.on_acknowledged is not None:
+            self.on_acknowledged(partition, offset)
+        self.history.complete(process, "ok", time_ns=self.world.now, value=[offset, value])
+
+    def failed(self, process: int, error: RaftlogError) -> None:
+        """It is certainly not stored."""
+        self.history.complete(process, "fail", time_ns=self.world.now, error=str(error))
+
+    def unclear(self, process: int, error: RaftlogError) -> None:
+        """It may be stored or not; the process is not heard of again."""
+        self.unknown += 1
+        self.history.complete(process, "info", time_ns=self.world.now, error=str(error))
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -251,9 +300,7 @@ class Workload:
         """Fetch once, write it down; `then(partition, next_offset or None)`."""
         self._poll(self._reader, process, partition, offset, then)
 
-    def _poll(
-        self, client: SimClient, process: int, partition: int, offset: int, then: Any
-    ) -> None:
+    def _poll(self, client: Caller, process: int, partition: int, offset: int, then: Any) -> None:
         self.busy += 1
         asked = {f"{TOPIC}/{partition}": offset}
         self.history.invoke(process, "poll", time_ns=self.world.now, value=asked)
@@ -274,7 +321,7 @@ class Workload:
             return
         if self.on_read is not None:
             self.on_read(partition, floor, outcome.high_watermark)
-        pairs = [[record.offset, _plain(record.value)] for record in outcome.records()]
+        pairs = [[record.offset, plain(record.value)] for record in outcome.records()]
         got = {f"{TOPIC}/{partition}": pairs} if pairs else {}
         starts = {f"{TOPIC}/{partition}": int(outcome.log_start)}
         more = {"log_start": starts} if self.shrinks else {}

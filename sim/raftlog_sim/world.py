@@ -5,7 +5,7 @@ same world. Time is integer nanoseconds from 0; no clock, thread, file or socket
 touched.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from heapq import heappop, heappush
 from typing import Any, Final, Protocol, final
 
@@ -17,8 +17,10 @@ from raftlog.base.trace import NoTracer
 from raftlog.base.units import KIB, millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.events import Effects, Event, PeerAddress
+from raftlog.client.core.values import ClientOptions
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
 from raftlog_sim.disk import SimulatedDisk
+from raftlog_sim.driver import SimClient
 from raftlog_sim.network import Network
 from raftlog_sim.node import SYNC_NS, Node
 from raftlog_sim.streams import Stream
@@ -27,6 +29,8 @@ from raftlog_sim.stuck import StuckError
 LISTENER: Final = "PLAINTEXT"
 CLIENT_PORT: Final = 9092
 PEER_PORT: Final = 9192
+STEPS_AN_INSTANT_MAX: Final = 100_000
+"""More things at one instant are a broker that wants turn after turn and does nothing with it."""
 
 Action = Callable[..., None]
 Configure = Callable[[BrokerConfig], BrokerConfig]
@@ -59,12 +63,16 @@ class World:
     """How long a turn takes every node; what arrives meanwhile waits for its next one."""
     store_bytes: int = 64 * KIB
     """How large store files are made: small ones are soon full, and quick to read."""
+    release: int = 0
+    """What all nodes begin with, of `releases`."""
     now: int = 0
     steps: int = 0
     nodes: dict[NodeId, Node] = attrs.Factory(dict)
     network: Network = attrs.field(init=False)
     _heap: list[tuple[int, int, Action, tuple[Any, ...]]] = attrs.Factory(list)
     _scheduled: int = 0
+    _moved_at: int = 0
+    """How many steps there were when time moved last."""
 
     def __attrs_post_init__(self) -> None:
         self.network = Network(self)
@@ -95,8 +103,11 @@ class World:
             raise StuckError(f"nothing is left to happen at {self.now}")
         instant, _, action, args = heappop(self._heap)
         assert instant >= self.now, (instant, self.now)
-        self.now = instant
         self.steps += 1
+        if instant > self.now:
+            self.now, self._moved_at = instant, self.steps
+        elif self.steps - self._moved_at > STEPS_AN_INSTANT_MAX:
+            raise StuckError(f"{STEPS_AN_INSTANT_MAX} steps at {instant}, and no end")
         action(*args)
 
     def run_for(self, duration_ns: int) -> None:
@@ -119,10 +130,8 @@ class World:
 
     def found(self, brokers: int, controllers: int = 1) -> None:
         """Format `brokers` nodes, the first `controllers` of them as founders, and start them."""
-        cluster = ClusterId(self.stream("cluster").bytes(16))
-        identities = self._identities(cluster, brokers, controllers)
-        addresses = tuple(_peer_address(NodeId(n)) for n in range(1, controllers + 1))
-        for identity in identities:
+        addresses = controller_addresses(controllers)
+        for identity in identities_of(self, brokers, controllers):
             disk = self.new_disk(identity.node)
             self.format(disk, identity)
             self.add(identity.node, disk, addresses)
@@ -135,24 +144,6 @@ class World:
         """An empty disk for a node."""
         return SimulatedDisk(self.stream(f"disk/{node}/{self._scheduled}"))
 
-    def _identities(
-        self, cluster: ClusterId, brokers: int, controllers: int
-    ) -> list[DirectoryIdentity]:
-        nodes = [NodeId(number) for number in range(1, brokers + 1)]
-        directories = {node: self.new_directory(node) for node in nodes}
-        founders = tuple(
-            ReplicaId(node, directories[node], ReplicaEpoch(0)) for node in nodes[:controllers]
-        )
-        return [
-            DirectoryIdentity(
-                cluster=cluster,
-                node=node,
-                directory=directories[node],
-                controllers=founders if node <= controllers else (),
-            )
-            for node in nodes
-        ]
-
     def new_directory(self, node: NodeId) -> Any:
         """A fresh directory id."""
         name = f"directory/{node}/{self._scheduled}"
@@ -160,22 +151,70 @@ class World:
 
     def add(self, number: NodeId, disk: SimulatedDisk, controllers: Sequence[PeerAddress]) -> Node:
         """A formatted node joins the world and boots."""
-        config = BrokerConfig(
-            node=number,
-            peer=_peer_address(number),
-            controllers=tuple(controllers),
-            listeners=(Listener(name=LISTENER, host=f"n{number}", port=CLIENT_PORT),),
-            replication_default=min(3, max(len(self.nodes) + 1, 1)),
-        ).fast()
-        if self.configure is not None:
-            config = self.configure(config)
-        node = self.nodes[number] = Node(self, config, disk)
+        config = config_of(self, number, controllers)
+        node = self.nodes[number] = Node(self, config, disk, installed=self.release)
         node.start()
         return node
 
     def running(self) -> list[Node]:
         """Nodes that are up, by number."""
         return [self.nodes[number] for number in sorted(self.nodes) if self.nodes[number].up]
+
+    def client(self, name: str, options: ClientOptions) -> SimClient:
+        """A client of the product."""
+        return SimClient(self, name, options)
+
+    def flood(self, number: NodeId, count: int, deaf_ns: int) -> None:
+        """Nothing: whole requests are handed over here, and no buffer can be full."""
+
+
+class Founding(Protocol):
+    """What founding a cluster needs of a world."""
+
+    configure: Configure | None
+
+    @property
+    def nodes(self) -> Sized: ...
+
+    def stream(self, name: str) -> Stream: ...
+
+    def new_directory(self, node: NodeId) -> Any: ...
+
+
+def identities_of(world: Founding, brokers: int, controllers: int) -> list[DirectoryIdentity]:
+    """Who is who in a new cluster, the first `controllers` nodes as founders."""
+    cluster = ClusterId(world.stream("cluster").bytes(16))
+    nodes = [NodeId(number) for number in range(1, brokers + 1)]
+    directories = {node: world.new_directory(node) for node in nodes}
+    founders = tuple(
+        ReplicaId(node, directories[node], ReplicaEpoch(0)) for node in nodes[:controllers]
+    )
+    return [
+        DirectoryIdentity(
+            cluster=cluster,
+            node=node,
+            directory=directories[node],
+            controllers=founders if node <= controllers else (),
+        )
+        for node in nodes
+    ]
+
+
+def controller_addresses(controllers: int) -> tuple[PeerAddress, ...]:
+    """Where the first so many nodes are reached."""
+    return tuple(_peer_address(NodeId(number)) for number in range(1, controllers + 1))
+
+
+def config_of(world: Founding, number: NodeId, controllers: Sequence[PeerAddress]) -> BrokerConfig:
+    """What the next node of a world is told."""
+    config = BrokerConfig(
+        node=number,
+        peer=_peer_address(number),
+        controllers=tuple(controllers),
+        listeners=(Listener(name=LISTENER, host=f"n{number}", port=CLIENT_PORT),),
+        replication_default=min(3, max(len(world.nodes) + 1, 1)),
+    ).fast()
+    return config if world.configure is None else world.configure(config)
 
 
 def _peer_address(node: NodeId) -> PeerAddress:

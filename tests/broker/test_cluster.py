@@ -9,6 +9,7 @@ from raftlog_sim.disk import Keep
 from raftlog_sim.world import seconds
 
 from raftlog.base.ids import METADATA_GROUP
+from raftlog.base.limits import UNANSWERED_REQUESTS_MAX
 from raftlog.base.units import millis
 from raftlog.broker.events import AdminCall, Stop
 from raftlog.kafka.error_codes import ErrorCode
@@ -104,7 +105,7 @@ def test_a_slow_connection_is_paused_and_goes_on(three):
     client = three.client(leader.number)
     leader.stalled = True
     body = three.produce_body("orders", ["v"])
-    pending = [client.request(ApiKey.PRODUCE, body, 11) for _ in range(70)]
+    pending = [client.request(ApiKey.PRODUCE, body, 11) for _ in range(UNANSWERED_REQUESTS_MAX + 6)]
     three.wait(lambda: client.connection in leader.live.paused, 5.0)
     leader.stalled = False
     three.wait(lambda: all(p.done for p in pending), 10.0)
@@ -493,6 +494,6 @@ def test_an_install_never_speaks_of_a_log_start_above_its_place():
     for number in range(30):
         cluster.put("orders", [f"{number}" * 20])
     log = cluster.leader("orders").broker.context.router.replica("orders", 0).log
-    log.set_log_start(13)
+    log.set_log_start(13, log.last_index)
     position = log.snapshot_position
     assert (position.next_offset, position.log_start) == (0, 0)

@@ -159,3 +159,37 @@ def test_a_client_that_leaves_with_requests_open_leaves_nothing_behind(one):
     assert len(replica.fetches) == 0
     assert not node.broker.clients.connections
     assert len(node.broker.context.ledger) == 0
+
+
+def test_requests_weigh_what_is_made_of_them(one):
+    """Each of these is 45 KB and becomes a megabyte of objects for as long as it waits: 8 MiB of
+    them, which one connection may have, held a quarter of a gigabyte."""
+    topics = [FetchTopic("orders", partitions=[FetchPartition(partition_max_bytes=1000)])]
+    topics += [FetchTopic("", partitions=())] * 15_000
+    waiting = FetchRequest(
+        max_wait_ms=60_000, min_bytes=1_000_000, max_bytes=1_000_000, topics=topics
+    )
+    node = one.world.nodes[1]
+    client = Client(node).connect()
+    frame = frame_of(ApiKey.FETCH, 12, waiting)
+    for _ in range(2):
+        client.send_frame(frame)
+        one.run(0.001)
+    assert client.connection not in node.live.paused
+    client.send_frame(frame)
+    one.run(0.001)
+    assert client.connection in node.live.paused, "three of them weigh more than 8 MiB"
+    client.close()
+    one.run(0.001)
+
+
+def test_what_a_request_weighs_is_given_back_with_its_answer(one):
+    node = one.world.nodes[1]
+    client = Client(node).connect()
+    names = [MetadataRequestTopic(name="orders")] * 5_000
+    pending = client.send_frame(frame_of(ApiKey.METADATA, 12, MetadataRequest(names, False)))
+    one.wait(lambda: pending.done, 60.0, "an answer")
+    account = node.broker.context.ledger._accounts[client.connection]
+    assert (account.requests, account.request_bytes) == (0, 0)
+    client.close()
+    one.run(0.001)

@@ -41,6 +41,15 @@ def test_requests_pause_at_the_limit_and_resume_at_half(ledger):
     assert ledger.changes() == [Resume(1)]
 
 
+def test_a_run_counts_as_its_requests(ledger):
+    ledger.received(1, 30, 3)
+    assert ledger.changes() == []
+    ledger.received(1, 10)
+    assert ledger.changes() == [Pause(1)]
+    ledger.answered(1, 30, 0, requests=3)
+    assert ledger.changes() == [Resume(1)]
+
+
 def test_bytes_pause_at_the_limit_and_resume_at_half(ledger):
     ledger.received(1, 400)
     ledger.received(1, 599)

@@ -4,11 +4,11 @@ brokers.
 Segments and intervals are made tiny, so that a few dozen commands trim the log several times.
 """
 
+import attrs
 import pytest
 
 from raftlog.base import probes
 from raftlog.base.ids import METADATA_GROUP
-from raftlog.broker.controller import Controller
 from tests.broker.whole_brokers import (
     broker,
     cluster,
@@ -21,16 +21,12 @@ from tests.broker.whole_brokers import (
 
 
 @pytest.fixture(autouse=True)
-def tiny(monkeypatch):
-    monkeypatch.setattr("raftlog.broker.partition_manager.METADATA_SEGMENT_BYTES", 8192)
-    begin = Controller._begin
-
-    def begin_with_small_interval(self, term):
-        self.snapshot_every = 10
-        begin(self, term)
-
-    monkeypatch.setattr(Controller, "_begin", begin_with_small_interval)
+def _probes():
     probes.reset()
+
+
+def tiny(config):
+    return attrs.evolve(config, metadata_segment_bytes=8192, metadata_snapshot_every=10)
 
 
 def zero(world, number):
@@ -62,7 +58,7 @@ def grow_until_trimmed(world, *numbers):
 
 
 def test_every_replica_trims_its_log_and_boots_from_what_is_left():
-    world = cluster(3, 3)
+    world = cluster(3, 3, configure=tiny)
     made = grow_until_trimmed(world, 1, 2, 3)
     for number in (1, 2, 3):
         world.kill(number)
@@ -76,7 +72,7 @@ def test_every_replica_trims_its_log_and_boots_from_what_is_left():
 
 
 def test_a_broker_that_was_away_is_installed_and_takes_over():
-    world = cluster(3, 3)
+    world = cluster(3, 3, configure=tiny)
     busy(world, 0, 1)
     wait_settled(world, "t0")
     world.kill(3)
@@ -95,7 +91,7 @@ def test_a_broker_that_was_away_is_installed_and_takes_over():
 
 
 def test_joiners_and_wiped_brokers_begin_with_the_snapshot():
-    world = cluster(3, 3)
+    world = cluster(3, 3, configure=tiny)
     made = grow_until_trimmed(world, 1, 2, 3)
     join(world, 4)
     world.ready(60.0)

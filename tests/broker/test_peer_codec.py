@@ -13,7 +13,7 @@ from raftlog.base.limits import (
     CONTROLLER_BODY_BYTES_MAX,
     PEER_FRAME_BYTES_AIM,
 )
-from raftlog.broker import peer_codec
+from raftlog.broker.peer_codec import PROTOCOL_1, PROTOCOLS, common_version
 from raftlog.broker.peer_messages import (
     ControllerReply,
     ControllerRequest,
@@ -23,8 +23,6 @@ from raftlog.broker.peer_messages import (
     Place,
 )
 from raftlog.raft.messages import TimeoutNow, VoteReply
-
-GOLDEN = Path(__file__).parent.parent / "golden" / "peer_messages.txt"
 
 
 def rid(node: int, epoch: int = 1) -> ReplicaId:
@@ -45,17 +43,42 @@ EXAMPLES = [
 
 
 def wire(messages) -> bytes:
-    return b"".join(bytes(part) for part in peer_codec.encode(messages))
+    return b"".join(bytes(part) for part in PROTOCOL_1.encode(messages))
 
 
 @pytest.mark.parametrize("messages", EXAMPLES, ids=range(len(EXAMPLES)))
 def test_round_trip(messages):
-    assert peer_codec.decode(wire(messages)) == messages
+    assert PROTOCOL_1.decode(wire(messages)) == messages
 
 
-def test_golden_bytes():
-    """One line per example: a change of these bytes is a change of the peer protocol."""
-    assert GOLDEN.read_text().splitlines() == [wire(messages).hex() for messages in EXAMPLES]
+@pytest.mark.parametrize("version", PROTOCOLS)
+def test_golden_bytes(version):
+    """One line per example: a change of these bytes needs a new version of the peer protocol, with
+    a file of its own."""
+    lines = [b"".join(PROTOCOLS[version].encode(messages)).hex() for messages in EXAMPLES]
+    golden = Path(__file__).parent.parent / "golden" / f"peer_messages_{version}.txt"
+    assert golden.read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "common"),
+    [
+        ((1, 1), (1, 1), 1),
+        ((1, 1), (1, 2), 1),
+        ((1, 3), (2, 4), 3),
+        ((2, 3), (1, 2), 2),
+        ((1, 1), (2, 3), None),
+        ((3, 4), (1, 2), None),
+    ],
+)
+def test_the_version_of_a_link_is_the_newest_that_both_know(mine, theirs, common):
+    assert common_version(mine, theirs) == common
+    assert common_version(theirs, mine) == common
+
+
+def test_every_message_has_a_kind_that_is_read():
+    for codec in PROTOCOLS.values():
+        assert {kind for kind, _ in codec.writers.values()} == set(codec.readers)
 
 
 @pytest.mark.parametrize("messages", EXAMPLES[1:], ids=range(1, len(EXAMPLES)))
@@ -63,17 +86,17 @@ def test_every_cut_is_refused(messages):
     data = wire(messages)
     for size in range(len(data)):
         with pytest.raises(ProtocolError):
-            peer_codec.decode(data[:size])
+            PROTOCOL_1.decode(data[:size])
 
 
 def test_a_byte_too_many_is_refused():
     with pytest.raises(ProtocolError, match="1 bytes too many"):
-        peer_codec.decode(wire(EXAMPLES[1]) + b"\0")
+        PROTOCOL_1.decode(wire(EXAMPLES[1]) + b"\0")
 
 
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ProtocolError, match="unknown kind 9"):
-        peer_codec.decode(b"\0\0\0\1" + b"\x09" + b"\0\0\0\0")
+        PROTOCOL_1.decode(b"\0\0\0\1" + b"\x09" + b"\0\0\0\0")
 
 
 def test_a_body_longer_than_its_fields_is_refused():
@@ -81,33 +104,33 @@ def test_a_body_longer_than_its_fields_is_refused():
     longer = bytearray(body + b"\0")
     longer[8] += 1
     with pytest.raises(ProtocolError):
-        peer_codec.decode(bytes(longer))
+        PROTOCOL_1.decode(bytes(longer))
 
 
 def test_a_count_that_cannot_be_is_refused_before_anything_is_made():
     with pytest.raises(ProtocolError, match="count of"):
-        peer_codec.decode(b"\xff\xff\xff\xff" + bytes(64))
+        PROTOCOL_1.decode(b"\xff\xff\xff\xff" + bytes(64))
     lie = bytearray(wire([NodeHeartbeatReply(9, ())]))
     lie[-4:] = (BROKER_GROUPS_MAX + 1).to_bytes(4, "big")
     with pytest.raises(ProtocolError, match="count of"):
-        peer_codec.decode(bytes(lie))
+        PROTOCOL_1.decode(bytes(lie))
 
 
 def test_a_term_above_the_bound_is_refused():
     fits = wire([NodeHeartbeatReply(9, (Place(5, TERM_MAX),))])
-    assert peer_codec.decode(fits)
+    assert PROTOCOL_1.decode(fits)
     above = bytearray(fits)
     above[-4:] = (TERM_MAX + 1).to_bytes(4, "big")
     with pytest.raises(ProtocolError, match="term"):
-        peer_codec.decode(bytes(above))
+        PROTOCOL_1.decode(bytes(above))
 
 
 def test_a_controller_body_over_its_bound_is_refused():
     fits = ControllerRequest(1, 1, bytes(CONTROLLER_BODY_BYTES_MAX))
-    assert peer_codec.decode(wire([fits])) == [fits]
+    assert PROTOCOL_1.decode(wire([fits])) == [fits]
     over = ControllerRequest(1, 1, bytes(CONTROLLER_BODY_BYTES_MAX + 1))
     with pytest.raises(ProtocolError, match="block of"):
-        peer_codec.decode(wire([over]))
+        PROTOCOL_1.decode(wire([over]))
 
 
 def test_text_that_is_not_utf8_is_refused():
@@ -115,13 +138,13 @@ def test_text_that_is_not_utf8_is_refused():
     at = data.index(b"ab")
     data[at] = 0xFF
     with pytest.raises(ProtocolError, match="UTF-8"):
-        peer_codec.decode(bytes(data))
+        PROTOCOL_1.decode(bytes(data))
 
 
 @given(st.binary(max_size=400))
 def test_random_bytes_give_messages_or_a_protocol_error(data):
     try:
-        messages = peer_codec.decode(data)
+        messages = PROTOCOL_1.decode(data)
     except ProtocolError:
         return
     assert isinstance(messages, list)
@@ -133,7 +156,7 @@ def test_a_changed_byte_gives_messages_or_a_protocol_error(messages, data):
     at = data.draw(st.integers(0, len(changed) - 1))
     changed[at] ^= data.draw(st.integers(1, 255))
     try:
-        again = peer_codec.decode(bytes(changed))
+        again = PROTOCOL_1.decode(bytes(changed))
     except ProtocolError:
         return
     assert isinstance(again, list)
@@ -157,30 +180,30 @@ OFFERS = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, TERM_MAX), IDS, IDS
 def test_any_heartbeat_survives_the_wire(number, acked, offers, stopped):
     beat = NodeHeartbeat(number, acked, tuple(offers), tuple(stopped))
     reply = NodeHeartbeatReply(number, tuple(stopped))
-    assert peer_codec.decode(wire([beat, reply])) == [beat, reply]
+    assert PROTOCOL_1.decode(wire([beat, reply])) == [beat, reply]
 
 
 def test_a_turn_that_sends_much_makes_several_frames():
     """A link that came up again after a long outage: an append of a megabyte for every group."""
     messages = [ControllerRequest(n, 1, bytes(400_000)) for n in range(20)]
-    bodies = [b"".join(parts) for parts in peer_codec.encode_frames(messages)]
+    bodies = [b"".join(parts) for parts in PROTOCOL_1.encode_frames(messages)]
     assert len(bodies) == 10
     assert max(map(len, bodies)) <= PEER_FRAME_BYTES_AIM + 4
-    assert [m for body in bodies for m in peer_codec.decode(body)] == messages
+    assert [m for body in bodies for m in PROTOCOL_1.decode(body)] == messages
 
 
 def test_a_message_larger_than_the_aim_has_a_frame_of_its_own():
     large = ControllerRequest(1, 1, bytes(PEER_FRAME_BYTES_AIM + 1))
     small = ControllerRequest(2, 1, b"")
-    bodies = [b"".join(parts) for parts in peer_codec.encode_frames([small, large, small])]
-    assert [peer_codec.decode(body) for body in bodies] == [[small], [large], [small]]
+    bodies = [b"".join(parts) for parts in PROTOCOL_1.encode_frames([small, large, small])]
+    assert [PROTOCOL_1.decode(body) for body in bodies] == [[small], [large], [small]]
 
 
 def test_nothing_to_send_is_no_frame():
-    assert list(peer_codec.encode_frames([])) == []
+    assert list(PROTOCOL_1.encode_frames([])) == []
 
 
 @given(st.lists(st.sampled_from([m for example in EXAMPLES for m in example]), max_size=20))
 def test_one_frame_is_what_encode_gives(messages):
-    frames = [b"".join(map(bytes, parts)) for parts in peer_codec.encode_frames(messages)]
+    frames = [b"".join(map(bytes, parts)) for parts in PROTOCOL_1.encode_frames(messages)]
     assert frames == ([wire(messages)] if messages else [])

@@ -58,6 +58,25 @@ def test_kill_fail_over_restart_heal():
             cluster.kill(99)
 
 
+def test_a_killed_broker_takes_no_turn_any_more():
+    """Its tasks unwind, and each posts that its connection is gone: the broker answered that by
+    turns, which a process that SIGKILL ends does not take."""
+    with Cluster(brokers=3) as cluster, BlockingClient(cluster.bootstrap_servers) as client:
+        client.create_topic("t", partitions=1, replication_factor=3)
+        driver = cluster._inside._brokers[1].control.driver
+        handle, heard = driver.broker.handle, []
+
+        class Watched:
+            def handle(self, events, now_ns, wall_ms):
+                heard.extend(type(event).__name__ for event in events)
+                return handle(events, now_ns, wall_ms)
+
+        driver.broker = Watched()
+        cluster.kill(1)
+        assert heard.count("LinkDown") == 0
+        assert heard.count("ConnectionClosed") == 0
+
+
 def test_pause_is_survived_and_resumed():
     with Cluster(brokers=3) as cluster, BlockingClient(cluster.bootstrap_servers) as client:
         client.create_topic("t", partitions=1, replication_factor=3)

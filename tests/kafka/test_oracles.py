@@ -55,7 +55,7 @@ def falls_back(body: object) -> bool:
 def read(table: MessageTable, version: int, encoding: bytes) -> object:
     decode = compile_decoder(table, version)
     shown = memoryview(encoding) if has_views(table[5], version) else encoding
-    body, position = decode(shown, 0, FRAME_ITEMS_MAX)
+    body, position, _ = decode(shown, 0, FRAME_ITEMS_MAX)
     assert position == len(encoding)
     return body
 

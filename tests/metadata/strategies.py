@@ -116,4 +116,5 @@ wishes = st.one_of(
         r.Heartbeat, node=nodes, directory=directories, boot=u64, incarnation=u64, version=u64
     ),
     st.builds(r.Reports, reports=st.lists(reports, max_size=2).map(tuple)),
+    st.just(r.CurrentVersion()),
 )

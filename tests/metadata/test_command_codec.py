@@ -10,7 +10,16 @@ from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import NodeId, Term
 from raftlog.base.limits import COMMAND_BYTES_MAX
 from raftlog.metadata import commands as c
-from raftlog.metadata.command_codec import _TABLE, Proposal, decode_proposal, encode_proposal
+from raftlog.metadata import fields as f
+from raftlog.metadata.command_codec import (
+    _TABLE,
+    COMMANDS,
+    CommandCodec,
+    Form,
+    Proposal,
+    decode_proposal,
+    encode_proposal,
+)
 from tests.metadata.clusters import ORDERS, cluster, registration, report, topic
 from tests.metadata.strategies import commands, terms, u64
 
@@ -89,6 +98,46 @@ def test_unknown_versions_are_refused_and_never_skipped(place, value, error):
     if error is FutureFormat:
         assert "this release reads" in caught.value.what
         assert caught.value.do
+
+
+LATER = CommandCodec(
+    {
+        **COMMANDS.table,
+        4: (
+            c.FenceBroker,
+            (
+                *COMMANDS.table[4][1],
+                Form(2, (("epoch", f.U64), ("node", f.NODE))),
+                Form(4, (("node", f.NODE), ("epoch", f.U32))),
+            ),
+        ),
+    }
+)
+FENCE = Proposal(Term(3), 4, c.FenceBroker(node=NodeId(1), epoch=7))
+
+
+@pytest.mark.parametrize(("level", "version"), [(1, 1), (2, 2), (3, 2), (4, 3), (9, 3)])
+def test_the_feature_level_chooses_the_form(level, version):
+    written = LATER.encode(FENCE, level)
+    assert written[2] == version
+    assert LATER.decode(written, CorruptData, ON) == FENCE
+    if version == 1:
+        assert written == encode_proposal(FENCE)
+    else:
+        with pytest.raises(FutureFormat, match=f"version {version}; .* of this one 1 versions"):
+            decode(written)
+
+
+def test_what_came_with_a_level_is_not_written_below_it():
+    young = CommandCodec({6: (c.UnregisterBroker, (Form(2, (("node", f.NODE),)),))})
+    with pytest.raises(AssertionError, match="UnregisterBroker is written from level 2, not 1"):
+        young.encode(Proposal(Term(1), 1, c.UnregisterBroker(node=NodeId(1))), 1)
+
+
+def test_forms_are_of_rising_level_and_everything_can_be_written_at_the_lowest():
+    for kind, (_, forms) in COMMANDS.table.items():
+        assert forms[0].level == 1, kind
+        assert [each.level for each in forms] == sorted({each.level for each in forms}), kind
 
 
 def test_no_command_is_longer_than_the_bound():

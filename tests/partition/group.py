@@ -25,7 +25,9 @@ from raftlog.base.ids import (
 )
 from raftlog.base.trace import ListTracer
 from raftlog.base.units import NEVER, Instant, WallMillis, millis
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
+from raftlog.partition.output import ProduceAnswer
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
 from raftlog.records.builder import RecordBatchBuilder
@@ -376,7 +378,11 @@ class Group:
     def send(self, number, batch, *, acks=-1, timeout_ns=None):
         answers = []
         deadline = FAR if timeout_ns is None else Instant(self.now + timeout_ns)
-        answer = self[number].produce(batch, acks, deadline, answers.append, self.now, self.wall)
+        path = self[number].produces(self.now)
+        if isinstance(path, ErrorCode):
+            answer = ProduceAnswer(path)
+        else:
+            answer = path.submit(batch, acks, deadline, answers.append, self.now, self.wall)
         if answer is not None:
             answers.append(answer)
         return answers

@@ -67,7 +67,8 @@ def test_batches_of_one_turn_are_answered_in_order():
     order = []
     for value in (b"a", b"b", b"c"):
         batch = batch_of(value)
-        group[1].produce(batch, -1, Instant(2**62), order.append, group.now, group.wall)
+        path = group[1].produces(group.now)
+        path.submit(batch, -1, Instant(2**62), order.append, group.now, group.wall)
     group.settle()
     assert [answer.base_offset for answer in order] == [0, 1, 2]
 

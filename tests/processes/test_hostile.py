@@ -319,6 +319,26 @@ def test_a_flood_without_reading_answers_is_paused(unharmed):
         assert sent < 64 << 20, "the broker swallowed everything"
 
 
+@pytest.mark.parametrize(("empty", "wanted"), [(15_000, 1), (180_000, 1), (0, 1_800)])
+def test_many_parts_of_requests_that_wait_cost_little(unharmed, empty, wanted):
+    """Three bytes of a request become an object of sixty. One connection's requests may weigh 8 MiB
+    while they wait, and held 240 MiB."""
+    topics = [fetch.FetchTopic("", partitions=())] * empty
+    with BlockingClient(unharmed.bootstrap_servers) as client:
+        end = client.produce(TOPIC, b"the last one").offset + 1
+    partition = fetch.FetchPartition(0, fetch_offset=end, partition_max_bytes=1 << 20)
+    topics.append(fetch.FetchTopic(TOPIC, partitions=[partition] * wanted))
+    body = fetch.FetchRequest(max_wait_ms=60_000, min_bytes=1 << 20, topics=topics)
+    request = b"".join(codec.encode_request(ApiKey.FETCH, 12, 1, "x", body))
+    with connect(unharmed) as connection:
+        connection.settimeout(1)
+        sent = 0
+        with contextlib.suppress(TimeoutError):
+            while sent < 64 << 20:
+                sent += connection.send(request)
+        assert sent < 64 << 20, "the broker swallowed everything"
+
+
 def test_a_large_frame_of_garbage_costs_little(unharmed):
     """30 MiB that only look like a produce request."""
     with connect(unharmed) as connection:

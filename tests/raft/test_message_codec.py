@@ -82,8 +82,8 @@ def test_round_trip(message):
 
 
 def test_golden_bytes():
-    """One line per example: a change of these bytes is a change of the peer format, and needs a new
-    FORMAT_VERSION."""
+    """One line per example: a change of these bytes needs a new version of the peer protocol
+    (raftlog.broker.peer_codec)."""
     lines = [f"{type(m).__name__} {wire(m).hex()}" for m in EXAMPLES]
     assert GOLDEN.read_text().splitlines() == lines
 
@@ -121,14 +121,18 @@ def test_terms_above_the_highest_are_refused():
         decode(data)
 
 
-def test_an_entry_kind_of_a_later_release_is_unreadable_not_skipped():
+@pytest.mark.parametrize(("at", "value"), [(61, max(EntryKind) + 1), (62, 2)])
+def test_an_entry_of_a_later_release_is_unreadable_not_skipped(at, value):
+    """A payload version that was not known was a protocol error: the link broke, and was dialled
+    again to hear the same, for ever."""
     batch = bytearray(MARKER.batch)
-    batch[61] = max(EntryKind) + 1
+    batch[at] = value
     message = Append(*HEAD, 9, 4, 0, 8, 0, [entry(10, 5, 8), MARKER._replace(batch=bytes(batch))])
     again = decode(wire(message))
     assert isinstance(again, Unreadable)
     assert again[:4] == HEAD
-    assert str(max(EntryKind) + 1) in again.why
+    assert f"kind {batch[61]}, payload version {batch[62]}" in again.why
+    assert "upgrade this broker" in again.why
 
 
 @pytest.mark.parametrize("reason", [3, 255])

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.entries import EntryKind
-from raftlog.base.errors import CorruptData, ProtocolError
+from raftlog.base.errors import CorruptData, FutureFormat, ProtocolError
 from raftlog.records.batch import (
     CONTROL,
     LOG_APPEND_TIME,
@@ -73,11 +73,20 @@ def test_wrong_shapes(batch):
         entry_of(1, batch, ProtocolError, "test")
 
 
-@pytest.mark.parametrize("kind", [0, 6, 255])
-def test_unknown_raft_kinds_are_refused(kind):
+@pytest.mark.parametrize(
+    ("payload", "error"),
+    [
+        (b"\x00\x01", CorruptData),
+        (b"\x04\x00", CorruptData),
+        (b"\x06\x01", FutureFormat),
+        (b"\xff\xff", FutureFormat),
+        (b"\x04\x02", FutureFormat),
+    ],
+)
+def test_raft_entries_that_no_release_or_only_a_later_one_writes(payload, error):
     batch = ready(attributes=CONTROL, last_offset_delta=-1, records_count=0)
-    with pytest.raises(CorruptData, match="kind"):
-        entry_of(1, batch[:61] + bytes([kind]) + batch[62:], CorruptData, "test")
+    with pytest.raises(error, match="kind"):
+        entry_of(1, batch[:61] + payload + batch[63:], CorruptData, "test")
 
 
 def test_a_transaction_marker_is_records():

@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.base.entries import EntryKind, Membership
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import ReplicaId
 from raftlog.records.batch import crc_matches, entry_of, read_header
 from raftlog.records.control import (
@@ -51,11 +51,20 @@ def test_golden_bytes():
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("position", "value"), [(61, 99), (62, 2), (63, 1), (64, 1)])
-def test_what_this_release_does_not_know_is_refused(position, value):
+@pytest.mark.parametrize(
+    ("position", "value", "error"),
+    [
+        (61, 99, FutureFormat),
+        (62, 2, FutureFormat),
+        (62, 0, CorruptData),
+        (63, 1, CorruptData),
+        (64, 1, CorruptData),
+    ],
+)
+def test_what_this_release_does_not_know_is_refused(position, value, error):
     batch = bytearray(made().batch)
     batch[position] = value
-    with pytest.raises(CorruptData):
+    with pytest.raises(error):
         parse_control_entry(batch, CorruptData, "test")
 
 

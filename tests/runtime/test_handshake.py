@@ -141,6 +141,35 @@ async def test_a_peer_from_the_future_is_refused_by_name():
     assert "protocol 1 to 1" in str(accepted)
 
 
+@pytest.mark.parametrize(("low", "high", "spoken"), [(1, 1, 2), (1, 3, 4), (2, 9, 4)])
+async def test_two_releases_speak_the_newest_protocol_that_both_know(low, high, spoken):
+    dialled, accepted = await shake(identity(1, low=2, high=4), identity(2, low=low, high=high))
+    if high < 2:
+        assert isinstance(dialled, FutureFormat)
+        assert isinstance(accepted, FutureFormat)
+        return
+    assert dialled.protocol == accepted.protocol == min(spoken, high)
+
+
+async def test_what_a_later_protocol_adds_to_the_identity_is_left_unread(monkeypatch):
+    """Both say who they are before either knows how new the other is, so what a release adds there
+    has to be passed over by the one before it; else no two releases could ever be linked."""
+    written = handshake.write_identity
+    monkeypatch.setattr(
+        handshake,
+        "write_identity",
+        lambda said: written(said) + (b"and more" if said.protocol_max > 1 else b""),
+    )
+    dialled, accepted = await shake(identity(1), identity(2, high=2))
+    assert dialled.protocol == accepted.protocol == 1
+    assert dialled.peer == identity(2, high=2)
+
+
+def test_an_identity_of_a_known_protocol_has_nothing_behind_it():
+    with pytest.raises(ProtocolError, match="too many"):
+        handshake.read_identity(handshake.write_identity(identity(2)) + b"\0", 1)
+
+
 async def test_what_a_dialler_proved_cannot_be_reflected():
     """A stranger that echoes the acceptor's own messages back proves nothing."""
     left, right = memory_pair()
@@ -179,7 +208,7 @@ def test_random_bytes_never_get_in(data):
 @given(st.binary(max_size=200))
 def test_identities_parse_or_are_refused(data):
     try:
-        found = handshake.read_identity(data)
+        found = handshake.read_identity(data, 2**16 - 1)
     except ProtocolError:
         return
     assert handshake.write_identity(found) == data

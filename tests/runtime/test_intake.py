@@ -138,6 +138,29 @@ async def test_honest_senders_all_finish_one_after_another():
         nursery.cancel_scope.cancel()
 
 
+async def test_a_frame_whose_connection_is_paused_is_not_waited_for():
+    """A connection that the broker had paused in the midst of a frame stood first for as long as
+    its requests waited, and no frame larger than the bound got in."""
+    intake = Intake()
+    paused, large, third = 1, 2, 3
+    intake.hold(paused, MIB, nobody)
+    assert not intake.admits(large, LARGE)
+    intake.rest(paused)
+    assert intake.admits(large, LARGE)
+    intake.hold(large, LARGE, nobody)
+    assert not intake.admits(third, LARGE)
+    intake.resume(paused)
+    assert not intake.admits(paused, LARGE)
+    intake.release(large)
+    assert intake.admits(paused, LARGE)
+    intake.release(paused)
+    assert intake.held == 0
+
+
+def nobody() -> None:
+    raise AssertionError("nobody is sent away")
+
+
 async def test_who_stalls_while_others_wait_is_sent_away(autojump_clock: MockClock):
     intake = Intake()
     async with trio.open_nursery() as nursery:

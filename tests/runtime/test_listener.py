@@ -125,6 +125,32 @@ async def test_numbers_follow_the_order_on_the_wire():
         nursery.cancel_scope.cancel()
 
 
+async def test_an_answer_to_several_requests_waits_for_those_before_and_holds_up_those_behind():
+    async with trio.open_nursery() as nursery:
+        connection = ConnectionId(1)
+        replies = [
+            Reply(connection, 4, (b"5",)),
+            Reply(connection, 1, (b"2", b"34"), 3),
+            Reply(connection, 0, (b"1",)),
+        ]
+
+        def plan(turn, effects) -> None:
+            if replies and len(rig.events(Request)) > 4:
+                effects.replies.append(replies.pop(0))
+
+        rig = Rig(nursery, plan)
+        client = await rig.connect()
+        client.send_nowait([SMALL * 5])
+        await wait_all_tasks_blocked()
+        for left in (2, 1):
+            assert len(replies) == left
+            assert not client.incoming
+            client.send_nowait([SMALL])
+            await wait_all_tasks_blocked()
+        assert b"".join(client.incoming) == b"12345"
+        nursery.cancel_scope.cancel()
+
+
 async def test_the_idle_are_hung_up_on(autojump_clock: MockClock):
     async with trio.open_nursery() as nursery:
         rig = answering(nursery, held=1)

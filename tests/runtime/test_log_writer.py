@@ -25,6 +25,7 @@ from raftlog.runtime.log_writer import (
     DirectoryThreads,
 )
 from raftlog.runtime.real_ports import PosixDisk, SystemClock
+from raftlog.runtime.workers import ThreadWorkers
 from raftlog.storage.ops import AppendBytes, CreateFile, StoreRecords
 from raftlog.storage.write_round import RoundResult
 
@@ -69,7 +70,7 @@ class Rig:
             self.writer,
             SystemClock(),
             self.deliver,
-            trio.lowlevel.current_trio_token(),
+            ThreadWorkers(trio.lowlevel.current_trio_token()),
             inline,
         )
         self.threads.start()

@@ -1,7 +1,9 @@
 """One link per pair, whoever dials, and the same one at both ends."""
 
+import pytest
 import trio
 import trio.testing
+from raftlog_sim.releases import RELEASES
 
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, SessionId
 from raftlog.base.trace import ListTracer
@@ -11,7 +13,7 @@ from raftlog.runtime.handshake import Agreed, PeerIdentity
 from raftlog.runtime.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
 from raftlog.runtime.real_ports import OsEntropy
 from raftlog.runtime.slabs import SlabPool
-from raftlog.runtime.streams import accept_tcp, listen_tcp
+from raftlog.runtime.streams import TcpNetwork
 from tests.runtime.memory_stream import memory_pair
 
 CLUSTER = ClusterId(b"c" * 16)
@@ -45,7 +47,13 @@ class End:
     """One broker's links over real loopback sockets."""
 
     def __init__(
-        self, node: int, nursery, secret=b"0123456789abcdef", boot: int = 1, at: str = "first"
+        self,
+        node: int,
+        nursery,
+        secret=b"0123456789abcdef",
+        boot: int = 1,
+        at: str = "first",
+        release: int = 0,
     ) -> None:
         self.node = NodeId(node)
         self.nursery = nursery
@@ -54,7 +62,8 @@ class End:
         self.alive: set[str] = set()
         """Addresses of those who are held for alive."""
         directory = DirectoryId(node if at == "first" else 100 + node)
-        identity = PeerIdentity(CLUSTER, self.node, directory, BootNumber(boot), 1, 1, at)
+        oldest, newest = RELEASES[release].protocols
+        identity = PeerIdentity(CLUSTER, self.node, directory, BootNumber(boot), oldest, newest, at)
         self.links = PeerLinks(
             self.driver,
             secret,
@@ -64,18 +73,20 @@ class End:
             SlabPool(),
             nursery,
             lambda node, directory, boot, address: address in self.alive,
+            TcpNetwork(),
+            RELEASES[release].codecs,
         )
 
     async def listen(self) -> PeerAddress:
-        (listening,) = await listen_tcp("127.0.0.1", 0)
+        (listening,) = await TcpNetwork().listen("127.0.0.1", 0)
         self.nursery.start_soon(self._accept, listening)
-        return PeerAddress(self.node, "127.0.0.1", listening.getsockname()[1])
+        return PeerAddress(self.node, "127.0.0.1", listening.port)
 
     async def _accept(self, listening) -> None:
         try:
             while True:
-                stream = await accept_tcp(listening)
-                self.nursery.start_soon(self.links.accept, stream, stream.peer_address())
+                stream, address = await listening.accept()
+                self.nursery.start_soon(self.links.accept, stream, address)
         finally:
             listening.close()
 
@@ -113,6 +124,27 @@ async def test_messages_go_over_the_session_they_were_meant_for():
         await two.driver.until(lambda events: any(type(each) is PeerMessages for each in events))
         got = [each for each in two.driver.events if type(each) is PeerMessages]
         assert got == [PeerMessages(NodeId(1), session, [message, message])]
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("one_is", "two_is"), [(0, 1), (1, 0), (1, 2), (2, 2)])
+async def test_two_releases_understand_each_other(one_is, two_is):
+    """Frames have the form of the older one: what only the newer one knows would break the link."""
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery, release=one_is), End(2, nursery, release=two_is)
+        one.links.keep((await two.listen(),))
+        session = (await one.linked()).session
+        await two.linked()
+        message = NodeHeartbeatReply(round=7, disagreed=())
+        one.links.send(PeerSend(NodeId(2), session, [message]))
+        one.links.flush()
+        two.links.send(PeerSend(NodeId(1), session, [message]))
+        two.links.flush()
+        for end, peer in ((one, 2), (two, 1)):
+            await end.driver.until(lambda events: any(type(e) is PeerMessages for e in events))
+            assert end.driver.events[-1] == PeerMessages(NodeId(peer), session, [message])
+            link = end.links._links[NodeId(peer)]
+            assert link.codec.version == min(one_is, two_is) + 1
         nursery.cancel_scope.cancel()
 
 
@@ -155,7 +187,7 @@ async def test_a_corrupt_frame_ends_the_session():
 
 def agreed(dialled_by: int, boot: int = 1) -> Agreed:
     peer = PeerIdentity(CLUSTER, NodeId(2), DirectoryId(2), BootNumber(boot), 1, 1, "")
-    return Agreed(peer, SessionId(dialled_by * 10 + boot), NodeId(dialled_by))
+    return Agreed(peer, SessionId(dialled_by * 10 + boot), NodeId(dialled_by), 1)
 
 
 def test_which_of_two_streams_stays():

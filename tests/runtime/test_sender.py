@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId
 from raftlog.records.slices import FileSlice
-from raftlog.runtime.open_files import REMOVED_LOOK_SECONDS, OpenFiles
+from raftlog.runtime.open_files import REMOVED_LOOK_SECONDS, OpenFiles, PosixDescriptors
 from raftlog.runtime.sender import Sender
 from tests.runtime.memory_stream import memory_pair
 
@@ -43,7 +43,7 @@ def test_all_parts_arrive_in_order(parts, room):
 
 async def test_file_slices_go_between_buffers(tmp_path):
     (tmp_path / "a.log").write_bytes(bytes(range(200)))
-    files = OpenFiles({HOME: str(tmp_path)})
+    files = OpenFiles({HOME: PosixDescriptors(str(tmp_path))})
     left, right = memory_pair()
     sender = Sender(left)
     sender.put(b"<")
@@ -62,7 +62,7 @@ async def test_file_slices_go_between_buffers(tmp_path):
 async def test_a_removed_file_still_yields_its_bytes(tmp_path):
     """Retention unlinks a segment while a slice of it is on its way out."""
     (tmp_path / "a.log").write_bytes(b"old bytes")
-    files = OpenFiles({HOME: str(tmp_path)})
+    files = OpenFiles({HOME: PosixDescriptors(str(tmp_path))})
     pinned = files.pin(FileSlice(HOME, "a.log", 0, 9))
     (tmp_path / "a.log").unlink()
     files.close_removed()
@@ -78,7 +78,7 @@ async def test_a_removed_file_gives_back_its_space(tmp_path, autojump_clock):
     freed nothing as long as their readers' descriptors were among those."""
     for name in ("a.log", "b.log"):
         (tmp_path / name).write_bytes(b"bytes")
-    files = OpenFiles({HOME: str(tmp_path)})
+    files = OpenFiles({HOME: PosixDescriptors(str(tmp_path))})
     removed, kept = (files.pin(FileSlice(HOME, name, 0, 5)) for name in ("a.log", "b.log"))
     descriptors = removed.fd, kept.fd
     removed.release()
@@ -96,12 +96,12 @@ async def test_a_removed_file_gives_back_its_space(tmp_path, autojump_clock):
 
 def test_a_missing_file_is_a_disk_error(tmp_path):
     with pytest.raises(DiskError, match=r"No such file.*a\.log"):
-        OpenFiles({HOME: str(tmp_path)}).pin(FileSlice(HOME, "a.log", 0, 9))
+        OpenFiles({HOME: PosixDescriptors(str(tmp_path))}).pin(FileSlice(HOME, "a.log", 0, 9))
 
 
 async def test_a_file_that_is_too_short_breaks_the_stream(tmp_path):
     (tmp_path / "a.log").write_bytes(b"123")
-    files = OpenFiles({HOME: str(tmp_path)})
+    files = OpenFiles({HOME: PosixDescriptors(str(tmp_path))})
     sender = Sender(memory_pair()[0])
     sender.put(files.pin(FileSlice(HOME, "a.log", 0, 9)))
     with pytest.raises(trio.BrokenResourceError):

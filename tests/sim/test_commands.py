@@ -4,7 +4,7 @@ import json
 
 import attrs
 import pytest
-from raftlog_sim import mutation
+from raftlog_sim import mutation, scenarios
 from raftlog_sim.__main__ import main
 from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
 from raftlog_sim.commands.mutants import merged, table, with_all, write_table
@@ -235,6 +235,43 @@ def test_probes_that_no_seed_reached(asked, code, said_so, capsys):
                       "--profile", "calm", "--probes", asked, capsys=capsys)  # fmt: skip
     assert found == code
     assert said_so in said.out
+
+
+@pytest.mark.parametrize(("asked", "code"), [("count", 0), ("require", 1)])
+def test_scenarios_say_which_probes_they_reached(asked, code, capsys):
+    found, said = ran("scenarios", "power-loss-after-a-roll", "--no-mutants", "--probes", asked,
+                      "--format", "json", capsys=capsys)  # fmt: skip
+    document = json.loads(said.out)
+    assert found == code
+    assert document["failed"] == 0
+    assert document["probes"]["cluster-founded"] == 1
+    assert "step-down-by-own-disk" in document["probes_missed"]
+    assert not set(document["probes"]) & set(document["probes_missed"])
+
+
+def test_what_a_sweep_plays_with_it_counts_too(monkeypatch, capsys):
+    monkeypatch.setattr(scenarios, "names", lambda: ["stalled-disk-leader"])
+    arguments = ("sweep", "--seeds", "11..11", "--jobs", "1", "--check-every", "0", "--profile",
+                 "calm", "--format", "json")  # fmt: skip
+    alone = json.loads(ran(*arguments, capsys=capsys)[1].out)
+    found, said = ran(*arguments, "--scenarios", capsys=capsys)
+    both = json.loads(said.out)
+    assert found == 0
+    assert both["scenarios_failed"] == []
+    assert "step-down-by-own-disk" in alone["probes_missed"]
+    assert "step-down-by-own-disk" not in both["probes_missed"]
+
+
+def test_a_scenario_that_gives_something_else_fails_the_sweep_that_plays_it(monkeypatch, capsys):
+    real = scenarios.load("stalled-disk-leader")
+    monkeypatch.setattr(scenarios, "names", lambda: ["stalled-disk-leader"])
+    monkeypatch.setattr(
+        scenarios, "load", lambda name: attrs.evolve(real, expected=("=> something else",))
+    )
+    found, said = ran("sweep", "--seeds", "11..11", "--jobs", "1", "--check-every", "0",
+                      "--profile", "calm", "--scenarios", capsys=capsys)  # fmt: skip
+    assert found == 1
+    assert "scenario stalled-disk-leader gave something else" in said.out
 
 
 def test_every_probe_has_a_name():

@@ -91,7 +91,7 @@ def good():
         (lambda d: d["options"].update(encode=1), "not a value"),
         (lambda d: d["options"].update(fault_gaps_ms={"floods": 1}), "not a gap"),
         (lambda d: d["options"].update(fault_gaps_ms=[]), "kinds and gaps"),
-        (lambda d: d["steps"][0].update(kind="flood"), "no such kind"),
+        (lambda d: d["steps"][0].update(kind="quake"), "no such kind"),
         (lambda d: d["steps"][0].update(kind=7), "a step has a kind"),
         (lambda d: d["steps"][0].update(kind="produce"), "it takes"),
         (lambda d: d["steps"][0].update(wind=1), "it takes"),

@@ -53,6 +53,18 @@ def test_an_empty_world_is_stuck():
 # --- randomness -----------------------------------------------------------------------------------
 
 
+def test_time_that_stands_still_is_found():
+    """Seed 256: a broker asked for turn after turn at one instant, and the sweep never ended."""
+    world = World(1)
+
+    def again():
+        world.after(0, again)
+
+    world.at(seconds(1), again)
+    with pytest.raises(StuckError, match=f"steps at {seconds(1)}, and no end"):
+        world.run_for(seconds(2))
+
+
 def test_streams_of_one_seed_and_name_are_equal_and_others_differ():
     def draws(seed, name):
         stream = Stream(seed, name)

@@ -141,7 +141,7 @@ def retain(driver):
     driver.round()
     driver.commit_all()
     driver.round()
-    log.set_log_start(log.next_offset)
+    log.set_log_start(log.next_offset, log.last_index)
     plan = log.plan_removal()
     (order,) = plan.args
     position = log.position_before(order.first_index)

@@ -123,6 +123,17 @@ def test_what_this_release_does_not_know_is_refused(position, content, error):
         read_identity(altered(position, content))
 
 
+def test_what_a_newer_writer_added_behind_is_left_unread():
+    """It said itself that a reader of version 1 is enough: its new fields are no damage."""
+    disk = new_disk()
+    format_directory(disk, IDENTITY)
+    copy = bytearray(disk.content(FORMAT_FILE)[:2048])
+    copy[8:10], copy[2000:2004] = b"\x00\x02", b"more"
+    struct.pack_into(">I", copy, 2044, crc32c(bytes(copy[:2044])))
+    disk.overwrite(FORMAT_FILE, 0, bytes(copy) * 2)
+    assert read_identity(disk) == IDENTITY
+
+
 def test_a_store_of_another_cluster_is_refused():
     """Somebody copied the store files of another broker over ours."""
     ours, theirs = new_disk(1), new_disk(2)

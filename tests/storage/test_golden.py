@@ -40,7 +40,7 @@ def made():
     driver.log.append([driver.control(EntryKind.LOG_START, write_log_start(offset))])
     driver.settle()
     driver.commit_all()
-    driver.log.set_log_start(offset)
+    driver.log.set_log_start(offset, driver.log.last_index)
     plan = driver.log.plan_removal()
     (order,) = plan.args
     write_snapshot(driver.disk, SPEC, driver.log.position_before(order.first_index), b"producers")

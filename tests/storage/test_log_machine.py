@@ -133,7 +133,7 @@ class LogMachine(RuleBasedStateMachine):
         self._note()
         self.driver.round()
         self.commit()
-        self.log.set_log_start(self.log.next_offset)
+        self.log.set_log_start(self.log.next_offset, self.log.last_index)
         plan = self.log.plan_removal()
         if plan is None:
             return

@@ -12,11 +12,13 @@ from raftlog_sim.disk import Keep
 from raftlog_sim.inode import SECTOR
 
 from raftlog.base import probes
+from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import DiskError, RaftlogError
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.storage.recovery import ReplicaState, recover_replica, salvage_replica
 from raftlog.storage.replica import index_name
 from raftlog.storage.salvage import SalvagingDisk
+from raftlog.storage.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver, new_disk
 
 
@@ -44,6 +46,18 @@ def open_with(driver, function):
     return function(driver.disk, SPEC, mark, driver.options)
 
 
+def place_before(header):
+    return InstallPosition(
+        raft_index=header.first_index - 1,
+        term=header.term_before,
+        chain=header.chain_before,
+        next_offset=header.base_offset,
+        log_start=header.log_start,
+        membership=header.membership,
+        membership_index=header.membership_index,
+    )
+
+
 def fails_plainly(driver):
     with pytest.raises(RaftlogError, match="cannot be read"):
         open_with(driver, recover_replica)
@@ -58,6 +72,25 @@ def test_a_bad_sector_below_the_mark_is_damage(driver):
     assert found.log.last_index < driver.log.last_index
     assert found.claimed[0] == driver.image.marks[SPEC.group].raft_index
     assert probes.fired()["unreadable-sector-taken-as-damage"] >= 1
+
+
+def test_a_bad_sector_that_an_index_file_hides_is_damage(driver):
+    """Seed 21 in trio mode: a sector of the metadata log, in a segment that an index file vouched
+    for, and behind which a snapshot lay. Recovery did not read it; the broker did, failed, called
+    it damage and reopened the replica, whose recovery did not read it: for ever."""
+    driver.run_jobs()
+    header = driver.log.segments[1].header
+    write_snapshot(driver.disk, SPEC, place_before(header), b"")
+    path = driver.log.segments[0].path
+    assert driver.disk.exists(index_name(path)), driver.disk.paths()
+    driver.disk.make_unreadable(path, SEGMENT_HEADER_BYTES + SECTOR)
+    mark = driver.image.marks[SPEC.group]
+    mark = mark._replace(commit=mark.raft_index)
+    found = recover_replica(driver.disk, SPEC, mark, driver.options)
+    assert found.state is ReplicaState.INTACT, "it is not looked at"
+    found = salvage_replica(driver.disk, SPEC, mark, driver.options)
+    assert found.state is ReplicaState.DAMAGED
+    assert found.log.last_index < driver.log.last_index
 
 
 def test_a_bad_sector_in_one_copy_of_a_header_costs_nothing(driver):

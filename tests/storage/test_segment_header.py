@@ -103,6 +103,14 @@ def test_a_newer_writer_that_old_readers_understand_is_read():
     assert read_segment_header(altered(8, b"\x00\x09"), "test") == HEADER
 
 
+def test_what_a_newer_writer_added_behind_is_left_unread():
+    """It said itself that a reader of version 1 is enough: its new fields are no damage."""
+    copy = bytearray(altered(8, b"\x00\x09")[:2048])
+    copy[2000:2004] = b"more"
+    struct.pack_into(">I", copy, 2044, crc32c(bytes(copy[:2044])))
+    assert read_segment_header(bytes(copy) * 2, "test") == HEADER
+
+
 def test_a_newer_reader_is_asked_for():
     with pytest.raises(FutureFormat, match="version 9"):
         read_segment_header(altered(8, b"\x00\x09\x00\x09"), "test")

@@ -101,7 +101,12 @@ def test_the_rooms_of_the_guests_are_open(tmp_path: Path):
     add(tmp_path, "raftlog/broker/engines/__init__.py", "")
     add(tmp_path, "raftlog/broker/engines/pysyncobj.py", "import pysyncobj")
     add(tmp_path, "raftlog/runtime/server.py", "")
-    add(tmp_path, "raftlog_sim/trio_world.py", "from raftlog.runtime import server")
+    add(tmp_path, "raftlog/client/trio_driver.py", "")
+    add(
+        tmp_path,
+        "raftlog_sim/trio_world.py",
+        "from raftlog.runtime import server\nfrom raftlog.client import trio_driver",
+    )
     add(tmp_path, "raftlog_sim/world.py", "from raftlog.client import core")
     code, report = linted(tmp_path)
     assert code == 0, report

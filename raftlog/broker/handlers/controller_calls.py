@@ -4,18 +4,22 @@ Each wish is asked on its own; when all have an outcome, and this broker's own i
 done, `then` is called once with the outcomes in the order of asking.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import attrs
 
 from raftlog.base.errors import ProtocolError
+from raftlog.base.probes import probe
 from raftlog.base.units import Instant, millis
 from raftlog.broker.context import Context
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
+from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.requests import Wish, decode_answer, encode_wish
+from raftlog.metadata.requests import CurrentVersion, Wish, decode_answer, encode_wish
+
+BEHIND: Final = "this broker's image may be behind, and the controller did not say by how much"
 
 
 class Outcome(NamedTuple):
@@ -50,6 +54,10 @@ class ControllerCalls:
         """The next outcome is known without asking."""
         self.outcomes.append(Outcome(error, message))
 
+    def keep(self, outcome: Outcome) -> None:
+        """The next outcome is one of an earlier try."""
+        self.outcomes.append(outcome)
+
     def begin(self) -> None:
         """Ask. `then` may be called before this returns, when there was nothing to ask."""
         self._open = len(self._wishes)
@@ -82,6 +90,70 @@ class ControllerCalls:
 
     def _finish(self) -> None:
         self.then([outcome for outcome in self.outcomes if outcome is not None])
+
+
+@final
+@attrs.frozen(eq=False)
+class Attempt:
+    """One try at what an admin request asks of topics that it names. `current`: this broker's image
+    may refuse them. `before` came of a first try: names whose topic was gone are looked up once
+    more."""
+
+    context: Context
+    request: KafkaRequest
+    deadline: Instant
+    current: bool = True
+    before: Sequence[Outcome] = ()
+
+    def once_current(
+        self, perform: Callable[["Attempt"], None], before: Sequence[Outcome] = ()
+    ) -> None:
+        """`perform` another attempt when the image is up to date, or cannot be had so."""
+        go_on = partial(self._go_on, perform, before)
+        when_current(self.context, self.deadline, go_on)
+
+    def _go_on(
+        self, perform: Callable[["Attempt"], None], before: Sequence[Outcome], current: bool
+    ) -> None:
+        if not self.request.dead:
+            perform(attrs.evolve(self, current=current, before=before))
+
+
+def when_current(context: Context, deadline: Instant, then: Callable[[bool], None]) -> None:
+    """`then(True)` once this broker's image shows everything that anybody was told before this
+    call; `then(False)` when that is not to be had by the deadline. An image may be behind: that of
+    a broker that has just booted is empty."""
+    told = partial(_version_told, context, deadline, then)
+    context.ask_controller(ControllerKind.PROPOSE, encode_wish(CurrentVersion()), deadline, told)
+
+
+def is_gone(outcome: Outcome) -> bool:
+    """Whether the controller does not know the id that our image had for a name: the topic may have
+    been made anew meanwhile."""
+    return outcome.error == ErrorCode.UNKNOWN_TOPIC_ID and not outcome.repeated
+
+
+def _version_told(
+    context: Context, deadline: Instant, then: Callable[[bool], None], reply: ControllerReply
+) -> None:
+    outcome = _outcome(reply)
+    if outcome.error != 0:
+        then(False)
+        return
+    shown = partial(_shows, context, outcome.version)
+    if shown():
+        then(True)
+    else:
+        probe("image-behind-the-controller")
+        context.image_waiters.wait(shown, deadline, partial(_waited, shown, then))
+
+
+def _shows(context: Context, version: int) -> bool:
+    return context.image.version >= version
+
+
+def _waited(shown: Callable[[], bool], then: Callable[[bool], None]) -> None:
+    then(shown())
 
 
 def _outcome(reply: ControllerReply) -> Outcome:

@@ -1,4 +1,8 @@
-"""CreatePartitions: a topic grows; it never shrinks."""
+"""CreatePartitions: a topic grows; it never shrinks.
+
+What this broker's image refuses is refused only when the image is known to be up to date: one that
+is behind does not know a topic that somebody has been told of.
+"""
 
 from collections import Counter
 from typing import final
@@ -9,7 +13,14 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.base.probes import probe
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.handlers.controller_calls import (
+    BEHIND,
+    Attempt,
+    ControllerCalls,
+    Outcome,
+    deadline_of,
+    is_gone,
+)
 from raftlog.broker.handlers.delete_topics import gone_by_name
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
@@ -27,17 +38,21 @@ from raftlog.metadata.requests import GrowTopicWish
 class _Growth:
     """One request under way."""
 
-    request: KafkaRequest
+    attempt: Attempt
 
     def answer(self, outcomes: list[Outcome]) -> None:
-        """What became of each topic."""
-        if self.request.dead:
+        """What became of each topic; names whose topic is gone are looked up once more."""
+        attempt, request = self.attempt, self.attempt.request
+        if request.dead:
+            return
+        if not attempt.before and any(map(is_gone, outcomes)):
+            attempt.once_current(_perform, outcomes)
             return
         results = [
             CreatePartitionsTopicResult(topic.name, *_told(outcome))
-            for topic, outcome in zip(self.request.body.topics, outcomes, strict=True)
+            for topic, outcome in zip(request.body.topics, outcomes, strict=True)
         ]
-        self.request.answer(CreatePartitionsResponse(results=results))
+        request.answer(CreatePartitionsResponse(results=results))
 
 
 def _told(outcome: Outcome) -> tuple[int, str | None]:
@@ -52,12 +67,30 @@ def _told(outcome: Outcome) -> tuple[int, str | None]:
 def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
     body: CreatePartitionsRequest = request.body
+    attempt = Attempt(context, request, deadline_of(context, body.timeout_ms))
+    if all(_may_grow(context, topic) for topic in body.topics):
+        _perform(attempt)
+    else:
+        attempt.once_current(_perform)
+
+
+def _may_grow(context: Context, topic: CreatePartitionsTopic) -> bool:
+    known = context.router.topic(topic.name)
+    return known is not None and topic.count > len(known.partitions)
+
+
+def _perform(attempt: Attempt) -> None:
+    context, before = attempt.context, attempt.before
+    body: CreatePartitionsRequest = attempt.request.body
     names = Counter(topic.name for topic in body.topics)
-    growth = _Growth(request)
-    calls = ControllerCalls(context, deadline_of(context, body.timeout_ms), growth.answer)
-    for topic in body.topics:
-        if names[topic.name] > 1:
+    calls = ControllerCalls(context, attempt.deadline, _Growth(attempt).answer)
+    for place, topic in enumerate(body.topics):
+        if before and not is_gone(before[place]):
+            calls.keep(before[place])
+        elif names[topic.name] > 1:
             calls.known(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
+        elif not attempt.current and (before or not _may_grow(context, topic)):
+            calls.known(ErrorCode.REQUEST_TIMED_OUT, BEHIND)
         else:
             _add(context, calls, topic, body.validate_only)
     calls.begin()

@@ -1,14 +1,21 @@
 """DeleteTopics: by name, or from version 6 by name or id; answered when this broker's image is
-rid of them."""
+rid of them. That a topic is unknown is said only when the image is known to be up to date."""
 
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import attrs
 
 from raftlog.base.ids import TopicId
 from raftlog.base.probes import probe
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.handlers.controller_calls import (
+    BEHIND,
+    Attempt,
+    ControllerCalls,
+    Outcome,
+    deadline_of,
+    is_gone,
+)
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.delete_topics import (
@@ -20,6 +27,8 @@ from raftlog.kafka.messages.delete_topics import (
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.commands import DeleteTopic
 from raftlog.metadata.requests import SubmitCommand
+
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 class _Named(NamedTuple):
@@ -37,12 +46,16 @@ class _Named(NamedTuple):
 class _Deletion:
     """One request under way."""
 
-    request: KafkaRequest
+    attempt: Attempt
     named: list[_Named]
 
     def answer(self, outcomes: list[Outcome]) -> None:
-        """What became of each topic."""
-        if self.request.dead:
+        """What became of each topic; names whose topic is gone are looked up once more."""
+        attempt, request = self.attempt, self.attempt.request
+        if request.dead:
+            return
+        if not attempt.before and any(map(_is_gone, self.named, outcomes)):
+            attempt.once_current(_perform, outcomes)
             return
         results = [
             DeletableTopicResult(
@@ -52,18 +65,39 @@ class _Deletion:
             )
             for named, outcome in zip(self.named, outcomes, strict=True)
         ]
-        self.request.answer(DeleteTopicsResponse(responses=results))
+        request.answer(DeleteTopicsResponse(responses=results))
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
+    attempt = Attempt(context, request, deadline_of(context, request.body.timeout_ms))
+    if any(topic.error in _UNKNOWN for topic in _all_named(context, request)):
+        attempt.once_current(_perform)
+    else:
+        _perform(attempt)
+
+
+def _all_named(context: Context, request: KafkaRequest) -> list[_Named]:
     body: DeleteTopicsRequest = request.body
     asked = list(body.topics) or [DeleteTopicState(name) for name in body.topic_names]
-    named = [_look_up(context, topic) for topic in asked]
-    deletion = _Deletion(request, named)
-    calls = ControllerCalls(context, deadline_of(context, body.timeout_ms), deletion.answer)
-    for topic in named:
-        if topic.error is ErrorCode.NONE:
+    return [_look_up(context, topic) for topic in asked]
+
+
+def _is_gone(named: _Named, outcome: Outcome) -> bool:
+    return named.by_name and is_gone(outcome)
+
+
+def _perform(attempt: Attempt) -> None:
+    before = attempt.before
+    named = _all_named(attempt.context, attempt.request)
+    deletion = _Deletion(attempt, named)
+    calls = ControllerCalls(attempt.context, attempt.deadline, deletion.answer)
+    for place, topic in enumerate(named):
+        if before and not _is_gone(topic, before[place]):
+            calls.keep(before[place])
+        elif not attempt.current and (before or topic.error in _UNKNOWN):
+            calls.known(ErrorCode.REQUEST_TIMED_OUT, BEHIND)
+        elif topic.error is ErrorCode.NONE:
             calls.wish(SubmitCommand(command=DeleteTopic(topic_id=TopicId(topic.topic_id))))
         else:
             calls.known(topic.error, topic.message)

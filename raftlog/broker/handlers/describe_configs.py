@@ -147,6 +147,12 @@ def _broker_settings(config: BrokerConfig) -> list[_BrokerSetting]:
             "replica.lag.time.max.ms", _ms(config.replica_lag_ns), number, "lag until out of sync"
         ),
         _BrokerSetting(
+            "producer.id.expiration.ms",
+            str(config.producer_expiration_ms),
+            number,
+            "silence until a producer is forgotten",
+        ),
+        _BrokerSetting(
             "raftlog.raft.heartbeat.ms", _ms(config.heartbeat_ns), number, "heartbeat interval"
         ),
         _BrokerSetting(

@@ -10,7 +10,7 @@ from typing import Final, cast, final
 import attrs
 
 from raftlog.base.binary import Buffer
-from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_COPY_BYTES_MAX
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
 from raftlog.broker.handlers.produce_frames import SuccessFrames
@@ -22,9 +22,11 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from raftlog.partition.output import ProduceAnswer
@@ -32,7 +34,8 @@ from raftlog.records.batch import CODEC_MASK, read_header
 
 _STATE: Final = "produce"
 _ACKS: Final = (-1, 0, 1)
-_TOPIC_IDS_FROM: Final = 13
+TOPIC_IDS_FROM: Final = 13
+"""The version from which topics are named by their ids."""
 _ZSTD_FROM: Final = 7
 _ZSTD: Final = 4
 _NO_HINT: Final = LeaderIdAndEpoch()
@@ -45,7 +48,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     if refusal is not None:
         _refuse(request, *refusal)
         return
-    by_id = request.version >= _TOPIC_IDS_FROM
+    by_id = request.version >= TOPIC_IDS_FROM
     pending = _Pending(context, request, body)
     for topic in body.topic_data:
         key: TopicKey = topic.topic_id if by_id else topic.name
@@ -105,6 +108,19 @@ class _Pending:
     def all_submitted(self) -> None:
         """No more partitions come."""
         self._close_one()
+        if self.open and self.request.frame_bytes < RECORD_COPY_BYTES_MAX:
+            self._forget_records()
+
+    def _forget_records(self) -> None:
+        """They are copied where they are still needed. The answer wants names and numbers, and a
+        view would keep the whole receive slab, which nobody counts for a small frame."""
+        topics = [
+            TopicProduceData(name, topic_id, [PartitionProduceData(number) for number, _ in data])
+            for name, topic_id, data in self.body.topic_data
+        ]
+        transactional_id, acks, timeout_ms, _ = self.body
+        self.body = ProduceRequest(transactional_id, acks, timeout_ms, topics)
+        self.request.body = self.body
 
     def decided(self, place: int, answer: ProduceAnswer) -> None:
         """A partition that had to wait is decided."""
@@ -123,7 +139,10 @@ class _Pending:
             return ProduceAnswer(ErrorCode.INVALID_RECORD, message="no record batch")
         if request.version < _ZSTD_FROM and _codec_of(records) == _ZSTD:
             return ProduceAnswer(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-        answer = replica.produce(
+        path = replica.produces(context.now)
+        if isinstance(path, ErrorCode):
+            return ProduceAnswer(path)
+        answer = path.submit(
             records,
             self.body.acks,
             deadline_after(context, self.body.timeout_ms),
@@ -161,9 +180,7 @@ class _Pending:
         topics, answer = self.body.topic_data, self.answers[0] if self.answers else None
         if answer is None or answer.error or len(topics) != 1 or len(self.answers) != 1:
             return None
-        frames: SuccessFrames | None = self.context.handler_state.get(_STATE)
-        if frames is None:
-            frames = self.context.handler_state[_STATE] = SuccessFrames()
+        frames = success_frames(self.context)
         return frames.answer_to(self.request.version, topics[0], answer)
 
     def _response(self) -> ProduceResponse:
@@ -172,21 +189,33 @@ class _Pending:
         for topic in self.body.topic_data:
             partitions = []
             for _ in topic.partition_data:
-                partitions.append(self._partition(place, hints))
+                answer, (key, number) = self.answers[place], self.keys[place]
+                assert answer is not None, (place, self.open)
+                partitions.append(partition_response(answer, key, number, hints))
                 place += 1
             topics.append(TopicProduceResponse(topic.name, topic.topic_id, partitions))
         return ProduceResponse(topics, 0, hints.endpoints(NodeEndpoint))
 
-    def _partition(self, place: int, hints: LeaderHints) -> PartitionProduceResponse:
-        answer, (key, number) = self.answers[place], self.keys[place]
-        assert answer is not None, (place, self.open)
-        error, base_offset, log_append_time_ms, log_start, message = answer
-        if not error:
-            return PartitionProduceResponse(number, 0, base_offset, log_append_time_ms, log_start)
-        hint = hints.of(error, key, number, LeaderIdAndEpoch, _NO_HINT)
-        return PartitionProduceResponse(
-            number, error, base_offset, log_append_time_ms, log_start, (), message, hint
-        )
+
+def success_frames(context: Context) -> SuccessFrames:
+    """The kept frames of this broker."""
+    frames: SuccessFrames | None = context.handler_state.get(_STATE)
+    if frames is None:
+        frames = context.handler_state[_STATE] = SuccessFrames()
+    return frames
+
+
+def partition_response(
+    answer: ProduceAnswer, key: TopicKey, number: int, hints: LeaderHints
+) -> PartitionProduceResponse:
+    """What a client is told of one partition."""
+    error, base_offset, log_append_time_ms, log_start, message = answer
+    if not error:
+        return PartitionProduceResponse(number, 0, base_offset, log_append_time_ms, log_start)
+    hint = hints.of(error, key, number, LeaderIdAndEpoch, _NO_HINT)
+    return PartitionProduceResponse(
+        number, error, base_offset, log_append_time_ms, log_start, (), message, hint
+    )
 
 
 def _codec_of(records: Buffer) -> int:

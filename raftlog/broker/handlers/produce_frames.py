@@ -22,16 +22,25 @@ from raftlog.partition.output import ProduceAnswer
 
 FRAMES_MAX: Final = 1024
 """Topic partitions and versions whose frames are kept, some hundred bytes each."""
+_CORRELATION: Final = struct.Struct(">i")
 _NUMBERS: Final = struct.Struct(">qqq")
 """Base offset, log append time, log start offset, in this order in all versions that have them."""
 
 
-class _Frame(NamedTuple):
+class KeptFrame(NamedTuple):
     """What lies around the correlation id and the numbers."""
 
     length: bytes
     before: bytes
     after: bytes
+
+    def frame(
+        self, correlation_id: int, base_offset: int, log_append_time_ms: int, log_start: int
+    ) -> bytes:
+        """The whole frame."""
+        length, before, after = self
+        numbers = _NUMBERS.pack(base_offset, log_append_time_ms, log_start)
+        return length + _CORRELATION.pack(correlation_id) + before + numbers + after
 
 
 @final
@@ -39,18 +48,15 @@ class _Frame(NamedTuple):
 class SuccessFrames:
     """By version, topic and partition; emptied when there are too many."""
 
-    _frames: dict[tuple[int, str, bytes, int], _Frame | None] = attrs.Factory(dict)
+    _frames: dict[tuple[int, str, bytes, int], KeptFrame | None] = attrs.Factory(dict)
 
     def answer_to(
         self, version: int, topic: TopicProduceData, answer: ProduceAnswer
     ) -> EncodedAnswer | None:
         """The response to a request with one partition, `topic`'s only one, that succeeded; None in
         versions without a log start, which the codec encodes."""
-        key = (version, topic.name, bytes(topic.topic_id), topic.partition_data[0].index)
-        try:
-            frame = self._frames[key]
-        except KeyError:
-            frame = self._keep(key)
+        number = topic.partition_data[0].index
+        frame = self.get(version, topic.name, bytes(topic.topic_id), number)
         if frame is None:
             return None
         length, before, after = frame
@@ -58,14 +64,22 @@ class SuccessFrames:
         numbers = _NUMBERS.pack(base_offset, log_append_time_ms, log_start)
         return EncodedAnswer(length, before + numbers + after)
 
-    def _keep(self, key: tuple[int, str, bytes, int]) -> _Frame | None:
+    def get(self, version: int, name: str, topic_id: bytes, number: int) -> KeptFrame | None:
+        """The frame of one topic partition; None as with `answer_to`."""
+        key = (version, name, topic_id, number)
+        try:
+            return self._frames[key]
+        except KeyError:
+            return self._keep(key)
+
+    def _keep(self, key: tuple[int, str, bytes, int]) -> KeptFrame | None:
         if len(self._frames) >= FRAMES_MAX:
             self._frames.clear()
         frame = self._frames[key] = _frame_of(*key)
         return frame
 
 
-def _frame_of(version: int, name: str, topic_id: bytes, number: int) -> _Frame | None:
+def _frame_of(version: int, name: str, topic_id: bytes, number: int) -> KeptFrame | None:
     """Encoded by the codec with two sets of numbers: where the frames differ, the numbers are."""
     zeros = _encoded(version, name, topic_id, number, 0)
     ones = _encoded(version, name, topic_id, number, -1)
@@ -74,7 +88,7 @@ def _frame_of(version: int, name: str, topic_id: bytes, number: int) -> _Frame |
     first, end = differs[0], differs[0] + _NUMBERS.size
     if differs != list(range(first, end)):
         return None
-    return _Frame(zeros.length, zeros.rest[:first], zeros.rest[end:])
+    return KeptFrame(zeros.length, zeros.rest[:first], zeros.rest[end:])
 
 
 def _encoded(version: int, name: str, topic_id: bytes, number: int, value: int) -> EncodedAnswer:

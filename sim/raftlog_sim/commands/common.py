@@ -14,6 +14,7 @@ from raftlog_sim import mutation, scenarios
 from raftlog_sim.cases import BROKERS, SUBJECTS, Case, drawn, load
 from raftlog_sim.options import PROFILES
 from raftlog_sim.outcome import Outcome
+from raftlog_sim.probe_names import reachable_names
 from raftlog_sim.subjects import GUEST_PROFILES
 
 DONE: Final = 0
@@ -21,6 +22,7 @@ FAILED: Final = 1
 DISAGREED: Final = 2
 USAGE: Final = 64
 INTERRUPTED: Final = 130
+PROBES: Final = ("count", "list", "require")
 STORY_LINES_MAX: Final = 60
 
 Parsers = Any  # what argparse's add_subparsers gives has no public type
@@ -74,6 +76,23 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", nargs="?", type=Path, help="a schedule, a plan or a run folder")
     parser.add_argument("--seed", type=int, help="draw it instead")
     add_drawing(parser)
+
+
+def add_probes(parser: argparse.ArgumentParser) -> None:
+    """What is said of rare paths that nothing reached."""
+    parser.add_argument(
+        "--probes", choices=PROBES, default="count",
+        help="rare paths that nothing reached: count them, list them, or fail when there are any",
+    )  # fmt: skip
+
+
+def tell_missed(options: argparse.Namespace, missed: list[str]) -> None:
+    """Say which probes were not reached, as far as that was asked for."""
+    if missed and options.probes == "count":
+        total = len(reachable_names())
+        print(f"{len(missed)} of {total} probes not reached (--probes list: which)")
+    elif missed:
+        print("\n  ".join(("probes not reached:", *missed)))
 
 
 def case_of(options: argparse.Namespace) -> Case:

@@ -37,6 +37,11 @@ def _debug(options: argparse.Namespace) -> int:
     case = common.case_of(options)
     if not isinstance(case, BrokerCase):
         raise common.UsageError("only runs of our own brokers can be stepped; see trace.txt")
+    if case.schedule.options.trio:
+        raise common.UsageError(
+            "a run in trio mode cannot be stepped, for tasks cannot be put back; see trace.txt, or "
+            "`raftlog sim shrink` it first"
+        )
     debugger = Debugger(case.schedule)
     if options.format == "text":
         print(f"{case.size} steps, seed {case.seed}; `help` lists the commands")

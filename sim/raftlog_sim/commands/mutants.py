@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from raftlog_sim import mutation, scenarios
 from raftlog_sim.commands import common
+from raftlog_sim.options import PROFILES
 
 BUDGET: Final = 60
 SURVIVED: Final = "SURVIVED"
@@ -22,6 +23,9 @@ def add(parsers: common.Parsers) -> None:
     mutants.add_argument("numbers", nargs="*", metavar="NUMBER")
     mutants.add_argument("--budget", type=int, default=BUDGET, help="seeds for each")
     mutants.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
+    mutants.add_argument(
+        "--profile", choices=PROFILES, default="swarm", help="which seeds; mutants 35 need `trio`"
+    )
     mutants.add_argument("--kills", type=int, default=1, help="go on for so many failing seeds")
     mutants.add_argument(
         "--shrink",
@@ -52,6 +56,7 @@ def _mutants(options: argparse.Namespace) -> int:
         kills=options.kills,
         shrink_seconds=options.shrink,
         seconds=options.seconds,
+        profile=options.profile,
     )
     rows = []
     wanted = [] if options.none else options.numbers or list(found)

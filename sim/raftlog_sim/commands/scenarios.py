@@ -1,9 +1,11 @@
 """`raftlog sim scenarios`: list and run the named ones, or write down anew what comes of them."""
 
 import argparse
+from collections import Counter
 
 from raftlog_sim import scenarios
 from raftlog_sim.commands import common
+from raftlog_sim.probe_names import missed_names
 
 
 def add(parsers: common.Parsers) -> None:
@@ -16,6 +18,7 @@ def add(parsers: common.Parsers) -> None:
     parser.add_argument("--list", action="store_true", help="only list them")
     parser.add_argument("--show", action="store_true", help="print the files")
     parser.add_argument("--no-mutants", action="store_true", help="only without planted bugs")
+    common.add_probes(parser)
     parser.add_argument(
         "--rewrite", action="store_true", help="write down what came of them; review every line"
     )
@@ -25,25 +28,32 @@ def _scenarios(options: argparse.Namespace) -> int:
     wanted = [scenarios.load(name) for name in options.names or scenarios.names()]
     if options.list or options.show:
         return _listed(wanted, options)
-    rows = []
+    rows, probes = [], Counter[str]()
     with common.bar("scenarios", len(wanted)) as advance:
         for scenario in wanted:
-            rows.append(_one(scenario, options))
+            rows.append(_one(scenario, options, probes))
             advance(1)
-    failed = [row for row in rows if not row["ok"]]
+    failed, missed = [row for row in rows if not row["ok"]], missed_names(probes)
     if options.format == "json":
-        common.print_json({"scenarios": rows, "failed": len(failed)})
+        told = {"probes": dict(sorted(probes.items())), "probes_missed": missed}
+        common.print_json({"scenarios": rows, "failed": len(failed), **told})
     else:
         print(f"{len(rows)} scenarios, {len(failed)} failed")
-    return common.FAILED if failed else common.DONE
+        common.tell_missed(options, missed)
+    lacking = bool(missed) and options.probes == "require"
+    return common.FAILED if failed or lacking else common.DONE
 
 
-def _one(scenario: scenarios.Scenario, options: argparse.Namespace) -> dict[str, object]:
-    found = scenarios.results(scenario, mutants=not options.no_mutants)
+def _one(
+    scenario: scenarios.Scenario, options: argparse.Namespace, probes: Counter[str]
+) -> dict[str, object]:
+    played = scenarios.play(scenario)
+    probes.update(played.probes)
+    found = played.lines
+    if not options.no_mutants:
+        found = found + scenarios.mutant_results(scenario)
     expected = [
-        line
-        for line in scenario.expected
-        if not (options.no_mutants and line.startswith(f"{scenarios.RESULT} mutant "))
+        line for line in scenario.expected if not (options.no_mutants and scenarios.of_mutant(line))
     ]
     if options.rewrite:
         path = scenarios.FOLDER / f"{scenario.name}{scenarios.SUFFIX}"

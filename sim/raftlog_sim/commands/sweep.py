@@ -20,11 +20,11 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
-from raftlog_sim import mutation, spark_sweep
+from raftlog_sim import mutation, scenarios, spark_sweep
 from raftlog_sim.cases import BROKERS, drawn
 from raftlog_sim.commands import common
 from raftlog_sim.commands.run import traces_elsewhere
-from raftlog_sim.probe_names import probe_names
+from raftlog_sim.probe_names import missed_names
 from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
 
 SEEDS_A_WORKER: Final = 200
@@ -32,7 +32,6 @@ KEPT_A_GROUP: Final = 3
 FOLDERS_MAX: Final = 30
 SHOWN_SEEDS: Final = 8
 CHECK_EVERY: Final = 20
-PROBES: Final = ("count", "list", "require")
 
 
 @final
@@ -75,6 +74,7 @@ class _Tally:
     groups: dict[str, _Group] = attrs.Factory(dict)
     probes: Counter[str] = attrs.Factory(Counter)
     faults: Counter[str] = attrs.Factory(Counter)
+    scenarios_failed: list[str] = attrs.Factory(list)
     interrupted: bool = False
 
     @property
@@ -117,9 +117,10 @@ def add(parsers: common.Parsers) -> None:
         help="run every Nth seed again in a process under another hash seed; 0: none",
     )  # fmt: skip
     sweep.add_argument(
-        "--probes", choices=PROBES, default="count",
-        help="rare paths that no seed reached: count them, list them, or fail when there are any",
+        "--scenarios", action="store_true",
+        help="play the named scenarios too, and count the rare paths that they reach",
     )  # fmt: skip
+    common.add_probes(sweep)
     common.add_drawing(sweep)
 
 
@@ -138,11 +139,14 @@ def _sweep(options: argparse.Namespace) -> int:
                     _failed(options, row, group, sum(len(g.folders) for g in tally.groups.values()))
     except KeyboardInterrupt:
         tally.interrupted = True
+    if options.scenarios:
+        _play_scenarios(options, tally)
     missed = _missed(options, tally)
     _tell(options, tally, missed, deadline.spent)
     if tally.interrupted:
         return common.INTERRUPTED
-    if tally.failed or not tally.seeds or (missed and options.probes == "require"):
+    lacking = missed and options.probes == "require"
+    if tally.failed or tally.scenarios_failed or not tally.seeds or lacking:
         return common.FAILED
     return common.DISAGREED if tally.disagreed else common.DONE
 
@@ -227,6 +231,17 @@ def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Ro
         pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
+    """Those of our own brokers, each against what its file says of the plain run."""
+    common.switch_on(options.mutant)
+    wanted = [scenarios.load(name) for name in scenarios.names()]
+    for scenario in (each for each in wanted if each.case.subject == BROKERS):
+        played = scenarios.play(scenario)
+        tally.probes.update(played.probes)
+        if played.lines != [line for line in scenario.expected if not scenarios.of_mutant(line)]:
+            tally.scenarios_failed.append(scenario.name)
+
+
 # --- telling --------------------------------------------------------------------------------------
 
 
@@ -252,9 +267,8 @@ def _failed(options: argparse.Namespace, row: Row, group: _Group, folders: int) 
 
 
 def _missed(options: argparse.Namespace, tally: _Tally) -> list[str]:
-    """Probes of the product that no seed passed."""
-    names = probe_names() if options.subject == BROKERS else ()
-    return [name for name in names if name not in tally.probes]
+    """Probes of the product that nothing passed."""
+    return missed_names(tally.probes) if options.subject == BROKERS else []
 
 
 def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds: float) -> None:
@@ -281,6 +295,7 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         "faults": dict(sorted(tally.faults.items())),
         "probes": dict(sorted(tally.probes.items())),
         "probes_missed": missed,
+        "scenarios_failed": tally.scenarios_failed,
         "interrupted": tally.interrupted,
     }
     if options.format == "json":
@@ -303,10 +318,9 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         f"{document['events_per_second']} events a second, "
         f"{document['simulated_seconds']:.0f} simulated s"
     )
-    if missed and options.probes == "count":
-        print(f"{len(missed)} of {len(probe_names())} probes not reached (--probes list: which)")
-    elif missed:
-        print("\n  ".join(("probes not reached:", *missed)))
+    for name in tally.scenarios_failed:
+        print(f"scenario {name} gave something else: raftlog sim scenarios {name}")
+    common.tell_missed(options, missed)
 
 
 def _by_count(tally: _Tally) -> list[tuple[str, _Group]]:

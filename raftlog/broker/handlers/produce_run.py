@@ -1,0 +1,157 @@
+"""Runs of produce requests: what a producer's stream brings to one turn, taken as one.
+
+The requests of a run follow each other on one connection and differ in nothing but correlation id
+and records (`raftlog.kafka.repeats`). They are judged one by one, as `produce` does; then they are
+appended, counted and waited for together, and answered in one go when all are decided. So a run is
+short, and whatever could be decided in another way than the rest of its run ends it: that is left
+to `produce`, which decides everything.
+"""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.ids import Offset
+from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_COPY_BYTES_MAX
+from raftlog.base.probes import probe
+from raftlog.broker.context import Context
+from raftlog.broker.events import Event, Request
+from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
+from raftlog.broker.handlers.produce import (
+    TOPIC_IDS_FROM,
+    partition_response,
+    success_frames,
+)
+from raftlog.broker.requests import Connection
+from raftlog.broker.router import TopicKey
+from raftlog.kafka.codec import encode_response
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.produce import NodeEndpoint, ProduceResponse, TopicProduceResponse
+from raftlog.kafka.repeats import ProduceRepeats, ProduceStream
+from raftlog.kafka.shape import Part
+from raftlog.kafka.versions import ApiKey
+from raftlog.partition.output import ProduceAnswer
+from raftlog.records.batch import is_numbered
+
+RUN_REQUESTS_MIN: Final = 2
+RUN_REQUESTS_MAX: Final = 32
+"""Requests that are answered together: no more than half of what one turn takes."""
+_ANSWERED_ACKS: Final = (-1, 1)
+
+
+def take_run(context: Context, connection: Connection, events: Sequence[Event], first: int) -> int:
+    """How many events, from the `first` on, are requests of one run and are taken; 0 when `produce`
+    must look at the first one itself."""
+    stream = connection.protocol.repeats.stream
+    if stream is None or stream.acks not in _ANSWERED_ACKS or stream.transactional_id is not None:
+        return 0
+    key: TopicKey = stream.topic_id if stream.version >= TOPIC_IDS_FROM else stream.topic
+    topic = context.router.topic(key)
+    replica = context.router.replica(key, stream.partition)
+    if topic is None or topic.internal or isinstance(replica, ErrorCode):
+        return 0
+    path = replica.produces(context.now)
+    if isinstance(path, ErrorCode) or not path.takes_runs(stream.acks):
+        return 0
+    correlations, fields, sizes = _matching(connection, events, first)
+    if len(fields) < RUN_REQUESTS_MIN:
+        return 0
+    event = events[first]
+    assert type(event) is Request, event
+    run = ProduceRun(context, connection, event.request_no, stream, key)
+    deadline = deadline_after(context, stream.timeout_ms)
+    offsets = path.submit_run(fields, stream.acks, deadline, run.decided, context.now, context.wall)
+    taken = len(offsets)
+    if not taken:
+        return 0
+    probe("produce-run")
+    run.offsets, run.correlations = offsets, correlations[:taken]
+    run.frame_bytes = sum(sizes[:taken])
+    connection.waiting[run.request_no] = run
+    context.requests[ApiKey.PRODUCE] += taken
+    context.ledger.received(connection.id, run.frame_bytes, taken)
+    context.touch(replica.group)
+    context.ledger.produced(connection.id, replica.group, replica.uncommitted_bytes)
+    return taken
+
+
+def _matching(
+    connection: Connection, events: Sequence[Event], first: int
+) -> tuple[list[int], list[Buffer], list[int]]:
+    """Correlation ids, records and frame sizes of the requests, from the `first` on, that repeat
+    each other. Large ones end a run: they pin receive memory, which is counted for each; so does
+    what is numbered or no batch, lest every request of a burst looks at all that follow it."""
+    repeats: ProduceRepeats = connection.protocol.repeats
+    correlations: list[int] = []
+    fields: list[Buffer] = []
+    sizes: list[int] = []
+    for event in islice(events, first, first + RUN_REQUESTS_MAX):
+        if type(event) is not Request or event.connection != connection.id:
+            break
+        size = len(event.frame)
+        found = repeats.match(event.frame) if size < RECORD_COPY_BYTES_MAX else None
+        if found is None or len(found[1]) < BATCH_HEADER_BYTES or is_numbered(found[1]):
+            break
+        correlations.append(found[0])
+        fields.append(found[1])
+        sizes.append(size)
+    return correlations, fields, sizes
+
+
+@final
+@attrs.define(eq=False)
+class ProduceRun:
+    """Requests that wait for one answer of their partition; in their order, `offsets` are where
+    their batches begin."""
+
+    context: Context
+    connection: Connection
+    request_no: int
+    """Of the first request."""
+    stream: ProduceStream
+    key: TopicKey
+    correlations: Sequence[int] = ()
+    offsets: Sequence[Offset] = ()
+    frame_bytes: int = 0
+    items: int = 0
+    """Of no account: a topic and a partition each."""
+
+    def closed(self) -> None:
+        """The connection is gone; what was appended stays."""
+
+    def decided(self, answer: ProduceAnswer) -> None:
+        """All of them are decided, in the same way."""
+        if self.connection.closed:
+            return
+        parts = None if answer.error else self._successes(answer)
+        if parts is None:
+            parts = self._one_by_one(answer)
+        self.context.reply(self, parts, len(self.offsets))
+
+    def _successes(self, answer: ProduceAnswer) -> list[Part] | None:
+        stream, frames = self.stream, success_frames(self.context)
+        kept = frames.get(stream.version, stream.topic, stream.topic_id, stream.partition)
+        if kept is None:
+            return None
+        return [
+            b"".join(
+                kept.frame(correlation_id, offset, answer.log_append_time_ms, answer.log_start)
+                for correlation_id, offset in zip(self.correlations, self.offsets, strict=True)
+            )
+        ]
+
+    def _one_by_one(self, answer: ProduceAnswer) -> list[Part]:
+        """What the codec makes of each answer: of errors, which are rare."""
+        stream = self.stream
+        hints = LeaderHints(self.context, self.connection.listener)
+        parts: list[Part] = []
+        for correlation_id, offset in zip(self.correlations, self.offsets, strict=True):
+            own = answer if answer.error else answer._replace(base_offset=offset)
+            partition = partition_response(own, self.key, stream.partition, hints)
+            topic = TopicProduceResponse(stream.topic, stream.topic_id, [partition])
+            body = ProduceResponse([topic], 0, hints.endpoints(NodeEndpoint))
+            parts += encode_response(ApiKey.PRODUCE, stream.version, correlation_id, body)
+        return parts

@@ -1,0 +1,108 @@
+"""Planted bugs of the shell, which only trio mode runs: back-pressure, partial sends, the order of
+answers, what the log writer reports; and one of the client's driver. In a heap of events nothing of
+this exists."""
+
+from collections.abc import Callable, Sequence
+
+from raftlog.broker.events import Event, Persisted, Reply, Write
+from raftlog.client.core.fetcher import Polled
+from raftlog.client.trio_driver import Client
+from raftlog.runtime.intake import Intake
+from raftlog.runtime.listener import ClientConnection
+from raftlog.runtime.log_writer import DirectoryThreads
+from raftlog.runtime.sender import Sender
+
+
+def paused_clients_are_read() -> None:
+    """35: a paused connection is read all the same."""
+
+    async def at_once(self: ClientConnection) -> None:
+        del self
+
+    ClientConnection.wait_running = at_once  # type: ignore[method-assign]
+
+
+def rest_of_a_part_is_dropped() -> None:
+    """35b: a part of which the transport took only the beginning counts as sent."""
+
+    def drop(self: Sender, sent: int) -> None:
+        while sent > 0:
+            sent -= len(self._parts.popleft())
+
+    Sender._drop = drop  # type: ignore[method-assign]
+
+
+def answers_as_they_come() -> None:
+    """35c: an answer leaves when it is decided, before those of earlier requests."""
+
+    in_order = ClientConnection.reply
+
+    def reply(self: ClientConnection, reply: Reply) -> None:
+        self._next_reply = reply.request_no
+        in_order(self, reply)
+
+    ClientConnection.reply = reply  # type: ignore[method-assign]
+
+
+def told_before_it_is_synced() -> None:
+    """35d: a round is reported when the one before it has been written and synced."""
+    perform = DirectoryThreads._perform
+    late: dict[DirectoryThreads, list[Write]] = {}
+
+    def told(
+        self: DirectoryThreads, writes: list[Write], on_written: Callable[[], None] | None
+    ) -> Sequence[Event]:
+        due, late[self] = late.get(self, []), writes
+        if due:
+            perform(self, due, on_written)
+        return [Persisted(write.io_id, self.directory) for write in writes]
+
+    DirectoryThreads._perform = told  # type: ignore[method-assign, assignment]
+
+
+def fetched_pieces_are_lost() -> None:
+    """35e: every third piece that a consumer has fetched ahead is lost on its way to `poll`."""
+    poll, given = Client.poll, [0]
+
+    async def lossy(
+        self: Client, *, seconds: float = 1.0, bytes_max: int = 1 << 20
+    ) -> list[Polled]:
+        found = await poll(self, seconds=seconds, bytes_max=bytes_max)
+        given[0] += bool(found)
+        return found if given[0] % 3 else []
+
+    Client.poll = lossy  # type: ignore[method-assign]
+
+
+def slices_of_lost_clients_stay_pinned() -> None:
+    """35f: what was queued for a connection that ended keeps its files open."""
+
+    def close(self: Sender) -> None:
+        self._closed = True
+        self._parts.clear()
+        self.queued_bytes = 0
+
+    Sender.close = close  # type: ignore[method-assign]
+
+
+def half_a_frame_holds_memory_for_ever() -> None:
+    """35g: a connection that ended inside a large frame still counts for what it held."""
+
+    def release(self: Intake, key: int) -> None:
+        del self, key
+
+    Intake.release = release  # type: ignore[method-assign]
+
+
+MUTANTS = (
+    ("35", "paused-clients-are-read", paused_clients_are_read, ("back-pressure",)),
+    ("35b", "rest-of-a-part-is-dropped", rest_of_a_part_is_dropped, ("peer-protocol", "liveness")),
+    ("35c", "answers-as-they-come", answers_as_they_come, ("answers-in-order",)),
+    ("35d", "told-before-it-is-synced", told_before_it_is_synced,
+     ("promise-durable", "durable-on-disk")),
+    ("35e", "fetched-pieces-are-lost", fetched_pieces_are_lost, ("records-followed",)),
+    ("35f", "slices-of-lost-clients-stay-pinned", slices_of_lost_clients_stay_pinned,
+     ("assertion",)),
+    ("35g", "half-a-frame-holds-memory-for-ever", half_a_frame_holds_memory_for_ever,
+     ("nothing-left",)),
+)  # fmt: skip

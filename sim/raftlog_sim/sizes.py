@@ -1,0 +1,47 @@
+"""What the options of a run make of a broker's configuration: sizes so small that their edges are
+common, and the rarer modes."""
+
+from typing import Final
+
+import attrs
+
+from raftlog.base.units import millis
+from raftlog.broker.config import BrokerConfig, BrokerLimits
+from raftlog.storage.replica import LogOptions
+from raftlog_sim.options import SEGMENT_BYTES, SimOptions
+
+RETENTION_CHECK_NS: Final = millis(100)
+_TIGHT: Final = BrokerLimits(
+    unanswered_bytes=4_000,
+    unanswered_requests=2,
+    uncommitted_bytes=2_000,
+    output_bytes=6_000,
+    held_bytes=8_000,
+)
+"""Every limit admits one request of any size, so nothing comes to a halt."""
+_METADATA_SEGMENT_BYTES: Final = 8_000
+
+
+def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
+    """The configuration of one broker of such a run."""
+    if options.narrow_appends:
+        config = attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
+    if options.segment_bytes < SEGMENT_BYTES:
+        sizes = LogOptions(segment_bytes=options.segment_bytes)
+        config = attrs.evolve(config, log_sizes=sizes, retention_check_ns=RETENTION_CHECK_NS)
+    if options.tight:
+        config = attrs.evolve(config, limits=_TIGHT)
+    if options.snapshot_every:
+        config = attrs.evolve(
+            config,
+            metadata_segment_bytes=_METADATA_SEGMENT_BYTES,
+            metadata_snapshot_every=options.snapshot_every,
+            metadata_digest_every=max(1, options.snapshot_every // 4),
+        )
+    if options.producer_expiration_ms:
+        config = attrs.evolve(
+            config,
+            producer_expiration_ms=options.producer_expiration_ms,
+            retention_check_ns=RETENTION_CHECK_NS,
+        )
+    return attrs.evolve(config, strict_mark=options.strict_mark, lease=options.lease)

@@ -1,0 +1,59 @@
+"""Which rare paths of the product scenarios and a fixed set of seeds reach together.
+
+What they reach moves with every change of timing, so only what is reached often, or by a scenario,
+is asked for; what takes luck stands in SELDOM, which may only shrink.
+"""
+
+from collections import Counter
+
+import pytest
+from raftlog_sim import scenarios
+from raftlog_sim.cases import BROKERS, drawn
+from raftlog_sim.probe_names import UNREACHABLE, missed_names, probe_names, reachable_names
+
+SEEDS = range(1, 41)
+SELDOM = {
+    "campaign-waits-for-its-turn",
+    "campaigned-before-an-older-round-was-synced",
+    "client-fetched-corrupt",
+    "damage-met-by-the-replay",
+    "fetch-gave-up-cold-reads",
+    "in-sync-voter-out",
+    "index-distrusted",
+    "install-reply-of-an-ended-sender",
+    "job-of-a-closed-replica-dropped",
+    "leadership-handed-back",
+    "linearizable-fetch-timed-out",
+    "node-heartbeat-reply-not-newer",
+    "produce-short-of-replicas-after-append",
+    "read-index-parked",
+    "snapshot-read-of-an-ended-sender",
+    "stale-refusal-while-replicating",
+    "store-second-copy-used",
+    "term-raised-by-the-log",
+    "vote-request-against-a-promise",
+}
+
+
+@pytest.mark.slow
+def test_scenarios_and_some_seeds_reach_every_rare_path():
+    reached = Counter()
+    for name in scenarios.names():
+        scenario = scenarios.load(name)
+        if scenario.case.subject == BROKERS:
+            reached.update(scenarios.play(scenario).probes)
+    for seed in SEEDS:
+        reached.update(drawn(seed, "swarm").play().probes)
+    assert set(missed_names(reached)) <= SELDOM
+    assert not set(UNREACHABLE) & set(reached), "reached after all: take it off the list"
+
+
+def test_what_is_excused_exists():
+    assert set(UNREACHABLE) <= set(probe_names())
+    assert set(reachable_names()) >= SELDOM
+    assert len(SELDOM) <= 19, "it may only shrink"
+
+
+def test_every_probe_that_a_scenario_needs_can_be_reached():
+    needed = {name for each in scenarios.names() for name in scenarios.load(each).reaches}
+    assert needed <= set(reachable_names()) - SELDOM

@@ -1,0 +1,117 @@
+"""What is left of a log says where it begins for clients, at every boot.
+
+The story (seed 124): a marker said that the log begins at offset 3. It was the last entry of its
+segment, and the next one began before the marker was committed, so its header said 0. Retention
+then removed the segment with the marker. After a power failure the replica knew nothing of it: it
+led, and told clients that the log begins at 0, where there is nothing.
+"""
+
+import pytest
+from raftlog_sim.disk import Keep
+
+from raftlog.base.entries import EntryKind
+from raftlog.records.control import write_log_start
+from raftlog.storage.snapshot import write_snapshot
+from tests.storage.making import SPEC, Driver
+
+
+def grow(driver):
+    """Records until another segment has begun."""
+    count = len(driver.log.segments)
+    while len(driver.log.segments) == count:
+        driver.append(1, 2, size=60)
+    driver.settle()
+
+
+def mark(driver, offset):
+    """A committed log-start marker: where it lies."""
+    driver.log.append([driver.control(EntryKind.LOG_START, write_log_start(offset))])
+    driver.settle()
+    return driver.log.last_index
+
+
+def remove(driver):
+    """What retention removes now; the segments that are left."""
+    driver.commit_all()
+    plan = driver.log.plan_removal()
+    if plan is not None:
+        (order,) = plan.args
+        position = driver.log.position_before(order.first_index)
+        write_snapshot(driver.disk, SPEC, position, b"producers")
+        driver.run(plan)
+        driver.settle()
+    return [segment.first_index for segment in driver.log.segments]
+
+
+def booted_log_start(driver):
+    """After a power failure: what the head says, or a marker that is there and committed."""
+    found = driver.crash(Keep.NONE)
+    told = [offset for index, offset in found.log_starts if index <= driver.log.last_index]
+    return max([driver.log.log_start, *told])
+
+
+def outrun_with(records):
+    """The marker behind so many records of the second segment; None when another record fits."""
+    driver = Driver()
+    driver.lead(1)
+    grow(driver)
+    driver.append(records, 2, size=60)
+    driver.settle()
+    start = driver.log.next_offset
+    marker = mark(driver, start)
+    driver.append(1, 2, size=60)
+    driver.settle()
+    if len(driver.log.segments) != 3 or driver.log.segments[2].base_offset != start:
+        return None
+    driver.commit_all()
+    driver.log.set_log_start(start, marker)
+    return driver
+
+
+@pytest.fixture
+def outrun():
+    """Three segments; the marker ends the second one, and all headers were written before it."""
+    driver = next(filter(None, map(outrun_with, range(1, 9))))
+    assert driver.log.segments[2].first_index == driver.log.start_marker + 1
+    assert driver.log.segments[2].header.log_start < driver.log.log_start
+    return driver
+
+
+def test_the_marker_stays_while_no_header_says_as_much(outrun):
+    second, third = [segment.first_index for segment in outrun.log.segments[1:]]
+    assert remove(outrun) == [second, third]
+    grow(outrun)
+    fourth = outrun.log.segments[-1]
+    assert fourth.header.log_start == outrun.log.log_start
+    assert remove(outrun) == [second, third, fourth.first_index], "the third is not below it"
+
+
+def test_a_later_header_lets_it_go(outrun):
+    grow(outrun)
+    fourth = outrun.log.segments[-1]
+    marker = mark(outrun, fourth.base_offset)
+    outrun.commit_all()
+    outrun.log.set_log_start(fourth.base_offset, marker)
+    assert remove(outrun) == [fourth.first_index]
+    assert booted_log_start(outrun) == fourth.base_offset
+
+
+def test_a_boot_knows_where_the_log_begins_for_clients(outrun):
+    start = outrun.log.log_start
+    remove(outrun)
+    assert booted_log_start(outrun) == start
+
+
+def test_what_is_gone_is_below_the_log_start():
+    """A header older than the marker that let retention remove what lay before it: a log of the
+    release before this one."""
+    driver = Driver()
+    driver.lead(1)
+    grow(driver)
+    base = driver.log.segments[1].base_offset
+    assert driver.log.segments[1].header.log_start == 0
+    driver.commit_all()
+    driver.log.set_log_start(base, driver.log.last_index)
+    assert remove(driver) == [driver.log.segments[-1].first_index]
+    driver.crash(Keep.NONE)
+    assert driver.log.log_start == base > 0
