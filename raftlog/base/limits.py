@@ -161,6 +161,9 @@ CONTROLLER_BODY_BYTES_MAX: Final = 4 * MIB
 """One request to the controller or its answer: a CreateTopics frame is at most as long."""
 CONTROLLER_REQUESTS_MAX: Final = 10_000
 """Requests to the controller in flight per broker; beyond it the caller is refused at once."""
+PERFORMED_MAX: Final = CONTROLLER_REQUESTS_MAX
+"""Performed requests of one broker that the metadata image remembers; beyond it those that come
+wait until the oldest has been answered."""
 CONTROLLER_TEXT_BYTES_MAX: Final = 4 * KIB
 PEER_MESSAGES_MAX: Final = 100_000
 """Messages in one peer frame; a turn that sends more makes more frames."""

@@ -43,6 +43,7 @@ from raftlog.broker.ledger import Ledger
 from raftlog.broker.links import Links
 from raftlog.broker.metadata_loader import MetadataLoader
 from raftlog.broker.multi_raft import MultiRaft
+from raftlog.broker.once import OnceWishes
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.reassignment import Reassignment
 from raftlog.broker.registration import Registration
@@ -140,6 +141,7 @@ class Broker:
         )
         context.channel = ControllerChannel(context, self.controller)
         incarnation = int.from_bytes(context.entropy.bytes(8), "big")
+        context.once = OnceWishes(incarnation)
         self.registration = Registration(context, incarnation, self._granted)
         self.reassignment = Reassignment(context)
         self.loader = MetadataLoader(context, self.engine, self.controller)

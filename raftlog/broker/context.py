@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from raftlog.broker.controller_channel import ControllerChannel
     from raftlog.broker.events import Part as SendPart
     from raftlog.broker.image_waiters import ImageWaiters
+    from raftlog.broker.once import OnceWishes
     from raftlog.broker.router import Router
     from raftlog.metadata.delta import ClusterDelta
 
@@ -70,6 +71,7 @@ class Context:
 
     router: "Router" = attrs.field(init=False)
     channel: "ControllerChannel" = attrs.field(init=False)
+    once: "OnceWishes" = attrs.field(init=False)
     image_waiters: "ImageWaiters" = attrs.field(init=False)
     on_image: "Callable[[ClusterImage, ClusterDelta], None]" = attrs.field(init=False)
 

@@ -49,6 +49,7 @@ from raftlog.metadata.apply import apply
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.engine import MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
+from raftlog.metadata.performed import OnceId, once_problem, performed_value
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
@@ -214,10 +215,10 @@ class Controller:
 
     # --- proposals ---
 
-    def _propose(self, command: c.Command) -> Applied:
+    def _propose(self, command: c.Command, once: OnceId | None = None) -> Applied:
         """Judge a command on the projection and, when it changes something, propose it."""
         assert self.term is not None, command
-        applied = apply(self.projected, command)
+        applied = apply(self.projected, command, once)
         compares = isinstance(command, c.CompareDigest | c.SnapshotImage)
         if applied.refusal is not None or (applied.image is self.projected and not compares):
             return applied
@@ -225,7 +226,7 @@ class Controller:
         self._expected[self._serial] = applied
         release, level = self.services.config.release, self.projected.feature_level
         written = release.commands.encode(
-            Proposal(self.term, self._serial, command), max(level, release.level_min)
+            Proposal(self.term, self._serial, command, once), max(level, release.level_min)
         )
         self._outgoing.append(written)
         self.projected = applied.image
@@ -347,12 +348,16 @@ class Controller:
         return r.Answer(refusal=refusal, message=message, version=self.projected.version)
 
     def _submit(
-        self, command: c.Command | wishes.Refused, *, validate_only: bool = False
+        self,
+        command: c.Command | wishes.Refused,
+        *,
+        once: OnceId | None = None,
+        validate_only: bool = False,
     ) -> r.Answer:
         """Propose a command and say what is to be answered."""
         if isinstance(command, wishes.Refused):
             return self._refusal(command.refusal, command.message)
-        applied = apply(self.projected, command) if validate_only else self._propose(command)
+        applied = apply(self.projected, command) if validate_only else self._propose(command, once)
         return r.Answer(
             refusal=applied.refusal,
             message=applied.message,
@@ -360,17 +365,28 @@ class Controller:
             value=applied.value,
         )
 
-    def _serve_submit(self, sender: NodeId, wish: r.SubmitCommand) -> r.Answer:
-        problem = wishes.submitted_problem(wish.command, sender)
-        return self._submit(wish.command if problem is None else problem)
+    def _serve_submit(
+        self, sender: NodeId, wish: r.Performable, once: OnceId | None = None
+    ) -> r.Answer:
+        command = wishes.command_of(self.projected, sender, wish)
+        validate_only = not isinstance(wish, r.SubmitCommand) and wish.validate_only
+        return self._submit(command, once=once, validate_only=validate_only)
 
-    def _serve_create(self, sender: NodeId, wish: r.CreateTopicWish) -> r.Answer:
-        command = wishes.create_topic(self.projected, wish)
-        return self._submit(command, validate_only=wish.validate_only)
-
-    def _serve_grow(self, sender: NodeId, wish: r.GrowTopicWish) -> r.Answer:
-        command = wishes.grow_topic(self.projected, wish)
-        return self._submit(command, validate_only=wish.validate_only)
+    def _serve_once(self, sender: NodeId, wish: r.OnceWish) -> r.Answer:
+        once = OnceId(
+            node=sender,
+            incarnation=wish.incarnation,
+            number=wish.number,
+            settled=wish.settled,
+        )
+        value = performed_value(self.projected, once)
+        if value is not None:
+            probe("request-performed-before")
+            return r.Answer(refusal=None, message="", version=self.projected.version, value=value)
+        problem = once_problem(self.projected, once)
+        if problem is not None:
+            return self._refusal(*problem)
+        return self._serve_submit(sender, wish.wish, once)
 
     def _serve_reassign(self, sender: NodeId, wish: r.ReassignWish) -> r.Answer:
         command = wishes.reassign(self.projected, wish)
@@ -444,8 +460,9 @@ class Controller:
 
 _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = {
     r.SubmitCommand: Controller._serve_submit,
-    r.CreateTopicWish: Controller._serve_create,
-    r.GrowTopicWish: Controller._serve_grow,
+    r.CreateTopicWish: Controller._serve_submit,
+    r.GrowTopicWish: Controller._serve_submit,
+    r.OnceWish: Controller._serve_once,
     r.ReassignWish: Controller._serve_reassign,
     c.RegisterBroker: Controller._serve_register,
     r.Heartbeat: Controller._serve_heartbeat,

@@ -3,8 +3,8 @@
 An ask is tried at the controller that this node believes in: itself, the leader of its own
 replica of the metadata group, the node that the last refusal named, or else the configured
 controllers in turn. A refusal (error 41; 7 when it is busy), a broken link or silence leads to
-another try; at the deadline the asker hears error 7, outcome unknown. A request may so be
-performed twice: bodies carry their own ids where that matters.
+another try; at the deadline the asker hears error 7, outcome unknown. What must not be performed
+twice goes inside of a `OnceWish`, numbered by `once`.
 """
 
 from collections.abc import Callable
@@ -85,8 +85,6 @@ class Ask:
     retry: Timer | None = None
     asked: NodeId | None = None
     """Who was asked last and has not answered."""
-    tries: int = 0
-    """How often it was sent."""
 
 
 @final
@@ -132,7 +130,6 @@ class ControllerChannel:
             return
         if reply.error == TIMED_OUT:
             probe("controller-busy-asked-again")
-            ask.tries -= 1  # that one did nothing
             self._try_later(ask)
             return
         self._finish(ask, reply)
@@ -154,7 +151,6 @@ class ControllerChannel:
             self._try_later(ask)
             return
         ask.asked = target
-        ask.tries += 1
         request = ControllerRequest(ask.request_no, ask.kind, ask.body)
         if target == self.services.config.node:
             self.services.soon(self._serve_own, request)
@@ -188,7 +184,7 @@ class ControllerChannel:
         for timer in (ask.expiry, ask.retry):
             if timer is not None:
                 timer.cancel()
-        ask.then(reply._replace(repeated=True) if ask.tries > 1 else reply)
+        ask.then(reply)
 
     def _target(self) -> NodeId | None:
         """Whom to ask: the best knowledge first, then the configured controllers in turn."""

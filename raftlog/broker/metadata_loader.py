@@ -111,7 +111,8 @@ class MetadataLoader:
         snapshot = isinstance(proposal.command, SnapshotImage)
         if self.skipping and not snapshot:
             return True
-        applied = apply(EMPTY_IMAGE if self.skipping else self.image, proposal.command)
+        image = EMPTY_IMAGE if self.skipping else self.image
+        applied = apply(image, proposal.command, proposal.once)
         if applied.refusal is Refusal.DIGEST_DIFFERS or (snapshot and not applied.done):
             self._stop(applied.message)
             return False

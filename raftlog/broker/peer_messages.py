@@ -86,9 +86,6 @@ class ControllerReply(NamedTuple):
     error: int
     text: str
     body: bytes
-    repeated: bool = False
-    """Set by the asker, never sent: the request went out more than once, so that a refusal may be
-    the work of its own first try."""
 
 
 BrokerMessage = NodeHeartbeat | NodeHeartbeatReply | ControllerRequest | ControllerReply

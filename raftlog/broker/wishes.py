@@ -14,7 +14,12 @@ from raftlog.metadata import commands as c
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.placement import place_partitions
 from raftlog.metadata.refusals import Refusal
-from raftlog.metadata.requests import CreateTopicWish, GrowTopicWish, ReassignWish
+from raftlog.metadata.requests import (
+    CreateTopicWish,
+    GrowTopicWish,
+    Performable,
+    ReassignWish,
+)
 from raftlog.metadata.topic_configs import configs_problem
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 from raftlog.metadata.topic_names import METADATA_TOPIC, collision_key, topic_name_problem
@@ -37,6 +42,16 @@ SUBMITTED: Final = (
     c.UnregisterBroker,
 )
 """What a broker may ask for as it is."""
+
+
+def command_of(image: ClusterImage, sender: NodeId, wish: Performable) -> c.Command | Refused:
+    """The command that fulfils the wish."""
+    if isinstance(wish, CreateTopicWish):
+        return create_topic(image, wish)
+    if isinstance(wish, GrowTopicWish):
+        return grow_topic(image, wish)
+    problem = submitted_problem(wish.command, sender)
+    return wish.command if problem is None else problem
 
 
 def submitted_problem(command: c.Command, sender: NodeId) -> Refused | None:

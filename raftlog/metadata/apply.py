@@ -19,14 +19,30 @@ from raftlog.metadata import apply_brokers, apply_topics
 from raftlog.metadata import commands as c
 from raftlog.metadata.applied import Applied
 from raftlog.metadata.image import ClusterImage, decode_snapshot, encode_snapshot
+from raftlog.metadata.performed import OnceId, once_problem, performed_value, with_performed
 from raftlog.metadata.refusals import Refusal
 
 
-def apply(image: ClusterImage, command: c.Command) -> Applied:
-    """The image after the command, or why not."""
+def apply(image: ClusterImage, command: c.Command, once: OnceId | None = None) -> Applied:
+    """The image after the command, or why not. A command that fulfils the request `once` of a
+    broker is applied at most once: again, it changes nothing."""
     if image.cluster_id is None and not isinstance(command, _FIRST):
         return Applied(image, Refusal.NOT_FOUNDED, "the cluster has not been founded")
-    return _RULES[type(command)](image, command)
+    rule = _RULES[type(command)]
+    return rule(image, command) if once is None else _apply_once(image, command, once)
+
+
+def _apply_once(image: ClusterImage, command: c.Command, once: OnceId) -> Applied:
+    value = performed_value(image, once)
+    if value is not None:
+        return Applied(image, value=value)
+    problem = once_problem(image, once)
+    if problem is not None:
+        return Applied(image, *problem)
+    applied = _RULES[type(command)](image, command)
+    if applied.image is image:
+        return applied
+    return attrs.evolve(applied, image=with_performed(applied.image, once, applied.value))
 
 
 def _found_cluster(image: ClusterImage, command: c.FoundCluster) -> Applied:

@@ -1,10 +1,11 @@
 """Commands as bytes: the value of one record of the metadata log.
 
-    0 format u8 = 1   1 kind u8   2 command version u8   3 reserved u8 = 0
-    4 term u32   8 serial u64   16 body (fields in the order of the table below)
+    0 format u8 = 1   1 kind u8   2 command version u8   3 flags u8: 1 when a request id follows
+    4 term u32   8 serial u64   16 request id (flag), body (fields in the order of the table below)
 
 Term and serial name the proposal: the controller that made it knows by them that its own proposal
-was committed. Each version of a command is a `Form` that says from which feature level on it is
+was committed. The request id names the request of a broker that the command fulfils
+(`performed`). Each version of a command is a `Form` that says from which feature level on it is
 written. An unknown kind or version is never skipped: FutureFormat stops the replica, and the
 feature level has kept anyone from writing it before all brokers could read it (LESSONS review-22).
 """
@@ -33,9 +34,11 @@ from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import LISTENERS
 from raftlog.metadata.features import FEATURE_LEVEL_MIN
 from raftlog.metadata.image import DIGEST_BYTES
+from raftlog.metadata.performed import ONCE_ID, OnceId
 from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS
 
 _FORMAT: Final = 1
+_ASKED: Final = 1
 PLACE: Final = f.pair(f.NODE, f.DIRECTORY)
 ASSIGNMENT: Final = f.many(PLACE, REPLICATION_FACTOR_MAX)
 ASSIGNMENTS: Final = f.many(ASSIGNMENT, PARTITIONS_PER_TOPIC_MAX)
@@ -119,6 +122,7 @@ class Proposal(NamedTuple):
     term: Term
     serial: int
     command: c.Command
+    once: OnceId | None = None
 
 
 class Form(NamedTuple):
@@ -146,8 +150,11 @@ class CommandCodec:
         """The record value, in the newest form that a cluster at this feature level reads."""
         kind = self._kinds[type(proposal.command)]
         version, form = self._form_at(kind, level)
-        writer = Writer().u8(_FORMAT).u8(kind).u8(version).u8(0)
+        once = proposal.once
+        writer = Writer().u8(_FORMAT).u8(kind).u8(version).u8(0 if once is None else _ASKED)
         writer.u32(proposal.term).u64(proposal.serial)
+        if once is not None:
+            ONCE_ID.write(writer, once)
         f.write_fields(writer, proposal.command, form.fields)
         assert len(writer) <= COMMAND_BYTES_MAX, len(writer)
         return writer.bytes()
@@ -164,7 +171,7 @@ class CommandCodec:
         reader = Reader(data, error, on)
         if len(data) > COMMAND_BYTES_MAX:
             raise reader.fail(f"command of {len(data)} bytes")
-        shape, kind, version, reserved = reader.u8(), reader.u8(), reader.u8(), reader.u8()
+        shape, kind, version, flags = reader.u8(), reader.u8(), reader.u8(), reader.u8()
         if shape == 0 or kind == 0 or version == 0:
             raise reader.fail(f"command of format {shape}, kind {kind}, version {version}")
         made_by, forms = self.table.get(kind, (None, ()))
@@ -176,12 +183,13 @@ class CommandCodec:
                 on=on,
                 do="start the newer release on this broker",
             )
-        if reserved != 0:
-            raise reader.fail(f"reserved byte is {reserved}")
+        if flags not in (0, _ASKED):
+            raise reader.fail(f"flags are {flags:#x}")
         term, serial = f.TERM.read(reader), reader.u64()
+        once = ONCE_ID.read(reader) if flags == _ASKED else None
         command: c.Command = made_by(**f.read_fields(reader, forms[version - 1].fields))
         reader.end()
-        return Proposal(term, serial, command)
+        return Proposal(term, serial, command, once)
 
 
 COMMANDS: Final = CommandCodec(

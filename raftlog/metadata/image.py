@@ -7,15 +7,16 @@ made.
 
 Format (big-endian; fields in the order of the tables in this folder):
 
-    0 magic "RLIMAGE1"   8 format version u16 = 1   10 minimum reader version u16 = 1
+    0 magic "RLIMAGE1"   8 format version u16   10 minimum reader version u16, the same
     12 the fields of ClusterImage; brokers by node, topics by topic id, removals by node
+    version 2, written when there are any: performed requests by node
 
 A snapshot is these bytes followed by their 32-byte BLAKE2b digest.
 """
 
 import hashlib
 from collections.abc import Mapping
-from typing import Final, final
+from typing import Any, Final, final
 
 import attrs
 
@@ -25,10 +26,12 @@ from raftlog.base.ids import ClusterId, DirectoryId, GroupId, NodeId, ReplicaId,
 from raftlog.base.limits import BROKERS_MAX, TOPICS_MAX
 from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import BROKER, REMOVALS, BrokerImage, Removal
+from raftlog.metadata.performed import PERFORMED, Performed
 from raftlog.metadata.topic_image import TOPIC_IMAGE, PartitionImage, TopicImage
 
 _MAGIC: Final = b"RLIMAGE1"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_VERSION_OF_PERFORMED: Final = 2
 DIGEST_BYTES: Final = 32
 
 
@@ -39,7 +42,8 @@ class ClusterImage:
 
     `founders` are the controllers as formatted, the membership of group 0 at raft index 0;
     `controllers` are the voters wanted now. `names` and `places` are derived. `removals` are
-    replicas that left and whose node has not yet confirmed that their files are gone.
+    replicas that left and whose node has not yet confirmed that their files are gone. `performed`
+    are requests of brokers that may be asked again.
     """
 
     cluster_id: ClusterId | None
@@ -52,6 +56,7 @@ class ClusterImage:
     brokers: Mapping[NodeId, BrokerImage]
     topics: Mapping[TopicId, TopicImage]
     removals: Mapping[NodeId, tuple[Removal, ...]]
+    performed: Mapping[NodeId, Performed]
     names: Mapping[str, TopicId]
     places: Mapping[GroupId, tuple[TopicId, int]]
     _digest: list[bytes] = attrs.field(factory=list, init=False, eq=False, repr=False)
@@ -105,6 +110,7 @@ EMPTY_IMAGE: Final = ClusterImage(
     brokers={},
     topics={},
     removals={},
+    performed={},
     names={},
     places={},
 )
@@ -125,11 +131,14 @@ _REMOVALS: Final = f.many(f.pair(f.NODE, REMOVALS), BROKERS_MAX)
 
 def encode_image(image: ClusterImage) -> bytes:
     """Canonical bytes: equal images give equal bytes on every machine and release."""
-    writer = Writer().raw(_MAGIC).u16(_VERSION).u16(_VERSION)
+    version = _VERSION_OF_PERFORMED if image.performed else 1
+    writer = Writer().raw(_MAGIC).u16(version).u16(version)
     f.write_fields(writer, image, _SCALARS)
     _BROKERS.write(writer, [image.brokers[node] for node in sorted(image.brokers)])
     _TOPICS.write(writer, [image.topics[topic_id] for topic_id in sorted(image.topics)])
     _REMOVALS.write(writer, sorted(image.removals.items()))
+    if image.performed:
+        PERFORMED.write(writer, sorted(image.performed.items()))
     return writer.bytes()
 
 
@@ -159,20 +168,22 @@ def decode_snapshot(data: Buffer, on: str = "metadata snapshot") -> ClusterImage
     digest = hashlib.blake2b(view[:-DIGEST_BYTES], digest_size=DIGEST_BYTES).digest()
     if digest != bytes(view[-DIGEST_BYTES:]):
         raise CorruptData("digest of the metadata snapshot does not match", on=on)
-    return _read_body(reader)
+    return _read_body(reader, version)
 
 
-def _read_body(reader: Reader) -> ClusterImage:
+def _read_body(reader: Reader, version: int) -> ClusterImage:
     scalars = f.read_fields(reader, _SCALARS)
     brokers = {broker.node: broker for broker in _BROKERS.read(reader)}
     topics = {topic.topic_id: topic for topic in _TOPICS.read(reader)}
     removals = dict(_REMOVALS.read(reader))
+    performed = PERFORMED.read(reader) if version >= _VERSION_OF_PERFORMED else ()
     reader.end()
     image = ClusterImage(
         **scalars,
         brokers=brokers,
         topics=topics,
         removals=removals,
+        performed=dict(performed),
         names={topic.name: topic.topic_id for topic in topics.values()},
         places={
             partition.group: (topic.topic_id, number)
@@ -180,15 +191,26 @@ def _read_body(reader: Reader) -> ClusterImage:
             for number, partition in enumerate(topic.partitions)
         },
     )
-    _check_canonical(reader, image)
+    _check_canonical(reader, image, version)
     return image
 
 
-def _check_canonical(reader: Reader, image: ClusterImage) -> None:
+def _check_canonical(reader: Reader, image: ClusterImage, version: int) -> None:
     """Keys must have come in order and once, or two images would share one digest's meaning."""
-    for keys in (list(image.brokers), list(image.topics), list(image.removals)):
-        if keys != sorted(keys):
-            raise reader.fail("keys of a metadata snapshot are not in order")
+    performed = [[number for number, _ in known.done] for known in image.performed.values()]
+    keyed: list[list[Any]] = [
+        list(image.brokers),
+        list(image.topics),
+        list(image.removals),
+        list(image.performed),
+        *performed,
+    ]
+    if any(keys != sorted(keys) for keys in keyed):
+        raise reader.fail("keys of a metadata snapshot are not in order")
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
+    if version >= _VERSION_OF_PERFORMED and not performed:
+        raise reader.fail("a metadata snapshot of version 2 has no performed requests")
+    if any(len(numbers) != len(dict.fromkeys(numbers)) for numbers in performed):
+        raise reader.fail("a metadata snapshot repeats a performed request")
     if len(image.names) != len(image.topics) or len(image.places) != partitions:
         raise reader.fail("a metadata snapshot repeats a topic name or a group")

@@ -3,8 +3,8 @@
     request body: tag u8, then the fields of that request (tables below)
     answer body:  refusal u16 (0: none), message, version u64, value u64, optional grant
 
-An asker gives random ids itself (topic ids), so that a request which had to be repeated, because
-its answer was lost, is known again and performed once. `version` in an answer is that of an image
+What must not be performed twice when its answer was lost and it was asked again goes inside of a
+`OnceWish`, which numbers it. `version` in an answer is that of an image
 that shows what was done: the asker waits until its own has reached it.
 """
 
@@ -109,6 +109,22 @@ class CurrentVersion:
     anybody was told before this was asked."""
 
 
+Performable = SubmitCommand | CreateTopicWish | GrowTopicWish
+"""What is performed by one command."""
+
+
+@final
+@attrs.frozen(kw_only=True)
+class OnceWish:
+    """Perform `wish` once, however often this comes; the numbers are those of `performed.OnceId`,
+    the node is the sender."""
+
+    incarnation: int
+    number: int
+    settled: int
+    wish: Performable
+
+
 Wish = (
     SubmitCommand
     | CreateTopicWish
@@ -118,6 +134,7 @@ Wish = (
     | Heartbeat
     | Reports
     | CurrentVersion
+    | OnceWish
 )
 
 
@@ -153,6 +170,17 @@ _COMMAND: Final = f.Field(
     _read_command,
     1,
 )
+_ONCE_TAGS: Final = (1, 2, 3)
+
+
+def _read_once(reader: Reader) -> Wish:
+    body = reader.take(reader.remaining())
+    if not body or body[0] not in _ONCE_TAGS:
+        raise reader.fail("a request that is not for once")
+    return decode_wish(body)
+
+
+_ONCE: Final = f.Field(lambda writer, wish: writer.raw(encode_wish(wish)), _read_once, 1)
 _NODES: Final = f.many(f.NODE, REPLICATION_FACTOR_MAX)
 _NODES_OF_EACH: Final = f.many(_NODES, PARTITIONS_PER_TOPIC_MAX)
 _REPORT: Final = f.record(c.ReportMembership, (("group", f.U64), *REPORTED_FIELDS))
@@ -195,6 +223,10 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     ),
     7: (Reports, (("reports", f.many(_REPORT, REMOVALS_MAX)),)),
     8: (CurrentVersion, ()),
+    9: (
+        OnceWish,
+        (("incarnation", f.U64), ("number", f.U64), ("settled", f.U64), ("wish", _ONCE)),
+    ),
 }
 _TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
 

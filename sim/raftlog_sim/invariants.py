@@ -17,6 +17,7 @@ from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, VoteReply, VoteRequest
 from raftlog_sim import truth
+from raftlog_sim.metadata_checks import MetadataChecks
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -42,6 +43,8 @@ NAMES: Final = (
     "linearizable-read",
     "membership-steps",
     "image-digest",
+    "deleted-stays-deleted",
+    "producer-ids-unique",
     "boot-numbers",
     "equal-files",
     "metadata-followed",
@@ -114,8 +117,7 @@ class Invariants:
     """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
     """What a leader last worked with, per term."""
-    digests: dict[int, bytes] = attrs.Factory(dict)
-    images: dict[NodeId, object] = attrs.Factory(dict)
+    metadata: MetadataChecks = attrs.Factory(MetadataChecks)
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
     _events: int = 0
     _whole_at: int = WHOLE_EVERY
@@ -129,10 +131,7 @@ class Invariants:
         context = node.broker.context
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas)
-        self._followed(node)
-        if self.images.get(node.number) is not context.image:
-            self.images[node.number] = context.image
-            self._image(node)
+        self._metadata(node)
         self._events += len(events)
         if self._events >= self._whole_at:
             self._whole_at = self._events + WHOLE_EVERY
@@ -427,22 +426,11 @@ class Invariants:
         self.published[key] = now
         self.shown[group] = max(now, self.shown.get(group, 0))
 
-    def _image(self, node: "Node") -> None:
-        """Equal versions of the cluster's image are equal images, on all nodes."""
-        image = node.broker.context.image
-        self.checked["image-digest"] += 1
-        digest = image.digest()
-        if self.digests.setdefault(image.version, digest) != digest:
-            raise Violation(
-                "image-digest", f"node {node.number} has another image of version {image.version}"
-            )
-
-    def _followed(self, node: "Node") -> None:
-        """No broker meets what it cannot read, or cannot agree with, in the metadata log."""
-        self.checked["metadata-followed"] += 1
-        stopped = node.broker.loader.stopped
-        if stopped is not None:
-            raise Violation("metadata-followed", f"node {node.number} stopped: {stopped}")
+    def _metadata(self, node: "Node") -> None:
+        for name, problem in self.metadata.after_turn(node):
+            self.checked[name] += 1
+            if problem:
+                raise Violation(name, problem)
 
     # --- all of it --------------------------------------------------------------------------------
 

@@ -41,7 +41,6 @@ UNREACHABLE: Final = {
     "handler-refused-request": _OWN_CLIENTS,
     "malformed-request": _OWN_CLIENTS,
     "unsupported-version": _OWN_CLIENTS,
-    "controller-busy-asked-again": _MUCH,
     "controller-requests-over-limit": _MUCH,
     "install-piece-out-of-order": "the state that is installed is one piece",
     "install-too-large": _MUCH,

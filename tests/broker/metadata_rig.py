@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import attrs
 
+from raftlog.base.errors import CorruptData
 from raftlog.base.ids import (
     METADATA_GROUP,
     BootNumber,
@@ -25,7 +26,7 @@ from raftlog.broker.controller import Controller
 from raftlog.broker.deadlines import Timers
 from raftlog.broker.events import LinkUp, PeerAddress
 from raftlog.broker.metadata_loader import MetadataLoader
-from raftlog.metadata.command_codec import Proposal, encode_proposal
+from raftlog.metadata.command_codec import Proposal, decode_proposal, encode_proposal
 from raftlog.metadata.commands import AllocateProducerIds
 from raftlog.metadata.engine import Committed
 from raftlog.metadata.image import EMPTY_IMAGE
@@ -302,3 +303,8 @@ def create(name="orders", *, topic_id=ORDERS, count=1, factor=1, **changes):
 
 def allocate(node, count=1000):
     return SubmitCommand(command=AllocateProducerIds(node=NodeId(node), count=count))
+
+
+def commands(rig):
+    """Every command that was committed, in order."""
+    return [decode_proposal(value, CorruptData, "").command for value in rig.engine.log]

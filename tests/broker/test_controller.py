@@ -5,16 +5,14 @@ import attrs
 import pytest
 
 from raftlog.base.entries import Membership
-from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, NodeId
 from raftlog.base.limits import CONTROLLER_CALLS_MAX
 from raftlog.base.units import millis
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
-from raftlog.metadata.command_codec import decode_proposal
 from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.metadata.refusals import Refusal
-from tests.broker.metadata_rig import SESSION_NS, Call, Rig, allocate, create, led
+from tests.broker.metadata_rig import SESSION_NS, Call, Rig, allocate, commands, create, led
 from tests.metadata.clusters import (
     CLUSTER,
     FLIGHTS,
@@ -25,11 +23,6 @@ from tests.metadata.clusters import (
     registration,
     replica,
 )
-
-
-def commands(rig):
-    """Every command that was committed, in order."""
-    return [decode_proposal(value, CorruptData, "").command for value in rig.engine.log]
 
 
 class TestLeadership:

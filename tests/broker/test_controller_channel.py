@@ -194,7 +194,7 @@ def test_a_busy_controller_is_asked_again(node):
     node.run(millis(100))
     (asked, request) = node.take_sent()[0]
     node.channel.replied(asked, ControllerReply(request.request_no, 0, "", b"done"))
-    assert node.answers == [ControllerReply(request.request_no, 0, "", b"done", repeated=False)]
+    assert node.answers == [ControllerReply(request.request_no, 0, "", b"done")]
 
 
 def test_a_controller_that_stays_busy_is_asked_until_the_deadline(node):

@@ -7,6 +7,7 @@ from raftlog.base.ids import ReplicaId
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.performed import OnceId
 
 nodes = st.integers(0, 2**31 - 1)
 directories = st.integers(1, 2**64 - 1)
@@ -89,8 +90,10 @@ commands = st.one_of(
     st.builds(c.SnapshotImage, snapshot=st.binary(max_size=40)),
 )
 
+once_ids = st.builds(OnceId, node=nodes, incarnation=u64, number=u64, settled=u64)
+
 node_lists = st.lists(nodes, max_size=5).map(tuple)
-wishes = st.one_of(
+performable = st.one_of(
     st.builds(r.SubmitCommand, command=commands),
     st.builds(
         r.CreateTopicWish,
@@ -110,6 +113,10 @@ wishes = st.one_of(
         nodes=st.lists(node_lists, max_size=2).map(tuple),
         validate_only=st.booleans(),
     ),
+)
+wishes = st.one_of(
+    performable,
+    st.builds(r.OnceWish, incarnation=u64, number=u64, settled=u64, wish=performable),
     st.builds(r.ReassignWish, topic_id=ids, partition=u32, nodes=node_lists),
     registrations,
     st.builds(

@@ -21,7 +21,7 @@ from raftlog.metadata.command_codec import (
     encode_proposal,
 )
 from tests.metadata.clusters import ORDERS, cluster, registration, report, topic
-from tests.metadata.strategies import commands, terms, u64
+from tests.metadata.strategies import commands, once_ids, terms, u64
 
 ON = "a test"
 
@@ -34,9 +34,9 @@ def test_every_command_has_a_kind():
     assert {made_by for made_by, _ in _TABLE.values()} == set(get_args(c.Command))
 
 
-@given(terms, u64, commands)
-def test_what_was_written_is_read(term, serial, command):
-    proposal = Proposal(term, serial, command)
+@given(terms, u64, commands, st.none() | once_ids)
+def test_what_was_written_is_read(term, serial, command, once):
+    proposal = Proposal(term, serial, command, once)
     assert decode(encode_proposal(proposal)) == proposal
 
 
@@ -54,9 +54,9 @@ def test_a_byte_too_many_is_corrupt(command):
         decode(encode_proposal(Proposal(Term(1), 1, command)) + b"\0")
 
 
-@given(commands, st.data())
-def test_flipped_bits_give_a_value_or_a_named_error(command, data):
-    whole = bytearray(encode_proposal(Proposal(Term(1), 1, command)))
+@given(commands, st.none() | once_ids, st.data())
+def test_flipped_bits_give_a_value_or_a_named_error(command, once, data):
+    whole = bytearray(encode_proposal(Proposal(Term(1), 1, command, once)))
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(whole) - 1))
         whole[place] ^= data.draw(st.integers(1, 255))

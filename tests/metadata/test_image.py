@@ -134,8 +134,8 @@ def test_content_is_checked_even_under_a_right_digest(data):
 
 def test_a_snapshot_of_the_future_names_both_versions():
     whole = bytearray(encode_snapshot(EMPTY_IMAGE))
-    whole[9], whole[11] = 3, 2
-    with pytest.raises(FutureFormat, match="version 3, readable from 2; this release reads 1"):
+    whole[9], whole[11] = 4, 3
+    with pytest.raises(FutureFormat, match="version 4, readable from 3; this release reads 2"):
         decode_snapshot(bytes(whole))
 
 

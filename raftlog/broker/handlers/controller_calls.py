@@ -17,7 +17,13 @@ from raftlog.broker.context import Context
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.requests import CurrentVersion, Wish, decode_answer, encode_wish
+from raftlog.metadata.requests import (
+    CurrentVersion,
+    OnceWish,
+    Performable,
+    decode_answer,
+    encode_wish,
+)
 
 BEHIND: Final = "this broker's image may be behind, and the controller did not say by how much"
 
@@ -29,8 +35,6 @@ class Outcome(NamedTuple):
     message: str
     version: int = 0
     value: int = 0
-    repeated: bool = False
-    """The controller was asked more than once: a refusal may be the work of the first try."""
 
 
 @final
@@ -42,11 +46,11 @@ class ControllerCalls:
     deadline: Instant
     then: Callable[[list[Outcome]], None]
     outcomes: list[Outcome | None] = attrs.Factory(list)
-    _wishes: list[tuple[int, Wish]] = attrs.Factory(list)
+    _wishes: list[tuple[int, Performable]] = attrs.Factory(list)
     _open: int = 0
 
-    def wish(self, wish: Wish) -> None:
-        """The next outcome is the controller's."""
+    def wish(self, wish: Performable) -> None:
+        """The next outcome is the controller's, which performs this at most once."""
         self._wishes.append((len(self.outcomes), wish))
         self.outcomes.append(None)
 
@@ -62,16 +66,18 @@ class ControllerCalls:
         """Ask. `then` may be called before this returns, when there was nothing to ask."""
         self._open = len(self._wishes)
         for place, wish in self._wishes:
+            once = self.context.once.begin(wish)
             self.context.ask_controller(
                 ControllerKind.PROPOSE,
-                encode_wish(wish),
+                encode_wish(once),
                 self.deadline,
-                partial(self._replied, place),
+                partial(self._replied, place, once),
             )
         if not self._wishes:
             self._finish()
 
-    def _replied(self, place: int, reply: ControllerReply) -> None:
+    def _replied(self, place: int, once: OnceWish, reply: ControllerReply) -> None:
+        self.context.once.end(once)
         self.outcomes[place] = _outcome(reply)
         self._open -= 1
         if self._open == 0:
@@ -130,7 +136,7 @@ def when_current(context: Context, deadline: Instant, then: Callable[[bool], Non
 def is_gone(outcome: Outcome) -> bool:
     """Whether the controller does not know the id that our image had for a name: the topic may have
     been made anew meanwhile."""
-    return outcome.error == ErrorCode.UNKNOWN_TOPIC_ID and not outcome.repeated
+    return outcome.error == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def _version_told(
@@ -158,7 +164,7 @@ def _waited(shown: Callable[[], bool], then: Callable[[bool], None]) -> None:
 
 def _outcome(reply: ControllerReply) -> Outcome:
     if reply.error != 0:
-        return Outcome(reply.error, reply.text, repeated=reply.repeated)
+        return Outcome(reply.error, reply.text)
     try:
         answer = decode_answer(reply.body)
     except ProtocolError as error:

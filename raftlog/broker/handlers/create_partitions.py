@@ -11,7 +11,6 @@ import attrs
 
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
-from raftlog.base.probes import probe
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import (
     BEHIND,
@@ -49,19 +48,12 @@ class _Growth:
             attempt.once_current(_perform, outcomes)
             return
         results = [
-            CreatePartitionsTopicResult(topic.name, *_told(outcome))
+            CreatePartitionsTopicResult(
+                topic.name, gone_by_name(outcome.error), outcome.message or None
+            )
             for topic, outcome in zip(request.body.topics, outcomes, strict=True)
         ]
         request.answer(CreatePartitionsResponse(results=results))
-
-
-def _told(outcome: Outcome) -> tuple[int, str | None]:
-    """Error and message. When the controller had to be asked again, "not more than there are" may
-    be the work of the first try: nobody knows."""
-    if outcome.repeated and outcome.error == ErrorCode.INVALID_PARTITIONS:
-        probe("growth-refused-at-the-second-try")
-        return ErrorCode.REQUEST_TIMED_OUT, "asked twice; the topic may have grown by this request"
-    return gone_by_name(outcome.error), outcome.message or None
 
 
 def handle(context: Context, request: KafkaRequest) -> None:

@@ -6,7 +6,6 @@ from typing import Final, NamedTuple, final
 import attrs
 
 from raftlog.base.ids import TopicId
-from raftlog.base.probes import probe
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import (
     BEHIND,
@@ -61,7 +60,8 @@ class _Deletion:
             DeletableTopicResult(
                 named.name,
                 named.topic_id,
-                *_told(outcome, by_name=named.by_name),
+                gone_by_name(outcome.error) if named.by_name else outcome.error,
+                outcome.message or None,
             )
             for named, outcome in zip(self.named, outcomes, strict=True)
         ]
@@ -114,16 +114,6 @@ def _look_up(context: Context, asked: DeleteTopicState) -> _Named:
         return _Named(topic.name, topic.topic_id, ErrorCode.NONE, "", not by_id)
     code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _Named(asked.name, asked.topic_id, code, code.message, not by_id)
-
-
-def _told(outcome: Outcome, *, by_name: bool) -> tuple[int, str | None]:
-    """Error and message. The topic was there when this began; if the controller had to be asked
-    again and it is gone by now, then what was asked for has happened."""
-    if outcome.repeated and outcome.error == ErrorCode.UNKNOWN_TOPIC_ID:
-        probe("topic-gone-at-the-second-try")
-        return ErrorCode.NONE, None
-    error = gone_by_name(outcome.error) if by_name else outcome.error
-    return error, outcome.message or None
 
 
 def gone_by_name(error: int) -> int:

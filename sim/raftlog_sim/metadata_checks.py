@@ -1,0 +1,82 @@
+"""What must hold of the metadata group's state after every turn: what it gives once it never gives
+again, and everybody has the same."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from raftlog.base.ids import NodeId, TopicId
+from raftlog.broker.handlers import init_producer_id
+
+if TYPE_CHECKING:
+    from raftlog.metadata.image import ClusterImage
+    from raftlog_sim.node import Node
+
+_IDS: Final = init_producer_id.__name__.rpartition(".")[2]
+
+
+@final
+@attrs.define(eq=False)
+class MetadataChecks:
+    """`images`: the last one seen of each node. `topics`: the oldest version of the image with the
+    topic, and the oldest later one without it, or 0. `blocks`: who gives the producer ids from that
+    one on, a node and the count of its boots."""
+
+    images: dict[NodeId, object] = attrs.Factory(dict)
+    digests: dict[int, bytes] = attrs.Factory(dict)
+    topics: dict[TopicId, tuple[int, int]] = attrs.Factory(dict)
+    blocks: dict[int, tuple[NodeId, int]] = attrs.Factory(dict)
+
+    def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
+        """The name of each invariant that was looked at, and what is wrong, or nothing."""
+        yield "metadata-followed", _followed(node)
+        yield "producer-ids-unique", self._block_again(node)
+        image = node.broker.context.image
+        if self.images.get(node.number) is not image:
+            self.images[node.number] = image
+            yield "image-digest", self._digest(node, image)
+            yield "deleted-stays-deleted", self._topic_again(image)
+
+    def _digest(self, node: "Node", image: "ClusterImage") -> str:
+        """Equal versions of the cluster's image are equal images, on all nodes."""
+        digest = image.digest()
+        if self.digests.setdefault(image.version, digest) == digest:
+            return ""
+        return f"node {node.number} has another image of version {image.version}"
+
+    def _topic_again(self, image: "ClusterImage") -> str:
+        """A topic is made once: no later image has the id of one that was deleted."""
+        version = image.version
+        for topic_id in image.topics:
+            made, gone = self.topics.get(topic_id, (version, 0))
+            self.topics[topic_id] = (min(made, version), gone)
+            if 0 < gone < version:
+                return (
+                    f"topic {image.topics[topic_id].name} of version {made} was deleted by version"
+                    f" {gone} and is there in version {version}"
+                )
+        for topic_id, (made, gone) in self.topics.items():
+            if topic_id not in image.topics and version > made and (not gone or version < gone):
+                self.topics[topic_id] = (made, version)
+        return ""
+
+    def _block_again(self, node: "Node") -> str:
+        """A block of producer ids belongs to one boot of one broker."""
+        ids = node.broker.context.handler_state.get(_IDS)
+        if ids is None or not ids.end_id:
+            return ""
+        first, mine = ids.end_id - init_producer_id.BLOCK_IDS, (node.number, node.boots)
+        owner = self.blocks.setdefault(first, mine)
+        if owner == mine:
+            return ""
+        return (
+            f"producer ids from {first} on are given by boot {mine[1]} of node {mine[0]} and were"
+            f" given by boot {owner[1]} of node {owner[0]}"
+        )
+
+
+def _followed(node: "Node") -> str:
+    """No broker meets what it cannot read, or cannot agree with, in the metadata log."""
+    stopped = node.broker.loader.stopped
+    return "" if stopped is None else f"node {node.number} stopped: {stopped}"

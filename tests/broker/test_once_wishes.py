@@ -1,0 +1,90 @@
+"""What a broker asks for under a number of its own is performed once, whoever is the controller."""
+
+import attrs
+
+from raftlog.base.ids import NodeId
+from raftlog.metadata import commands as c
+from raftlog.metadata import requests as r
+from raftlog.metadata.refusals import Refusal
+from tests.broker.metadata_rig import allocate, commands, create, led
+
+
+def once(rig, node, number, wish, *, settled=1):
+    """A wish that the registered boot of a node numbered."""
+    incarnation = rig.image.brokers[NodeId(node)].incarnation
+    return r.OnceWish(incarnation=incarnation, number=number, settled=settled, wish=wish)
+
+
+def test_a_request_that_was_performed_is_done_whatever_came_after_it():
+    rig = led(1, 2, 3)
+    wish = once(rig, 2, 1, create(count=3))
+    assert rig.ask(2, wish).error == 0
+    (topic_id,) = rig.image.topics
+    rig.ask(1, r.SubmitCommand(command=c.DeleteTopic(topic_id=topic_id)))
+    before = rig.image
+    assert rig.ask(2, wish).error == 0
+    assert rig.image is before
+
+
+def test_its_answer_waits_until_the_first_try_is_committed():
+    rig = led(1, 2, 3)
+    wish = once(rig, 2, 1, create())
+    first, second = rig.ask(2, wish, commit=False), rig.ask(2, wish, commit=False)
+    assert (first.error, second.error) == (None, None)
+    rig.commit()
+    assert (first.error, second.error) == (0, 0)
+    assert len([one for one in commands(rig) if isinstance(one, c.CreateTopic)]) == 1
+
+
+def test_the_next_controller_knows_what_was_performed_and_what_it_gave():
+    rig = led(1, 2, 3)
+    assert rig.ask(1, allocate(1)).answer.value == 0
+    wish = once(rig, 2, 1, allocate(2))
+    rig.ask(2, wish, commit=False)
+    rig.turn()
+    rig.engine.depose(keep=1)
+    rig.turn()
+    rig.lead(term=2)
+    before = rig.image
+    answer = rig.ask(2, wish).answer
+    assert answer.refusal is None
+    assert answer.value == before.next_producer_id // 2 > 0
+    assert rig.image is before
+
+
+def test_a_late_copy_of_what_was_answered_is_refused():
+    rig = led(1, 2, 3)
+    first = once(rig, 2, 1, create())
+    assert rig.ask(2, first).error == 0
+    (topic_id,) = rig.image.topics
+    delete = r.SubmitCommand(command=c.DeleteTopic(topic_id=topic_id))
+    assert rig.ask(2, once(rig, 2, 2, delete, settled=2)).error == 0
+    assert rig.ask(2, first).answer.refusal is Refusal.STALE
+    assert not rig.image.topics
+
+
+def test_who_is_not_registered_is_asked_to_come_again():
+    rig = led(1, 2)
+    wish = once(rig, 2, 1, create())
+    other = rig.ask(2, attrs.evolve(wish, incarnation=4711))
+    assert (other.error, other.answer.refusal) == (7, Refusal.BUSY)
+    rig.services.link(3)
+    stranger = rig.ask(3, attrs.evolve(wish, incarnation=1))
+    assert (stranger.error, stranger.answer.refusal) == (7, Refusal.BUSY)
+    assert rig.ask(2, wish).error == 0
+
+
+def test_a_refusal_does_nothing_and_is_judged_anew():
+    rig = led(1, 2)
+    wish = once(rig, 2, 1, create(factor=3))
+    assert rig.ask(2, wish).error == 38
+    rig.join(3)
+    assert rig.ask(2, wish).error == 0
+
+
+def test_what_only_validates_is_not_performed():
+    rig = led(1, 2)
+    wish = once(rig, 2, 1, attrs.evolve(create(), validate_only=True))
+    assert rig.ask(2, wish).error == 0
+    assert not rig.image.topics
+    assert not rig.image.performed
