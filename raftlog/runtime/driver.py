@@ -21,6 +21,7 @@ from raftlog.base.ports import Clock
 from raftlog.base.units import NANOS_PER_MICRO, NANOS_PER_SECOND, NEVER, Instant
 from raftlog.broker.events import (
     AdminReply,
+    ConnectionClosed,
     Effects,
     Event,
     Hangup,
@@ -45,7 +46,9 @@ WAITING_ACKS_MAX: Final = 64
 """Acknowledgements that wait for whatever turn is next; one more brings it about."""
 LONGEST_WAIT_SECONDS: Final = 3600.0
 
-_BULKY: Final = (Request, PeerMessages)
+_BULKY: Final = (Request, PeerMessages, ConnectionClosed)
+"""What waits for a turn with room. The end of a connection stands behind what came over it: a
+producer with acks=0 closes when its last request has left, and that one counts."""
 
 
 class DrivenBroker(Protocol):

@@ -6,14 +6,22 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from raftlog.base.ids import ConnectionId
+from raftlog.base.ids import ConnectionId, IoId
 from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.trace import ListTracer
-from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Pause, Reply, Request
+from raftlog.broker.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Pause,
+    Persisted,
+    Reply,
+    Request,
+)
 from raftlog.runtime.driver import CROWDED_SHARE
-from raftlog.runtime.listener import Connections
+from raftlog.runtime.listener import STREAMED_FROM, Connections
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.slabs import SlabPool
+from tests.runtime.driver_rig import HOME
 from tests.runtime.memory_stream import memory_pair
 from tests.runtime.test_driver import FakeBroker, driver_of
 
@@ -203,4 +211,27 @@ async def test_what_is_no_frame_ends_its_connection_only(opening):
         assert bad.other.closed
         assert b"".join(good.incoming) == b"answer"
         assert not good.other.closed
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("count", [1, STREAMED_FROM + 2, 500])
+async def test_what_was_sent_before_the_end_is_handed_in_before_it(count):
+    """A producer with acks=0 hears nothing: it closes when its last request has left, and Kafka
+    takes what it had sent. The news that a client had gone overtook its requests that waited for a
+    turn, in the queue of what is small, and they were dropped."""
+    async with trio.open_nursery() as nursery:
+        rig = Rig(nursery)
+        disk = next(iter(rig.driver.directories.values()))
+        client = await rig.connect()
+        disk.round_ends_soon = True  # what is streamed waits for the round's turn
+        client.send_nowait([SMALL * count])
+        client.close()
+        await wait_all_tasks_blocked()
+        disk.round_ends_soon = False
+        rig.driver.queue(Persisted(IoId(1), HOME))
+        await wait_all_tasks_blocked()
+        assert len(rig.events(Request)) == count
+        (end,) = rig.events(ConnectionClosed)
+        order = rig.events((Request, ConnectionClosed))
+        assert order[-1] is end
         nursery.cancel_scope.cancel()
