@@ -143,8 +143,9 @@ class Ledger:
 
     def overdue(self) -> Iterator[ConnectionId]:
         """Who must be hung up on, for pausing does not help: while all hold twice the limit, who
-        has taken nothing for longest. What it holds does not count any more."""
-        while self.held_bytes > 2 * self.limits.held_bytes:
+        has taken nothing for longest. What it holds does not count any more. One alone may hold an
+        answer of any size, or it would never get it."""
+        while self.held_bytes > 2 * self.limits.held_bytes and len(self._holding) > 1:
             connection = next(iter(self._holding))
             probe("answers-given-up")
             self._hold(self._accounts[connection], 0)
