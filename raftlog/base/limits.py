@@ -64,6 +64,12 @@ UNANSWERED_REQUESTS_MAX: Final = 256
 many under way as fill rounds on disk and followers at once."""
 PINNED_BYTES_MAX: Final = 64 * MIB
 """Receive slabs pinned by views, per process; beyond it connections pause."""
+WAITING_BYTES_MAX: Final = 128 * MIB
+"""What requests without an answer weigh, over all connections: sixteen that may have no more.
+Beyond it those whose requests weigh much pause; beyond twice as much, who holds most of it for
+longest is hung up on, for thousands that wait for an hour would else fill the memory."""
+WAITING_BYTES_MIN: Final = 16 * KIB
+"""Whose requests weigh less is never hung up on for it: a fetch of sixty partitions."""
 FRAME_BYTES_PREAUTH_MAX: Final = 8 * KIB
 FRAME_BYTES_SMALL_MAX: Final = 4 * MIB
 """Every request but Produce."""
@@ -154,7 +160,8 @@ longest is hung up on, for thousands that each hold a little would else fill the
 HELD_BYTES_MIN: Final = 4 * KIB
 """Less on one connection is not looked at: nearly every answer is gone before the next turn."""
 HELD_SHARES: Final = 256
-"""Beyond the bound, who holds more than this part of it (512 KiB) pauses."""
+"""Beyond this bound, or that of what waits, who holds more than this part of it (512 KiB)
+pauses."""
 BROKER_GROUPS_MAX: Final = 100_000
 """Groups named in one node heartbeat: every list of them is bounded by this."""
 CONTROLLER_BODY_BYTES_MAX: Final = 4 * MIB
@@ -176,6 +183,8 @@ this."""
 
 assert OUTPUT_BYTES_MAX <= PINNED_BYTES_MAX
 assert OUTPUT_BYTES_MAX < HELD_BYTES_MAX
+assert UNANSWERED_BYTES_MAX < WAITING_BYTES_MAX
+assert FRAME_BYTES_MAX + FRAME_ITEMS_MAX * REQUEST_ITEM_BYTES < 2 * WAITING_BYTES_MAX
 assert PEER_FRAME_BYTES_AIM <= PEER_FRAME_BYTES_MAX
 assert BROKER_GROUPS_MAX * 64 < PEER_FRAME_BYTES_MAX
 

@@ -166,6 +166,7 @@ class Admin:
             _gauge("metadata_version", context.image.version),
             _gauge("pinned_bytes", context.ledger.pinned_bytes),
             _gauge("held_bytes", context.ledger.held_bytes),
+            _gauge("waiting_bytes", context.ledger.waiting_bytes),
         ]
         found += [_counter(n, context.counters[n], {}) for n in sorted(context.counters)]
         for api_key in sorted(context.requests):

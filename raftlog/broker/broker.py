@@ -175,8 +175,7 @@ class Broker:
         if self.registration.refused is not None and not self._retired:
             self._retire()
         self.rounds.finish_turn()
-        for connection in context.ledger.overdue():
-            self.clients.give_up(connection)
+        self.clients.relieve()
         effects.pauses = context.ledger.changes()
         effects.stopped = self.stopping.done
         effects.acks_may_wait = not self.rounds.awaiting

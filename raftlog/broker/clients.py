@@ -6,13 +6,16 @@ escapes from a handler ends the connection, anything else is a bug and ends the 
 """
 
 from collections.abc import Callable, Sequence
-from typing import final
+from operator import itemgetter
+from typing import Final, final
 
 import attrs
 
 from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import ConnectionId
+from raftlog.base.limits import RECORD_COPY_BYTES_MAX, REQUEST_ITEM_BYTES, WAITING_BYTES_MIN
 from raftlog.base.probes import probe
+from raftlog.base.units import millis
 from raftlog.broker.context import Context
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Event, Request
 from raftlog.broker.requests import Connection, KafkaRequest
@@ -20,6 +23,11 @@ from raftlog.kafka.codec import Request as Decoded
 from raftlog.kafka.connection import ServerConnection
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.versions import ApiKey
+
+WAITED_NS: Final = millis(100)
+"""Added to what each has waited: many huge requests may come in one turn, and none of them has."""
+_PRODUCE: Final = int(ApiKey.PRODUCE)
 
 Handler = Callable[[Context, KafkaRequest], None]
 RunTaker = Callable[[Context, Connection, Sequence[Event], int], int]
@@ -54,10 +62,30 @@ class Clients:
         """Answer bytes have left."""
         self.context.ledger.drained(event.connection, event.byte_count)
 
-    def give_up(self, connection: ConnectionId) -> None:
-        """It takes no answers, and what it does not take fills the memory of the process."""
-        why = "it has not read its answers for long, and the broker holds too many"
-        self.context.hang_up(self.connections[connection], why)
+    def relieve(self) -> None:
+        """Hang up on those who fill the memory of the process, and whom pausing does not stop."""
+        ledger = self.context.ledger
+        for identity in ledger.overdue():
+            why = "it has not read its answers for long, and the broker holds too many"
+            self.context.hang_up(self.connections[identity], why)
+        if ledger.waits_too_much():
+            for connection in self._those_who_wait():
+                if not ledger.waits_too_much():
+                    return
+                probe("waiting-given-up")
+                why = "its requests wait for long, and the broker holds too many"
+                self.context.hang_up(connection, why)
+
+    def _those_who_wait(self) -> list[Connection]:
+        """Those whose requests weigh something; who holds most for longest stands first."""
+        weight_of = self.context.ledger.waiting_of
+        found = [
+            (weight * (self.context.now - each.waits_since + WAITED_NS), each)
+            for each in self.connections.values()
+            if each.waiting and (weight := weight_of(each.id)) >= WAITING_BYTES_MIN
+        ]
+        found.sort(key=itemgetter(0), reverse=True)
+        return [each for _, each in found]
 
     def requests(self, events: Sequence[Event], first: int) -> int:
         """The request that is the `first` of these events, and those behind it that are taken
@@ -85,8 +113,8 @@ class Clients:
             probe("malformed-request")
             self.context.hang_up(connection, str(error))
             return
-        self.context.ledger.received(connection.id, len(event.frame), items=decoded.items)
         request = self._admit(connection, event, decoded)
+        self.context.ledger.received(connection.id, request.weight, pinned=request.pinned_bytes)
         if not decoded.served:
             self._refuse_version(request)
             return
@@ -99,6 +127,8 @@ class Clients:
 
     def _admit(self, connection: Connection, event: Request, decoded: Decoded) -> KafkaRequest:
         """The request object, counted as waiting until its answer."""
+        size = len(event.frame)
+        pins = decoded.api_key == _PRODUCE and size >= RECORD_COPY_BYTES_MAX
         request = KafkaRequest(
             connection,
             event.request_no,
@@ -107,9 +137,11 @@ class Clients:
             decoded.correlation_id,
             decoded.client_id,
             decoded.body,
-            len(event.frame),
+            size,
             self.context,
-            decoded.items,
+            self.context.now,
+            size + decoded.items * REQUEST_ITEM_BYTES,
+            size if pins else 0,
         )
         assert event.request_no not in connection.waiting, (connection.id, event.request_no)
         connection.waiting[event.request_no] = request

@@ -20,6 +20,7 @@ from raftlog.base.limits import (
     UNANSWERED_BYTES_MAX,
     UNANSWERED_REQUESTS_MAX,
     UNCOMMITTED_BYTES_MAX,
+    WAITING_BYTES_MAX,
 )
 from raftlog.base.units import Nanos, millis
 from raftlog.broker.events import PeerAddress
@@ -58,6 +59,7 @@ class BrokerLimits:
     pinned_bytes: int = PINNED_BYTES_MAX
     output_bytes: int = OUTPUT_BYTES_MAX
     held_bytes: int = HELD_BYTES_MAX
+    waiting_bytes: int = WAITING_BYTES_MAX
 
 
 @final

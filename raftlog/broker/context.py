@@ -184,12 +184,13 @@ class Context:
             if type(part) is not FileSlice:
                 in_memory += len(part)
         self.ledger.answered(
-            connection.id, request.frame_bytes, sent, in_memory, answers, request.items
+            connection.id, request.weight, sent, in_memory, answers, request.pinned_bytes
         )
 
     def hang_up(self, connection: Connection, why: str) -> None:
         """Close a client's connection after the answers of this turn; what still waits has none."""
         connection.end()
+        self.ledger.ended(connection.id)
         self.effects.hangups.append(Hangup(connection.id, why))
         self.trace("hangup", f"connection {connection.id}", why=why)
         self.count("hangups")

@@ -3,12 +3,14 @@
 Per connection: unanswered requests, their bytes and what is made of them, and answer bytes that
 have not left the process.
 Per group: uncommitted bytes, which pause only the connections that produce to it. Per process:
-bytes of large frames, which pin receive slabs while they are unanswered; and answers in memory
-that have not left, which pause only who holds much of them. A connection is paused while any of
+bytes of large produce requests, which pin receive slabs while they are unanswered; and what all
+unanswered requests weigh, and answers in memory that have not left, which both pause only who holds
+much of them. A connection is paused while any of
 its limits is passed and resumed when all are at half or below, so that it does not flutter; a
 paused connection still gets its answers. Every limit admits at least one request of any size,
 because only the *next* one is held back; what pauses cannot bound, for thousands that hold a
-little each, is bounded by hanging up on who has taken nothing for longest.
+little each, is bounded by hanging up: on who has taken nothing for longest, or on whose requests
+hold most for longest (docs/decisions/0054).
 """
 
 from collections.abc import Iterator
@@ -17,12 +19,7 @@ from typing import final
 import attrs
 
 from raftlog.base.ids import ConnectionId, GroupId
-from raftlog.base.limits import (
-    HELD_BYTES_MIN,
-    HELD_SHARES,
-    RECORD_COPY_BYTES_MAX,
-    REQUEST_ITEM_BYTES,
-)
+from raftlog.base.limits import HELD_BYTES_MIN, HELD_SHARES
 from raftlog.base.probes import probe
 from raftlog.broker.config import BrokerLimits
 from raftlog.broker.events import Pause, Resume
@@ -37,7 +34,7 @@ class Account:
     requests: int = 0
     """Received and not yet answered."""
     request_bytes: int = 0
-    """Theirs, as sent and as decoded."""
+    """What they weigh, as sent and as decoded."""
     pinned_bytes: int = 0
     output_bytes: int = 0
     """Answered and not yet drained."""
@@ -60,6 +57,9 @@ class Ledger:
     limits: BrokerLimits
     pinned_bytes: int = 0
     pinned_over: bool = False
+    waiting_bytes: int = 0
+    """What the requests of all accounts weigh."""
+    waiting_over: bool = False
     held_bytes: int = 0
     held_over: bool = False
     _holding: dict[ConnectionId, None] = attrs.Factory(dict)
@@ -84,32 +84,37 @@ class Ledger:
         """Forget the connection; what it pinned is free once its answers are dropped."""
         account = self._accounts.pop(connection)
         self._hold(account, 0)
+        self._weigh(account, -account.request_bytes)
         self._changed.pop(connection, None)
         for group in account.groups_over:
             self._group_producers[group].pop(connection, None)
         self._unpin(account.pinned_bytes)
 
+    def ended(self, connection: ConnectionId) -> None:
+        """It is hung up on: nothing waits for it any more, and no answer comes for what did."""
+        account = self._accounts[connection]
+        self._weigh(account, -account.request_bytes)
+
     def received(
-        self, connection: ConnectionId, frame_bytes: int, requests: int = 1, items: int = 0
+        self, connection: ConnectionId, weight: int, requests: int = 1, pinned: int = 0
     ) -> None:
-        """A request came in, whose arrays have so many elements; or a run of requests, none of
-        which is large."""
+        """A request came in, or a run of them, that weighs so much and pins so many bytes."""
         account = self._accounts[connection]
         account.requests += requests
-        account.request_bytes += frame_bytes + items * REQUEST_ITEM_BYTES
-        if requests == 1 and frame_bytes >= RECORD_COPY_BYTES_MAX:
-            account.pinned_bytes += frame_bytes
-            self._pin(frame_bytes)
+        self._weigh(account, weight)
+        if pinned:
+            account.pinned_bytes += pinned
+            self._pin(pinned)
         self._judge(account)
 
     def answered(
         self,
         connection: ConnectionId,
-        frame_bytes: int,
+        weight: int,
         output_bytes: int,
         in_memory: int = 0,
         requests: int = 1,
-        items: int = 0,
+        pinned: int = 0,
     ) -> None:
         """A request, or a run of them, was answered with so many bytes (0 for acks=0), so many of
         them in memory. The connection may be gone."""
@@ -117,16 +122,15 @@ class Ledger:
         if account is None:
             return
         account.requests -= requests
-        account.request_bytes -= frame_bytes + items * REQUEST_ITEM_BYTES
+        self._weigh(account, -weight)
         account.output_bytes += output_bytes
         account.memory_bytes += in_memory
         if account.held_bytes or account.memory_bytes >= HELD_BYTES_MIN:
             self._hold(account, account.memory_bytes)
         assert account.requests >= 0, account.requests
-        assert account.request_bytes >= 0, account.request_bytes
-        if requests == 1 and frame_bytes >= RECORD_COPY_BYTES_MAX:
-            account.pinned_bytes -= frame_bytes
-            self._unpin(frame_bytes)
+        if pinned:
+            account.pinned_bytes -= pinned
+            self._unpin(pinned)
         self._judge(account)
 
     def drained(self, connection: ConnectionId, output_bytes: int) -> None:
@@ -150,6 +154,14 @@ class Ledger:
             probe("answers-given-up")
             self._hold(self._accounts[connection], 0)
             yield connection
+
+    def waiting_of(self, connection: ConnectionId) -> int:
+        """What the requests of the connection weigh."""
+        return self._accounts[connection].request_bytes
+
+    def waits_too_much(self) -> bool:
+        """Whether somebody whose requests wait must be hung up on, for pausing does not help."""
+        return self.waiting_bytes > 2 * self.limits.waiting_bytes
 
     # --- groups ---
 
@@ -198,6 +210,7 @@ class Ledger:
                 or bool(account.groups_over)
                 or self.pinned_over
                 or (self.held_over and self._holds_much(account))
+                or (self.waiting_over and self._waits_much(account))
             )
             if paused and not account.paused:
                 account.paused = True
@@ -228,6 +241,27 @@ class Ledger:
     def _holds_much(self, account: Account) -> bool:
         share = self.limits.held_bytes // HELD_SHARES
         return account.held_bytes > (share // 2 if account.paused else share)
+
+    def _waits_much(self, account: Account) -> bool:
+        share = self.limits.waiting_bytes // HELD_SHARES
+        return account.request_bytes > (share // 2 if account.paused else share)
+
+    def _weigh(self, account: Account, more: int) -> None:
+        """The requests of the account weigh so much more."""
+        account.request_bytes += more
+        assert account.request_bytes >= 0, account.request_bytes
+        self.waiting_bytes += more
+        if self.waiting_over:
+            self._changed[account.connection] = None
+            if self.waiting_bytes <= self.limits.waiting_bytes // 2:
+                self._waits(over=False)
+        elif self.waiting_bytes >= self.limits.waiting_bytes:
+            probe("waiting-bytes-over-limit")
+            self._waits(over=True)
+
+    def _waits(self, *, over: bool) -> None:
+        self.waiting_over = over
+        self._changed.update((each, None) for each in self._accounts)
 
     def _hold(self, account: Account, held: int) -> None:
         """The account holds so much from now on."""

@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, final
 import attrs
 
 from raftlog.base.ids import ConnectionId
+from raftlog.base.units import Instant
 from raftlog.kafka.codec import EncodedAnswer, encode_response
 from raftlog.kafka.connection import ServerConnection, State
 from raftlog.kafka.shape import Part
@@ -23,10 +24,13 @@ class Waiting(Protocol):
     def request_no(self) -> int: ...
 
     @property
-    def frame_bytes(self) -> int: ...
+    def since(self) -> Instant: ...
 
     @property
-    def items(self) -> int: ...
+    def weight(self) -> int: ...
+
+    @property
+    def pinned_bytes(self) -> int: ...
 
     def closed(self) -> None:
         """The connection is gone."""
@@ -61,6 +65,11 @@ class Connection:
         protocol = self.protocol
         return not self.closed and protocol.state is OPEN and protocol.repeats.stream is not None
 
+    @property
+    def waits_since(self) -> Instant:
+        """When the first of those that have no answer came; there is one."""
+        return next(iter(self.waiting.values())).since
+
     def end(self) -> None:
         """No answer of this connection is sent any more; whoever waits for it leaves its lists."""
         if self.closed:
@@ -86,8 +95,12 @@ class KafkaRequest:
     body: Any
     frame_bytes: int
     answers: Answers
-    items: int = 0
-    """Elements of its arrays."""
+    since: Instant = Instant(0)
+    """When it came."""
+    weight: int = 0
+    """The bytes that it came in, and what is made of them."""
+    pinned_bytes: int = 0
+    """Of a large frame whose records stay where they were received."""
     answered: bool = False
     _close_calls: tuple[Callable[[], None], ...] = ()
 

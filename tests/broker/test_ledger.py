@@ -17,6 +17,8 @@ LIMITS = BrokerLimits(
     pinned_bytes=4 * RECORD_COPY_BYTES_MAX,
     output_bytes=2000,
 )
+WAITING = LIMITS.waiting_bytes
+WAITING_SHARE = WAITING // HELD_SHARES
 HELD = LIMITS.held_bytes
 SHARE = HELD // HELD_SHARES
 
@@ -73,9 +75,9 @@ def test_answers_that_do_not_leave_pause_too(ledger):
 
 
 def test_one_request_above_every_limit_is_admitted(ledger):
-    ledger.received(1, 100_000_000)
+    ledger.received(1, 100_000_000, pinned=100_000_000)
     assert ledger.changes() == [Pause(1), Pause(2)]
-    ledger.answered(1, 100_000_000, 0)
+    ledger.answered(1, 100_000_000, 0, pinned=100_000_000)
     assert ledger.changes() == [Resume(1), Resume(2)]
 
 
@@ -110,7 +112,7 @@ def test_two_groups_over_their_limit_must_both_settle(ledger):
 
 def test_pinned_bytes_pause_everybody_and_newcomers(ledger):
     for _ in range(4):
-        ledger.received(1, RECORD_COPY_BYTES_MAX)
+        ledger.received(1, RECORD_COPY_BYTES_MAX, pinned=RECORD_COPY_BYTES_MAX)
     assert ledger.changes() == [Pause(1), Pause(2)]
     ledger.opened(3)
     assert ledger.changes() == [Pause(3)]
@@ -119,14 +121,53 @@ def test_pinned_bytes_pause_everybody_and_newcomers(ledger):
     assert ledger.pinned_bytes == 0
 
 
-def test_a_small_frame_pins_nothing(ledger):
-    ledger.received(1, RECORD_COPY_BYTES_MAX - 1)
+def test_what_weighs_much_need_not_pin(ledger):
+    ledger.received(1, RECORD_COPY_BYTES_MAX)
     assert ledger.pinned_bytes == 0
 
 
-def many(count: int, *, output_bytes: int = HELD) -> Ledger:
+def wait(ledger: Ledger, connection: int, weight: int) -> None:
+    ledger.received(connection, weight)
+
+
+def test_requests_of_all_pause_those_whose_requests_weigh_much():
+    ledger = many(4)
+    wait(ledger, 1, WAITING // 2)
+    wait(ledger, 2, WAITING_SHARE)
+    assert ledger.changes() == []
+    wait(ledger, 3, WAITING // 2)
+    assert ledger.changes() == [Pause(1), Pause(3)]
+    wait(ledger, 2, 1)
+    assert ledger.changes() == [Pause(2)], "they weigh more than its share now"
+    wait(ledger, 4, WAITING_SHARE)
+    assert ledger.changes() == [], "whose requests weigh little goes on"
+    ledger.answered(2, WAITING_SHARE // 2 + 1, 0)
+    assert ledger.changes() == [Resume(2)], "its own share is down to half"
+    ledger.answered(1, WAITING // 2, 0)
+    assert ledger.changes() == [Resume(1)]
+    ledger.answered(3, WAITING_SHARE * 2, 0)
+    assert ledger.changes() == [Resume(3)], "what all weigh is down to half"
+    assert not ledger.waiting_over
+
+
+def test_a_connection_that_ends_waits_for_nothing():
+    ledger = many(3)
+    wait(ledger, 1, WAITING)
+    wait(ledger, 2, WAITING)
+    assert not ledger.waits_too_much()
+    wait(ledger, 3, 1)
+    assert ledger.waits_too_much()
+    ledger.ended(1)
+    assert (ledger.waiting_bytes, ledger.waiting_of(1)) == (WAITING + 1, 0)
+    ledger.closed(1)
+    ledger.closed(2)
+    assert (ledger.waiting_bytes, ledger.waiting_over) == (1, False)
+    assert ledger.changes() == []
+
+
+def many(count: int) -> Ledger:
     """So many connections, none of which reaches a bound of its own."""
-    made = Ledger(attrs.evolve(LIMITS, output_bytes=output_bytes))
+    made = Ledger(attrs.evolve(LIMITS, output_bytes=HELD, unanswered_bytes=2 * WAITING))
     for number in range(1, count + 1):
         made.opened(number)
     return made
@@ -241,7 +282,8 @@ def test_late_news_of_a_closed_connection_change_nothing(ledger):
     )
 )
 def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
-    ledger = Ledger(attrs.evolve(LIMITS, held_bytes=20_000, output_bytes=40_000))
+    limits = attrs.evolve(LIMITS, held_bytes=20_000, output_bytes=40_000, waiting_bytes=1_500)
+    ledger = Ledger(limits)
     paused, owed = {1: False, 2: False}, {1: [], 2: []}
     output = {1: 0, 2: 0}
     for number in (1, 2):
@@ -275,4 +317,5 @@ def test_pauses_and_resumes_alternate_and_all_end_when_nothing_is_owed(steps):
     ledger.settled(7, 0)
     note()
     assert (ledger.held_bytes, ledger.held_over) == (0, False)
+    assert (ledger.waiting_bytes, ledger.waiting_over) == (0, False)
     assert paused == {1: False, 2: False}

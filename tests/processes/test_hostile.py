@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.base.limits import RECORD_COPY_BYTES_MAX, WAITING_BYTES_MAX
 from raftlog.base.units import WallMillis
 from raftlog.client.blocking import BlockingClient
 from raftlog.kafka import codec
@@ -48,15 +49,28 @@ def broker(tmp_path_factory):
 @pytest.fixture
 def unharmed(broker):
     """The broker before and after a test: alive, serving, and not much larger."""
+    with survives(broker, MEMORY_RISE_MAX):
+        yield broker
+
+
+@pytest.fixture
+def full(broker):
+    """The same for clients that come to a bound of the whole process, twice which it lets in."""
+    with survives(broker, MEMORY_RISE_MAX + 2 * WAITING_BYTES_MAX):
+        yield broker
+
+
+@contextlib.contextmanager
+def survives(broker, rise_max: int):
     process = broker.processes[1]
     Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins anew
     before = memory(process.pid, "VmRSS")
-    yield broker
+    yield
     assert process.poll() is None, broker.last_lines(1)
     with BlockingClient(broker.bootstrap_servers) as client:
         assert client.produce(TOPIC, b"still served").offset > 0
     rise = memory(process.pid, "VmHWM") - before
-    assert rise < MEMORY_RISE_MAX, f"{rise >> 20} MiB more"
+    assert rise < rise_max, f"{rise >> 20} MiB more"
 
 
 def memory(pid: int, what: str) -> int:
@@ -337,6 +351,44 @@ def test_many_parts_of_requests_that_wait_cost_little(unharmed, empty, wanted):
             while sent < 64 << 20:
                 sent += connection.send(request)
         assert sent < 64 << 20, "the broker swallowed everything"
+
+
+def test_requests_that_wait_on_many_connections(full, many_files):
+    """Each connection may have 8 MiB of them, and they may wait for an hour: three hundred of these
+    were more than a gigabyte. Nobody else waits behind them."""
+    topics = [fetch.FetchTopic("", partitions=())] * 14_000
+    with BlockingClient(full.bootstrap_servers) as client:
+        end = client.produce(TOPIC, b"the last one").offset + 1
+    partition = fetch.FetchPartition(0, fetch_offset=end, partition_max_bytes=1 << 20)
+    topics.append(fetch.FetchTopic(TOPIC, partitions=[partition]))
+    body = fetch.FetchRequest(
+        max_wait_ms=3_600_000, min_bytes=1 << 20, topics=topics, rack_id="r" * 30_000
+    )
+    request = b"".join(codec.encode_request(ApiKey.FETCH, 12, 1, "x", body))
+    assert len(request) > RECORD_COPY_BYTES_MAX
+    opened = []
+    try:
+        for _ in range(300):
+            opened.append(connect(full))
+            opened[-1].settimeout(SECONDS)
+            send_what_is_taken(opened[-1], request)
+        with BlockingClient(full.bootstrap_servers) as client:
+            client.produce(TOPIC, b"x" * 900_000)
+        assert closed_by_broker(opened[0]), "who waited longest was sent away"
+        assert sum(map(still_open, opened)) > 20, "and no more than had to be"
+    finally:
+        for connection in opened:
+            connection.close()
+
+
+def still_open(connection: socket.socket) -> bool:
+    connection.settimeout(0)
+    try:
+        return connection.recv(1) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def test_a_large_frame_of_garbage_costs_little(unharmed):

@@ -17,6 +17,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.ids import Offset
 from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
+from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.events import Event, Request
 from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
@@ -61,7 +62,7 @@ def take_run(context: Context, connection: Connection, events: Sequence[Event], 
         return 0
     event = events[first]
     assert type(event) is Request, event
-    run = ProduceRun(context, connection, event.request_no, stream, key)
+    run = ProduceRun(context, connection, event.request_no, stream, key, context.now)
     deadline = deadline_after(context, stream.timeout_ms)
     offsets = path.submit_run(fields, stream.acks, deadline, run.decided, context.now, context.wall)
     taken = len(offsets)
@@ -69,10 +70,10 @@ def take_run(context: Context, connection: Connection, events: Sequence[Event], 
         return 0
     probe("produce-run")
     run.offsets, run.correlations = offsets, correlations[:taken]
-    run.frame_bytes = sum(sizes[:taken])
+    run.weight = sum(sizes[:taken])
     connection.waiting[run.request_no] = run
     context.requests[ApiKey.PRODUCE] += taken
-    context.ledger.received(connection.id, run.frame_bytes, taken)
+    context.ledger.received(connection.id, run.weight, taken)
     context.touch(replica.group)
     context.ledger.produced(connection.id, replica.group, replica.uncommitted_bytes)
     return taken
@@ -113,11 +114,13 @@ class ProduceRun:
     """Of the first request."""
     stream: ProduceStream
     key: TopicKey
+    since: Instant
     correlations: Sequence[int] = ()
     offsets: Sequence[Offset] = ()
-    frame_bytes: int = 0
-    items: int = 0
-    """Of no account: a topic and a partition each."""
+    weight: int = 0
+    """Their frames; a topic and a partition each are of no account."""
+    pinned_bytes: int = 0
+    """None of them is large."""
 
     def closed(self) -> None:
         """The connection is gone; what was appended stays."""
