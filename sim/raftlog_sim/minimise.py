@@ -71,16 +71,18 @@ def _fails(candidate: list[T], fails: Callable[[list[T]], bool], effort: Effort)
 def simplify(
     start: T, simpler: Callable[[T], Sequence[T]], fails: Callable[[T], bool], effort: Effort
 ) -> T:
-    """Take the first simpler variant that still fails, again and again; `simpler` lists variants
-    of a value, boldest first, and must come to an end."""
-    found = start
-    while True:
-        for candidate in simpler(found):
+    """Take simpler variants that still fail, until none does; `simpler` lists variants of a value,
+    boldest first, and must come to an end. After one that was taken its place in the new list is
+    tried next: those before it have just been refused, and get another chance in the next pass."""
+    found, before = start, None
+    while found != before:
+        before, place = found, 0
+        while place < len(candidates := simpler(found)):
             if not effort.may_go_on():
                 return found
             effort.tried += 1
-            if fails(candidate):
-                found = candidate
-                break
-        else:
-            return found
+            if fails(candidates[place]):
+                found = candidates[place]
+            else:
+                place += 1
+    return found

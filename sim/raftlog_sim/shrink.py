@@ -30,6 +30,7 @@ EVENTS_MARGIN: Final = 4
 LATE_NS: Final = 1_500 * NANOS_PER_MILLI
 """How much later than the original a candidate may break an invariant."""
 _COARSE: Final = 8
+_CUTS: Final = 5
 _SLOTTED: Final = ("produce", "pipeline")
 """Kinds of steps that begin with a producer's slot, a partition and a count."""
 _JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
@@ -52,8 +53,18 @@ class _Judge:
     failed_ms: int | None = None
     until_ns: int | None = None
     """World time after which a candidate that has not failed counts as passing."""
+    passed: set[Schedule] = attrs.Factory(set)
+    """Candidates that do not fail so: later passes come to many of them again."""
 
     def fails(self, schedule: Schedule) -> bool:
+        if schedule in self.passed:
+            return False
+        if self._plays_alike(schedule):
+            return True
+        self.passed.add(schedule)
+        return False
+
+    def _plays_alike(self, schedule: Schedule) -> bool:
         try:
             result = simulate(schedule, watch=self._watch)
         except _TooLongError:
@@ -110,19 +121,20 @@ def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
 
 
 def _cut_off(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
-    """Without what comes after the failure: at its instant, when it is one; else halves, quarters
-    and eighths of the safety phase."""
+    """Without what comes after the failure: at its instant, when it is one in the safety phase;
+    else the border is halved in, as if what fails failed in all longer runs, too."""
     if judge.failed_ms is not None:
         candidate = _until(schedule, judge.failed_ms + 1)
         if candidate != schedule and _still(candidate, judge, effort):
             return candidate
-    found = schedule
-    for parts in (8, 4, 2, 1):
-        whole = found.options.safety_ms
-        for end_ms in (whole // parts, whole - whole // parts // 2):
-            candidate = _until(found, end_ms)
-            if candidate != found and _still(candidate, judge, effort):
-                return _cut_off(candidate, judge, effort)
+    found, passes_ms = schedule, 0
+    for _ in range(_CUTS):
+        end_ms = (passes_ms + found.options.safety_ms) // 2
+        candidate = _until(found, end_ms)
+        if _still(candidate, judge, effort):
+            found = candidate
+        else:
+            passes_ms = end_ms
     return found
 
 
