@@ -103,11 +103,16 @@ class Context:
         return node in self.sessions
 
     def ask_controller(
-        self, kind: int, body: bytes, deadline: Instant, then: Callable[[ControllerReply], None]
+        self,
+        kind: int,
+        body: bytes,
+        deadline: Instant,
+        then: Callable[[ControllerReply], None],
+        again: Callable[[], bytes] | None = None,
     ) -> None:
         """Ask the active controller, wherever it is; `then` gets its reply, or error 7 at the
-        deadline."""
-        self.channel.ask(kind, body, deadline, then)
+        deadline. `again` gives the body of a try after one that may still be on its way."""
+        self.channel.ask(kind, body, deadline, then, again)
 
     def image_changed(self, image: ClusterImage, delta: "ClusterDelta") -> None:
         """The metadata loader applied committed commands."""

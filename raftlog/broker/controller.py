@@ -49,7 +49,7 @@ from raftlog.metadata.apply import apply
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.engine import MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
-from raftlog.metadata.performed import OnceId, once_problem, performed_value
+from raftlog.metadata.performed import OnceId, done_before, once_problem
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
@@ -379,14 +379,22 @@ class Controller:
             number=wish.number,
             settled=wish.settled,
         )
-        value = performed_value(self.projected, once)
-        if value is not None:
+        done = done_before(self.projected, once)
+        if done is not None:
             probe("request-performed-before")
-            return r.Answer(refusal=None, message="", version=self.projected.version, value=value)
+            version = self.projected.version
+            return r.Answer(
+                refusal=done.refusal, message=done.message, version=version, value=done.value
+            )
         problem = once_problem(self.projected, once)
         if problem is not None:
             return self._refusal(*problem)
-        return self._serve_submit(sender, wish.wish, once)
+        answer = self._serve_submit(sender, wish.wish, once)
+        if wish.again and done_before(self.projected, once) is None:
+            # Nothing was done; a first try that is still on its way must do nothing either.
+            probe("request-closed")
+            self._propose(c.CloseRequest(refusal=answer.refusal), once)
+        return answer
 
     def _serve_reassign(self, sender: NodeId, wish: r.ReassignWish) -> r.Answer:
         command = wishes.reassign(self.projected, wish)

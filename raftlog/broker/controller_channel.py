@@ -5,6 +5,10 @@ replica of the metadata group, the node that the last refusal named, or else the
 controllers in turn. A refusal (error 41; 7 when it is busy), a broken link or silence leads to
 another try; at the deadline the asker hears error 7, outcome unknown. What must not be performed
 twice goes inside of a `OnceWish`, numbered by `once`.
+
+A try that went unanswered may still be on its way, over a link that is slow and not broken, and may
+arrive when its receiver is the controller again. So later tries say that they are not the first,
+and a refusal of an earlier one is not the answer.
 """
 
 from collections.abc import Callable
@@ -74,17 +78,24 @@ class ControllerCall:
 @final
 @attrs.define(eq=False)
 class Ask:
-    """One open question of this node."""
+    """One open question of this node. `numbers`: that of its last try, after those of tries that
+    went unanswered, if it has another body, `again`, for what follows them."""
 
-    request_no: int
+    numbers: list[int]
     kind: int
     body: bytes
     deadline: Instant
     then: OnReply
+    again: Callable[[], bytes] | None = None
     expiry: Timer | None = None
     retry: Timer | None = None
     asked: NodeId | None = None
     """Who was asked last and has not answered."""
+    over: bool = False
+
+    def answered_by(self, reply: ControllerReply) -> bool:
+        """Not by the refusal of an earlier try, when the last one may be judged otherwise."""
+        return reply.error == 0 or reply.request_no == self.numbers[-1]
 
 
 @final
@@ -95,32 +106,41 @@ class ControllerChannel:
     services: Services
     server: Server
     _asks: dict[int, Ask] = attrs.Factory(dict)
+    """By each of their numbers."""
+    _open: int = 0
     _last_no: int = 0
     _hint: NodeId | None = None
     _turn: int = 0
 
     def __len__(self) -> int:
-        return len(self._asks)
+        return self._open
 
     # --- asking ---
 
-    def ask(self, kind: int, body: bytes, deadline: Instant, then: OnReply) -> None:
-        """See the module. `then` is called exactly once, never before this call returns."""
-        self._last_no += 1
-        ask = Ask(self._last_no, kind, body, deadline, then)
-        if len(self._asks) >= CONTROLLER_REQUESTS_MAX:
+    def ask(
+        self,
+        kind: int,
+        body: bytes,
+        deadline: Instant,
+        then: OnReply,
+        again: Callable[[], bytes] | None = None,
+    ) -> None:
+        """See the module. `then` is called exactly once, never before this call returns. `again`
+        gives the body of a try after one that went unanswered."""
+        if self._open >= CONTROLLER_REQUESTS_MAX:
             probe("controller-requests-over-limit")
-            refusal = ControllerReply(ask.request_no, TIMED_OUT, "too many requests wait", b"")
-            self.services.soon(then, refusal)
+            self.services.soon(then, ControllerReply(0, TIMED_OUT, "too many requests wait", b""))
             return
-        self._asks[ask.request_no] = ask
+        ask = Ask([], kind, body, deadline, then, again)
+        self._open += 1
+        self._number(ask)
         ask.expiry = self.services.at(deadline, self._expire, ask)
         self._try(ask)
 
     def replied(self, peer: NodeId, reply: ControllerReply) -> None:
         """An answer from another node, or from ourselves."""
         ask = self._asks.get(reply.request_no)
-        if ask is None or ask.asked != peer:
+        if ask is None or ask.asked != peer or not ask.answered_by(reply):
             probe("controller-reply-too-late")
             return
         ask.asked = None
@@ -138,20 +158,34 @@ class ControllerChannel:
         """What was asked there is asked elsewhere."""
         if self._hint == peer:
             self._hint = None
-        for ask in [ask for ask in self._asks.values() if ask.asked == peer]:
-            ask.asked = None
-            self._try_later(ask)
+        for ask in list(self._asks.values()):
+            if ask.asked == peer:
+                self._lose(ask)
+                self._try_later(ask)
+
+    def _number(self, ask: Ask) -> None:
+        self._last_no += 1
+        ask.numbers.append(self._last_no)
+        self._asks[self._last_no] = ask
+
+    def _lose(self, ask: Ask) -> None:
+        """The last try went unanswered."""
+        ask.asked = None
+        if ask.again is not None:
+            self._number(ask)
 
     def _try(self, ask: Ask) -> None:
         ask.retry = None
-        if ask.request_no not in self._asks:
+        if ask.over:
             return
         target = self._target()
         if target is None:
             self._try_later(ask)
             return
         ask.asked = target
-        request = ControllerRequest(ask.request_no, ask.kind, ask.body)
+        again = ask.again if len(ask.numbers) > 1 else None
+        body = ask.body if again is None else again()
+        request = ControllerRequest(ask.numbers[-1], ask.kind, body)
         if target == self.services.config.node:
             self.services.soon(self._serve_own, request)
         else:
@@ -167,20 +201,22 @@ class ControllerChannel:
 
     def _unanswered(self, ask: Ask) -> None:
         """No answer for a whole session time: the request or its answer may be lost."""
-        if ask.request_no in self._asks:
+        if not ask.over:
             probe("controller-request-repeated")
-            ask.asked = None
+            self._lose(ask)
             self._hint = None
             self._try(ask)
 
     def _expire(self, ask: Ask) -> None:
-        if ask.request_no in self._asks:
-            self._finish(
-                ask, ControllerReply(ask.request_no, TIMED_OUT, "no controller in time", b"")
-            )
+        if not ask.over:
+            number = ask.numbers[-1]
+            self._finish(ask, ControllerReply(number, TIMED_OUT, "no controller in time", b""))
 
     def _finish(self, ask: Ask, reply: ControllerReply) -> None:
-        del self._asks[ask.request_no]
+        ask.over = True
+        self._open -= 1
+        for number in ask.numbers:
+            del self._asks[number]
         for timer in (ask.expiry, ask.retry):
             if timer is not None:
                 timer.cancel()

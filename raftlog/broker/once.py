@@ -25,8 +25,13 @@ class OnceWishes:
             incarnation=self.incarnation,
             number=self._last,
             settled=next(iter(self._open)),
+            again=False,
             wish=wish,
         )
+
+    def again(self, wish: OnceWish) -> OnceWish:
+        """The same wish, while an earlier try of it may still be on its way."""
+        return attrs.evolve(wish, again=True, settled=next(iter(self._open)))
 
     def end(self, wish: OnceWish) -> None:
         """It is not asked any more."""

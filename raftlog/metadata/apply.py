@@ -19,7 +19,7 @@ from raftlog.metadata import apply_brokers, apply_topics
 from raftlog.metadata import commands as c
 from raftlog.metadata.applied import Applied
 from raftlog.metadata.image import ClusterImage, decode_snapshot, encode_snapshot
-from raftlog.metadata.performed import OnceId, once_problem, performed_value, with_performed
+from raftlog.metadata.performed import Done, OnceId, done_before, once_problem, with_done
 from raftlog.metadata.refusals import Refusal
 
 
@@ -33,16 +33,20 @@ def apply(image: ClusterImage, command: c.Command, once: OnceId | None = None) -
 
 
 def _apply_once(image: ClusterImage, command: c.Command, once: OnceId) -> Applied:
-    value = performed_value(image, once)
-    if value is not None:
-        return Applied(image, value=value)
+    before = done_before(image, once)
+    if before is not None:
+        return Applied(image, before.refusal, before.message, before.value)
     problem = once_problem(image, once)
     if problem is not None:
         return Applied(image, *problem)
+    if isinstance(command, c.CloseRequest):
+        closed = attrs.evolve(image, version=image.version + 1)
+        return Applied(with_done(closed, once, Done(once.number, refusal=command.refusal)))
     applied = _RULES[type(command)](image, command)
     if applied.image is image:
         return applied
-    return attrs.evolve(applied, image=with_performed(applied.image, once, applied.value))
+    done = Done(once.number, applied.value)
+    return attrs.evolve(applied, image=with_done(applied.image, once, done))
 
 
 def _found_cluster(image: ClusterImage, command: c.FoundCluster) -> Applied:
@@ -119,6 +123,10 @@ def _snapshot_image(image: ClusterImage, command: c.SnapshotImage) -> Applied:
         return Applied(image, Refusal.MALFORMED, str(error))
 
 
+def _close_request(image: ClusterImage, command: c.CloseRequest) -> Applied:
+    return Applied(image, Refusal.MALFORMED, "no request is named")
+
+
 _FIRST: Final = (c.FoundCluster, c.SnapshotImage)
 """What an image can begin with."""
 
@@ -141,4 +149,5 @@ _RULES: Final[dict[type[Any], Callable[[ClusterImage, Any], Applied]]] = {
     c.RaiseFeatureLevel: _raise_feature_level,
     c.CompareDigest: _compare_digest,
     c.SnapshotImage: _snapshot_image,
+    c.CloseRequest: _close_request,
 }

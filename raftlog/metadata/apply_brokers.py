@@ -17,7 +17,6 @@ from raftlog.metadata.applied import Applied
 from raftlog.metadata.broker_image import BrokerImage
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.partition_rules import replace_directory
-from raftlog.metadata.performed import without_broker
 from raftlog.metadata.refusals import Refusal
 
 
@@ -187,15 +186,7 @@ def unregister(image: ClusterImage, command: c.UnregisterBroker) -> Applied:
                 )
     left = {node: broker for node, broker in image.brokers.items() if node != command.node}
     removals = {node: kept for node, kept in image.removals.items() if node != command.node}
-    return Applied(
-        attrs.evolve(
-            image,
-            version=image.version + 1,
-            brokers=left,
-            removals=removals,
-            performed=without_broker(image, command.node),
-        )
-    )
+    return Applied(attrs.evolve(image, version=image.version + 1, brokers=left, removals=removals))
 
 
 def confirm_removed(image: ClusterImage, command: c.ConfirmRemoved) -> Applied:

@@ -34,7 +34,7 @@ from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import LISTENERS
 from raftlog.metadata.features import FEATURE_LEVEL_MIN
 from raftlog.metadata.image import DIGEST_BYTES
-from raftlog.metadata.performed import ONCE_ID, OnceId
+from raftlog.metadata.performed import ONCE_ID, REFUSAL, OnceId
 from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS
 
 _FORMAT: Final = 1
@@ -113,6 +113,7 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     16: (c.RaiseFeatureLevel, (("level", f.U16),)),
     17: (c.CompareDigest, (("version", f.U64), ("digest", f.blob(DIGEST_BYTES)))),
     18: (c.SnapshotImage, (("snapshot", f.blob(COMMAND_BYTES_MAX)),)),
+    19: (c.CloseRequest, (("refusal", REFUSAL),)),
 }
 
 

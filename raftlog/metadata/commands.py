@@ -24,6 +24,7 @@ from raftlog.base.ids import (
     TopicId,
 )
 from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.topic_image import Configs
 
 Place = tuple[NodeId, DirectoryId]
@@ -226,6 +227,15 @@ class SnapshotImage:
     snapshot: bytes
 
 
+@final
+@attrs.frozen(kw_only=True)
+class CloseRequest:
+    """The request that this record names was refused, or done without a change (None), while a try
+    of it may still be on its way. No copy of it is performed from here on."""
+
+    refusal: Refusal | None
+
+
 Command = (
     FoundCluster
     | RegisterBroker
@@ -245,4 +255,5 @@ Command = (
     | RaiseFeatureLevel
     | CompareDigest
     | SnapshotImage
+    | CloseRequest
 )

@@ -197,7 +197,7 @@ def _read_body(reader: Reader, version: int) -> ClusterImage:
 
 def _check_canonical(reader: Reader, image: ClusterImage, version: int) -> None:
     """Keys must have come in order and once, or two images would share one digest's meaning."""
-    performed = [[number for number, _ in known.done] for known in image.performed.values()]
+    performed = [[done.number for done in known.done] for known in image.performed.values()]
     keyed: list[list[Any]] = [
         list(image.brokers),
         list(image.topics),
@@ -212,5 +212,7 @@ def _check_canonical(reader: Reader, image: ClusterImage, version: int) -> None:
         raise reader.fail("a metadata snapshot of version 2 has no performed requests")
     if any(len(numbers) != len(dict.fromkeys(numbers)) for numbers in performed):
         raise reader.fail("a metadata snapshot repeats a performed request")
+    if any(not k.done or k.done[0].number < k.settled for k in image.performed.values()):
+        raise reader.fail("a metadata snapshot has performed requests that were answered")
     if len(image.names) != len(image.topics) or len(image.places) != partitions:
         raise reader.fail("a metadata snapshot repeats a topic name or a group")

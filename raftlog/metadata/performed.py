@@ -7,15 +7,21 @@ it has its answer (Ongaro's thesis, 6.3; RIFL, SOSP 2015). A number that was per
 one that was answered before is refused, however late a copy of it comes.
 
 Numbers belong to one boot: what is asked in the name of a boot that is not the registered one is
-refused as BUSY, which tells the asker that nothing was done.
+refused as BUSY, which tells the asker that nothing was done. They outlive the registration: a
+boot that was unregistered and comes back asks on under the same numbers.
+
+What is refused did nothing, and is judged anew when it comes again. But when a first try may still
+be on its way, the refusal is remembered too (`CloseRequest`): the asker was told that nothing was
+done, so whatever comes late may do nothing either.
 """
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.binary import Reader
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import BROKERS_MAX, PERFORMED_MAX
 from raftlog.metadata import fields as f
@@ -38,34 +44,52 @@ class OnceId:
 
 
 @final
+class Done(NamedTuple):
+    """What became of one request: performed, with the value that it gave (`Applied.value`), or
+    closed with that refusal."""
+
+    number: int
+    value: int = 0
+    refusal: Refusal | None = None
+
+    @property
+    def message(self) -> str:
+        """For the asker, in place of what was said when it was judged."""
+        return "" if self.refusal is None else f"refused before: {self.refusal.name}"
+
+
+@final
 @attrs.frozen(kw_only=True)
 class Performed:
-    """The requests of one boot that were performed and may be asked for again: in `done` the number
-    of each and the value that it gave (`Applied.value`), in order, none below `settled`."""
+    """The requests of one boot that were performed or closed, and may come again: in order of their
+    numbers, none below `settled`."""
 
     incarnation: int
     settled: int = 0
-    done: tuple[tuple[int, int], ...] = ()
+    done: tuple[Done, ...] = ()
 
-    def value_of(self, number: int) -> int | None:
-        """What performing that request gave; None when it was not performed."""
+    def of(self, number: int) -> Done | None:
+        """What became of that request; None when nothing is known of it."""
         place = bisect_left(self.done, (number, 0))
-        if place == len(self.done) or self.done[place][0] != number:
+        if place == len(self.done) or self.done[place].number != number:
             return None
-        return self.done[place][1]
+        return self.done[place]
 
-    def plus(self, once: OnceId, value: int) -> "Performed":
+    def plus(self, once: OnceId, done: Done) -> "Performed":
         """With this request, and without those that the asker has its answers to."""
         settled = max(self.settled, once.settled)
         kept = self.done[bisect_left(self.done, (settled, 0)) :]
         place = bisect_left(kept, (once.number, 0))
-        done = (*kept[:place], (once.number, value), *kept[place:])
-        return Performed(incarnation=self.incarnation, settled=settled, done=done)
+        return Performed(
+            incarnation=self.incarnation,
+            settled=settled,
+            done=(*kept[:place], done, *kept[place:]),
+        )
 
 
-def performed_value(image: "ClusterImage", once: OnceId) -> int | None:
-    """What this very request gave when it was performed before; None when it was not."""
-    return _of_boot(image, once).value_of(once.number)
+def done_before(image: "ClusterImage", once: OnceId) -> Done | None:
+    """What became of this very request before; None when nothing is known of it."""
+    return _of_boot(image, once).of(once.number)
 
 
 def once_problem(image: "ClusterImage", once: OnceId) -> tuple[Refusal, str] | None:
@@ -73,23 +97,28 @@ def once_problem(image: "ClusterImage", once: OnceId) -> tuple[Refusal, str] | N
     broker = image.brokers.get(once.node)
     if broker is None or broker.incarnation != once.incarnation:
         return Refusal.BUSY, f"this boot of broker {once.node} is not registered"
+    if once.settled > once.number:
+        return Refusal.MALFORMED, f"request {once.number} says that {once.settled} are answered"
     known = _of_boot(image, once)
     if once.number < known.settled:
         return Refusal.STALE, f"request {once.number} of broker {once.node} was answered before"
-    if len(known.done) >= PERFORMED_MAX and once.settled <= known.done[0][0]:
+    if len(known.done) >= PERFORMED_MAX and once.settled <= known.done[0].number:
         return Refusal.BUSY, f"{PERFORMED_MAX} requests of broker {once.node} wait for one"
     return None
 
 
-def with_performed(image: "ClusterImage", once: OnceId, value: int) -> "ClusterImage":
+def with_done(image: "ClusterImage", once: OnceId, done: Done) -> "ClusterImage":
     """The image that remembers it. The version stays: it counts what the request did."""
-    changed = _of_boot(image, once).plus(once, value)
-    return attrs.evolve(image, performed={**image.performed, once.node: changed})
+    changed = _of_boot(image, once).plus(once, done)
+    return attrs.evolve(image, performed={**_room_for(image, once.node), once.node: changed})
 
 
-def without_broker(image: "ClusterImage", node: NodeId) -> Mapping[NodeId, Performed]:
-    """What is remembered when that broker is forgotten."""
-    return {other: known for other, known in image.performed.items() if other != node}
+def _room_for(image: "ClusterImage", node: NodeId) -> Mapping[NodeId, Performed]:
+    """Brokers that were unregistered are remembered as long as there is room."""
+    known = image.performed
+    if node in known or len(known) < BROKERS_MAX:
+        return known
+    return {other: known[other] for other in known if other in image.brokers}
 
 
 def _of_boot(image: "ClusterImage", once: OnceId) -> Performed:
@@ -107,12 +136,26 @@ ONCE_FIELDS: Final[f.Fields] = (
 )
 ONCE_ID: Final = f.record(OnceId, ONCE_FIELDS)
 
+
+def _read_refusal(reader: Reader) -> Refusal | None:
+    number = reader.u16()
+    if number == 0:
+        return None
+    try:
+        return Refusal(number)
+    except ValueError:
+        raise reader.fail(f"unknown refusal {number}") from None
+
+
+REFUSAL: Final = f.Field(lambda writer, refusal: writer.u16(refusal or 0), _read_refusal, 2)
+_DONE: Final = f.record(Done, (("number", f.U64), ("value", f.U64), ("refusal", REFUSAL)))
+
 _PERFORMED: Final = f.record(
     Performed,
     (
         ("incarnation", f.U64),
         ("settled", f.U64),
-        ("done", f.many(f.pair(f.U64, f.U64), PERFORMED_MAX)),
+        ("done", f.many(_DONE, PERFORMED_MAX)),
     ),
 )
 PERFORMED: Final = f.many(f.pair(f.NODE, _PERFORMED), BROKERS_MAX)

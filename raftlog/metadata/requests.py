@@ -30,6 +30,7 @@ from raftlog.metadata.command_codec import (
     decode_proposal,
     encode_proposal,
 )
+from raftlog.metadata.performed import REFUSAL
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS, Configs
 
@@ -117,11 +118,13 @@ Performable = SubmitCommand | CreateTopicWish | GrowTopicWish
 @attrs.frozen(kw_only=True)
 class OnceWish:
     """Perform `wish` once, however often this comes; the numbers are those of `performed.OnceId`,
-    the node is the sender."""
+    the node is the sender. `again`: an earlier try may still be on its way, and must do nothing
+    when this one is refused."""
 
     incarnation: int
     number: int
     settled: int
+    again: bool
     wish: Performable
 
 
@@ -225,7 +228,13 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     8: (CurrentVersion, ()),
     9: (
         OnceWish,
-        (("incarnation", f.U64), ("number", f.U64), ("settled", f.U64), ("wish", _ONCE)),
+        (
+            ("incarnation", f.U64),
+            ("number", f.U64),
+            ("settled", f.U64),
+            ("again", f.FLAG),
+            ("wish", _ONCE),
+        ),
     ),
 }
 _TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
@@ -265,7 +274,9 @@ def decode_wish(body: Buffer) -> Wish:
 def encode_answer(answer: Answer) -> bytes:
     """The body of an answer; a long message is cut."""
     message = answer.message.encode()[:CONTROLLER_TEXT_BYTES_MAX].decode(errors="ignore")
-    writer = Writer().u16(answer.refusal or 0).text(message).u64(answer.version).u64(answer.value)
+    writer = Writer()
+    REFUSAL.write(writer, answer.refusal)
+    writer.text(message).u64(answer.version).u64(answer.value)
     f.optional(_GRANT).write(writer, answer.grant)
     return writer.bytes()
 
@@ -274,7 +285,7 @@ def decode_answer(body: Buffer) -> Answer:
     """The reverse; ProtocolError for anything else."""
     reader = Reader(body, ProtocolError, "controller answer")
     answer = Answer(
-        refusal=_read_refusal(reader),
+        refusal=REFUSAL.read(reader),
         message=reader.text(CONTROLLER_TEXT_BYTES_MAX),
         version=reader.u64(),
         value=reader.u64(),
@@ -282,13 +293,3 @@ def decode_answer(body: Buffer) -> Answer:
     )
     reader.end()
     return answer
-
-
-def _read_refusal(reader: Reader) -> Refusal | None:
-    number = reader.u16()
-    if number == 0:
-        return None
-    try:
-        return Refusal(number)
-    except ValueError:
-        raise reader.fail(f"unknown refusal {number}") from None

@@ -64,8 +64,8 @@ class FakeNode:
             call, args = self.later.pop(0)
             call(*args)
 
-    def ask(self, body=b"q", deadline=millis(20_000)):
-        self.channel.ask(1, body, self.now + deadline, self.answers.append)
+    def ask(self, body=b"q", deadline=millis(20_000), again=None):
+        self.channel.ask(1, body, self.now + deadline, self.answers.append, again)
 
     def take_sent(self):
         found, self.sent = self.sent, []
@@ -146,6 +146,58 @@ def test_silence_for_a_session_leads_to_another_try(node):
     node.take_sent()
     node.run(CONFIG.session_ns)
     assert len(node.take_sent()) == 1
+
+
+def unanswered(node):
+    """A question whose first try may still be on its way, and the second: whom, and what."""
+    node.ask(b"first", again=lambda: b"again")
+    ((_, first),) = node.take_sent()
+    node.run(CONFIG.session_ns)
+    ((asked, second),) = node.take_sent()
+    assert (first.body, second.body) == (b"first", b"again")
+    return asked, first.request_no, second.request_no
+
+
+def test_a_refusal_of_a_try_that_went_unanswered_is_not_the_answer(node):
+    """The second try is on its way behind it, and might be judged otherwise; the asker would have
+    told its client that nothing was done."""
+    asked, first, second = unanswered(node)
+    for error in (36, 41, 7):
+        node.channel.replied(asked, ControllerReply(first, error, "", b""))
+    node.run(CONFIG.heartbeat_ns)
+    assert (node.answers, node.sent) == ([], [])
+    node.channel.replied(asked, ControllerReply(second, 36, "exists", b""))
+    assert [reply.error for reply in node.answers] == [36]
+    assert len(node.channel) == 0
+
+
+def test_what_a_try_that_went_unanswered_has_done_is_done(node):
+    asked, first, second = unanswered(node)
+    node.channel.replied(asked, ControllerReply(first, 0, "", b"done"))
+    assert [reply.body for reply in node.answers] == [b"done"]
+    node.channel.replied(asked, ControllerReply(second, 0, "", b"done"))
+    assert len(node.answers) == 1
+
+
+def test_a_broken_link_leaves_a_try_under_way(node):
+    node.ask(b"first", again=lambda: b"again")
+    ((target, _),) = node.take_sent()
+    del node.sessions[target]
+    node.channel.link_down(target)
+    node.run(CONFIG.heartbeat_ns)
+    assert [request.body for _, request in node.take_sent()] == [b"again"]
+    assert len(node.channel) == 1
+
+
+def test_a_try_that_was_sent_elsewhere_is_not_under_way(node):
+    node.ask(b"first", again=lambda: b"again")
+    for error in (41, 7):
+        ((target, request),) = node.take_sent()
+        assert request == ControllerRequest(1, 1, b"first")
+        node.channel.replied(target, ControllerReply(1, error, "", b""))
+        node.run(CONFIG.heartbeat_ns)
+    ((_, request),) = node.take_sent()
+    assert request == ControllerRequest(1, 1, b"first")
 
 
 def test_nobody_in_reach_is_tried_again_until_the_deadline(node):

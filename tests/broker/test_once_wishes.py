@@ -6,13 +6,15 @@ from raftlog.base.ids import NodeId
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
-from tests.broker.metadata_rig import allocate, commands, create, led
+from tests.broker.metadata_rig import SESSION_NS, allocate, commands, create, led
 
 
-def once(rig, node, number, wish, *, settled=1):
+def once(rig, node, number, wish, *, settled=1, again=False):
     """A wish that the registered boot of a node numbered."""
     incarnation = rig.image.brokers[NodeId(node)].incarnation
-    return r.OnceWish(incarnation=incarnation, number=number, settled=settled, wish=wish)
+    return r.OnceWish(
+        incarnation=incarnation, number=number, settled=settled, again=again, wish=wish
+    )
 
 
 def test_a_request_that_was_performed_is_done_whatever_came_after_it():
@@ -80,6 +82,63 @@ def test_a_refusal_does_nothing_and_is_judged_anew():
     assert rig.ask(2, wish).error == 38
     rig.join(3)
     assert rig.ask(2, wish).error == 0
+
+
+def test_a_refusal_at_the_second_try_is_kept_from_the_first_one():
+    """The first try lay on a link that carried nothing; the client was told of the second."""
+    rig = led(1, 2)
+    first = once(rig, 2, 1, create(factor=3))
+    second = attrs.evolve(first, again=True)
+    assert rig.ask(2, second).error == 38
+    rig.join(3)
+    before = rig.image
+    assert rig.ask(2, first).answer.refusal is Refusal.INVALID_REPLICATION_FACTOR
+    assert rig.ask(2, second).answer.refusal is Refusal.INVALID_REPLICATION_FACTOR
+    assert rig.image is before
+
+
+def test_the_refusal_of_a_second_try_is_not_told_before_it_is_committed():
+    rig = led(1, 2)
+    first = once(rig, 2, 1, create(factor=3))
+    second = rig.ask(2, attrs.evolve(first, again=True), commit=False)
+    assert second.error is None
+    rig.turn()
+    rig.engine.depose(keep=0)
+    rig.turn()
+    assert second.error == 41, "the next controller knows nothing of it"
+
+
+def test_a_second_try_of_what_was_performed_is_done():
+    rig = led(1, 2)
+    first = once(rig, 2, 1, allocate(2))
+    value = rig.ask(2, first).answer.value
+    again = rig.ask(2, attrs.evolve(first, again=True)).answer
+    assert (again.refusal, again.value) == (None, value)
+
+
+def test_a_second_try_of_what_changes_nothing_keeps_the_first_from_changing_it_later():
+    rig = led(1, 2)
+    raise_level = r.SubmitCommand(command=c.RaiseFeatureLevel(level=rig.image.feature_level))
+    first = once(rig, 2, 1, raise_level)
+    assert rig.ask(2, attrs.evolve(first, again=True)).error == 0
+    before = rig.image
+    assert rig.ask(2, first).error == 0
+    assert rig.image is before
+
+
+def test_a_boot_that_was_unregistered_and_came_back_asks_on():
+    rig = led(1, 4)
+    wish = once(rig, 4, 1, allocate(4))
+    value = rig.ask(4, wish).answer.value
+    rig.pass_time(SESSION_NS * 2)
+    rig.ask(1, r.SubmitCommand(command=c.UnregisterBroker(node=NodeId(4))))
+    assert NodeId(4) not in rig.image.brokers
+    later = attrs.evolve(wish, number=2)
+    assert rig.ask(4, later).answer.refusal is Refusal.BUSY
+    rig.join(4)
+    before = rig.image
+    assert rig.ask(4, wish).answer.value == value
+    assert rig.image is before
 
 
 def test_what_only_validates_is_not_performed():

@@ -8,6 +8,7 @@ from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.broker_image import Listener
 from raftlog.metadata.performed import OnceId
+from raftlog.metadata.refusals import Refusal
 
 nodes = st.integers(0, 2**31 - 1)
 directories = st.integers(1, 2**64 - 1)
@@ -88,6 +89,7 @@ commands = st.one_of(
     st.builds(c.RaiseFeatureLevel, level=u16),
     st.builds(c.CompareDigest, version=u64, digest=st.binary(max_size=32)),
     st.builds(c.SnapshotImage, snapshot=st.binary(max_size=40)),
+    st.builds(c.CloseRequest, refusal=st.none() | st.sampled_from(Refusal)),
 )
 
 once_ids = st.builds(OnceId, node=nodes, incarnation=u64, number=u64, settled=u64)
@@ -116,7 +118,9 @@ performable = st.one_of(
 )
 wishes = st.one_of(
     performable,
-    st.builds(r.OnceWish, incarnation=u64, number=u64, settled=u64, wish=performable),
+    st.builds(
+        r.OnceWish, incarnation=u64, number=u64, settled=u64, again=st.booleans(), wish=performable
+    ),
     st.builds(r.ReassignWish, topic_id=ids, partition=u32, nodes=node_lists),
     registrations,
     st.builds(

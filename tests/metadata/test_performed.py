@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import CorruptData, ProtocolError
 from raftlog.base.ids import NodeId
-from raftlog.base.limits import PERFORMED_MAX
+from raftlog.base.limits import BROKERS_MAX, PERFORMED_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.apply import apply
 from raftlog.metadata.image import decode_snapshot, encode_image, encode_snapshot
-from raftlog.metadata.performed import OnceId, Performed
+from raftlog.metadata.performed import Done, OnceId, Performed
 from raftlog.metadata.refusals import Refusal
 from tests.metadata.clusters import FLIGHTS, ORDERS, cluster, do, registration, topic
 
@@ -28,7 +28,7 @@ def made(image, number=1, settled=1, **changes):
 
 def numbers(image):
     known = image.performed.get(NodeId(2))
-    return [] if known is None else [number for number, _ in known.done]
+    return [] if known is None else [done.number for done in known.done]
 
 
 def test_performed_again_changes_nothing_even_when_it_was_undone():
@@ -103,12 +103,64 @@ def test_a_new_boot_counts_anew():
     assert numbers(delete.image) == [1]
 
 
-def test_a_forgotten_broker_leaves_nothing():
+def test_a_boot_that_was_unregistered_and_comes_back_asks_on():
+    """It was only cut off; what it had asked for was performed a second time."""
     image = do(cluster(1), registration(4))
-    image = apply(image, c.AllocateProducerIds(node=NodeId(4), count=1), once(1, node=4)).image
-    assert NodeId(4) in image.performed
-    image = do(image, c.UnregisterBroker(node=NodeId(4)))
-    assert not image.performed
+    ids = c.AllocateProducerIds(node=NodeId(4), count=1)
+    first = apply(image, ids, once(1, node=4))
+    image = do(first.image, c.UnregisterBroker(node=NodeId(4)))
+    assert apply(image, ids, once(2, node=4)).refusal is Refusal.BUSY
+    image = do(image, registration(4))
+    again = apply(image, ids, once(1, node=4))
+    assert (again.value, again.image) == (first.value, image)
+
+
+def test_who_asks_for_its_own_unregistration_is_remembered():
+    image = do(cluster(1), registration(4))
+    unregister = c.UnregisterBroker(node=NodeId(4))
+    image = do(apply(image, unregister, once(1, node=4)).image, registration(4))
+    assert apply(image, unregister, once(1, node=4)).done
+    assert NodeId(4) in image.brokers
+
+
+def test_brokers_that_are_gone_make_room_for_those_that_are_there():
+    """The snapshot of an image that remembers more than BROKERS_MAX would not be read."""
+    image = made(cluster(1, 2)).image
+    known = image.performed[NodeId(2)]
+    gone = {NodeId(100 + n): known for n in range(BROKERS_MAX - 1)}
+    image = attrs.evolve(image, performed={**gone, **image.performed})
+    image = made(image, 2, name="flights", topic_id=FLIGHTS).image
+    assert len(image.performed) == BROKERS_MAX
+    image = apply(image, c.DeleteTopic(topic_id=ORDERS), once(1, node=1)).image
+    assert set(image.performed) == {1, 2}
+    assert decode_snapshot(encode_snapshot(image)) == image
+
+
+def test_who_says_that_its_own_request_was_answered_is_refused():
+    """Remembered, it would refuse every later request of that boot."""
+    image = cluster(1, 2)
+    for settled in (2, 2**64 - 1):
+        applied = made(image, 1, settled=settled)
+        assert (applied.refusal, applied.image) == (Refusal.MALFORMED, image)
+
+
+def test_a_closed_request_is_not_performed():
+    image = cluster(1, 2)
+    close = c.CloseRequest(refusal=Refusal.TOPIC_EXISTS)
+    closed = apply(image, close, once(1))
+    assert closed.done
+    assert closed.image.version == image.version + 1
+    assert decode_snapshot(encode_snapshot(closed.image)) == closed.image
+    late = made(closed.image, 1)
+    assert (late.refusal, late.image) == (Refusal.TOPIC_EXISTS, closed.image)
+    assert numbers(made(closed.image, 2, settled=2).image) == [2]
+
+
+def test_what_was_performed_is_not_closed():
+    first = made(cluster(1, 2))
+    close = apply(first.image, c.CloseRequest(refusal=Refusal.TOPIC_EXISTS), once(1))
+    assert (close.refusal, close.image) == (None, first.image)
+    assert apply(first.image, c.CloseRequest(refusal=None)).refusal is Refusal.MALFORMED
 
 
 def test_what_is_remembered_is_bounded():
@@ -116,7 +168,7 @@ def test_what_is_remembered_is_bounded():
     known = Performed(
         incarnation=once(1).incarnation,
         settled=1,
-        done=tuple((n, 0) for n in range(1, PERFORMED_MAX + 1)),
+        done=tuple(Done(n) for n in range(1, PERFORMED_MAX + 1)),
     )
     image = attrs.evolve(image, performed={NodeId(2): known})
     assert made(image, PERFORMED_MAX + 1).refusal is Refusal.BUSY
@@ -148,9 +200,14 @@ def test_images_carry_it_and_are_canonical():
     image = made(cluster(1, 2), 7, settled=3).image
     assert decode_snapshot(encode_snapshot(image)) == image
     known = image.performed[NodeId(2)]
-    for done in (((7, 0), (3, 0)), ((7, 0), (7, 1))):
+    for done in (
+        (Done(7), Done(3)),
+        (Done(7), Done(7, 1)),
+        (Done(2), Done(7)),
+        (),
+    ):
         wrong = attrs.evolve(image, performed={NodeId(2): attrs.evolve(known, done=done)})
-        with pytest.raises(CorruptData, match=r"in order|repeats"):
+        with pytest.raises(CorruptData, match=r"in order|repeats|answered"):
             decode_snapshot(encode_snapshot(wrong))
 
 
@@ -162,7 +219,7 @@ def test_an_image_without_any_has_the_bytes_of_version_1():
 
 def test_a_request_within_a_request_is_refused_before_it_is_read():
     """Nested as deep as a body is long, they would exhaust the stack."""
-    nested = b"\x09" + bytes(24)
+    nested = b"\x09" + bytes(25)
     with pytest.raises(ProtocolError, match="not for once"):
         r.decode_wish(nested * 100_000)
     with pytest.raises(ProtocolError, match="not for once"):

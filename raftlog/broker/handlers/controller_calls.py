@@ -72,9 +72,13 @@ class ControllerCalls:
                 encode_wish(once),
                 self.deadline,
                 partial(self._replied, place, once),
+                partial(self._again, once),
             )
         if not self._wishes:
             self._finish()
+
+    def _again(self, once: OnceWish) -> bytes:
+        return encode_wish(self.context.once.again(once))
 
     def _replied(self, place: int, once: OnceWish, reply: ControllerReply) -> None:
         self.context.once.end(once)

@@ -11,6 +11,7 @@ from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsReq
 from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from raftlog.kafka.versions import ApiKey
 from raftlog.metadata.commands import CreatePartitions, DeleteTopic
+from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import SubmitCommand, encode_wish
 from tests.broker.cluster import Cluster
 
@@ -36,22 +37,24 @@ def test_who_asked_by_name_hears_of_a_name_when_another_was_faster():
 
 @pytest.fixture
 def first_answer_lost(monkeypatch):
-    """The next answer of a controller on another node is lost on its way; what `meanwhile` does
-    happens before anybody asks again."""
-    lost = []
+    """The next answer of a controller on another node is lost on its way, a success or that error;
+    what `meanwhile` does happens before anybody asks again."""
+    lost, error = [], 0
     replied = ControllerChannel.replied
 
     meanwhile = []
 
     def lose_one(channel, peer, reply):
-        if not lost and reply.error == 0:
+        if not lost and reply.error == error:
             lost.append(reply)
             for act in meanwhile:
                 act()
         else:
             replied(channel, peer, reply)
 
-    def arm(*acts):
+    def arm(*acts, refused=0):
+        nonlocal error
+        error = refused
         meanwhile.extend(acts)
         monkeypatch.setattr(ControllerChannel, "replied", lose_one)
         return lost
@@ -145,3 +148,21 @@ def test_a_growth_that_was_overtaken_while_its_answer_was_lost_is_a_success(firs
     assert answer.results[0].error_code == 0
     (topic,) = three.metadata("orders").topics
     assert len(topic.partitions) == 4
+
+
+def test_a_refusal_whose_answer_was_lost_holds_for_the_first_try_too(first_answer_lost):
+    """The client is told that nothing was done; a first try that only was slow would do it when the
+    topic that stood in its way is gone."""
+    three = Cluster(brokers=3, controllers=3).ready()
+    three.create("orders", 1, 3)
+    three.run(0.5)
+    lost = first_answer_lost(refused=ErrorCode.TOPIC_ALREADY_EXISTS)
+    body = CreateTopicsRequest([CreatableTopic("orders", 1, 3)], 20_000)
+    answer = asked_afar(three, ApiKey.CREATE_TOPICS, body, 6)
+    assert len(lost) == 1
+    assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    three.run(1)
+    for node in three.world.running():
+        performed = node.broker.context.image.performed.values()
+        refusals = [done.refusal for known in performed for done in known.done]
+        assert refusals.count(Refusal.TOPIC_EXISTS) == 1
