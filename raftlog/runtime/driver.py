@@ -42,6 +42,8 @@ LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
 
 CROWDED_SHARE: Final = 8
 """Requests of one connection at a time while others have some queued: eight have room in a turn."""
+QUEUED_BYTES_MAX: Final = 2 * TURN_BYTES_MAX
+"""Of requests that wait for a turn: what the next one takes, and the one after it."""
 WAITING_ACKS_MAX: Final = 64
 """Acknowledgements that wait for whatever turn is next; one more brings it about."""
 LONGEST_WAIT_SECONDS: Final = 3600.0
@@ -104,6 +106,8 @@ class Driver:
     _acks: deque[Event] = attrs.field(factory=deque, init=False)
     """Taken before all requests: what their sender said later is among those."""
     _requests: deque[Event] = attrs.field(factory=deque, init=False)
+    _request_bytes: int = attrs.field(default=0, init=False)
+    """Of those that clients have sent."""
     _in_turn: bool = attrs.field(default=False, init=False)
     _wanted: bool = attrs.field(default=False, init=False)
     """Something is queued that should not wait for other events to bring about a turn."""
@@ -140,9 +144,10 @@ class Driver:
     def _round_ends_soon(self) -> bool:
         """Whether the end of a round will bring about a turn at once, and there is room until
         then. Should the disk hang, the next deadline's turn takes what waits."""
-        return len(self._requests) <= TURN_EVENTS_MAX and any(
-            each.round_ends_soon for each in self.directories.values()
-        )
+        return self._has_room() and any(each.round_ends_soon for each in self.directories.values())
+
+    def _has_room(self) -> bool:
+        return len(self._requests) <= TURN_EVENTS_MAX and self._request_bytes <= QUEUED_BYTES_MAX
 
     def post_from_peer(self, events: Sequence[PeerMessages]) -> None:
         """`post_all` for what one peer has sent, with acknowledgements that may wait: of two
@@ -155,10 +160,10 @@ class Driver:
             self.post_all(events, streamed=_only_entries(events))
 
     async def room(self) -> None:
-        """Wait while more requests are queued than one turn takes. A reader waits here before it
-        receives more: else a client that sends faster than turns are taken would be queued without
-        bound."""
-        while len(self._requests) > TURN_EVENTS_MAX:
+        """Wait while more requests are queued than a turn or two take. A reader waits here before
+        it receives more: else a client that sends faster than turns are taken would be queued
+        without bound."""
+        while not self._has_room():
             self._crowded = True
             await self._room.wait()
 
@@ -199,6 +204,8 @@ class Driver:
     def _queue(self, event: Event) -> None:
         if isinstance(event, _BULKY):
             self._requests.append(event)
+            if type(event) is Request:
+                self._request_bytes += len(event.frame)
         else:
             self._completions.append(event)
 
@@ -291,7 +298,8 @@ class Driver:
             events.append(event)
             if type(event) is Request:
                 size += len(event.frame)
-        if self._crowded and len(requests) <= TURN_EVENTS_MAX:
+        self._request_bytes -= size
+        if self._crowded and self._has_room():
             self._crowded = False
             self._room.set()
             self._room = trio.Event()

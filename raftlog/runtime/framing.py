@@ -53,6 +53,8 @@ class FrameReceiver:
     one whose bytes would have fitted the class below makes it smaller."""
     _receiving: bool = attrs.field(default=False, init=False)
     """It waits for the client, and not the client for us."""
+    _resting: bool = attrs.field(default=False, init=False)
+    """Its connection is paused."""
 
     async def receive(self) -> bool:
         """Wait for more bytes; False at the end of the stream.
@@ -84,7 +86,8 @@ class FrameReceiver:
             self._receiving = False
 
     def frames(self) -> list[memoryview]:
-        """The whole frames received so far, each a read-write view into a slab.
+        """The whole frames received so far, each a read-write view into a slab. Say when they are
+        `handed_in`.
 
         Raises `ProtocolError` for a length out of bounds.
         """
@@ -97,16 +100,23 @@ class FrameReceiver:
         if cut.frames:
             self._learn(len(slab))
         if self._start == self._end:
-            self.close()
+            self._retire()
         return cut.frames
 
+    def handed_in(self) -> None:
+        """What `frames` gave is somebody else's to count from now on."""
+        if self._slab is None and self.intake is not None:
+            self.intake.release(self._key)
+
     def rest(self) -> None:
-        """Nothing is received until `resume`: the connection is paused."""
+        """Nothing is received or handed in until `resume`: the connection is paused."""
+        self._resting = True
         if self.intake is not None:
             self.intake.rest(self._key)
 
     def resume(self) -> None:
         """After `rest`."""
+        self._resting = False
         if self.intake is not None:
             self.intake.resume(self._key)
 
@@ -159,16 +169,22 @@ class FrameReceiver:
         return slab
 
     def _evict(self) -> None:
-        if self._receiving and self.too_slow is not None:
+        if self.too_slow is None:
+            return
+        if self._resting:
+            self.too_slow("paused with memory for too long, while others wait for it")
+        elif self._receiving:
             self.too_slow(
                 f"a frame of {self._wanted} bytes has held memory for too long, with "
                 f"{self._end - self._start} of them, while others wait for it"
             )
 
-    def close(self) -> None:
-        """Let go of the slab."""
+    def _retire(self) -> None:
         if self._slab is not None:
             self.pool.retire(self._slab)
             self._slab = None
-            if self.intake is not None:
-                self.intake.release(self._key)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._retire()
+        self.handed_in()

@@ -1,10 +1,12 @@
-"""What unfinished frames may cost: a bound on receive memory over all clients of a process.
+"""What frames may cost that no turn has taken: a bound on receive memory over all clients of a
+process.
 
 A client may announce 32 MiB and send a byte, or all but the last one, on as many connections as it
 likes. Slabs grow only with what has arrived (`FrameReceiver`), and what they hold in all is bounded
 here: beyond it receivers wait with reading, but for the one whose frame began first, so that
-somebody always finishes. Who waits looks after the others: a frame that was begun long ago and is
-not whole, while others wait for its memory, ends its connection.
+somebody always finishes. Whole frames count until they are handed in, which a paused connection
+may put off. Who waits looks after the others: a frame that was begun long ago and is not whole, or
+whose connection was paused long ago, while others wait for its memory, ends its connection.
 """
 
 from collections.abc import Callable
@@ -19,12 +21,14 @@ RECEIVING_BYTES_MAX: Final = 16 * MIB
 """Slabs of unfinished frames, beyond the smallest class: a few large requests of honest clients at
 one time, and with one frame of the largest size still under 64 MiB."""
 FRAME_SECONDS_MAX: Final = 10.0
-"""For one frame, while others wait; a megabyte at 1 Mbit/s takes eight."""
+"""For one frame, or a pause in its midst, while others wait; a megabyte at 1 Mbit/s takes
+eight."""
 _LOOK_SECONDS: Final = 0.5
 
 
 class _Share(NamedTuple):
-    """What one receiver holds, since when its frame is under way, and how to end it."""
+    """What one receiver holds, since when its frame is under way, or its connection paused, and how
+    to end it."""
 
     size: int
     since: float
@@ -81,7 +85,9 @@ class Intake:
     def rest(self, key: int) -> None:
         """The connection of `key` is paused: what it holds it keeps, and its frame is not the one
         that others let pass first, for it may stand still for as long as its requests wait."""
-        if key in self._shares:
+        share = self._shares.get(key)
+        if share is not None:
+            self._shares[key] = share._replace(since=trio.current_time())
             self._resting[key] = None
             self._wake()
 

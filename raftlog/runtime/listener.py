@@ -218,11 +218,9 @@ class Connections:
         receiver = FrameReceiver(connection.stream, self.pool, cutter, self.intake, too_slow)
         try:
             while await receiver.receive():
-                await self._post(connection, receiver.frames())
-                if connection.paused:
-                    receiver.rest()
-                    await connection.wait_running()
-                    receiver.resume()
+                await self._post(connection, receiver, receiver.frames())
+                receiver.handed_in()
+                await _pass(connection, receiver)
         except ProtocolError as error:
             self.hang_up(connection.id, str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -230,7 +228,9 @@ class Connections:
         finally:
             receiver.close()
 
-    async def _post(self, connection: ClientConnection, frames: list[memoryview]) -> None:
+    async def _post(
+        self, connection: ClientConnection, receiver: FrameReceiver, frames: list[memoryview]
+    ) -> None:
         """Hand in requests, so many at a time: one receive may bring thousands of small ones, and
         neither the bound of unanswered requests nor other clients should wait behind them."""
         more = True
@@ -248,4 +248,12 @@ class Connections:
                 await trio.lowlevel.checkpoint()
             await self.driver.room()
             if more:
-                await connection.wait_running()
+                await _pass(connection, receiver)
+
+
+async def _pass(connection: ClientConnection, receiver: FrameReceiver) -> None:
+    """Go on when the connection is not, or no longer, paused."""
+    if connection.paused:
+        receiver.rest()
+        await connection.wait_running()
+        receiver.resume()

@@ -54,6 +54,7 @@ class Sender:
             with self.scope:
                 while await self.receiver.receive():
                     self.frames += len(self.receiver.frames())
+                    self.receiver.handed_in()
         except ProtocolError as error:
             self.error = error
         finally:

@@ -9,6 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from raftlog.base.ids import ConnectionId, IoId
 from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.trace import ListTracer
+from raftlog.base.units import MIB
 from raftlog.broker.events import (
     ConnectionClosed,
     ConnectionOpened,
@@ -18,6 +19,7 @@ from raftlog.broker.events import (
     Request,
 )
 from raftlog.runtime.driver import CROWDED_SHARE
+from raftlog.runtime.intake import FRAME_SECONDS_MAX
 from raftlog.runtime.listener import STREAMED_FROM, Connections
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.slabs import SlabPool
@@ -26,6 +28,7 @@ from tests.runtime.memory_stream import memory_pair
 from tests.runtime.test_driver import FakeBroker, driver_of
 
 SMALL = struct.pack(">ihhih", 10, 3, 1, 7, -1)
+MEDIUM = struct.pack(">ihh", 96, 3, 1) + bytes(92)
 
 
 class Rig:
@@ -234,4 +237,77 @@ async def test_what_was_sent_before_the_end_is_handed_in_before_it(count):
         (end,) = rig.events(ConnectionClosed)
         order = rig.events((Request, ConnectionClosed))
         assert order[-1] is end
+        nursery.cancel_scope.cancel()
+
+
+def pausing(nursery, after: int) -> Rig:
+    """A broker that pauses who has had so many requests, and answers nothing."""
+
+    def plan(turn, effects) -> None:
+        for event in rig.broker.turns[turn - 1]:
+            if isinstance(event, Request) and event.request_no == after:
+                effects.pauses.append(Pause(event.connection))
+
+    rig = Rig(nursery, plan, connections_max=100)
+    return rig
+
+
+async def test_requests_that_wait_to_be_handed_in_count_as_receive_memory():
+    """A paused connection kept what it had received and not yet handed in, up to a large slab of
+    whole frames, and nobody counted it: memory for each of thousands of connections."""
+    async with trio.open_nursery() as nursery:
+        rig = pausing(nursery, after=500)  # by then it receives into large slabs
+        clients = [await rig.connect() for _ in range(70)]
+        for client in clients:
+            client.send_nowait([MEDIUM * 3_000])
+        await wait_all_tasks_blocked()
+        intake = rig.connections.intake
+        assert intake.bytes_max // 2 < intake.held <= intake.bytes_max + MIB
+        for number in range(1, 71):
+            rig.connections.resume(ConnectionId(number))
+        await wait_all_tasks_blocked()
+        assert len(rig.events(Request)) == 70 * 3_000
+        assert intake.held == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_large_frames_that_wait_for_a_turn_hold_up_those_who_would_bring_more():
+    """A whole frame was counted by nobody until a turn took it, and a turn takes two megabytes:
+    whoever came meanwhile had receive memory for another one."""
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery, connections_max=100)
+        rig.connections.frame_bytes_max = 8 * MIB
+        clients = [await rig.connect() for _ in range(60)]
+        rig.driver.pause()
+        for client in clients:
+            client.send_nowait([struct.pack(">ihh", 4 * MIB, 0, 9) + bytes(4 * MIB - 4)])
+        await wait_all_tasks_blocked()
+        queued = sum(len(each.frame) for each in rig.driver._requests)
+        intake = rig.connections.intake
+        assert queued <= intake.held <= intake.bytes_max + 5 * MIB
+        rig.driver.resume()
+        await wait_all_tasks_blocked()
+        assert len(rig.events(Request)) == 60
+        assert intake.held == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_paused_connection_whose_memory_others_need_is_ended(autojump_clock: MockClock):
+    """It may stay paused for as long as its own requests wait: an hour, if it likes."""
+    async with trio.open_nursery() as nursery:
+        rig = pausing(nursery, after=500)  # by then it receives into large slabs
+        clients = [await rig.connect() for _ in range(70)]
+        for client in clients:
+            client.send_nowait([MEDIUM * 3_000])
+        await trio.sleep(100 * FRAME_SECONDS_MAX)
+        assert not any(client.other.closed for client in clients), "nobody waits for it"
+        honest = [await rig.connect() for _ in range(8)]
+        for client in honest:
+            client.send_nowait([struct.pack(">ihh", MIB, 0, 9) + bytes(MIB // 2)])
+        await trio.sleep(2 * FRAME_SECONDS_MAX)
+        for client in honest:
+            if not client.other.closed:
+                client.send_nowait([bytes(MIB // 2 - 4)])
+        await trio.sleep(1)
+        assert any(client.other.closed for client in clients)
         nursery.cancel_scope.cancel()
