@@ -47,7 +47,8 @@ nothing for so long is as good as gone."""
 REDIAL_SECONDS_MIN: Final = 0.05
 REDIAL_SECONDS_MAX: Final = 1.0
 HANDSHAKES_MAX: Final = 128
-"""Strangers on the peer port at one time, each for at most HANDSHAKE_SECONDS: more than brokers."""
+"""Strangers on the peer port at one time, each for at most HANDSHAKE_SECONDS: more than brokers.
+With one more the oldest is closed."""
 JOINER: Final = ClusterId(bytes(16))
 """The cluster id of who has not been told yet."""
 HIGHER_DIALS_LATER_SECONDS: Final = 0.1
@@ -95,7 +96,9 @@ class PeerLinks:
     _dialling: dict[NodeId, trio.CancelScope] = attrs.field(factory=dict, init=False)
     _to_flush: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
     _last_trouble: dict[NodeId, str] = attrs.field(factory=dict, init=False)
-    _handshakes: int = attrs.field(default=0, init=False)
+    _handshakes: dict[int, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    """Under way with who dialled us; the oldest first."""
+    _last_handshake: int = attrs.field(default=0, init=False)
 
     # --- what the driver calls ------------------------------------------------------------------
 
@@ -171,29 +174,33 @@ class PeerLinks:
 
     async def accept(self, stream: ByteStream, address: str) -> None:
         """Serve a stream that somebody dialled to our peer listener."""
-        if self._handshakes >= HANDSHAKES_MAX:
-            stream.close()
-            return
-        self._handshakes += 1
-        try:
-            with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                agreed = await handshake.accept(
-                    stream, self.secret, self.identity, self.entropy, self._admit
-                )
-        except _ImpostorError:
-            stream.close()
-            return
-        except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
-            fields = (("why", str(error)),)
-            self.tracer.emit(TraceEvent("peer-refused", address, fields))
-            stream.close()
-            return
-        finally:
-            self._handshakes -= 1
-        if agreed.peer.cluster == JOINER:  # it only asked which cluster this is
+        agreed = await self._shake_hands(stream, address)
+        if agreed is None or agreed.peer.cluster == JOINER:  # that only asked which cluster this is
             stream.close()
             return
         await self._serve_link(agreed, stream)
+
+    async def _shake_hands(self, stream: ByteStream, address: str) -> Agreed | None:
+        """What was agreed on with who dialled; None when it is no peer. Of too many at a time the
+        oldest gives way: a peer needs two round trips, and a stranger takes all the time it has."""
+        if len(self._handshakes) == HANDSHAKES_MAX:
+            self._handshakes.pop(next(iter(self._handshakes))).cancel()
+        self._last_handshake = number = self._last_handshake + 1
+        try:
+            with trio.fail_after(handshake.HANDSHAKE_SECONDS) as scope:
+                self._handshakes[number] = scope
+                try:
+                    return await handshake.accept(
+                        stream, self.secret, self.identity, self.entropy, self._admit
+                    )
+                finally:
+                    self._handshakes.pop(number, None)
+        except _ImpostorError:
+            return None
+        except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
+            fields = (("why", str(error) or "the handshake took too long"),)
+            self.tracer.emit(TraceEvent("peer-refused", address, fields))
+            return None
 
     def _admit(self, peer: PeerIdentity) -> None:
         """Raises `_ImpostorError` for a second process that says it is the node that is linked; it

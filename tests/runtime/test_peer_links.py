@@ -9,7 +9,7 @@ from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, Session
 from raftlog.base.trace import ListTracer
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
 from raftlog.broker.peer_messages import NodeHeartbeatReply
-from raftlog.runtime.handshake import Agreed, PeerIdentity
+from raftlog.runtime.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity
 from raftlog.runtime.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
 from raftlog.runtime.real_ports import OsEntropy
 from raftlog.runtime.slabs import SlabPool
@@ -282,6 +282,21 @@ async def test_a_copy_of_the_same_boot_elsewhere_is_refused():
         nursery.cancel_scope.cancel()
 
 
+async def test_strangers_who_keep_the_peer_port_busy_keep_no_peer_out():
+    """Who came when so many stood there was closed: a few hundred connections in each five seconds,
+    from anybody, and no broker that had lost its links got them back."""
+    async with trio.open_nursery() as nursery:
+        end, peer = End(1, nursery), End(2, nursery)
+        address = await end.listen()
+        for _ in range(HANDSHAKES_MAX):
+            nursery.start_soon(end.links.accept, memory_pair()[1], "somebody")
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        peer.links.keep((address,))
+        with trio.fail_after(HANDSHAKE_SECONDS / 2):
+            await peer.linked()
+        nursery.cancel_scope.cancel()
+
+
 async def test_strangers_on_the_peer_port_are_few_at_a_time():
     """Nobody has to prove anything to open a connection: they are counted until they have."""
     async with trio.open_nursery() as nursery:
@@ -295,5 +310,5 @@ async def test_strangers_on_the_peer_port_are_few_at_a_time():
             client.close()
         await trio.testing.wait_all_tasks_blocked()
         assert all(stream.closed for _, stream in pairs)
-        assert end.links._handshakes == 0
+        assert not end.links._handshakes
         nursery.cancel_scope.cancel()
