@@ -55,7 +55,8 @@ PROMOTE_LAG_MAX: Final = 64
 """Entries by which a learner may lag, durably, when it becomes a voter: some rounds of a busy
 leader."""
 UNCOMMITTED_BYTES_MAX: Final = 16 * MIB
-"""Proposed and not yet committed bytes per group; beyond it producers to this group are paused."""
+"""Proposed and not yet committed bytes per group; beyond it producers to this group are paused,
+beyond twice as much what others bring is refused."""
 
 # --- connections ----------------------------------------------------------------------------------
 UNANSWERED_BYTES_MAX: Final = 8 * MIB

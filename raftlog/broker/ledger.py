@@ -2,7 +2,8 @@
 
 Per connection: unanswered requests, their bytes and what is made of them, and answer bytes that
 have not left the process.
-Per group: uncommitted bytes, which pause only the connections that produce to it. Per process:
+Per group: uncommitted bytes, which pause only the connections that produce to it, and at twice the
+limit refuse what comes by others. Per process:
 bytes of large produce requests, which pin receive slabs while they are unanswered; and what all
 unanswered requests weigh, and answers in memory that have not left, which both pause only who holds
 much of them. A connection is paused while any of
@@ -176,6 +177,11 @@ class Ledger:
         self._group_producers.setdefault(group, {})[connection] = None
         account.groups_over[group] = None
         self._changed[connection] = None
+
+    def full(self, uncommitted_bytes: int) -> bool:
+        """Whether a group with so many takes no more: those who produce to it are paused, and
+        others come all the same."""
+        return uncommitted_bytes > 2 * self.limits.uncommitted_bytes
 
     def settled(self, group: GroupId, uncommitted_bytes: int) -> None:
         """The group has so few uncommitted bytes now (0 when it stopped leading or is gone)."""

@@ -11,6 +11,7 @@ import attrs
 
 from raftlog.base.binary import Buffer
 from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_COPY_BYTES_MAX
+from raftlog.base.probes import probe
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
 from raftlog.broker.handlers.produce_frames import SuccessFrames
@@ -39,6 +40,7 @@ TOPIC_IDS_FROM: Final = 13
 _ZSTD_FROM: Final = 7
 _ZSTD: Final = 4
 _NO_HINT: Final = LeaderIdAndEpoch()
+_FULL: Final = "too much waits to be committed; nothing was written"
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
@@ -142,6 +144,9 @@ class _Pending:
         path = replica.produces(context.now)
         if isinstance(path, ErrorCode):
             return ProduceAnswer(path)
+        if context.ledger.full(replica.uncommitted_bytes):
+            probe("produce-refused-group-full")
+            return ProduceAnswer(ErrorCode.NOT_ENOUGH_REPLICAS, message=_FULL)
         answer = path.submit(
             records,
             self.body.acks,

@@ -57,6 +57,8 @@ def take_run(context: Context, connection: Connection, events: Sequence[Event], 
     path = replica.produces(context.now)
     if isinstance(path, ErrorCode) or not path.takes_runs(stream.acks):
         return 0
+    if context.ledger.full(replica.uncommitted_bytes):
+        return 0
     correlations, fields, sizes = _matching(connection, events, first)
     if len(fields) < RUN_REQUESTS_MIN:
         return 0

@@ -1,0 +1,77 @@
+"""Produces to a group that commits nothing: what it holds is bounded, whoever brings it."""
+
+import attrs
+import pytest
+from raftlog_sim.client import Client
+
+from raftlog.base.units import KIB
+from raftlog.broker.config import BrokerLimits
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from raftlog.kafka.versions import ApiKey
+from tests.broker.cluster import Cluster, batch
+
+LIMIT = 256 * KIB
+VALUE = "v" * 50_000
+
+
+@pytest.fixture
+def cluster():
+    limits = BrokerLimits(uncommitted_bytes=LIMIT)
+    made = Cluster(configure=lambda config: attrs.evolve(config, limits=limits)).ready()
+    made.create("orders", 1, 3)
+    return made
+
+
+def stalled(cluster):
+    """The leader, whose followers take what it sends; their answers are held up until `heal`."""
+    leader = cluster.leader("orders")
+    others = [node.number for node in cluster.world.running() if node is not leader]
+    cluster.world.network.hold((other, leader.number) for other in others)
+    return leader
+
+
+def produce(client, count=1):
+    data = PartitionProduceData(0, batch([VALUE]))
+    body = ProduceRequest(None, -1, 30_000, [TopicProduceData("orders", b"", [data])])
+    return [client.request(ApiKey.PRODUCE, body, 9) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["one by one", "in runs"])
+def test_those_who_come_anew_cannot_fill_a_group(cluster, count):
+    """Whoever had produced to it was paused at the limit. A client that came, produced, and went
+    was not: with each connection the group held more."""
+    leader = stalled(cluster)
+    replica = leader.broker.context.router.replica("orders", 0)
+    for _ in range(60):
+        client = Client(leader).connect()
+        produce(client, count)
+        cluster.run(0.001)
+        client.close()
+        assert replica.uncommitted_bytes <= 2 * LIMIT + count * 60_000
+    assert replica.uncommitted_bytes > 2 * LIMIT
+
+
+def test_who_is_refused_hears_it_and_is_served_later(cluster):
+    leader = stalled(cluster)
+    replica = leader.broker.context.router.replica("orders", 0)
+    taken = []
+    while replica.uncommitted_bytes <= 2 * LIMIT:
+        taken += produce(Client(leader).connect())
+        cluster.run(0.001)
+    client = Client(leader).connect()
+    (refused,) = produce(client)
+    cluster.run(0.001)
+    found = refused.answer.responses[0].partition_responses[0]
+    assert found.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.world.network.heal()
+    cluster.wait(lambda: all(each.done for each in taken))
+    (again,) = produce(client)
+    cluster.wait(lambda: again.done)
+    codes = [each.answer.responses[0].partition_responses[0].error_code for each in [*taken, again]]
+    assert codes == [0] * len(codes)
+    assert len(cluster.read_all("orders")) == len(codes)
