@@ -46,16 +46,21 @@ class Reader:
         self.position = start + size
         return self._data[start : self.position]
 
-    def _advance(self, size: int) -> int:
-        """Step over the next `size` bytes; where they begin."""
+    def unpack(self, layout: struct.Struct) -> tuple[int, ...]:
+        """Fields that lie behind each other, in one step."""
         start = self.position
-        if size > self._end - start:
-            raise self.fail(f"{size} bytes wanted, {self.remaining()} left")
-        self.position = start + size
-        return start
+        end = start + layout.size
+        if end > self._end:
+            raise self.fail(f"{layout.size} bytes wanted, {self.remaining()} left")
+        self.position = end
+        return layout.unpack_from(self._data, start)
 
     def u8(self) -> int:
-        return self._data[self._advance(1)]
+        start = self.position
+        if start >= self._end:
+            raise self.fail("1 bytes wanted, 0 left")
+        self.position = start + 1
+        return self._data[start]
 
     def flag(self) -> bool:
         """One byte that must be 0 or 1."""
@@ -65,16 +70,16 @@ class Reader:
         return value == 1
 
     def u16(self) -> int:
-        return int(_U16.unpack_from(self._data, self._advance(2))[0])
+        return self.unpack(_U16)[0]
 
     def u32(self) -> int:
-        return int(_U32.unpack_from(self._data, self._advance(4))[0])
+        return self.unpack(_U32)[0]
 
     def u64(self) -> int:
-        return int(_U64.unpack_from(self._data, self._advance(8))[0])
+        return self.unpack(_U64)[0]
 
     def i64(self) -> int:
-        return int(_I64.unpack_from(self._data, self._advance(8))[0])
+        return self.unpack(_I64)[0]
 
     def block(self, size_max: int) -> memoryview:
         """A u32 length and that many bytes, at most `size_max`."""
@@ -138,6 +143,11 @@ class Writer:
 
     def i64(self, value: int) -> "Writer":
         self._buffer += _I64.pack(value)
+        return self
+
+    def pack(self, layout: struct.Struct, *values: int) -> "Writer":
+        """Fields that lie behind each other, in one step."""
+        self._buffer += layout.pack(*values)
         return self
 
     def raw(self, data: Buffer) -> "Writer":

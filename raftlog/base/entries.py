@@ -6,6 +6,7 @@ attributes and payload.
 """
 
 import enum
+import struct
 from typing import Final, NamedTuple, final
 
 import attrs
@@ -84,17 +85,19 @@ class InstallPosition:
     membership_index: RaftIndex
 
 
-REPLICA_ID_BYTES: Final = 20
+_REPLICA_ID: Final = struct.Struct(">IQQ")
+REPLICA_ID_BYTES: Final = _REPLICA_ID.size
 
 
 def write_replica_id(writer: Writer, replica: ReplicaId) -> None:
     """20 bytes: node u32, directory u64, epoch u64."""
-    writer.u32(replica.node).u64(replica.directory).u64(replica.epoch)
+    writer.pack(_REPLICA_ID, *replica)
 
 
 def read_replica_id(reader: Reader) -> ReplicaId:
     """The reverse of `write_replica_id`."""
-    return ReplicaId(NodeId(reader.u32()), DirectoryId(reader.u64()), ReplicaEpoch(reader.u64()))
+    node, directory, epoch = reader.unpack(_REPLICA_ID)
+    return ReplicaId(NodeId(node), DirectoryId(directory), ReplicaEpoch(epoch))
 
 
 @final
@@ -112,7 +115,7 @@ class Membership:
 
     def __attrs_post_init__(self) -> None:
         for group in (self.voters, self.outgoing, self.learners, self.learners_next):
-            assert list(group) == sorted(set(group)), group
+            assert len(group) < 2 or list(group) == sorted(set(group)), group
         assert len(self.voters) <= VOTERS_MAX, self.voters
         assert len(self.learners) <= LEARNERS_MAX, len(self.learners)
 
@@ -151,7 +154,7 @@ def read_membership(reader: Reader) -> Membership:
     for count_max in (VOTERS_MAX, VOTERS_MAX, LEARNERS_MAX, VOTERS_MAX):
         count = reader.count(REPLICA_ID_BYTES, count_max)
         group = tuple(read_replica_id(reader) for _ in range(count))
-        if list(group) != sorted(set(group)):
+        if len(group) > 1 and list(group) != sorted(set(group)):
             raise reader.fail("membership list is not sorted or repeats a replica id")
         groups.append(group)
     return Membership(groups[0], groups[1], groups[2], groups[3])

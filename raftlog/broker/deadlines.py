@@ -110,6 +110,8 @@ class Timers:
     def run_due(self, now: Instant) -> None:
         """Call what has come due. What is asked for meanwhile waits for the next turn, even at
         `now`."""
+        if not self._heap or self._heap[0][0] > now:
+            return
         made_before = self._made
         later: list[tuple[Instant, int, Timer]] = []
         while self._heap and self._heap[0][0] <= now:

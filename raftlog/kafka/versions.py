@@ -106,6 +106,9 @@ _TABLE: Final = (
 
 SERVED: Final[dict[int, ServedApi]] = {int(api.key): api for api in _TABLE}
 """What this release serves, by API key, in ascending order."""
+_RANGES: Final = tuple(
+    ApiVersion(int(api.key), api.advertised_min, api.max) for api in SERVED.values()
+)
 
 
 def is_served(api_key: int, version: int) -> bool:
@@ -124,7 +127,7 @@ def api_versions_response(*, error_code: int = 0, throttle_time_ms: int = 0) -> 
     """The answer to ApiVersions; with error 35 it still carries the whole list (KIP-511)."""
     return ApiVersionsResponse(
         error_code=error_code,
-        api_keys=tuple(ApiVersion(int(a.key), a.advertised_min, a.max) for a in SERVED.values()),
+        api_keys=_RANGES,
         throttle_time_ms=throttle_time_ms,
     )
 

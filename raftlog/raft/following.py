@@ -244,6 +244,20 @@ def _heal(state: RaftState, match: RaftIndex) -> None:
     state.trace("healed", ("match", match))
 
 
+def keep_promises(state: RaftState) -> None:
+    """Term and vote are durable: what was said in this term may leave."""
+    if state.ack_wanted and state.role is FOLLOWER and state.leader is not None:
+        acknowledge(state)
+    if state.promises:
+        send = state.send
+        for message in state.promises:
+            if message.term == state.term:
+                send.append(message)
+            else:
+                probe("promise-of-an-ended-term-dropped")
+        state.promises.clear()
+
+
 def acknowledge(state: RaftState) -> None:
     """Tell the leader what is verified and durable; called when no hard state is in flight."""
     leader = state.leader

@@ -231,6 +231,11 @@ class RaftNode:
     def membership_index(self) -> RaftIndex:
         return self._state.membership_index
 
+    def standing(self) -> tuple[Term, bool, RaftIndex, RaftIndex]:
+        """`term`, `leading`, `commit`, `membership_index`, for who compares them all the time."""
+        state = self._state
+        return state.term, state.role is LEADER, state.commit, state.memberships[-1][0]
+
     @property
     def changing(self) -> bool:
         """Whether a membership step is uncommitted, joint, or wanted."""
@@ -451,7 +456,7 @@ class RaftNode:
             rounds.begin(io_id, state.log.last_index, hard_state=dirty, now=state.now)
             state.log_changed = state.hard_state_dirty = False
         if not rounds.hard_states and (state.ack_wanted or state.promises):
-            _keep_promises(state)
+            following.keep_promises(state)
         send, state.send = state.send, []
         commit = state.commit if state.commit != state.commit_taken else None
         state.commit_taken = state.commit
@@ -472,20 +477,6 @@ def _add_queued(out: Output, queued: Queued) -> None:
     out.agreed = queued.agreed
     out.uncovered = queued.uncovered
     out.transfer_done = queued.transfer_done
-
-
-def _keep_promises(state: RaftState) -> None:
-    """Term and vote are durable: what was said in this term may leave."""
-    if state.ack_wanted and state.role is FOLLOWER and state.leader is not None:
-        following.acknowledge(state)
-    if state.promises:
-        send = state.send
-        for message in state.promises:
-            if message.term == state.term:
-                send.append(message)
-            else:
-                probe("promise-of-an-ended-term-dropped")
-        state.promises.clear()
 
 
 def _deadline(state: RaftState) -> Instant:

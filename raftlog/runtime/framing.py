@@ -105,8 +105,12 @@ class FrameReceiver:
 
     def handed_in(self) -> None:
         """What `frames` gave is somebody else's to count from now on."""
-        if self._slab is None and self.intake is not None:
+        if self.intake is None:
+            return
+        if self._slab is None:
             self.intake.release(self._key)
+        else:
+            self.intake.restart(self._key)
 
     def rest(self) -> None:
         """Nothing is received or handed in until `resume`: the connection is paused."""

@@ -66,7 +66,14 @@ class Intake:
                     await self._released.wait()
             finally:
                 del self._waiting[key]
+            self.restart(key)
             self._evict_slow()
+
+    def restart(self, key: int) -> None:
+        """It waited for us: that is no time its sender took."""
+        share = self._shares.get(key)
+        if share is not None:
+            self._shares[key] = share._replace(since=trio.current_time())
 
     def hold(self, key: int, size: int, evict: Callable[[], None]) -> None:
         """`key` holds `size` bytes from now on; its frame began now, or when its share began."""

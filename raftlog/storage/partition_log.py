@@ -289,9 +289,8 @@ class PartitionLog:
         self._pending.begin_segment(path, write_segment_header(header))
         end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
         index = SegmentIndex(self.options.interval_bytes)
-        self._segments.append(
-            Segment(path, header, end, SEGMENT_HEADER_BYTES, index, index.latest_timestamp, True)
-        )
+        stamp = index.latest_timestamp
+        self._segments += [Segment(path, header, end, SEGMENT_HEADER_BYTES, index, stamp, True)]
         self._file_due = self._file_needed = self._new_file_resets = False
 
     def _header(self, term: Term) -> SegmentHeader:
@@ -489,7 +488,8 @@ class PartitionLog:
         """Bring the last segment's own end up to date with the log's."""
         if self._segments and not self._file_due:
             segment = self._segments[-1]
-            segment.end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
+            if segment.end[:2] != (self.last_index, self.last_term):
+                segment.end = self._here().end
             segment.end_position = self._pending.position
 
     def _index_job(self, segment: Segment) -> ColdRead:

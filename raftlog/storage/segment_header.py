@@ -142,7 +142,7 @@ def _read_copy(copy: memoryview, on: str) -> SegmentHeader:
     block = Reader(reader.block(_MEMBERSHIP_BYTES_MAX), CorruptData, on)
     membership = read_membership(block)
     block.end()
-    if version <= VERSION and any(reader.take(reader.remaining())):
+    if version <= VERSION and bytes(reader.take(reader.remaining())).strip(b"\0"):
         raise reader.fail("segment header has reserved bytes that are not zero")
     return SegmentHeader(
         cluster=cluster,

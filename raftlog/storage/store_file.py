@@ -19,6 +19,7 @@ vote. Sectors of 512 bytes (big-endian):
 Numbers rise by one from frame to frame, across generations too.
 """
 
+import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
@@ -45,10 +46,12 @@ _FRAME_MAGIC: Final = b"RLFR"
 _FRAMES_AT: Final = 2 * SECTOR
 _HEADER_CRC_AT: Final = 56
 _FRAME_HEAD_BYTES: Final = 28
+_FRAME_PLACE: Final = struct.Struct(">QQI")
+"""Generation, number, checksum of the frame before."""
 _FILE_BYTES_MAX: Final = 3 * STORE_FRAME_BYTES_MAX
 _IMAGES_A_FILE: Final = 4
 """A file holds this many images: one, and room for rounds before the next generation."""
-_ZEROS: Final = (bytes(64 * KIB), bytes(SECTOR), bytes(1))
+_ZEROS: Final = (bytes(64 * KIB), bytes(4 * KIB), bytes(SECTOR))
 
 
 class StoreOwner(NamedTuple):
@@ -235,9 +238,11 @@ def _used(data: bytes) -> bytes:
     usual case, takes bytes.rstrip 7 ms and this 0.03 ms."""
     end = len(data)
     for zeros in _ZEROS:
-        while end >= len(zeros) and data.endswith(zeros, 0, end):
-            end -= len(zeros)
-    return data[: _padded(end)]
+        size = len(zeros)
+        while end >= size and data.endswith(zeros, 0, end):
+            end -= size
+    last = data[max(0, end - SECTOR) : end]
+    return data[: _padded(end - len(last) + len(last.rstrip(b"\0")))]
 
 
 def _highest_generation(data: bytes) -> int:
@@ -295,7 +300,7 @@ def _parse_frame(data: bytes, at: int) -> _Frame | None:
     if crc32c(content) != checksum:
         return None
     reader = Reader(content, CorruptData, "store frame", position=8)
-    generation, number, previous = reader.u64(), reader.u64(), reader.u32()
+    generation, number, previous = reader.unpack(_FRAME_PLACE)
     records = []
     while reader.remaining():
         records.append(bytes(reader.block(STORE_RECORD_BYTES_MAX)))

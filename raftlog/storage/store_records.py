@@ -10,6 +10,7 @@ A record is a kind byte and a body (big-endian); unknown kinds are refused:
                         chain u64, commit hint u64
 """
 
+import struct
 from collections.abc import Iterator
 from typing import Final, final
 
@@ -27,6 +28,7 @@ _REGISTER: Final = 2
 _UNREGISTER: Final = 3
 _HARD_STATE: Final = 4
 _MARK: Final = 5
+_MARK_LAYOUT: Final = struct.Struct(">QQQQIQQ")
 
 
 def boot_record(boot: BootNumber) -> bytes:
@@ -57,8 +59,7 @@ def hard_state_record(group: GroupId, state: HardState) -> bytes:
 def mark_record(mark: Mark) -> bytes:
     """How far the group's log is durable."""
     assert mark.commit <= mark.raft_index, mark
-    writer = Writer().u8(_MARK).u64(mark.group).u64(mark.file_sequence).u64(mark.end_position)
-    return writer.u64(mark.raft_index).u32(mark.term).u64(mark.chain).u64(mark.commit).bytes()
+    return Writer().u8(_MARK).pack(_MARK_LAYOUT, *mark).bytes()
 
 
 @final
@@ -120,15 +121,15 @@ class StoreState:
         self.hard_states[group] = state
 
     def _apply_mark(self, reader: Reader) -> None:
-        group = GroupId(reader.u64())
-        self.marks[group] = Mark(
-            group,
-            reader.u64(),
-            reader.u64(),
-            RaftIndex(reader.u64()),
-            Term(reader.u32()),
-            Chain(reader.u64()),
-            RaftIndex(reader.u64()),
+        group, sequence, position, index, term, chain, commit = reader.unpack(_MARK_LAYOUT)
+        self.marks[GroupId(group)] = Mark(
+            GroupId(group),
+            sequence,
+            position,
+            RaftIndex(index),
+            Term(term),
+            Chain(chain),
+            RaftIndex(commit),
         )
 
     def _forget(self, group: GroupId) -> None:

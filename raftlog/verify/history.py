@@ -37,6 +37,7 @@ else:
 REQUIRED: Final = ("index", "time_ns", "process", "type", "f", "key", "value")
 OPTIONAL: Final = ("error", "node", "term", "hw", "log_start", "producer", "rebalance")
 KNOWN: Final = frozenset((*REQUIRED, *OPTIONAL))
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
 ValueT = TypeVar("ValueT")
 
@@ -264,7 +265,7 @@ class HistoryWriter:
     def _put(self, document: dict[str, Any]) -> None:
         if self._state != "open":
             raise LocalMisuse(f"this history is {self._state}")
-        line = json.dumps(document, separators=(",", ":")) + "\n"
+        line = _ENCODER.encode(document) + "\n"
         self._state = "failed"  # until the sink took it: a failed write may have left half a line
         self._sink.write(line)
         self._state = "open"

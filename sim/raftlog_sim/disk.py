@@ -118,9 +118,12 @@ class SimulatedDisk:
         """Names in a directory, sorted."""
         self._check("list", path)
         prefix = f"{path}/" if path else ""
-        names = [name for name in (*self._names, *self._directories) if name]
-        inside = [name[len(prefix) :] for name in names if name.startswith(prefix)]
-        return sorted(name for name in inside if "/" not in name)
+        inside = [
+            name.removeprefix(prefix)
+            for name in (*self._names, *self._directories)
+            if name and name.startswith(prefix)
+        ]
+        return sorted([name for name in inside if "/" not in name])
 
     def exists(self, path: str) -> bool:
         return path in self._names or path in self._directories
@@ -308,8 +311,9 @@ class SimulatedDisk:
             return 0
         if _parent(path) not in self._durable_directories:
             return 0
-        end = min((start for start, _ in inode.dirty), default=len(inode.seen))
-        end = min(end, len(inode.durable))
+        end = min(len(inode.seen), len(inode.durable))
+        for start, _ in inode.dirty:
+            end = min(end, start)
         if inode.sync_failed and inode.seen[:end] != inode.durable[:end]:
             pairs = zip(inode.seen, inode.durable, strict=False)
             return next(place for place, (one, other) in enumerate(pairs) if one != other)
@@ -321,8 +325,9 @@ class SimulatedDisk:
         borrows them, and is good for reading now."""
         found = SimulatedDisk(self._entropy)
         found._directories = dict(self._durable_directories)
-        for name, inode in self._durable_names.items():
-            if _parent(name) in found._directories and (paths is None or name in paths):
+        for name in self._durable_names if paths is None else paths:
+            inode = self._durable_names.get(name)
+            if inode is not None and _parent(name) in found._directories:
                 copy = inode.durable if paths else bytearray(inode.durable)
                 found._names[name] = Inode(copy, copy if paths else bytearray(copy))
         found._durable_directories = dict(found._directories)
@@ -380,6 +385,8 @@ class SimulatedDisk:
 
     def heal_sectors(self, path: str, position: int, size: int) -> None:
         """Writing a sector makes it readable again."""
+        if not self._bad_sectors:
+            return
         first, last = position // SECTOR, (position + size) // SECTOR
         for bad in [one for one in self._bad_sectors if one[0] == path]:
             if first <= bad[1] <= last:
@@ -402,7 +409,7 @@ class SimulatedFile:
         assert not self._closed, self._path
         self._disk.check_read(self._path, position, size)
         with memoryview(self._inode.seen) as view:
-            return bytes(view[position : position + size])
+            return view[position : position + size].tobytes()
 
     def write_at(self, position: int, parts: Sequence[Buffer]) -> None:
         """Whole, or an error with some of it written."""

@@ -55,7 +55,7 @@ NAMES: Final = (
     "nothing-left",
 )
 WHOLE_EVERY: Final = 1_000
-_PROMISES: Final = (VoteReply, VoteRequest, AppendReply)
+_PROMISES: Final = {VoteReply: None, VoteRequest: None, AppendReply: None}
 
 
 class Violation(Exception):  # a finding, not an error of ours
@@ -126,7 +126,7 @@ class Invariants:
         """Check the node's replicas and what it sent. Raises `Violation`."""
         for send in effects.sends:
             for message in send.messages:
-                if isinstance(message, _PROMISES):
+                if type(message) in _PROMISES:
                     self._promised(node, message)
         context = node.broker.context
         if events or effects.writes or effects.sends:
@@ -470,15 +470,16 @@ class Invariants:
 
 def _outline(boots: int, replica: PartitionReplica) -> tuple[object, ...]:
     """The fields of an `Outline`; reckoned for every replica at every turn, so in short steps."""
-    raft, log = replica.node, replica.log
+    log = replica.log
+    term, leading, commit, membership_index = replica.node.standing()
     return (
         boots,
-        raft.term,
-        raft.leading,
+        term,
+        leading,
         log.last_index,
         log.last_term,
         log.durable_index,
-        raft.commit,
+        commit,
         replica.high_watermark,
-        raft.membership_index,
+        membership_index,
     )

@@ -14,7 +14,6 @@ import attrs
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, GroupId, NodeId
-from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
@@ -132,7 +131,9 @@ class Node:
 
     @property
     def broker(self) -> Broker:
-        return self.live.broker
+        boot = self.boot_state
+        assert boot is not None, f"node {self.number} is down"
+        return boot.broker
 
     @property
     def directory(self) -> DirectoryId:
@@ -274,18 +275,15 @@ class Node:
         if self.suspended:
             return
         boot.busy_until = self.world.now + self.world.turn_ns
-        if self.world.patient:
-            events = turns.collect(boot)
-        else:
-            events = [boot.inbox.popleft() for _ in range(min(len(boot.inbox), TURN_EVENTS_MAX))]
+        events = turns.collect(boot) if self.world.patient else turns.in_order(boot)
         if boot.inbox:
             self._turn_soon(boot)
         self.turns += 1
         self.events += len(events)
-        now = boot.clock.now(self.world.now)
-        effects = boot.broker.handle(events, now, boot.clock.wall(self.world.now))
-        if self.world.observer is not None:
-            self.world.observer.after_turn(self, events, effects)
+        world, clock = self.world, boot.clock
+        effects = boot.broker.handle(events, clock.now(world.now), clock.wall(world.now))
+        if world.observer is not None:
+            world.observer.after_turn(self, events, effects)
         self._perform(boot, effects)
 
     def suspend(self) -> None:
@@ -302,8 +300,10 @@ class Node:
     def _perform(self, boot: Boot, effects: e.Effects) -> None:
         """In the order of the contract: writes are queued, then sends, then answers."""
         boot.acks_may_wait = effects.acks_may_wait
-        boot.rounds.extend(effects.writes)
-        inline = bool(effects.writes) and self._syncs_inline(boot)
+        inline = False
+        if effects.writes:
+            boot.rounds.extend(effects.writes)
+            inline = self._syncs_inline(boot)
         if boot.rounds and not boot.writing and not inline:
             self._begin_round(boot)
         for send in effects.sends:
@@ -318,8 +318,8 @@ class Node:
                 self._read_on(boot)
         for hangup in effects.hangups:
             self._hang_up(boot, hangup)
-        boot.jobs.extend(effects.reads)
-        boot.jobs.extend(effects.jobs)
+        if effects.reads or effects.jobs:
+            boot.jobs.extend((*effects.reads, *effects.jobs))
         if boot.jobs and not boot.working:
             self._begin_job(boot)
         for answer in effects.admin_replies:

@@ -277,17 +277,22 @@ class Run:
         goal = self._goal
         assert goal is not None, "the run is over"
         arm(self.buggify)
-        if self.world.now >= self._look_at and goal.reached():
-            self._look_at = 0
-            self._goal = next(self._plan, None)
-            if self._goal is not None:
-                self._deadline = self.world.now + self._goal.limit_ns
-            return True
-        if goal.look_ms and self.world.now >= self._look_at:
-            self._look_at = self.world.now + millis(goal.look_ms)
-        if self.world.now > self._deadline:
+        now = self.world.now
+        if now >= self._look_at:
+            if goal.reached():
+                self._next_phase()
+                return True
+            if goal.look_ms:
+                self._look_at = now + millis(goal.look_ms)
+        if now > self._deadline:
             raise self._stuck()
         return False
+
+    def _next_phase(self) -> None:
+        self._look_at = 0
+        self._goal = next(self._plan, None)
+        if self._goal is not None:
+            self._deadline = self.world.now + self._goal.limit_ns
 
     def _stuck(self) -> StuckError:
         assert self._goal is not None, "the run is over"

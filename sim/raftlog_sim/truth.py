@@ -13,12 +13,13 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.storage.data_dir import FORMAT_FILE, peek_directory
 from raftlog.storage.inspect import inspect_directory
 from raftlog.storage.segment import Segment
+from raftlog.storage.store_file import STORE_FILES
 
 if TYPE_CHECKING:
     from raftlog.base.entries import HardState
     from raftlog_sim.node import Node
 
-_STORE: Final = "store-"
+_STORE: Final = (FORMAT_FILE, *STORE_FILES)
 
 
 class Story(NamedTuple):
@@ -86,9 +87,8 @@ def _hard_states(node: "Node") -> "dict[GroupId, HardState]":
     disk = node.disk
     known = node.looked_up
     if known is None or known[:2] != (disk, disk.mutations):
-        paths = [path for path in disk.paths() if path == FORMAT_FILE or path.startswith(_STORE)]
         try:
-            states = peek_directory(disk.durable_copy(tuple(paths))).hard_states
+            states = peek_directory(disk.durable_copy(_STORE)).hard_states
         except RaftlogError:
             states = {}
         node.looked_up = known = (disk, disk.mutations, states)

@@ -36,6 +36,16 @@ def put_off(boot: "Boot", event: e.Event) -> bool:
     return False
 
 
+def in_order(boot: "Boot") -> list[e.Event]:
+    """The events of one turn as they came, where nobody is patient."""
+    inbox = boot.inbox
+    if len(inbox) > TURN_EVENTS_MAX:
+        return [inbox.popleft() for _ in range(TURN_EVENTS_MAX)]
+    events = list(inbox)
+    inbox.clear()
+    return events
+
+
 def collect(boot: "Boot") -> list[e.Event]:
     """The events of one turn: completions, then acknowledgements that waited, then the rest."""
     waiting = [*boot.inbox]

@@ -86,12 +86,16 @@ class World:
     def after(self, delay_ns: int, action: Action, *args: Any) -> None:
         """`action(*args)` so much later, after everything scheduled earlier for that instant."""
         assert delay_ns >= 0, delay_ns
-        self.at(self.now + delay_ns, action, *args)
+        self._scheduled += 1
+        heappush(self._heap, (self.now + delay_ns, self._scheduled, action, args))
 
     def at(self, instant: int, action: Action, *args: Any) -> None:
         """`action(*args)` at a world instant, at once when that has passed."""
         self._scheduled += 1
-        heappush(self._heap, (max(instant, self.now), self._scheduled, action, args))
+        heappush(
+            self._heap,
+            (instant if instant > self.now else self.now, self._scheduled, action, args),
+        )
 
     def next_at(self) -> int | None:
         """When the earliest thing is due; None when nothing is left."""

@@ -229,23 +229,23 @@ class Connections:
                 self._fail(peer, "did not answer in time", now)
             while peer.queue and peer.queue[0].deadline <= now:
                 peer.queue.popleft().then(NotSent("no connection in time", on=self._name(peer)))
-            self._drive(peer, now)
+            if peer.queue:
+                self._drive(peer, now)
 
     def next_instant(self, now: Instant) -> Instant:
         """When `expire` has something to do again."""
-        return min((self._next_instant(peer, now) for peer in self._peers.values()), default=NEVER)
-
-    def _next_instant(self, peer: _Peer, now: Instant) -> Instant:
-        wake = peer.state_deadline
-        if peer.in_flight:
-            wake = min(wake, peer.in_flight[0].deadline)
-        since = self._waiting_since(peer)
-        if since is not None and since + self.options.suspect_ns > now:
-            wake = min(wake, Instant(since + self.options.suspect_ns))
-        if peer.queue:
-            wake = min(wake, peer.queue[0].deadline)
-            if peer.state is _State.DOWN:
-                wake = min(wake, peer.retry_at)
+        wake = NEVER
+        for peer in self._peers.values():
+            wake = min(wake, peer.state_deadline)
+            if peer.in_flight:
+                wake = min(wake, peer.in_flight[0].deadline)
+            since = self._waiting_since(peer)
+            if since is not None and since + self.options.suspect_ns > now:
+                wake = min(wake, Instant(since + self.options.suspect_ns))
+            if peer.queue:
+                wake = min(wake, peer.queue[0].deadline)
+                if peer.state is _State.DOWN:
+                    wake = min(wake, peer.retry_at)
         return wake
 
     # --- one connection ---------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Calls that wait until a topic is known. A topic may have been created a moment ago by somebody
 else, so an unknown one is waited for, a bounded time; an impossible name is refused at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import attrs
@@ -50,8 +50,11 @@ class TopicWaits:
         """Nobody waits for this call any more."""
         self._waits.pop(call_id, None)
 
-    def drive(self) -> Iterator[tuple[CallId, TopicView, "Produce | None"]]:
+    def drive(self) -> Iterable[tuple[CallId, TopicView, "Produce | None"]]:
         """The calls whose topic is known now, in the order in which they were made."""
+        return self._known() if self._waits else ()
+
+    def _known(self) -> Iterator[tuple[CallId, TopicView, "Produce | None"]]:
         for call_id, wait in list(self._waits.items()):
             view = self.cache.topic(wait.topic)
             if view is not None:
