@@ -53,6 +53,8 @@ class FrameReceiver:
     one whose bytes would have fitted the class below makes it smaller."""
     _receiving: bool = attrs.field(default=False, init=False)
     """It waits for the client, and not the client for us."""
+    _gave: bool = attrs.field(default=False, init=False)
+    """The last receive made frames whole, which somebody hands in."""
     _resting: bool = attrs.field(default=False, init=False)
     """Its connection is paused."""
 
@@ -97,6 +99,7 @@ class FrameReceiver:
         cut = self.cutter.cut(memoryview(slab)[self._start : self._end])
         self._start += cut.consumed
         self._wanted = cut.wanted
+        self._gave = bool(cut.frames)
         if cut.frames:
             self._learn(len(slab))
         if self._start == self._end:
@@ -109,7 +112,7 @@ class FrameReceiver:
             return
         if self._slab is None:
             self.intake.release(self._key)
-        else:
+        elif self._gave:
             self.intake.restart(self._key)
 
     def rest(self) -> None:

@@ -66,7 +66,6 @@ class Intake:
                     await self._released.wait()
             finally:
                 del self._waiting[key]
-            self.restart(key)
             self._evict_slow()
 
     def restart(self, key: int) -> None:

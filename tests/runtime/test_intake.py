@@ -252,25 +252,18 @@ def test_the_order_is_that_of_the_frames():
     trio.run(main)
 
 
-async def test_who_waited_for_memory_is_not_slow_because_of_it(autojump_clock: MockClock):
-    """Its time counted from the first byte; so who had waited its turn for ten seconds was sent
-    away by the next one that waited, in the midst of sending."""
-    intake = Intake(bytes_max=100)
-    evicted: list[int] = []
-    intake.hold(1, 90, partial(evicted.append, 1))
-    intake.hold(2, 10, partial(evicted.append, 2))
+async def test_who_waits_for_a_turn_is_not_slow_because_of_it():
+    """Whole frames wait for a turn with room, and what came of the next one waits with them."""
+    intake = Intake()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(intake.admit, 2, 50)
-        for _ in range(12):  # the first one goes on, frame by frame
-            await trio.sleep(1)
-            intake.restart(1)
-        assert evicted == []
-        intake.release(1)
+        (one,) = await senders(nursery, intake, 1)
+        one.announce(MIB, MIB // 2)
         await wait_all_tasks_blocked()
-    intake.hold(2, 100, partial(evicted.append, 2))
-    with trio.move_on_after(5):
-        await intake.admit(3, 50)
-    assert evicted == []
-    with trio.move_on_after(FRAME_SECONDS_MAX):
-        await intake.admit(3, 50)
-    assert 2 in evicted
+        ((key, share),) = intake._shares.items()
+        await trio.sleep(0.01)
+        one.receiver.handed_in()
+        assert intake._shares[key].since == share.since, "a piece of a frame is no frame"
+        one.receiver._gave = True
+        one.receiver.handed_in()
+        assert intake._shares[key].since > share.since
+        nursery.cancel_scope.cancel()
