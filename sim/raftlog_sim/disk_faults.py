@@ -157,7 +157,11 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
 
 def _twin(nemesis: "Nemesis", node: Node, stream: Stream) -> bool:
     """In the place of a batch lies one of another partition, of equal size, offset and epoch, as a
-    misdirected write leaves it: whole, with a good checksum."""
+    misdirected write leaves it: whole, with a good checksum. A process that runs is killed for it:
+    what it has verified it sends on as slices of files, unread, and nothing in such a batch would
+    tell the client."""
+    if node.suspended:
+        return False
     ends = _ends_below_marks(node.disk)
     found = [
         (path, start, batch)
@@ -174,7 +178,12 @@ def _twin(nemesis: "Nemesis", node: Node, stream: Stream) -> bool:
     for other, _ in ends:
         twin = node.disk.content(other)[start : start + len(batch)]
         if other.rpartition("/")[0] != path.rpartition("/")[0] and _is_twin(batch, twin):
+            was_up = node.up
+            if was_up:
+                node.stop_process()
             node.disk.overwrite(path, start, twin)
+            if was_up:
+                node.start()
             return True
     return False
 
