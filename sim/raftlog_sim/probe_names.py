@@ -42,6 +42,8 @@ UNREACHABLE: Final = {
     "malformed-request": _OWN_CLIENTS,
     "unsupported-version": _OWN_CLIENTS,
     "controller-requests-over-limit": _MUCH,
+    "waiting-bytes-over-limit": _MUCH,
+    "waiting-given-up": _MUCH,
     "install-piece-out-of-order": "the state that is installed is one piece",
     "install-too-large": _MUCH,
     "metadata-snapshot-too-large": _MUCH,

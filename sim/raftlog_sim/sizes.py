@@ -17,7 +17,6 @@ _TIGHT: Final = BrokerLimits(
     uncommitted_bytes=2_000,
     output_bytes=6_000,
     held_bytes=8_000,
-    waiting_bytes=2_000,
 )
 """Every limit admits one request of any size, so nothing comes to a halt."""
 _METADATA_SEGMENT_BYTES: Final = 8_000
