@@ -269,7 +269,7 @@ def _wipe(nemesis: "Nemesis", step: Step) -> bool:
 
 def _replaced(node: Node) -> None:
     """What an operator does with a directory whose store cannot be read: the node joins as new."""
-    cluster = read_identity(node.disk).cluster
+    cluster = read_identity(node.disk.durable_copy()).cluster  # failures were for the broker
     node.disk = empty_disk(node, cluster)
     node.store_rotten = node.rolled_back = False
 
