@@ -287,11 +287,14 @@ def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
     """The machine comes back with the copy that was put aside. It has lived twice since, and every
     node knows by the metadata of a boot with a higher number than its next one will have: a copy of
     the same life cannot be told from a crash that lost what was not synced, and lives in which it
-    could not register are known to nobody, though it voted in them (seed 454)."""
+    could not register are known to nobody, though it voted in them (seed 454): a disk that was put
+    back is refused, and is not put back once more (seed 200285)."""
     struck = False
     for node in nemesis.nodes(step, "node"):
         image = nemesis.images.get(node.number)
-        if image is None or not (node.up and node.boots >= nemesis.imaged_in[node.number] + 2):
+        if image is None or node.rolled_back or not node.up:
+            continue
+        if node.boots < nemesis.imaged_in[node.number] + 2:
             continue
         known = peek_directory(image.durable_copy()).boot + 2
         if not all(_registered_boot(other, node) >= known for other in node.world.running()):
