@@ -381,7 +381,7 @@ class Controller:
         )
         done = done_before(self.projected, once)
         if done is not None:
-            probe("request-performed-before")
+            probe("request-decided-before")
             version = self.projected.version
             return r.Answer(
                 refusal=done.refusal, message=done.message, version=version, value=done.value

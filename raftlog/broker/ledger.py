@@ -1,17 +1,17 @@
 """The one back-pressure ledger: who may send more, decided from what is owed and what is held.
 
 Per connection: unanswered requests, their bytes and what is made of them, and answer bytes that
-have not left the process.
-Per group: uncommitted bytes, which pause only the connections that produce to it, and at twice the
-limit refuse what comes by others. Per process:
-bytes of large produce requests, which pin receive slabs while they are unanswered; and what all
-unanswered requests weigh, and answers in memory that have not left, which both pause only who holds
-much of them. A connection is paused while any of
-its limits is passed and resumed when all are at half or below, so that it does not flutter; a
-paused connection still gets its answers. Every limit admits at least one request of any size,
-because only the *next* one is held back; what pauses cannot bound, for thousands that hold a
-little each, is bounded by hanging up: on who has taken nothing for longest, or on whose requests
-hold most for longest (docs/decisions/0054).
+have not left the process. Per group: uncommitted bytes, which pause only the connections that
+produce to it, and at twice the limit refuse what comes by others. Per process: bytes of large
+produce requests, which pin receive slabs while they are unanswered; and what all unanswered
+requests weigh, and answers in memory that have not left, which both pause only who holds much of
+them.
+
+A connection is paused while any of its limits is passed and resumed when all are at half or below,
+so that it does not flutter; a paused connection still gets its answers. Every limit admits at least
+one request of any size, because only the *next* one is held back; what pauses cannot bound, for
+thousands that hold a little each, is bounded by hanging up: on who has taken nothing for longest,
+or on whose requests hold most for longest (docs/decisions/0054).
 """
 
 from collections.abc import Iterator
