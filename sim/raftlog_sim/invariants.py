@@ -103,6 +103,8 @@ class Invariants:
     checked: dict[str, int] = attrs.Factory(lambda: dict.fromkeys(NAMES, 0))
     ghost: dict[GroupId, dict[RaftIndex, Seen]] = attrs.Factory(dict)
     ghost_end: dict[GroupId, RaftIndex] = attrs.Factory(dict)
+    ghost_ends: dict[GroupId, dict[int, RaftIndex]] = attrs.Factory(dict)
+    """Up to where the leader of each term committed, in the order of terms."""
     leaders: dict[tuple[GroupId, int], ReplicaId] = attrs.Factory(dict)
     votes: dict[tuple[GroupId, int, ReplicaId], ReplicaId] = attrs.Factory(dict)
     told_terms: dict[tuple[GroupId, ReplicaId], int] = attrs.Factory(dict)
@@ -357,8 +359,10 @@ class Invariants:
             raise Violation("membership-steps", f"group {group}: from {before} to {now}")
 
     def _complete(self, group: GroupId, replica: PartitionReplica) -> None:
-        """A new leader holds everything that was ever committed."""
-        end = self.ghost_end.get(group, RaftIndex(0))
+        """A new leader holds everything that leaders of earlier terms committed (Raft, figure 3).
+        One whose votes were long under way may well lack what those of later terms did."""
+        ends, mine = self.ghost_ends.get(group, {}), replica.node.term
+        end = next((ends[term] for term in reversed(ends) if term < mine), RaftIndex(0))
         if end == 0:
             return
         self.checked["leader-completeness"] += 1
@@ -396,6 +400,9 @@ class Invariants:
             if term is not None:
                 ghost[index] = Seen(term, -1 if chain is None else chain)
         self.ghost_end[group] = replica.commit
+        # Only an entry of its own term ends what a leader commits.
+        if (term := log.term_at(replica.commit)) is not None:
+            self.ghost_ends.setdefault(group, {})[term] = replica.commit
 
     def _same_as_ghost(self, group: GroupId, replica: PartitionReplica, index: RaftIndex) -> None:
         seen = self.ghost[group].get(index)

@@ -130,9 +130,21 @@ def test_two_chains_of_one_entry():
 
 def test_a_new_leader_that_misses_something():
     _run, invariants, group, leader = middle()
-    invariants.ghost[group][invariants.ghost_end[group]] = Seen(77, 1)
+    end = invariants.ghost_end[group]
+    invariants.ghost[group][end] = Seen(77, 1)
+    invariants.ghost_ends[group] = {leader.node.term - 1: end}
     with pytest.raises(Violation, match="leader-completeness"):
         invariants._complete(group, leader)
+
+
+def test_a_leader_of_an_older_term_may_miss_what_later_ones_committed():
+    """Seed 300205: a pause held up the votes of term 1 until term 4 had committed. To lead term 1
+    was still its right, with nothing that it could commit."""
+    _run, invariants, group, leader = middle()
+    end = invariants.ghost_end[group]
+    invariants.ghost[group][end] = Seen(77, 1)
+    invariants.ghost_ends[group] = {leader.node.term + 1: end}
+    invariants._complete(group, leader)
 
 
 def test_a_commit_that_too_few_disks_hold():
