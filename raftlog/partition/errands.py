@@ -4,7 +4,7 @@ Each errand is a job of the replica's own directory and comes back by its token.
 judged again when it arrives: the log may have moved on meanwhile.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -58,8 +58,8 @@ class Errands:
         self._where = where
         self._token = 0
         self._waiting: dict[int, JobThen] = {}
-        self._reads_failed: dict[RaftIndex, int] = {}
-        """Where reads for followers fail, and how often in a row at that place."""
+        self._reads_failed: dict[Hashable, int] = {}
+        """Which reads fail, and how often in a row."""
         self._snapshots_failed = (RaftIndex(0), 0)
         """Which state cannot be read for followers, and how often that was tried."""
         self._removing = False
@@ -83,6 +83,15 @@ class Errands:
         if self.damage is None:
             self.damage = error
             self._node.step_down(now, f"damage: {error}")
+
+    def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
+        """A read for a client came back: what it returned, or the exception that it raised."""
+        self._note_damage(value, now)
+        if isinstance(value, DiskError):
+            self._count_failed_read(("client", what), value, now)
+        elif not isinstance(value, Exception):
+            self._reads_failed.pop(("client", what), None)
+            self._log.cold_done(value)
 
     def read_log(self, read: LogRead, now: Instant) -> None:
         """Entries for a follower that are no longer in memory."""
@@ -166,23 +175,24 @@ class Errands:
         self._note_damage(value, now)
         node = self._node
         if isinstance(value, DiskError):
-            self._count_failed_read(read.first_index, value, now)
+            self._count_failed_read(("follower", read.first_index), value, now)
         if not isinstance(value, EntriesRead):
             node.log_read_done(read.token, read.first_index, _NO_CHAIN, None)
             return
-        self._reads_failed.pop(read.first_index, None)
+        self._reads_failed.pop(("follower", read.first_index), None)
         self._log.cold_done(value)
         node.log_read_done(read.token, value.first_index, value.prev_chain, value.entries)
 
-    def _count_failed_read(self, first: RaftIndex, error: DiskError, now: Instant) -> None:
+    def _count_failed_read(self, read: Hashable, error: DiskError, now: Instant) -> None:
         """A read that fails again and again is not the moment's: what lies there is lost here, and
-        a follower that needs it waits for ever, unless another one leads."""
-        failed = self._reads_failed.pop(first, 0) + 1
-        self._reads_failed[first] = failed
+        who needs it waits for ever, unless another one leads. Where no other can, the rest is
+        better than nothing."""
+        failed = self._reads_failed.pop(read, 0) + 1
+        self._reads_failed[read] = failed
         if len(self._reads_failed) > LOG_READ_PLACES_MAX:
             del self._reads_failed[next(iter(self._reads_failed))]
-        if failed >= LOG_READ_FAILURES_MAX:
-            self.found_damage(CorruptData(f"entry {first} cannot be read: {error}"), now)
+        if failed >= LOG_READ_FAILURES_MAX and len(self._node.membership.all_voters()) > 1:
+            self.found_damage(CorruptData(f"cannot be read again and again: {error}"), now)
 
     def _snapshot_read(
         self, read: SnapshotRead, asked: RaftIndex, value: object, now: Instant

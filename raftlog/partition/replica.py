@@ -14,7 +14,7 @@ Theory of operation: the broker calls events and data-path methods in the order 
 node, then acts on what is committed. The broker completes after all replicas were taken.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Final, Protocol, final
 
 from raftlog.base.binary import Buffer
@@ -343,6 +343,13 @@ class PartitionReplica:
     def damage_found(self, error: CorruptData, now: Instant) -> None:
         """A cold read of a handler found stored bytes that are not what was written."""
         self._errands.found_damage(error, now)
+
+    def client_read_done(self, what: Hashable, value: object, now: Instant) -> bool:
+        """A cold read of a handler came back, with its value or the exception that it raised: the
+        log may know more now. The same read is equal as `what`. Whether this replica has damage,
+        and a turn of it is due."""
+        self._errands.client_read_done(what, value, now)
+        return self._errands.damage is not None
 
     def stop(self, now: Instant) -> None:
         """Deleted or closing, for good: everybody who waits is answered by the next take."""

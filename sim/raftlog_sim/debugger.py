@@ -1,7 +1,8 @@
 """Step through a run, forwards and backwards, a turn at a time.
 
 Going back is a new run to the turn before: the same schedule gives the same turns. Positions are
-numbers of turns. What can be seen is what the brokers hold in memory; nothing can be changed.
+numbers of turns. What can be seen is what the brokers hold in memory; nothing can be changed. In
+trio mode a turn is seen before its effects are performed.
 """
 
 from collections.abc import Callable
@@ -11,10 +12,9 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_MILLI
-from raftlog_sim.invariants import Violation
 from raftlog_sim.schedule import Schedule
 from raftlog_sim.simulation import Run, Turn
-from raftlog_sim.stuck import StuckError
+from raftlog_sim.stepping import Steps, steps_of
 from raftlog_sim.targets import group_of, leaders_of
 from raftlog_sim.workload import TOPIC
 
@@ -33,7 +33,7 @@ class Debugger:
     schedule: Schedule
     turn: Turn | None = None
     ended: str = ""
-    _run: Run = attrs.field(init=False)
+    _steps: Steps = attrs.field(init=False)
     _before: State = attrs.Factory(dict)
     """What `diff` compares with: the state before the last movement."""
 
@@ -42,7 +42,15 @@ class Debugger:
 
     def _restart(self) -> None:
         self.turn, self.ended = None, ""
-        self._run = Run(self.schedule, watch=self._saw)
+        self._steps = steps_of(self.schedule, self._saw)
+
+    @property
+    def _run(self) -> Run:
+        return self._steps.run
+
+    def close(self) -> None:
+        """Done with it. A run in trio mode is a thread, which ends here."""
+        self._steps.close()
 
     def _saw(self, turn: Turn) -> None:
         self.turn = turn
@@ -63,6 +71,7 @@ class Debugger:
         """So many turns back."""
         self._before = self.state()
         target = max(0, self.position - turns)
+        self._steps.close()
         self._restart()
         self._go(target)
 
@@ -76,22 +85,7 @@ class Debugger:
 
     def _go(self, target: int) -> None:
         while not self.ended and self.position < target:
-            self._advance()
-
-    def _advance(self) -> None:
-        """One event of the world; how the run ended is told as `Run.play` tells it."""
-        try:
-            if not self._run.advance():
-                lost = self._run.lost()
-                self.ended = lost or "over; every invariant holds (the history is not judged here)"
-        except Violation as violation:
-            self.ended = str(violation)
-        except StuckError as stuck:
-            self.ended = f"liveness: {stuck}"
-        except AssertionError as bug:
-            self.ended = f"assertion: {bug}"
-        except Exception as bug:  # whatever a broken broker raises is a finding
-            self.ended = f"exception: {type(bug).__name__}: {bug}"
+            self.ended = self._steps.advance()
 
     def _goal(self, words: list[str]) -> Goal:
         match words:

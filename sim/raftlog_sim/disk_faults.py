@@ -144,6 +144,9 @@ def _place(disk: SimulatedDisk, step: Step, stream: Stream) -> tuple[str, int] |
         chosen = paths[stream.below(len(paths))]
         return chosen, stream.below(len(disk.content(chosen)))
     ends = _ends_below_marks(disk)
+    if kind == "headers" or step.argument("how") == "gone":
+        # All of the file is lost: what is younger than the mark must not be in it (seed 302467).
+        ends = [(path, end) for path, end in ends if end == len(disk.content(path))]
     if not ends:
         return None
     path, end = ends[stream.below(len(ends))]

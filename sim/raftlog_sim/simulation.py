@@ -376,17 +376,22 @@ class Run:
 
     def _read_everything(self, reader: int) -> Iterator[_Goal]:
         """A last reader reads every partition to its end; what it saw is in the history, and where
-        the log begins, if that moves."""
+        the log begins, if that moves. StuckError when it is not told more for too long."""
         ends, limit = self._ends(), seconds(LIVENESS_SECONDS)
         for partition, offset in self.workload.read_everything():
             self._final[partition] = max(offset, log_start_of(self.world, TOPIC, partition))
-            tell = self.workload.shrinks
+            tell, stuck_at = self.workload.shrinks, self.world.now + limit
             while tell or self._final[partition] < ends[partition]:
                 tell = False
                 done: list[int] = []
                 then = partial(self._advance, done)
                 self.workload.fetch(reader, partition, self._final[partition], then)
+                before = self._final[partition]
                 yield _Goal(partial(bool, done), limit, "final read answered")
+                if self._final[partition] > before:
+                    stuck_at = self.world.now + limit
+                elif self.world.now > stuck_at:
+                    raise StuckError(f"partition {partition} cannot be read beyond {before}")
 
     def _advance(self, done: list[int], partition: int, following: int | None) -> None:
         known = log_start_of(self.world, TOPIC, partition)

@@ -214,10 +214,14 @@ class TrioWorld:
 
 
 def play(
-    schedule: Schedule, *, tracer: Tracer | None = None, watch: Watch | None = None
+    schedule: Schedule,
+    *,
+    tracer: Tracer | None = None,
+    watch: Watch | None = None,
+    begun: Callable[[Run], None] | None = None,
 ) -> tuple[Run, str]:
     """A whole schedule in virtual time: the run when it is over, and its failure. The nodes keep
-    what they had in memory, to be looked at."""
+    what they had in memory, to be looked at. `begun` hears of the run before its first turn."""
     world = TrioWorld(schedule.options, tracer or NoTracer())
     runs: list[Run] = []
 
@@ -227,6 +231,8 @@ def play(
             nursery.start_soon(world.perform, name="world")
             run = Run(schedule, watch=watch, world=cast("Any", world))
             runs.append(run)
+            if begun is not None:
+                begun(run)
             world.invariants = invariants = run.onlooker.invariants
             follower = world.client("consumer", client_options(run.world, "consumer"))
             consumer = Consumer(run.world, run.workload, invariants, follower.opened)

@@ -1,18 +1,20 @@
-"""Reads for followers that fail: what may pass, and what is damage."""
+"""Reads for followers and clients that fail: what may pass, and what is damage."""
 
 from types import SimpleNamespace
 
 import pytest
 
 from raftlog.base.errors import CorruptData, DiskError
-from raftlog.base.ids import Chain, RaftIndex
+from raftlog.base.ids import Chain, DirectoryId, NodeId, RaftIndex, ReplicaId
 from raftlog.base.limits import LOG_READ_FAILURES_MAX, LOG_READ_PLACES_MAX
 from raftlog.base.trace import NoTracer
 from raftlog.partition.errands import Errands
+from raftlog.raft.membership import Membership
 from raftlog.raft.output import LogRead, SnapshotRead
 from raftlog.storage.cold import EntriesRead
 
 NOW = 7
+ME = ReplicaId(NodeId(1), DirectoryId(1), RaftIndex(0))
 FAILED = DiskError("sector cannot be read", on="a segment")
 
 
@@ -23,6 +25,7 @@ def node():
     told.log_read_done = lambda *answer: told.answers.append(answer)
     told.snapshot_read_done = lambda *answer: told.snapshots.append(answer)
     told.step_down = lambda now, why: told.stepped_down.append((now, why))
+    told.membership = Membership(voters=(ME, ReplicaId(NodeId(2), DirectoryId(2), RaftIndex(0))))
     return told
 
 
@@ -44,7 +47,7 @@ def test_a_place_that_cannot_be_read_again_and_again_is_damage(errands, node):
     assert errands.damage is None
     fail(errands, 5, 1)
     assert isinstance(errands.damage, CorruptData)
-    assert "entry 5 cannot be read" in str(errands.damage)
+    assert "sector cannot be read" in str(errands.damage)
     assert [now for now, _ in node.stepped_down] == [NOW]
     assert len(node.answers) == LOG_READ_FAILURES_MAX, "each read is answered"
 
@@ -56,7 +59,7 @@ def test_two_followers_that_fail_in_turns_are_counted_each(errands, node):
         fail(errands, 6, 1)
     assert errands.damage is None
     fail(errands, 6, 1)
-    assert "entry 6 cannot be read" in str(errands.damage)
+    assert errands.damage is not None
     assert len(node.stepped_down) == 1
 
 
@@ -73,6 +76,43 @@ def test_places_that_fail_once_are_not_remembered_for_ever(errands):
     for first in range(LOG_READ_PLACES_MAX * 3):
         fail(errands, first, 1)
     assert len(errands._reads_failed) == LOG_READ_PLACES_MAX
+    assert errands.damage is None
+
+
+def fail_client(errands, what, times, error=FAILED):
+    for _ in range(times):
+        errands.client_read_done(what, error, NOW)
+
+
+def test_what_no_client_can_be_sent_is_damage(errands, node):
+    """Seed 320110 of the simulator: the leader told consumers of a failed disk for ever."""
+    fail_client(errands, "segment 3", LOG_READ_FAILURES_MAX - 1)
+    fail_client(errands, "segment 4", 1)
+    errands.client_read_done("segment 3", None, NOW)
+    fail_client(errands, "segment 3", LOG_READ_FAILURES_MAX - 1)
+    assert errands.damage is None, "a read that succeeds forgets the failures before it"
+    fail_client(errands, "segment 3", 1)
+    assert isinstance(errands.damage, CorruptData)
+    assert len(node.stepped_down) == 1
+
+
+def test_failures_of_clients_and_followers_are_counted_apart(errands):
+    fail(errands, 5, LOG_READ_FAILURES_MAX - 1)
+    fail_client(errands, RaftIndex(5), LOG_READ_FAILURES_MAX - 1)
+    assert errands.damage is None
+
+
+def test_who_alone_has_the_log_goes_on_with_what_can_be_read(errands, node):
+    """Recovery would close the replica, and nobody else could lead."""
+    node.membership = Membership(voters=(ME,))
+    fail_client(errands, "segment 3", 3 * LOG_READ_FAILURES_MAX)
+    fail(errands, 5, 3 * LOG_READ_FAILURES_MAX)
+    assert errands.damage is None
+    assert node.stepped_down == []
+
+
+def test_a_job_that_failed_otherwise_is_no_failure_of_the_disk(errands):
+    fail_client(errands, "segment 3", 3 * LOG_READ_FAILURES_MAX, TimeoutError())
     assert errands.damage is None
 
 

@@ -1,6 +1,7 @@
 """Trio mode: the real runtime in virtual time. Same seed, same bytes; planted bugs of the shell are
 caught there and nowhere else."""
 
+import io
 import json
 import math
 import os
@@ -8,18 +9,21 @@ import socket
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import attrs
 import pytest
 import trio
 from raftlog_sim.__main__ import main
+from raftlog_sim.debugger import Debugger
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.options import NOT_ON_STREAMS, draw_options
 from raftlog_sim.scenarios import load
 from raftlog_sim.schedule import Schedule, schedule_from_text, step
 from raftlog_sim.simulation import simulate
+from raftlog_sim.stepping import TrioSteps
 from raftlog_sim.trio_run import TrioWorld
 from raftlog_sim.workload import Workload
 
@@ -154,8 +158,41 @@ def test_commands_know_the_mode(tmp_path, monkeypatch, capsys):
     assert main(["replay", str(tmp_path / "r"), "--no-folder", "--format", "json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert again["trace_hash"] in said
-    assert main(["debug", str(path)]) == 64
-    assert "cannot be stepped" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.StringIO("next 5\nwhere"))
+    assert main(["debug", str(path)]) == 0
+    assert "turn 5 at" in capsys.readouterr().out
+
+
+def test_a_run_can_be_stepped_forwards_and_backwards():
+    with closing(Debugger(calm(4))) as debugger:
+        assert debugger.where() == "turn 0 at 0.000 ms, set-up"
+        debugger.until(["phase", "safety"])
+        there, state = debugger.where(), debugger.state()
+        debugger.next(30)
+        assert debugger.diff()
+        debugger.back(30)
+        assert (debugger.where(), debugger.state()) == (there, state)
+        debugger.until(["end"])
+        assert debugger.ended.startswith("over; every invariant holds")
+    assert "the run" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_stepped_run_fails_as_it_does_when_played():
+    """What a watcher of turns raises ends the run as what a broker raises does."""
+    schedule = calm(4)
+
+    def broken(turn):
+        raise Violation("order", f"turn {turn.number}")
+
+    steps = TrioSteps(schedule, broken)
+    assert steps.advance() == "order: turn 1"
+    steps.close()
+
+
+def test_a_run_that_is_given_up_ends_its_thread():
+    with closing(Debugger(calm(4))) as debugger:
+        debugger.next(40)
+    assert "the run" not in {thread.name for thread in threading.enumerate()}
 
 
 # --- faults ---

@@ -17,7 +17,6 @@ from typing import Final, final
 
 import attrs
 
-from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Offset
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
@@ -235,7 +234,7 @@ class _Fetch:
             if want.replica is not None and want.view.available:
                 cold = self._read(want, want.replica)
                 if cold is not None:
-                    done = partial(self._cold_done, want, want.replica)
+                    done = partial(self._cold_done, want, want.replica, cold)
                     self.context.job(want.replica.directory, cold.function, cold.args, done)
                     return
             self.reading += 1
@@ -261,15 +260,14 @@ class _Fetch:
         self.anything = self.anything or size > 0
         return None
 
-    def _cold_done(self, want: _Wanted, replica: PartitionReplica, value: object) -> None:
+    def _cold_done(
+        self, want: _Wanted, replica: PartitionReplica, cold: ColdRead, value: object
+    ) -> None:
         """A job came back: the log knows more now, if it is still the log that asked."""
+        if replica.client_read_done(cold, value, self.context.now):
+            self.context.touch(replica.group)
         if self.request.dead:
             return
-        if isinstance(value, CorruptData):
-            replica.damage_found(value, self.context.now)
-            self.context.touch(replica.group)
-        elif not isinstance(value, Exception):
-            replica.log.cold_done(value)
         self._find(want)
         if want.replica is replica and not isinstance(value, Exception):
             want.view = replica.view(want.asked.fetch_offset)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Final
 
 from raftlog.base.errors import OperatingError
@@ -37,14 +38,14 @@ def _debug(options: argparse.Namespace) -> int:
     case = common.case_of(options)
     if not isinstance(case, BrokerCase):
         raise common.UsageError("only runs of our own brokers can be stepped; see trace.txt")
-    if case.schedule.options.trio:
-        raise common.UsageError(
-            "a run in trio mode cannot be stepped, for tasks cannot be put back; see trace.txt, or "
-            "`raftlog sim shrink` it first"
-        )
-    debugger = Debugger(case.schedule)
     if options.format == "text":
         print(f"{case.size} steps, seed {case.seed}; `help` lists the commands")
+    with closing(Debugger(case.schedule)) as debugger:
+        _converse(debugger, options.format)
+    return common.DONE
+
+
+def _converse(debugger: Debugger, form: str) -> None:
     for line in _lines():
         words = line.split()
         if words in (["quit"], ["exit"]):
@@ -53,11 +54,10 @@ def _debug(options: argparse.Namespace) -> int:
             answer = obey(debugger, words)
         except OperatingError as error:
             answer = [f"{error.what}: {error.do}"]
-        if options.format == "json":
+        if form == "json":
             common.print_json({"command": line, "turn": debugger.position, "answer": answer})
         else:
             print("\n".join(answer), flush=True)
-    return common.DONE
 
 
 def _lines() -> Iterator[str]:

@@ -4,7 +4,8 @@ import attrs
 import pytest
 
 from raftlog.base import probes
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.limits import LOG_READ_FAILURES_MAX
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.fetch import FetchRequest
 from raftlog.kafka.versions import ApiKey
@@ -352,6 +353,40 @@ def test_damage_found_by_a_fetch_is_a_storage_error_and_is_reported(monkeypatch)
     monkeypatch.undo()
     cluster.leader("t", limit=30.0)
     assert [value[:3] for _, value in cluster.read_all("t")] == [b"000", b"001", b"002"]
+
+
+def test_a_disk_that_fails_again_and_again_makes_somebody_else_lead(monkeypatch):
+    """Four fetches in a row that a leader's disk cannot serve, though its peers have it all."""
+    cluster = led_topic(brokers=3)
+    before = cluster.leader("t")
+    number = before.number
+    for value in (b"one", b"two"):
+        produce(cluster, number, batch_of(value))
+    replica = before.broker.context.router.replica("t", 0)
+    unreadable = ColdRead(failing, ())
+    monkeypatch.setattr(PartitionReplica, "read", lambda replica, offset, bytes_max: unreadable)
+    for _ in range(LOG_READ_FAILURES_MAX - 1):
+        (answer,) = fetch(cluster, number, 0)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert replica.is_leader
+    fetch(cluster, number, 0)
+    assert not replica.is_leader
+    monkeypatch.undo()
+    assert [value for _, value in cluster.read_all("t")] == [b"one", b"two"]
+
+
+def test_who_has_the_log_alone_goes_on_leading_when_its_disk_fails(monkeypatch):
+    cluster = filled()
+    unreadable = ColdRead(failing, ())
+    monkeypatch.setattr(PartitionReplica, "read", lambda replica, offset, bytes_max: unreadable)
+    for _ in range(2 * LOG_READ_FAILURES_MAX):
+        (answer,) = fetch(cluster, 1, 0)
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert replica_of(cluster).is_leader
+
+
+def failing(disk):
+    raise DiskError("sector cannot be read", on="test")
 
 
 def damaged(disk):
