@@ -54,7 +54,7 @@ class _GivenUp(BaseException):
 
 @final
 class TrioSteps:
-    """A step is one turn of a broker, without its effects: the real driver has yet to perform them."""
+    """A step is one turn of a broker, without its effects, which the driver has yet to perform."""
 
     def __init__(self, schedule: Schedule, watch: Watch) -> None:
         self._schedule = schedule
