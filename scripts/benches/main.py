@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benches import consuming, failing, idling, latency, measuring, producing
+from benches import consuming, failing, idling, latency, measuring, producing, simulating
 
 TOTAL = 200_000_000
 
@@ -22,15 +22,26 @@ def run(name: str, rounds: int) -> dict:
         return latency.compare(rounds)
     if name == "idle":
         return idling.measure(rounds)
+    if name == "simulator":
+        return simulating.measure(rounds)
     return failing.measure(rounds)
 
 
-NAMES = ["produce", "small-records", "small-batches", "consume", "latency", "failover", "idle"]
+NAMES = [
+    "produce",
+    "small-records",
+    "small-batches",
+    "consume",
+    "latency",
+    "failover",
+    "idle",
+    "simulator",
+]
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        description="Measure a three-broker cluster as ratios.",
+        description="Measure a three-broker cluster as ratios, and the simulator.",
         epilog="Example: scripts/bench produce latency --rounds 5 --out bench.json",
     )
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="what to measure")

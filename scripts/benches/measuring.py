@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -94,7 +95,7 @@ def hardware() -> dict[str, object]:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
-    return {"cpu": model, "cores": os.cpu_count(), "python": os.sys.version.split()[0]}
+    return {"cpu": model, "cores": os.cpu_count(), "python": sys.version}
 
 
 def save(results: dict[str, object], path: Path) -> None:

@@ -29,7 +29,8 @@ from raftlog_sim.options import SimOptions, options_from
 VERSION: Final = 1
 STEPS_MAX: Final = 100_000
 TIME_MAX_MS: Final = 3_600_000
-_BELOW: Final = {"small": 1_000, "int": 1 << 40}
+SMALL_MAX: Final = 999
+_BELOW: Final = {"small": SMALL_MAX + 1, "int": 1 << 40}
 _TARGET: Final = re.compile(
     r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|controller|all)"
 )

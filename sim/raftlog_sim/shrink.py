@@ -1,16 +1,17 @@
 """Shrink a schedule: the fewest faults and operations that fail in the same way.
 
 In turn: nothing after the failure; clients, coarsely, for they make the run long; whole kinds of
-faults, whole producers, all reads; faults one by one; clients to the last; then smaller numbers
-(records, durations), a smaller cluster, options at their defaults; and all over again while it
-helps. Each candidate is a whole run. A candidate counts only when it fails in the same class with
-the same signature.
+faults, whole producers, all reads; faults one by one; clients to the last; then a smaller cluster,
+options at their defaults, what a producer sends in many steps in one, smaller numbers (records,
+durations); and all over again while it helps. Each candidate is a whole run. A candidate counts
+only when it fails in the same class with the same signature.
 
 The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
 what a run does after the missing step may differ all the same, so every candidate is run.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, final
 
 import attrs
@@ -20,7 +21,7 @@ from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.minimise import Effort, minimise, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import Outcome, signature
-from raftlog_sim.schedule import Argument, Schedule, Step, is_fault
+from raftlog_sim.schedule import SMALL_MAX, Argument, Schedule, Step, is_fault
 from raftlog_sim.simulation import Run, Turn, simulate
 
 ROUND_MS: Final = 10
@@ -205,11 +206,37 @@ def _shorter(schedule: Schedule) -> Iterator[Schedule]:
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
     yield from _simpler_options(schedule)
+    yield from _joined(schedule)
     for place, step in enumerate(schedule.steps):
         for simpler in _simpler_step(step):
             steps = [*schedule.steps]
             steps[place] = simpler
             yield schedule.with_steps(steps)
+
+
+def _joined(schedule: Schedule) -> Iterator[Schedule]:
+    """What a producer sends in several steps, sent in one: all of it, then each with the next."""
+    bursts: dict[tuple[Argument, ...], list[int]] = {}
+    for place, step in enumerate(schedule.steps):
+        if step.kind in _SLOTTED:
+            slot, partition, _, *more = step.arguments
+            bursts.setdefault((step.kind, slot, partition, *more), []).append(place)
+    for places in bursts.values():
+        if len(places) > 2:
+            yield _in_one(schedule, places)
+    for places in bursts.values():
+        for pair in pairwise(places):
+            yield _in_one(schedule, pair)
+
+
+def _in_one(schedule: Schedule, places: Sequence[int]) -> Schedule:
+    steps = [*schedule.steps]
+    first = steps[places[0]]
+    slot, partition, _, *more = first.arguments
+    count = min(SMALL_MAX, sum(int(steps[place].arguments[2]) for place in places))
+    steps[places[0]] = first._replace(arguments=(slot, partition, count, *more))
+    gone = frozenset(places[1:])
+    return schedule.with_steps(step for place, step in enumerate(steps) if place not in gone)
 
 
 def _simpler_options(schedule: Schedule) -> Iterator[Schedule]:

@@ -1,0 +1,71 @@
+"""How much the simulator gets through on a core: seeds of the swarm, with faults, real clients and
+all invariants, as they are drawn and with twenty client operations a simulated second."""
+
+import time
+from collections.abc import Iterable
+
+from raftlog_sim.drawing import draw_schedule
+from raftlog_sim.options import draw_options
+from raftlog_sim.schedule import KINDS, Schedule
+from raftlog_sim.simulation import simulate
+
+from benches import measuring
+
+SEEDS = range(1, 31)
+OPERATIONS_A_SECOND = 20
+LOOP = 2_000_000
+
+
+def yardstick() -> float:
+    """CPU seconds of a fixed loop, to tell a slow machine from a slow simulator."""
+    began, total = time.process_time(), 0
+    for number in range(LOOP):
+        total += number & 7
+    assert total == LOOP // 8 * 28
+    return time.process_time() - began
+
+
+def thinned(schedule: Schedule) -> Schedule:
+    """With so few operations of clients, evenly taken from those that were drawn."""
+    clients = [step for step in schedule.steps if KINDS[step.kind].by == "clients"]
+    room = max(1, schedule.options.safety_ms * OPERATIONS_A_SECOND // 1_000)
+    if len(clients) <= room:
+        return schedule
+    kept = {id(clients[place * len(clients) // room]) for place in range(room)}
+    return schedule.with_steps(
+        step for step in schedule.steps if KINDS[step.kind].by != "clients" or id(step) in kept
+    )
+
+
+def played(schedules: Iterable[Schedule]) -> dict[str, float]:
+    """All of them, by CPU time. A seed that fails ends the measurement: that is another matter."""
+    began = time.process_time()
+    seeds = events = simulated_ns = 0
+    for schedule in schedules:
+        result = simulate(schedule)
+        if result.failure:
+            raise SystemExit(f"seed {schedule.options.seed} fails: {result.failure}")
+        seeds, events = seeds + 1, events + result.events
+        simulated_ns += result.simulated_ns
+    seconds = time.process_time() - began
+    return {
+        "events_a_second": events / seconds,
+        "simulated_seconds_a_second": simulated_ns / 1e9 / seconds,
+        "seeds_an_hour": 3_600 * seeds / seconds,
+    }
+
+
+def measure(rounds: int) -> dict:
+    """`rounds` times the same seeds, both ways in turn."""
+    drawn = [draw_schedule(draw_options(seed, "swarm")) for seed in SEEDS]
+    few = [thinned(schedule) for schedule in drawn]
+    found: dict[str, list[float]] = {}
+    played(drawn[:3])  # imports, and the interpreter's own warming up
+    for _ in range(rounds):
+        found.setdefault("yardstick_ms", []).append(1e3 * yardstick())
+        for name, schedules in (("as drawn", drawn), ("20 operations a second", few)):
+            for what, value in played(schedules).items():
+                found.setdefault(f"{name}: {what}", []).append(value)
+    for name, values in found.items():
+        print(f"simulator, {name.replace('_', ' ')}: {measuring.shown(values)}")
+    return {name: measuring.summary(values) for name, values in found.items()}

@@ -1,0 +1,59 @@
+"""What a shrinker tries: candidates that are smaller, and legal."""
+
+from raftlog_sim.minimise import Effort, simplify
+from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import SMALL_MAX, Schedule, schedule_from_text, step
+from raftlog_sim.shrink import _joined, _simpler
+
+STALL = step(400, "stall", 150, node="n1")
+
+
+def bursts(*counts, slot=0, kind="produce", **more):
+    return [
+        step(10 * at, kind, slot=slot, partition=0, count=count, **more)
+        for at, count in enumerate(counts)
+    ]
+
+
+def schedule_of(*steps):
+    return Schedule(SimOptions(seed=1), ()).with_steps(steps)
+
+
+def counts_of(schedule, slot=0):
+    return [
+        one.argument("count")
+        for one in schedule.steps
+        if one.kind == "produce" and one.argument("slot") == slot
+    ]
+
+
+def test_what_a_producer_sends_is_tried_in_one_burst_then_in_pairs():
+    schedule = schedule_of(*bursts(1, 2, 4), STALL)
+    assert [counts_of(one) for one in _joined(schedule)] == [[7], [3, 4], [1, 6]]
+    assert all(STALL in one.steps for one in _joined(schedule))
+
+
+def test_bursts_of_two_producers_or_of_two_kinds_stay_apart():
+    acks = {"all": bursts(5, kind="pipeline", acks="all")[0]}
+    acks["leader"] = bursts(5, kind="pipeline", acks="leader")[0]
+    schedule = schedule_of(*bursts(1), *bursts(1, slot=1), *acks.values())
+    assert list(_joined(schedule)) == []
+
+
+def test_a_joined_burst_is_a_legal_one():
+    (joined,) = _joined(schedule_of(*bursts(600, 600)))
+    assert counts_of(joined) == [SMALL_MAX]
+    assert schedule_from_text(joined.text()) == joined
+
+
+def test_a_failure_that_takes_many_records_becomes_few_steps():
+    """Mutant 13 in seed 3: a stalled disk and forty records, in twelve bursts."""
+
+    def fails(schedule):
+        return sum(map(int, counts_of(schedule))) >= 20 and STALL in schedule.steps
+
+    effort = Effort(lambda: False)
+    schedule = schedule_of(*bursts(*[4] * 12), STALL)
+    found = simplify(schedule, lambda one: list(_simpler(one)), fails, effort)
+    assert len(found.steps) == 2
+    assert counts_of(found) == [24]
