@@ -287,7 +287,16 @@ class PartitionManager:
             self.volume.records.append(record)
             self.volume.when_durable(partial(self._run_new, host, value))
         else:
+            self._mark_tail(value)
             self._run(host, value)
+
+    def _mark_tail(self, recovered: RecoveredReplica) -> None:
+        """What a boot found behind the last mark was acknowledged, perhaps, and is durable: on an
+        idle log no round would ever mark it."""
+        log = recovered.log
+        if recovered.state is ReplicaState.INTACT and log is not None:
+            mark = log.mark(recovered.commit_hint)
+            self.volume.store.note_mark(mark, self.context.now)
 
     def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
         """The registration is durable. The first choice for leader campaigns before the others do,

@@ -15,6 +15,7 @@ from raftlog.base.entries import Entry, EntryKind, Membership
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Chain, Offset, RaftIndex, Term
 from raftlog.base.limits import (
+    BATCH_HEADER_BYTES,
     INDEX_FILE_BYTES_MAX,
     RECOVERED_WINDOW_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -141,7 +142,7 @@ class _Walker:
         seen = self._end()
         if fault is not None:
             probe("damage-found-at-boot")
-            seen = max(seen, self._seen_in_last(), key=_progress)
+            seen = max(seen, self._seen_in_last(), self._seen_behind_mark(), key=_progress)
         return self._result(fault, seen)
 
     # --- one file ---------------------------------------------------------------------------------
@@ -274,6 +275,34 @@ class _Walker:
             for _ in walk.batches(file.stop):
                 continue
         return _log_end(walk.place)
+
+    def _seen_behind_mark(self) -> LogEnd:
+        """How far the marked file goes from the mark on, which damage before it does not touch:
+        what was acknowledged after the last mark is a promise too."""
+        mark = self._mark
+        for file in self._files.live + self._files.beyond:
+            if mark is None or file.header.file_sequence != mark.file_sequence:
+                continue
+            if file.stop is not None and mark.raft_index >= file.stop:
+                break
+            with opened(self._disk, file.path) as opened_file:
+                first = opened_file.read_at(mark.end_position, BATCH_HEADER_BYTES)
+                if len(first) < BATCH_HEADER_BYTES:
+                    break
+                start = WalkPlace(
+                    RaftIndex(mark.raft_index + 1),
+                    Offset(read_header(first).base_offset),
+                    mark.end_position,
+                    mark.chain,
+                    mark.term,
+                )
+                walk = Walk(opened_file, start, self._spec.group, file.path)
+                for _ in walk.batches(file.stop):
+                    continue
+            if walk.place != start:
+                probe("promise-found-behind-the-mark")
+                return _log_end(walk.place)
+        return self._end()
 
     # --- gathering --------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from raftlog.broker.events import AdminCall, Stop
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.produce import ProduceRequest
 from raftlog.kafka.versions import ApiKey
-from raftlog.storage.data_dir import peek_directory
 from raftlog.storage.replica import LogOptions
 from tests.broker.cluster import Cluster
 
@@ -394,32 +393,6 @@ def test_strict_marks_delay_acknowledgements_and_lose_nothing():
     cluster.ready()
     assert replica.high_watermark == 5
     held_everywhere(cluster, "orders", [f"v{n}".encode() for n in range(5)])
-
-
-def marks_of(node):
-    """Per group: how far the durable mark on this node's disk goes, and how far its log."""
-    disk = copy.deepcopy(node.disk)
-    disk.crash(Keep.NONE)
-    stored = peek_directory(disk).marks
-    replicas = node.broker.context.replicas
-    return {group: (stored[group].raft_index, r.log.last_index) for group, r in replicas.items()}
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_an_idle_log_is_marked_to_its_end(strict):
-    """A mark was noted before the log had heard that its round was durable: it always spoke of the
-    round before. On an idle log the last entries stayed unmarked for ever, so rot there was taken
-    for a torn tail, and a replica that had acknowledged them voted for one without them; with
-    strict marks they were acknowledged all the same. Found by scenario review-4."""
-    cluster = Cluster(3, 3, configure=lambda c: attrs.evolve(c, strict_mark=strict)).ready()
-    cluster.create("orders", 1, 3)
-    cluster.put("orders", ["the last one for long"])
-    if not strict:
-        cluster.world.run_for(seconds(0.3))
-    leader = cluster.leader("orders")
-    group = leader.broker.context.router.replica("orders", 0).group
-    marked = [marks_of(node)[group] for node in cluster.world.running()]
-    assert sum(mark == last for mark, last in marked) >= (2 if strict else 3), marked
 
 
 # --- the world itself -----------------------------------------------------------------------------
