@@ -8,11 +8,13 @@ begin.
 """
 
 from bisect import bisect_left, bisect_right
+from itertools import pairwise
 from typing import final
 
 from raftlog.base.binary import Buffer
 from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.limits import SCANNED_RANGES_MAX, SEGMENT_HEADER_BYTES, SLICE_BYTES_MIN
+from raftlog.base.probes import probe
 from raftlog.records.slices import FileSlice
 from raftlog.storage.cold import ColdRead, RangeScanned, SegmentWalked
 from raftlog.storage.jobs import (
@@ -327,14 +329,18 @@ class ReadPlanner:
         ]
 
     def plan_removal(
-        self, log_start: Offset, marker: RaftIndex, safe_index: RaftIndex
+        self, log_start: Offset, marker: RaftIndex, committed: RaftIndex, durable: RaftIndex
     ) -> ColdRead | None:
         """Whole segments below the log start that are durable and committed; never the last one.
-        What stays must say the log start again at the next boot: the marker lies there, or the
-        first header was written later."""
+        What stays must be a log after a power failure: the next segment's file is durable with its
+        first entry, not before. And it must say the log start again at the next boot: the marker
+        lies there, or the first header was written later."""
         count = 0
-        for segment in self._segments[:-1]:
-            if segment.end.next_offset > log_start or segment.end.raft_index > safe_index:
+        for segment, following in pairwise(self._segments):
+            if segment.end.next_offset > log_start or segment.end.raft_index > committed:
+                break
+            if following.first_index > durable:
+                probe("removal-waits-for-the-next-segment")
                 break
             count += 1
         while count and not self._tells(count, log_start, marker):

@@ -6,11 +6,14 @@ then removed the segment with the marker. After a power failure the replica knew
 led, and told clients that the log begins at 0, where there is nothing.
 """
 
+import copy
+
 import pytest
 from raftlog_sim.disk import Keep
 
 from raftlog.base.entries import EntryKind
 from raftlog.records.control import write_log_start
+from raftlog.storage.recovery import ReplicaState
 from raftlog.storage.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver
 
@@ -115,3 +118,28 @@ def test_what_is_gone_is_below_the_log_start():
     assert remove(driver) == [driver.log.segments[-1].first_index]
     driver.crash(Keep.NONE)
     assert driver.log.log_start == base > 0
+
+
+def test_the_last_durable_segment_stays_until_the_next_one_is_durable():
+    """Seed 420846: all that a slow disk held lay below the log start, and was removed while the
+    next segment was on its way. After a power failure there was no log at all, and the replica was
+    lost."""
+    driver = Driver()
+    driver.lead(1)
+    grow(driver)
+    while len(driver.log.segments) < 3:
+        driver.settle()
+        driver.append(1, 2, size=60)
+    following = driver.log.segments[2]
+    assert driver.log.durable_index == following.first_index - 1
+    driver.commit_all()
+    driver.log.set_log_start(following.base_offset, driver.log.last_index)
+    (order,) = driver.log.plan_removal().args
+    assert order.first_index == driver.log.segments[1].first_index
+    write_snapshot(driver.disk, SPEC, driver.log.position_before(order.first_index), b"producers")
+    driver.run(driver.log.plan_removal())
+    assert driver.log.plan_removal() is None
+    assert copy.deepcopy(driver).crash(Keep.NONE).state is ReplicaState.INTACT
+    assert len(driver.log.segments) == 2
+    driver.settle()
+    assert driver.log.plan_removal() is not None
