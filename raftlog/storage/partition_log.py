@@ -463,9 +463,8 @@ class PartitionLog:
     def plan_removal(self) -> ColdRead | None:
         """A job that removes the whole segments below the log start; None when there is none. Its
         result goes to `cold_done`, by which the log's beginning moves."""
-        return self._settled().plan_removal(
-            self.log_start, self.start_marker, self._commit, self.durable_index
-        )
+        settled, durable = self._settled(), self.durable_index
+        return settled.plan_removal(self.log_start, self.start_marker, self._commit, durable)
 
     def _head_moved(self, first_index: RaftIndex) -> None:
         """The segments below the one that begins at `first_index` are gone."""

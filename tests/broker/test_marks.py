@@ -7,7 +7,6 @@ import pytest
 from raftlog_sim.disk import Keep
 from raftlog_sim.world import seconds
 
-from raftlog.base.ids import METADATA_GROUP
 from raftlog.storage.data_dir import peek_directory
 from tests.broker.cluster import Cluster
 
