@@ -55,7 +55,7 @@ class Progress:
     """One follower or learner, as its leader sees it.
 
     * `match`: everything up to here is equal to our log and *durable* there; moves by its replies
-      in this term, falls only when the follower itself proves that it holds less.
+      in this term, falls only when the follower refuses a probe there: it holds less.
     * `next`: the next entry to send; above `match`, at most one above our last.
     * `in_flight`: (last index, bytes) of the appends that are out, only in REPLICATE.
     * `waiting`: the one probe is out; cleared by an answer. Only in PROBE.

@@ -256,7 +256,7 @@ def on_append_refused(state: RaftState, message: AppendRefused) -> None:
         follower.become_probe(RaftIndex(follower.match + 1))
         return
     if follower.state is REPLICATE and message.prev_index <= follower.match:
-        probe("stale-refusal-while-replicating")
+        _match_refused(state, follower, message.prev_index)
         return
     if follower.state is PROBE and message.prev_index != follower.next - 1:
         probe("stale-refusal-while-probing")
@@ -271,6 +271,18 @@ def on_append_refused(state: RaftState, message: AppendRefused) -> None:
         probe("match-regressed")
         follower.match = RaftIndex(max(seam, 0))
     follower.become_probe(RaftIndex(max(seam, 0) + 1))
+
+
+def _match_refused(state: RaftState, follower: Progress, prev: RaftIndex) -> None:
+    """It refuses what it acknowledged. Below the match that is an old word. At the match it may be
+    one, too; or the replica was opened anew within the session, and lost that to its disk. A probe
+    there tells."""
+    if prev < follower.match:
+        probe("stale-refusal-while-replicating")
+        return
+    probe("match-refused-while-replicating")
+    follower.become_probe(RaftIndex(prev + 1))
+    send_heartbeat(state, follower)
 
 
 def _content_refused(state: RaftState, follower: Progress, prev: RaftIndex) -> None:

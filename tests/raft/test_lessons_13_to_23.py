@@ -306,6 +306,29 @@ class Test21CommitBeyondLostTail:
         assert c[3].payloads == [b"a", b"b", b"c"]
         assert not c.node(3).damaged
 
+    @pytest.mark.parametrize("covered", [False, True])
+    def test_one_that_was_opened_anew_within_the_session_is_probed_again(self, covered):
+        """Seed 421921: a sector of the metadata log could not be read. The replica was closed, was
+        opened as damaged, and refused every heartbeat at the end that it had acknowledged; its
+        leader, with nothing to send, took that for an old word, for ever."""
+        c = Cluster(3)
+        c.elect(1)
+        c.write(1, b"a", b"b", b"c")
+        if covered:
+            assert c.node(1).cover(rid(3), c.now)
+        lost = c[3].log.crashed()
+        lost.truncate_from(3)
+        lost._disk = lost._image()
+        mark = LogPosition(4, 1, c[1].log.chain_at(4))
+        c.peers[3] = Peer(
+            rid(3), lost, hard_state=c[3].stored, options=OPTIONS, damaged=mark, now=c.now
+        )
+        if covered:  # its node says that it follows no more
+            c.node(1).uncover(rid(3), c.now, c.now)
+        c.advance(3 * BEAT)
+        assert c[3].payloads == [b"a", b"b", b"c"]
+        assert not c.node(3).damaged
+
     def test_a_commit_above_the_log_commits_only_what_is_there(self):
         peer = replica(1, term=1)
         say(peer, append(1, (1, 1), commit=99))

@@ -109,6 +109,16 @@ class Test26StaleConflictReply:
         say(peer, refused(2, 2, (1, 1)))
         assert (progress.match, progress.next, progress.state) == (3, 4, ProgressState.REPLICATE)
 
+    def test_a_refusal_at_the_match_is_asked_about(self):
+        """An acknowledgement overtook it, so the answer to one probe restores the stream."""
+        peer = lead(1, 1, term=1)
+        progress = peer.node.progress[rid(2)]
+        (probe,) = of_kind(say(peer, refused(2, 3, (1, 1))), Append)
+        assert (probe.to, probe.prev_index, probe.entries) == (rid(2), 3, ())
+        assert (progress.match, progress.next, progress.state) == (3, 4, ProgressState.PROBE)
+        say(peer, matched(2, 3))
+        assert (progress.match, progress.next, progress.state) == (3, 4, ProgressState.REPLICATE)
+
     def test_answers_of_an_earlier_term_count_nothing(self):
         peer = lead(1, 1, term=1, ready=False)
         say(peer, matched(1, 3), matched(1, 3, sender=3))
