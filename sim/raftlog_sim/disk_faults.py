@@ -21,6 +21,7 @@ from raftlog_sim.process_faults import restart_later
 from raftlog_sim.schedule import Step
 from raftlog_sim.streams import Stream
 from raftlog_sim.targets import group_of
+from raftlog_sim.truth import image_at_boot
 from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
@@ -291,7 +292,9 @@ def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
     node knows by the metadata of a boot with a higher number than its next one will have: a copy of
     the same life cannot be told from a crash that lost what was not synced, and lives in which it
     could not register are known to nobody, though it voted in them (seed 454): a disk that was put
-    back is refused, and is not put back once more (seed 200285)."""
+    back is refused, and is not put back once more (seed 200285). Controllers must know it for good:
+    one that was away meanwhile, or that would have forgotten it after a power loss, makes a
+    majority with the copy, and no two disks of three tell what they acknowledged (seed 421440)."""
     struck = False
     for node in nemesis.nodes(step, "node"):
         image = nemesis.images.get(node.number)
@@ -301,6 +304,8 @@ def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
             continue
         known = peek_directory(image.durable_copy()).boot + 2
         if not all(_registered_boot(other, node) >= known for other in node.world.running()):
+            continue
+        if not all(_boot_on_disk(other, node) >= known for other in _other_controllers(node)):
             continue
         if not nemesis.atlas.allow(node.number):
             continue
@@ -316,6 +321,17 @@ def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
 def _registered_boot(witness: Node, node: Node) -> int:
     """The boot of a node that another one knows of."""
     broker = witness.broker.context.image.brokers.get(node.number)
+    return 0 if broker is None else broker.boot
+
+
+def _other_controllers(node: Node) -> list[Node]:
+    numbers = [address.node for address in node.config.controllers]
+    return [node.world.nodes[number] for number in numbers if number != node.number]
+
+
+def _boot_on_disk(witness: Node, node: Node) -> int:
+    """The boot of a node that another one would know of after a power loss."""
+    broker = image_at_boot(witness).brokers.get(node.number)
     return 0 if broker is None else broker.boot
 
 

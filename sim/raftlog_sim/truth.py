@@ -6,20 +6,30 @@ Durable is what a crash that keeps nothing would leave.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from raftlog.base.errors import RaftlogError
-from raftlog.base.ids import GroupId, ReplicaId
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import CorruptData, RaftlogError
+from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, ReplicaId
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.metadata.apply import apply
+from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.partition.replica import PartitionReplica
+from raftlog.records.record import records_of
 from raftlog.storage.data_dir import FORMAT_FILE, peek_directory
+from raftlog.storage.files import opened
 from raftlog.storage.inspect import inspect_directory
-from raftlog.storage.segment import Segment
+from raftlog.storage.live_files import find_live_files
+from raftlog.storage.replica import ReplicaSpec
+from raftlog.storage.segment import Segment, before_header
 from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.walk import Walk, segment_start
 
 if TYPE_CHECKING:
     from raftlog.base.entries import HardState
+    from raftlog.metadata.image import ClusterImage
     from raftlog_sim.node import Node
 
 _STORE: Final = (FORMAT_FILE, *STORE_FILES)
+_ON: Final = "metadata log"
 
 
 class Story(NamedTuple):
@@ -93,6 +103,46 @@ def _hard_states(node: "Node") -> "dict[GroupId, HardState]":
             states = {}
         node.looked_up = known = (disk, disk.mutations, states)
     return known[2]
+
+
+def image_at_boot(node: "Node") -> "ClusterImage":
+    """What the node would know of the cluster if its power failed now, before it hears of anybody:
+    the commands on its disk up to its durable commit hint. What cannot be read it does not know."""
+    image, commands = EMPTY_IMAGE, node.config.release.commands
+    try:
+        for batch in _committed_metadata(node):
+            for record in records_of(batch, CorruptData, _ON):
+                proposal = commands.decode(record.value or b"", CorruptData, _ON)
+                image = apply(image, proposal.command, proposal.once).image
+    except RaftlogError:
+        return EMPTY_IMAGE
+    return image
+
+
+def _committed_metadata(node: "Node") -> Iterator[Buffer]:
+    """The batches that a boot would hold to be committed."""
+    disk = node.disk.durable_copy()
+    directory = peek_directory(disk)
+    registration = directory.registrations.get(METADATA_GROUP)
+    mark = directory.marks.get(METADATA_GROUP)
+    if registration is None or mark is None:
+        return
+    spec = ReplicaSpec(
+        cluster=directory.identity.cluster,
+        group=METADATA_GROUP,
+        replica=registration.replica,
+        path=registration.path,
+    )
+    behind = RaftIndex(mark.commit + 1)
+    for file in find_live_files(disk, spec).live:
+        header, before = file.header, before_header(file.header)
+        start = segment_start(
+            header.first_index, before.next_offset, before.chain, header.term_before
+        )
+        stop = behind if file.stop is None else min(file.stop, behind)
+        with opened(disk, file.path) as opened_file:
+            for walked in Walk(opened_file, start, METADATA_GROUP, file.path).batches(stop):
+                yield walked.entry.batch
 
 
 def stories(node: "Node") -> Iterator[tuple[int, Story]]:

@@ -1,10 +1,12 @@
 """Disks in a world that fail, fill, slow down, rot, vanish; and the atlas that rations damage."""
 
 import pytest
+from raftlog_sim.disk import Keep
 from raftlog_sim.disk_faults import _disk_error, _ends_below_marks
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.truth import image_at_boot
 
 from raftlog.base import probes
 from raftlog.base.ids import NodeId
@@ -100,6 +102,30 @@ def test_a_copy_of_nearly_the_same_life_is_left(crashes):
     result = simulate(old_disk(*[step(300, "crash", 20, node="n2")] * crashes))
     assert result.failure == ""
     assert "old-disk" not in result.faults
+
+
+@pytest.mark.parametrize("away", ["crash", "stall"])
+def test_a_copy_that_another_controller_cannot_tell_for_good_is_left(away):
+    """Seed 421440: n1 was away when n2 booted last, or knew it only until its next boot. With the
+    copy it would make a majority, and what n2 and n3 had committed meanwhile would be known to n3
+    alone."""
+    crashes = [step(at, "crash", 20, node="n2") for at in (200, 500)]
+    result = simulate(old_disk(*crashes, step(480, away, 600, node="n1")))
+    assert result.failure == ""
+    assert away in result.faults
+    assert "old-disk" not in result.faults
+
+
+def test_what_a_boot_would_know_of_the_cluster_is_read_from_the_disk():
+    run = until(Run(schedule(step(200, "crash", 20, node="n2"))), 690)
+    checks = run.onlooker.invariants.metadata
+    for node in run.world.running():
+        known = image_at_boot(node)
+        assert known.brokers[NodeId(2)].boot == 2
+        assert checks.digests[known.version] == known.digest()
+        node.crash(Keep.NONE)
+        node.disk.vanish(next(path for path in node.disk.paths() if path.startswith("groups/000")))
+        assert image_at_boot(node).version == 0
 
 
 def test_a_twin_of_another_partition_is_found_by_the_chain():
