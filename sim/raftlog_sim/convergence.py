@@ -1,10 +1,11 @@
 """When a healed cluster, or a core of it, has come to rest: what the liveness phase waits for."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog_sim.targets import group_of
+from raftlog_sim.truth import image_at_boot
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage
@@ -77,11 +78,26 @@ def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
 
 def is_core(world: "World", core: Collection[NodeId], damaged: Collection[NodeId]) -> bool:
     """Whether these nodes may be all that is left: in every configuration that some node holds to
-    be in force, and in every placement, undamaged nodes of the core are a majority."""
+    be in force, and in every placement, undamaged nodes of the core are a majority. Who is down
+    holds what is on its disk: when all are, nobody else tells who votes where (seed 420683)."""
     whole = {number for number in core if number not in damaged}
     if not whole <= set(world.nodes):
         return False
-    return all(len(whole & set(voters)) > len(voters) // 2 for voters in voter_sets(world))
+    return all(
+        len(whole & set(voters)) > len(voters) // 2
+        for voters in (*voter_sets(world), *_voter_sets_on_disks(world))
+    )
+
+
+def _voter_sets_on_disks(world: "World") -> Iterator[tuple[NodeId, ...]]:
+    """What those know that are down: every placement, and what was told of configurations."""
+    for node in world.nodes.values():
+        topics = {} if node.up else image_at_boot(node).topics
+        for partition in [each for topic in topics.values() for each in topic.partitions]:
+            told = partition.reported.membership
+            for voters in (partition.target, told.voters, told.outgoing):
+                if voters:
+                    yield tuple(voter.node for voter in voters)
 
 
 def voter_sets(world: "World") -> list[tuple[NodeId, ...]]:

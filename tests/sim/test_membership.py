@@ -216,6 +216,15 @@ def test_what_is_not_enough_is_no_core():
     assert skipped.failure == ""
 
 
+def test_what_is_no_core_is_none_when_all_are_down():
+    """Seed 420683: with nobody up the controllers were the only voters that were known."""
+    run = until(Run(schedule(controllers=1)), 300)
+    for node in run.world.running():
+        node.crash()
+    assert is_core(run.world, (1, 3), ())
+    assert not is_core(run.world, (1, 3), (3,)), "of three voters, one is whole"
+
+
 def test_cores_are_majorities():
     cores = [options.core for options in map(draw_options, range(60)) if options.core]
     assert 10 < len(cores) < 50
