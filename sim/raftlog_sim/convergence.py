@@ -55,10 +55,12 @@ def _placed(nodes: "list[Node]", group: int, places: Collection[NodeId]) -> bool
 
 def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
     """Within the core every group of which it is a majority has a leader, and those of its replicas
-    there agree. (A topic that was being made when the rest froze may lie with the frozen.)"""
+    there agree. (A topic that was being made when the rest froze may lie with the frozen, and with
+    a directory that was wiped meanwhile: a voter counts on the directory that it was placed on.)"""
     nodes = [node for node in world.running() if node.number in core]
     if len(nodes) < len(core):
         return False
+    directories = {node.number: node.directory for node in nodes}
     memberships = {
         group: replica.membership
         for node in nodes
@@ -68,7 +70,7 @@ def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
         group
         for group, membership in memberships.items()
         if all(
-            sum(voter.node in core for voter in voters) > len(voters) // 2
+            sum(directories.get(each.node) == each.directory for each in voters) > len(voters) // 2
             for voters in (membership.voters, membership.outgoing)
             if voters
         )

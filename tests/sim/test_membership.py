@@ -3,12 +3,15 @@ that are wrong, and a core that must do without the rest."""
 
 import pytest
 from raftlog_sim.clock import MachineClock, NodeClock
-from raftlog_sim.convergence import is_core, is_core_alive
+from raftlog_sim.convergence import is_core, is_core_alive, is_led
+from raftlog_sim.disk_faults import empty_disk
 from raftlog_sim.options import SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.streams import Stream
 from raftlog_sim.targets import group_of, leaders_of, log_start_of, resolve
+from raftlog_sim.workload import TOPIC
+from raftlog_sim.world import seconds
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NEVER, millis
@@ -223,6 +226,26 @@ def test_what_is_no_core_is_none_when_all_are_down():
         node.crash()
     assert is_core(run.world, (1, 3), ())
     assert not is_core(run.world, (1, 3), (3,)), "of three voters, one is whole"
+
+
+def test_who_was_wiped_is_no_voter_of_a_core():
+    """Seed 400835: a topic was being made while one of its nodes was wiped and another froze. Its
+    one replica that was left could not elect, and the run waited for it."""
+    run = until(Run(schedule(controllers=1)), 300)
+    world = run.world
+    node = world.nodes[NodeId(2)]
+    cluster = node.broker.context.cluster
+    node.stop_process()
+    node.disk = empty_disk(node, cluster)
+    world.nodes[NodeId(3)].crash()
+    node.start()
+    world.run_for(seconds(10))
+    assert not is_led(world, TOPIC, 1)
+    assert is_core_alive(world, (1, 2)), "of the topic the core has one of three"
+    world.nodes[NodeId(3)].start()
+    world.run_for(seconds(10))
+    assert is_led(world, TOPIC, 1)
+    assert is_core_alive(world, (1, 2, 3))
 
 
 def test_cores_are_majorities():
