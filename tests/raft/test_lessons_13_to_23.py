@@ -281,6 +281,17 @@ class Test20AckBeforeOwnSync:
         assert (peer.node.commit, peer.node.durable) == (1, 1)
 
 
+def reopen_with_less(c):
+    """Replica 3 is opened anew as a damaged one: of four entries it holds two."""
+    lost = c[3].log.crashed()
+    lost.truncate_from(3)
+    lost._disk = lost._image()
+    mark = LogPosition(4, 1, c[1].log.chain_at(4))
+    c.peers[3] = Peer(
+        rid(3), lost, hard_state=c[3].stored, options=OPTIONS, damaged=mark, now=c.now
+    )
+
+
 class Test21CommitBeyondLostTail:
     """etcd #16220, #21178, #20269 ('tocommit out of range'); raft PR 25, 104."""
 
@@ -289,13 +300,7 @@ class Test21CommitBeyondLostTail:
         c = Cluster(3)
         c.elect(1)
         c.write(1, b"a", b"b", b"c")
-        lost = c[3].log.crashed()
-        lost.truncate_from(3)
-        lost._disk = lost._image()
-        mark = LogPosition(4, 1, c[1].log.chain_at(4))
-        c.peers[3] = Peer(
-            rid(3), lost, hard_state=c[3].stored, options=OPTIONS, damaged=mark, now=c.now
-        )
+        reopen_with_less(c)
         c.node(1).link_down(3, c.now)
         c.node(1).link_up(3, c.now)
         c.frozen_disks.add(3)
@@ -316,13 +321,7 @@ class Test21CommitBeyondLostTail:
         c.write(1, b"a", b"b", b"c")
         if covered:
             assert c.node(1).cover(rid(3), c.now)
-        lost = c[3].log.crashed()
-        lost.truncate_from(3)
-        lost._disk = lost._image()
-        mark = LogPosition(4, 1, c[1].log.chain_at(4))
-        c.peers[3] = Peer(
-            rid(3), lost, hard_state=c[3].stored, options=OPTIONS, damaged=mark, now=c.now
-        )
+        reopen_with_less(c)
         if covered:  # its node says that it follows no more
             c.node(1).uncover(rid(3), c.now, c.now)
         c.advance(3 * BEAT)
