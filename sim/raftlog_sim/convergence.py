@@ -60,7 +60,7 @@ def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
     nodes = [node for node in world.running() if node.number in core]
     if len(nodes) < len(core):
         return False
-    directories = {node.number: node.directory for node in nodes}
+    directories = {node.number: node.broker.context.directory for node in nodes}
     memberships = {
         group: replica.membership
         for node in nodes

@@ -1,16 +1,19 @@
 """Disks in a world that fail, fill, slow down, rot, vanish; and the atlas that rations damage."""
 
 import pytest
+from raftlog_sim import disk_faults
 from raftlog_sim.disk import Keep
-from raftlog_sim.disk_faults import _disk_error, _ends_below_marks
+from raftlog_sim.disk_faults import _disk_error, _ends_below_marks, _place
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.streams import Stream
 from raftlog_sim.truth import image_at_boot
 
 from raftlog.base import probes
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
+from raftlog.metadata.image import EMPTY_IMAGE
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 900, 30))
 
@@ -227,6 +230,43 @@ def test_two_of_five_only_where_no_group_of_three_holds_both():
     holders = sorted(replica.node for replica in group.target)
     assert run.nemesis.atlas.allow(holders[0])
     assert not run.nemesis.atlas.allow(holders[1])
+
+
+def test_a_wiped_node_alone_does_not_say_who_votes():
+    """Seed 302202: n3 was wiped and knew of no topic yet; while it was alone, n2 was wiped too, and
+    of three replicas one was left."""
+    run = until(Run(schedule(controllers=1)), 100)
+    assert run.nemesis.atlas.allow(NodeId(3))
+    for number in (1, 2):
+        run.world.nodes[NodeId(number)].stop_process()
+    run.world.nodes[NodeId(3)].broker.context.image = EMPTY_IMAGE
+    assert not run.nemesis.atlas.allow(NodeId(3))
+    assert not run.nemesis.atlas.allow(NodeId(2))
+
+
+def test_what_was_seen_to_vote_counts_when_those_who_know_are_down():
+    run = until(Run(schedule(brokers=5, controllers=3, partitions=1)), 100)
+    image = run.world.nodes[NodeId(1)].broker.context.image
+    first, second, _ = sorted(each.node for each in image.topic("t").partitions[0].target)
+    assert run.nemesis.atlas.allow(first)
+    assert (*sorted(each.node for each in image.topic("t").partitions[0].target),) in (
+        run.nemesis.atlas.voters
+    )
+    run.world.nodes[first].stop_process()
+    assert not run.nemesis.atlas.allow(second)
+
+
+@pytest.mark.parametrize(("file", "how"), [("segment", "gone"), ("headers", "zero")])
+def test_a_file_is_lost_only_when_its_mark_covers_it(monkeypatch, file, how):
+    """Seed 302467: a segment was removed that held more than its mark spoke of; its replica forgot
+    what it had acknowledged there, and voted for one without it."""
+    disk = until(Run(schedule()), 300).world.nodes[NodeId(2)].disk
+    strike = step(0, "rot", node="n2", file=file, how=how)
+    path, end = next((path, end) for path, end in _ends_below_marks(disk))
+    for marked, chosen in ((len(disk.content(path)), path), (end - 1, None)):
+        monkeypatch.setattr(disk_faults, "_ends_below_marks", lambda disk, at=marked: [(path, at)])
+        place = _place(disk, strike, Stream(1, "rot"))
+        assert (place and place[0]) == chosen
 
 
 def test_failing_reads_are_damage():

@@ -10,6 +10,7 @@ import pytest
 from raftlog_sim.invariants import Invariants, Violation
 from raftlog_sim.options import FAULTS, draw_options
 from raftlog_sim.simulation import simulate
+from raftlog_sim.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 ON_STREAMS = {
@@ -50,6 +51,17 @@ def test_options_are_a_mixture():
     for kind in FAULTS:
         on = sum(bool(each[kind]) for each in drawn)
         assert 4 < on < 32, kind
+
+
+def test_a_last_reader_that_is_told_nothing_gives_up(monkeypatch):
+    """Seed 320110: a leader answered each fetch with an error, and the run went on for ever."""
+
+    def empty(workload, process, partition, offset, then):
+        workload.world.after(1_000_000_000, then, partition, None)
+
+    monkeypatch.setattr(Workload, "fetch", empty)
+    result = simulate(short(2, "calm"))
+    assert result.failure == "liveness: partition 0 cannot be read beyond 0"
 
 
 @pytest.mark.slow
