@@ -99,6 +99,8 @@ WALK_CHUNK_BYTES: Final = MIB
 LOG_READ_FAILURES_MAX: Final = 4
 """Reads of one place that fail in a row before a leader calls it damage: an error may pass, but a
 sector that cannot be read would keep a follower or a consumer waiting for ever."""
+LOG_READ_HANDOVER_MS: Final = 10_000
+"""How often a leader may hand over because clients cannot be sent what they ask for."""
 LOG_READ_PLACES_MAX: Final = 16
 """Places whose failed reads are counted at one time: one for each follower that is far behind, a
 few that followers have left, and segments that consumers cannot be sent."""

@@ -6,15 +6,15 @@ judged again when it arrives: the log may have moved on meanwhile.
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import Chain, RaftIndex
-from raftlog.base.limits import LOG_READ_FAILURES_MAX, LOG_READ_PLACES_MAX
+from raftlog.base.limits import LOG_READ_FAILURES_MAX, LOG_READ_HANDOVER_MS, LOG_READ_PLACES_MAX
 from raftlog.base.ports import Tracer
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
-from raftlog.base.units import Instant
+from raftlog.base.units import Instant, millis
 from raftlog.partition.output import JobCall, ReplicaJob
 from raftlog.partition.tracker import Snapshot
 from raftlog.raft.node import RaftNode
@@ -29,6 +29,7 @@ _NO_CHAIN: Final = Chain(0)
 _ALL_BYTES: Final = 2**62
 
 JobThen = Callable[[object, Instant], None]
+PlaceT = TypeVar("PlaceT")
 
 
 @final
@@ -36,6 +37,8 @@ class Errands:
     """The errands of one replica; `damage` is set once one found some."""
 
     __slots__ = (
+        "_client_reads_failed",
+        "_handed_over_at",
         "_jobs",
         "_log",
         "_node",
@@ -58,8 +61,11 @@ class Errands:
         self._where = where
         self._token = 0
         self._waiting: dict[int, JobThen] = {}
-        self._reads_failed: dict[Hashable, int] = {}
-        """Which reads fail, and how often in a row."""
+        self._reads_failed: dict[RaftIndex, int] = {}
+        """Where reads for followers fail, and how often in a row at that place."""
+        self._client_reads_failed: dict[Hashable, int] = {}
+        """The same of reads for clients."""
+        self._handed_over_at: Instant | None = None
         self._snapshots_failed = (RaftIndex(0), 0)
         """Which state cannot be read for followers, and how often that was tried."""
         self._removing = False
@@ -88,10 +94,24 @@ class Errands:
         """A read for a client came back: what it returned, or the exception that it raised."""
         self._note_damage(value, now)
         if isinstance(value, DiskError):
-            self._count_failed_read(("client", what), value, now)
+            self._count_failed_client_read(what, value, now)
         elif not isinstance(value, Exception):
-            self._reads_failed.pop(("client", what), None)
+            self._client_reads_failed.pop(what, None)
             self._log.cold_done(value)
+
+    def _count_failed_client_read(self, what: Hashable, error: DiskError, now: Instant) -> None:
+        """What fails again and again here may be read from another replica, so that one should
+        lead, now and then. It is no damage: this replica may be the only one that can lead, and all
+        else that it holds is good."""
+        failed = _counted(self._client_reads_failed, what)
+        last = self._handed_over_at
+        if failed < LOG_READ_FAILURES_MAX or len(self._node.membership.all_voters()) == 1:
+            return
+        if last is None or now - last >= millis(LOG_READ_HANDOVER_MS):
+            probe("client-read-failed-handed-over")
+            self._handed_over_at = now
+            self._client_reads_failed.clear()
+            self._node.step_down(now, f"cannot be read again and again: {error}")
 
     def read_log(self, read: LogRead, now: Instant) -> None:
         """Entries for a follower that are no longer in memory."""
@@ -175,24 +195,19 @@ class Errands:
         self._note_damage(value, now)
         node = self._node
         if isinstance(value, DiskError):
-            self._count_failed_read(("follower", read.first_index), value, now)
+            self._count_failed_read(read.first_index, value, now)
         if not isinstance(value, EntriesRead):
             node.log_read_done(read.token, read.first_index, _NO_CHAIN, None)
             return
-        self._reads_failed.pop(("follower", read.first_index), None)
+        self._reads_failed.pop(read.first_index, None)
         self._log.cold_done(value)
         node.log_read_done(read.token, value.first_index, value.prev_chain, value.entries)
 
-    def _count_failed_read(self, read: Hashable, error: DiskError, now: Instant) -> None:
+    def _count_failed_read(self, first: RaftIndex, error: DiskError, now: Instant) -> None:
         """A read that fails again and again is not the moment's: what lies there is lost here, and
-        who needs it waits for ever, unless another one leads. Where no other can, the rest is
-        better than nothing."""
-        failed = self._reads_failed.pop(read, 0) + 1
-        self._reads_failed[read] = failed
-        if len(self._reads_failed) > LOG_READ_PLACES_MAX:
-            del self._reads_failed[next(iter(self._reads_failed))]
-        if failed >= LOG_READ_FAILURES_MAX and len(self._node.membership.all_voters()) > 1:
-            self.found_damage(CorruptData(f"cannot be read again and again: {error}"), now)
+        a follower that needs it waits for ever, unless another one leads."""
+        if _counted(self._reads_failed, first) >= LOG_READ_FAILURES_MAX:
+            self.found_damage(CorruptData(f"entry {first} cannot be read: {error}"), now)
 
     def _snapshot_read(
         self, read: SnapshotRead, asked: RaftIndex, value: object, now: Instant
@@ -233,3 +248,11 @@ class Errands:
     def _note_damage(self, value: object, now: Instant) -> None:
         if isinstance(value, CorruptData):
             self.found_damage(value, now)
+
+
+def _counted(failures: dict[PlaceT, int], place: PlaceT) -> int:
+    """How often in a row this place failed, now included; of many the oldest is forgotten."""
+    failures[place] = failed = failures.pop(place, 0) + 1
+    if len(failures) > LOG_READ_PLACES_MAX:
+        del failures[next(iter(failures))]
+    return failed

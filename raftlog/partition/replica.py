@@ -344,12 +344,10 @@ class PartitionReplica:
         """A cold read of a handler found stored bytes that are not what was written."""
         self._errands.found_damage(error, now)
 
-    def client_read_done(self, what: Hashable, value: object, now: Instant) -> bool:
+    def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
         """A cold read of a handler came back, with its value or the exception that it raised: the
-        log may know more now. The same read is equal as `what`. Whether this replica has damage,
-        and a turn of it is due."""
+        log may know more now, and a turn is due. The same place is equal as `what`."""
         self._errands.client_read_done(what, value, now)
-        return self._errands.damage is not None
 
     def stop(self, now: Instant) -> None:
         """Deleted or closing, for good: everybody who waits is answered by the next take."""

@@ -7,12 +7,13 @@ a flipped epoch), the valid prefix ends at the last checkpoint that agreed.
 """
 
 from collections import deque
+from contextlib import suppress
 from typing import NamedTuple, final
 
 import attrs
 
 from raftlog.base.entries import Entry, EntryKind, Membership
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import Chain, Offset, RaftIndex, Term
 from raftlog.base.limits import (
     BATCH_HEADER_BYTES,
@@ -23,7 +24,7 @@ from raftlog.base.limits import (
 )
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
-from raftlog.records.batch import crc_matches, read_header
+from raftlog.records.batch import BatchHeader, crc_matches, read_header
 from raftlog.records.control import parse_control_entry, read_log_start, read_membership_body
 from raftlog.storage.files import opened, read_whole
 from raftlog.storage.jobs import IndexOrder, note_batch, write_index
@@ -278,31 +279,35 @@ class _Walker:
 
     def _seen_behind_mark(self) -> LogEnd:
         """How far the marked file goes from the mark on, which damage before it does not touch:
-        what was acknowledged after the last mark is a promise too."""
+        what was acknowledged after the last mark is a promise too. What cannot be read there is
+        not known."""
         mark = self._mark
         for file in self._files.live + self._files.beyond:
             if mark is None or file.header.file_sequence != mark.file_sequence:
                 continue
             if file.stop is not None and mark.raft_index >= file.stop:
                 break
-            with opened(self._disk, file.path) as opened_file:
+            with opened(self._disk, file.path) as opened_file, suppress(DiskError):
                 first = opened_file.read_at(mark.end_position, BATCH_HEADER_BYTES)
-                if len(first) < BATCH_HEADER_BYTES:
-                    break
-                start = WalkPlace(
-                    RaftIndex(mark.raft_index + 1),
-                    Offset(read_header(first).base_offset),
-                    mark.end_position,
-                    mark.chain,
-                    mark.term,
-                )
-                walk = Walk(opened_file, start, self._spec.group, file.path)
-                for _ in walk.batches(file.stop):
-                    continue
-            if walk.place != start:
-                probe("promise-found-behind-the-mark")
-                return _log_end(walk.place)
+                if len(first) == BATCH_HEADER_BYTES:
+                    return self._walked_from(mark, read_header(first), opened_file, file)
         return self._end()
+
+    def _walked_from(
+        self, mark: Mark, header: BatchHeader, opened_file: DiskFile, file: LiveFile
+    ) -> LogEnd:
+        start = WalkPlace(
+            RaftIndex(mark.raft_index + 1),
+            Offset(header.base_offset),
+            mark.end_position,
+            mark.chain,
+            mark.term,
+        )
+        walk = Walk(opened_file, start, self._spec.group, file.path)
+        with suppress(DiskError):
+            for _ in walk.batches(file.stop):
+                probe("promise-found-behind-the-mark")
+        return _log_end(walk.place)
 
     # --- gathering --------------------------------------------------------------------------------
 

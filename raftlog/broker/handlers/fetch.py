@@ -11,7 +11,7 @@ Rules (KAFKA.md 3.3):
 5. With linearizable reads the leader first confirms that it leads, after the request arrived.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -45,6 +45,8 @@ from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
 from raftlog.partition.waiters import FetchWaiter
 from raftlog.storage.cold import ColdRead
+from raftlog.storage.jobs import ScanOrder
+from raftlog.storage.segment import SegmentRef
 
 _TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15
@@ -264,8 +266,8 @@ class _Fetch:
         self, want: _Wanted, replica: PartitionReplica, cold: ColdRead, value: object
     ) -> None:
         """A job came back: the log knows more now, if it is still the log that asked."""
-        if replica.client_read_done(cold, value, self.context.now):
-            self.context.touch(replica.group)
+        replica.client_read_done(_place_of(cold), value, self.context.now)
+        self.context.touch(replica.group)
         if self.request.dead:
             return
         self._find(want)
@@ -302,3 +304,11 @@ class _Fetch:
             aborted_transactions=(None if self.body.isolation_level == _READ_UNCOMMITTED else ()),
             records=list(want.parts),
         )
+
+
+def _place_of(cold: ColdRead) -> Hashable:
+    """The same for the same place, though the log has grown meanwhile."""
+    order = next(iter(cold.args), None)
+    if isinstance(order, ScanOrder):
+        return order.segment.path, order.start.position
+    return order.path if isinstance(order, SegmentRef) else cold.function

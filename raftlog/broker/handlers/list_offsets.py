@@ -9,6 +9,7 @@ from typing import Final, final
 
 import attrs
 
+from raftlog.base.errors import CorruptData
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import Timer
@@ -146,7 +147,8 @@ class _Listing:
         self, place: int, asked: ListOffsetsPartition, replica: PartitionReplica, value: object
     ) -> None:
         """A look-up came back; it is true of the log that asked only while that still leads."""
-        if replica.client_read_done(asked.timestamp, value, self.context.now):
+        if isinstance(value, CorruptData):
+            replica.damage_found(value, self.context.now)
             self.context.touch(replica.group)
         if self._is_over(place):
             return

@@ -2,6 +2,7 @@
 
 import attrs
 import pytest
+from raftlog_sim.disk import Keep
 
 from raftlog.base import probes
 from raftlog.base.errors import CorruptData, DiskError
@@ -373,6 +374,35 @@ def test_a_disk_that_fails_again_and_again_makes_somebody_else_lead(monkeypatch)
     assert not replica.is_leader
     monkeypatch.undo()
     assert [value for _, value in cluster.read_all("t")] == [b"one", b"two"]
+
+
+def test_two_bad_disks_of_two_lose_no_partition():
+    """The third is down, and each of the others has a bad sector somewhere else. To call that
+    damage made both of them damaged: nobody could campaign any more."""
+    cluster = led_topic(brokers=3, configs=(("segment.bytes", "65536"),))
+    leader = cluster.leader("t")
+    one, away = (node for node in cluster.world.running() if node is not leader)
+    if away.number == 1:
+        one, away = away, one
+    away.crash(Keep.ALL)
+    for number in range(12):
+        node = cluster.leader("t").number
+        produce(cluster, node, batch_of(b"%03d" % number + b"x" * 30_000))
+    cluster.run(1)
+    for ordinal, node in ((0, leader), (2, one)):
+        node.crash(Keep.ALL)
+        node.start()
+        cluster.run(3)
+        folder = replica_of(cluster).log.spec.path.rpartition("-")[0]
+        paths = [path for path in node.disk.paths() if path.startswith(folder)]
+        segments = sorted(path for path in paths if path.endswith(".log"))
+        node.disk.make_unreadable(segments[ordinal], 4_096 + 31_000)
+    for _ in range(30):
+        node = cluster.leader("t").number
+        for offset in (1, 5):
+            fetch(cluster, node, offset)
+        cluster.run(0.3)
+    assert replica_of(cluster).is_leader
 
 
 def test_who_has_the_log_alone_goes_on_leading_when_its_disk_fails(monkeypatch):
