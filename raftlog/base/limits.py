@@ -97,13 +97,13 @@ SCANNED_RANGES_MAX: Final = 8
 WALK_CHUNK_BYTES: Final = MIB
 """Read size of a walk; one larger batch is read whole."""
 LOG_READ_FAILURES_MAX: Final = 4
-"""Reads of one place that fail in a row before a leader calls it damage: an error may pass, but a
-sector that cannot be read would keep a follower or a consumer waiting for ever."""
+"""Reads of one place that fail in a row before a leader calls it damage, or for clients hands over:
+an error may pass, but a sector that cannot be read would keep them waiting for ever."""
 LOG_READ_HANDOVER_MS: Final = 10_000
 """How often a leader may hand over because clients cannot be sent what they ask for."""
 LOG_READ_PLACES_MAX: Final = 16
 """Places whose failed reads are counted at one time: one for each follower that is far behind, a
-few that followers have left, and segments that consumers cannot be sent."""
+few that followers have left; and apart from those, as many of reads for clients."""
 STORE_BYTES_INITIAL: Final = MIB
 """Each of the two store files is written full of zeros at format, so that votes need no new
 space on a full disk."""

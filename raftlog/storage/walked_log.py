@@ -7,7 +7,7 @@ a flipped epoch), the valid prefix ends at the last checkpoint that agreed.
 """
 
 from collections import deque
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import NamedTuple, final
 
 import attrs
@@ -32,6 +32,7 @@ from raftlog.storage.live_files import LiveFile, LiveFiles
 from raftlog.storage.log_end import FileEnd
 from raftlog.storage.recent_window import Place, RecentWindow
 from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec, index_name
+from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.segment import Segment, before_header
 from raftlog.storage.sparse_index import (
     NO_TIMESTAMP,
@@ -280,14 +281,14 @@ class _Walker:
     def _seen_behind_mark(self) -> LogEnd:
         """How far the marked file goes from the mark on, which damage before it does not touch:
         what was acknowledged after the last mark is a promise too. What cannot be read there is
-        not known."""
+        not known once the disk has failed a few times; before that the error may pass."""
         mark = self._mark
         for file in self._files.live + self._files.beyond:
             if mark is None or file.header.file_sequence != mark.file_sequence:
                 continue
             if file.stop is not None and mark.raft_index >= file.stop:
                 break
-            with opened(self._disk, file.path) as opened_file, suppress(DiskError):
+            with opened(self._disk, file.path) as opened_file, self._lenient():
                 first = opened_file.read_at(mark.end_position, BATCH_HEADER_BYTES)
                 if len(first) == BATCH_HEADER_BYTES:
                     return self._walked_from(mark, read_header(first), opened_file, file)
@@ -304,10 +305,13 @@ class _Walker:
             mark.term,
         )
         walk = Walk(opened_file, start, self._spec.group, file.path)
-        with suppress(DiskError):
+        with self._lenient():
             for _ in walk.batches(file.stop):
                 probe("promise-found-behind-the-mark")
         return _log_end(walk.place)
+
+    def _lenient(self) -> AbstractContextManager[object]:
+        return suppress(DiskError) if isinstance(self._disk, SalvagingDisk) else nullcontext()
 
     # --- gathering --------------------------------------------------------------------------------
 
