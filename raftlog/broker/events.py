@@ -199,6 +199,14 @@ class PeerSend(NamedTuple):
     messages: Sequence[Any]
 
 
+class Unlink(NamedTuple):
+    """Break the link of this session, if it is still there: nothing more of it is heard. Who lives
+    at its other end connects anew."""
+
+    peer: NodeId
+    session: SessionId
+
+
 class Write(NamedTuple):
     """At most one per data directory and turn: performed in order, then synced as one round."""
 
@@ -255,6 +263,7 @@ class Effects:
 
     writes: list[Write] = attrs.Factory(list)
     sends: list[PeerSend] = attrs.Factory(list)
+    unlinks: list[Unlink] = attrs.Factory(list)
     replies: list[Reply] = attrs.Factory(list)
     hangups: list[Hangup] = attrs.Factory(list)
     pauses: list[Pause | Resume] = attrs.Factory(list)

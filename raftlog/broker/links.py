@@ -12,7 +12,7 @@ import attrs
 from raftlog.base.ids import BootNumber, DirectoryId, GroupId, NodeId
 from raftlog.base.probes import probe
 from raftlog.broker.context import Context
-from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages
+from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, Unlink
 from raftlog.broker.multi_raft import MultiRaft
 from raftlog.broker.peer_messages import (
     ControllerReply,
@@ -28,6 +28,8 @@ class Gate(Protocol):
     """Who may talk to us at all: a rolled-back or condemned directory may not."""
 
     def peer_allowed(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
+
+    def peer_outlived(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
 
 
 @final
@@ -94,7 +96,13 @@ class Links:
             self.context.touch(group)
 
     def recheck(self) -> None:
-        """The image changed what it says about boots: ask again for every session."""
+        """The image changed what it says about boots: ask again for every session.
+
+        A session that began before a later boot of its peer was known ends: the process at its
+        other end is dead, as a rule, and what it said last may still be on its way. Should it live,
+        it was started from an old copy of the directory, and shows that by a new handshake: what it
+        asks of the controller then is no echo.
+        """
         for link in list(self.context.sessions.values()):
             allowed = self.gate.peer_allowed(link.peer, link.directory, link.boot)
             if allowed == (link.peer not in self.refused):
@@ -102,6 +110,10 @@ class Links:
             if allowed:
                 del self.refused[link.peer]
                 self._admit(link)
+            elif self.gate.peer_outlived(link.peer, link.directory, link.boot):
+                probe("session-outlived")
+                self.link_down(LinkDown(link.peer, link.session))
+                self.context.effects.unlinks.append(Unlink(link.peer, link.session))
             else:
                 self._part(link.peer)
                 self._refuse(link)

@@ -264,6 +264,11 @@ class Registration:
             return directory not in broker.former
         return not broker.condemned and boot >= broker.boot
 
+    def peer_outlived(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool:
+        """Whether a later boot of that peer's directory registered."""
+        broker = self.services.image.brokers.get(peer)
+        return broker is not None and directory == broker.directory and boot < broker.boot
+
     def peer_stands(
         self, peer: NodeId, directory: DirectoryId, boot: BootNumber, address: str
     ) -> bool:

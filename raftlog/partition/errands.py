@@ -157,8 +157,9 @@ class Errands:
         self._removal_until = self._log.last_index
 
     def remove_segments(self) -> None:
-        """Segments below the log start go; one removal at a time, a failed one is tried again when
-        the next segment could go."""
+        """Segments below the log start go, as soon as they may: asked whenever more is committed or
+        durable. One removal at a time; a failed one is tried again when the next segment could
+        go."""
         if self._removal_until is None or self._removing:
             return
         plan = self._log.plan_removal()

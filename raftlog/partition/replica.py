@@ -290,6 +290,7 @@ class PartitionReplica:
         """That round is durable, and counts."""
         self.log.persisted(io_id)
         self.node.persisted(io_id, now)
+        self._errands.remove_segments()
 
     def io_failed(self, now: Instant) -> None:
         """A write of this replica failed: those who wait hear so from the next take."""

@@ -33,6 +33,7 @@ from raftlog.broker.events import (
     Reply,
     Request,
     Resume,
+    Unlink,
 )
 from raftlog.raft.messages import Append, AppendReply
 from raftlog.runtime.log_writer import DirectoryThreads
@@ -73,6 +74,7 @@ class Peers(Protocol):
     """The links to peers, as the driver reaches them."""
 
     def send(self, send: PeerSend) -> None: ...
+    def unlink(self, unlink: Unlink) -> None: ...
     def keep(self, addresses: tuple[PeerAddress, ...]) -> None: ...
     def flush(self) -> None: ...
 
@@ -310,6 +312,8 @@ class Driver:
     def _perform(self, effects: Effects) -> None:
         for write in effects.writes:
             self.directories[write.directory].write(write)
+        for unlink in effects.unlinks:
+            self.peers.unlink(unlink)
         if effects.peers is not None:
             self.peers.keep(effects.peers)
         for send in effects.sends:

@@ -26,7 +26,7 @@ from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId
 from raftlog.base.limits import PEER_FRAME_BYTES_MAX
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.trace import TraceEvent
-from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
+from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend, Unlink
 from raftlog.broker.peer_codec import PROTOCOLS, PeerCodec
 from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime import handshake
@@ -123,6 +123,13 @@ class PeerLinks:
         for parts in link.codec.encode_frames(send.messages):
             _put_frame(link.sender, parts)
         self._to_flush[send.peer] = link
+
+    def unlink(self, unlink: Unlink) -> None:
+        """Break the link of this session, if it is still there; who dials it dials again."""
+        link = self._links.get(unlink.peer)
+        if link is not None and link.agreed.session == unlink.session:
+            self._trouble(unlink.peer, "a later boot of it registered; the link is cut")
+            link.scope.cancel()
 
     def flush(self) -> None:
         """Send what this turn has queued."""

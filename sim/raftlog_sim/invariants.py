@@ -44,6 +44,7 @@ NAMES: Final = (
     "membership-steps",
     "image-digest",
     "deleted-stays-deleted",
+    "condemned-rightly",
     "producer-ids-unique",
     "boot-numbers",
     "equal-files",

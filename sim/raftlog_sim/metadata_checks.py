@@ -37,6 +37,7 @@ class MetadataChecks:
             self.images[node.number] = image
             yield "image-digest", self._digest(node, image)
             yield "deleted-stays-deleted", self._topic_again(image)
+            yield "condemned-rightly", _condemned(node, image)
 
     def _digest(self, node: "Node", image: "ClusterImage") -> str:
         """Equal versions of the cluster's image are equal images, on all nodes."""
@@ -74,6 +75,17 @@ class MetadataChecks:
             f"producer ids from {first} on are given by boot {mine[1]} of node {mine[0]} and were"
             f" given by boot {owner[1]} of node {owner[0]}"
         )
+
+
+def _condemned(node: "Node", image: "ClusterImage") -> str:
+    """Only a directory that was put back as an old copy is out for ever."""
+    for number, broker in image.brokers.items():
+        other = node.world.nodes.get(number)
+        if not broker.condemned or other is None or not other.up or other.rolled_back:
+            continue
+        if other.directory == broker.directory:
+            return f"the directory of node {number} was condemned and never rolled back"
+    return ""
 
 
 def _followed(node: "Node") -> str:

@@ -2,7 +2,9 @@
 
 A pair of running nodes of which one wants the other gets a session after a moment. A cut, a crash
 or a reset ends it: both ends hear LinkDown and everything queued is lost, as with a broken TCP
-connection. With `encode`, and where a later release is at one end, every message goes through its
+connection. What crashes while nothing of it gets through leaves a session half open: the other
+end hears of it late, or by the next session, and what was on its way still comes (RFC 9293, 3.5.1).
+With `encode`, and where a later release is at one end, every message goes through its
 bytes, in the protocol that both ends know.
 
 Each direction of a pair is a pipe, first-in first-out. A pipe that is held (a clog, a silent cut, a
@@ -109,6 +111,8 @@ class Network:
     replays: bool = False
     """Remember appends, for `replay`."""
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
+    half_open: dict[PairKey, SessionId] = attrs.Factory(dict)
+    """By (who still believes in it, who is gone)."""
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
     _sessions: int = 0
 
@@ -136,6 +140,7 @@ class Network:
         self._sessions += 1
         session = SessionId(self._sessions)
         self.links[pair] = Link(session, self._codecs(one, other))
+        self._close_half_open(pair)
         one.deliver(LinkUp(other.number, session, other.directory, other.boot))
         other.deliver(LinkUp(one.number, session, one.directory, one.boot))
 
@@ -169,10 +174,37 @@ class Network:
         if link is not None and link.session == session:
             self.reset(*pair)
 
+    def unlink(self, number: NodeId, peer: NodeId, session: SessionId) -> None:
+        """One end breaks a session of its own will."""
+        if self.half_open.get((number, peer)) == session:
+            del self.half_open[number, peer]
+        self._reset_session(_key(number, peer), session)
+
     def node_down(self, number: NodeId) -> None:
-        """All links of a node break."""
+        """All links of a node break, and who cannot hear of it does not."""
+        for pair in [pair for pair in self.half_open if pair[0] == number]:
+            del self.half_open[pair]
         for pair in [pair for pair in self.links if number in pair]:
-            self.reset(*pair)
+            other = pair[0] if pair[1] == number else pair[1]
+            if self.pipe(number, other).holds:
+                session = self.links.pop(pair).session
+                self.half_open[other, number] = session
+                self.world.after(GIVE_UP_NS, self._notice, other, number, session)
+            else:
+                self.reset(*pair)
+
+    def _notice(self, number: NodeId, gone: NodeId, session: SessionId) -> None:
+        """Who believes in a half-open session has heard nothing for too long."""
+        if self.half_open.get((number, gone)) == session:
+            del self.half_open[number, gone]
+            self.world.nodes[number].deliver(LinkDown(gone, session))
+
+    def _close_half_open(self, pair: PairKey) -> None:
+        """A new session tells who still believed in an old one."""
+        for believer, gone in (pair, pair[::-1]):
+            session = self.half_open.pop((believer, gone), None)
+            if session is not None:
+                self.world.nodes[believer].deliver(LinkDown(gone, session))
 
     # --- cuts -------------------------------------------------------------------------------------
 
@@ -310,6 +342,7 @@ class Network:
         link = self.links.get(_key(sender, to))
         node = self.world.nodes[to]
         present = link is not None and link.session == session
+        present = present or self.half_open.get((to, sender)) == session
         if present or (self.stale and node.up):
             node.deliver(PeerMessages(sender, session, messages))
 

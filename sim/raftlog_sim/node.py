@@ -1,5 +1,4 @@
-"""A simulated machine: one Broker, its disk, and the effects of its turns performed in virtual
-time.
+"""A simulated machine: one Broker, its disk, and the effects of its turns in virtual time.
 
 What arrives at one instant is one turn. Write rounds of the directory are performed one after
 another, jobs likewise beside them, as the runtime's threads do. A crash ends the boot: whatever
@@ -206,8 +205,7 @@ class Node:
             self.disk.crash(self.keep_at_crash)
 
     def crash(self, keep: Keep = Keep.NONE) -> None:
-        """Power loss: the process is gone, and of what was not synced the disk keeps what `keep`
-        says."""
+        """Power loss: of what was not synced the disk keeps what `keep` says."""
         self.stop_process()
         self.disk.crash(keep)
 
@@ -306,6 +304,8 @@ class Node:
             inline = self._syncs_inline(boot)
         if boot.rounds and not boot.writing and not inline:
             self._begin_round(boot)
+        for unlink in effects.unlinks:
+            self.world.network.unlink(self.number, unlink.peer, unlink.session)
         for send in effects.sends:
             self.world.network.send(self.number, send.peer, send.session, send.messages)
         for reply in effects.replies:

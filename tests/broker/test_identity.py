@@ -13,6 +13,7 @@ import pytest
 from raftlog_sim.stuck import StuckError
 
 from raftlog.base.ids import METADATA_GROUP, NodeId
+from raftlog.broker.peer_messages import ControllerKind, ControllerRequest
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
@@ -27,6 +28,7 @@ from tests.broker.whole_brokers import (
     join,
     lose_group,
     partition,
+    registration_of,
     wait_settled,
     wipe,
 )
@@ -252,6 +254,30 @@ class TestRolledBack:
             assert set(broker(world, 2).context.replicas) <= {METADATA_GROUP}
             node.stop_process()
         assert image(world, 1).brokers[NodeId(2)].condemned
+
+    def test_what_a_dead_boot_said_condemns_nobody(self):
+        """Its last words, held up by a cut, reach a controller that knows the boot after it: the
+        session is half open there, and nobody lives at its other end."""
+        world = cluster(3, 3)
+        leader = group_zero(world)
+        two, three = (NodeId(number) for number in (1, 2, 3) if number != leader.me.node)
+        network, heir = world.world.network, broker(world, three).context
+        dead = broker(world, two)
+        words = ControllerRequest(99, ControllerKind.REGISTER, registration_of(dead))
+        network.hold([(two, three), (three, two)])
+        network.send(two, three, heir.sessions[two].session, [words])
+        world.kill(two)
+        world.restart(two)
+        world.wait(lambda: heir.image.brokers[two].boot > dead.context.boot, 1.2, "a later boot")
+        old = world.world.nodes[leader.me.node]
+        leader.transfer(heir.replicas[METADATA_GROUP].me, old.broker.context.now)
+        old.broker.context.touch(METADATA_GROUP)
+        old.deliver_nothing()
+        world.wait(lambda: heir.replicas[METADATA_GROUP].ready, 1.0, "another controller")
+        network.heal()
+        world.run(2.0)
+        assert not heir.image.brokers[two].condemned
+        assert broker(world, two).registration.registered
 
     def test_it_comes_back_once_wiped(self):
         world = cluster(3, 3)

@@ -9,6 +9,7 @@ from raftlog_sim.world import seconds
 
 from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.broker.peer_messages import ControllerKind
+from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory, open_directory
 from tests.broker.cluster import Cluster
@@ -69,6 +70,26 @@ def ask_controller(world, wish, at=None, limit=20.0):
     node._turn_soon(node.live)
     world.wait(lambda: bool(replies), limit + 1, "an answer of the controller")
     return replies[0]
+
+
+def registration_of(broker):
+    """How this boot presents itself to a controller, as bytes."""
+    context = broker.context
+    config = context.config
+    return r.encode_wish(
+        c.RegisterBroker(
+            node=config.node,
+            directory=context.directory,
+            boot=context.boot,
+            incarnation=broker.registration.incarnation,
+            listeners=(),
+            peer_host=config.peer.host,
+            peer_port=config.peer.port,
+            rack=config.rack,
+            level_min=config.release.level_min,
+            level_max=config.release.level_max,
+        )
+    )
 
 
 def group_directories(node):

@@ -7,7 +7,7 @@ from raftlog_sim.releases import RELEASES
 
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, SessionId
 from raftlog.base.trace import ListTracer
-from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend
+from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend, Unlink
 from raftlog.broker.peer_messages import NodeHeartbeatReply
 from raftlog.runtime.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity
 from raftlog.runtime.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
@@ -156,6 +156,24 @@ async def test_a_link_that_breaks_is_reported_and_redialled():
         two.links._links[NodeId(1)].stream.close()
         second = await one.linked(times=2)
         assert one.driver.links()[1] == LinkDown(NodeId(2), first.session)
+        assert second.session != first.session
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_link_is_broken_by_the_session_that_is_meant_and_redialled():
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery), End(2, nursery)
+        one.links.keep((await two.listen(),))
+        first = await one.linked()
+        await two.linked()
+        two.links.unlink(Unlink(NodeId(1), SessionId(first.session + 1)))
+        two.links.unlink(Unlink(NodeId(7), first.session))
+        await trio.testing.wait_all_tasks_blocked()
+        assert two.driver.links()[1:] == []
+        two.links.unlink(Unlink(NodeId(1), first.session))
+        second = await one.linked(times=2)
+        assert one.driver.links()[1] == LinkDown(NodeId(2), first.session)
+        assert two.driver.links()[1] == LinkDown(NodeId(1), first.session)
         assert second.session != first.session
         nursery.cancel_scope.cancel()
 

@@ -1,6 +1,7 @@
 """An invariant that cannot fail proves nothing: each is shown to fail, on a broken product or on a
 memory that was tampered with."""
 
+import attrs
 import pytest
 from raftlog_sim import truth
 from raftlog_sim.disk import SimulatedFile
@@ -106,6 +107,20 @@ def test_a_commit_that_fell():
     before = invariants.outlines[group, leader.me]
     invariants.outlines[group, leader.me] = before._replace(commit=10_000)
     assert violated(run) == "order"
+
+
+def test_a_directory_that_is_out_without_a_reason():
+    run, invariants, _group, _leader = middle()
+    one, two = (run.world.nodes[NodeId(number)] for number in (1, 2))
+    context = one.broker.context
+    brokers = context.image.brokers
+    condemned = attrs.evolve(brokers[NodeId(2)], condemned=True)
+    context.image = attrs.evolve(context.image, brokers={**brokers, NodeId(2): condemned})
+    found = dict(invariants.metadata.after_turn(one))
+    assert "never rolled back" in found["condemned-rightly"]
+    two.rolled_back = True
+    invariants.metadata.images.clear()
+    assert dict(invariants.metadata.after_turn(one))["condemned-rightly"] == ""
 
 
 def test_a_high_watermark_that_fell():

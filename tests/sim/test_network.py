@@ -102,6 +102,44 @@ def test_a_held_link_that_must_keep_too_much_breaks(pair, heard):
     assert LinkDown in kinds(heard, 1)
 
 
+def test_who_cannot_hear_of_a_crash_hears_last_words(pair, heard):
+    """The session is half open: what was on its way arrives under it, until a new one begins."""
+    world, network = pair
+    clog = network.hold([(1, 2)])
+    say(network, 90)
+    world.nodes[1].crash()
+    world.run_for(millis(500))
+    assert LinkDown not in kinds(heard)
+    network.mend(clog)
+    assert marks(heard) == [90]
+    world.nodes[1].start()
+    world.run_for(millis(10))
+    links = [kind for kind in kinds(heard) if kind in (LinkDown, LinkUp)]
+    assert links == [LinkDown, LinkUp]
+
+
+def test_a_half_open_session_ends_when_it_stays_silent(pair, heard):
+    world, network = pair
+    network.hold([(1, 2)])
+    session = say(network, 90)
+    world.nodes[1].crash()
+    world.run_for(seconds(2))
+    assert kinds(heard).count(LinkDown) == 1
+    assert network.half_open == {}
+    network.heal()
+    assert marks(heard) == []
+    network.unlink(2, 1, session)
+    assert kinds(heard).count(LinkDown) == 1
+
+
+def test_a_crash_that_can_be_heard_ends_the_session_at_once(pair, heard):
+    world, network = pair
+    network.hold([(2, 1)])
+    world.nodes[1].crash()
+    assert kinds(heard).count(LinkDown) == 1
+    assert network.half_open == {}
+
+
 def test_two_holds_end_each_on_its_own(pair, heard):
     world, network = pair
     one, other = network.hold([(1, 2)]), network.hold([(1, 2), (2, 1)])
