@@ -324,12 +324,17 @@ def _membership(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Ste
     """Partitions move; leadership is handed over."""
     numbers = list(range(1, options.brokers + 1))
     partition, node = stream.below(options.partitions), draw_node(stream, options)
-    places = [numbers.pop(stream.below(len(numbers))) for _ in range(options.replication)]
+    count = options.replication
+    if count == 3 and stream.chance(1, 4):
+        count = 2
+    places = [numbers.pop(stream.below(len(numbers))) for _ in range(count)]
     if stream.chance(1, 2):
-        nodes = "+".join(f"n{number}" for number in sorted(places))
+        nodes = "+".join(f"n{number}" for number in places)
         yield step(at_ms, "reassign", partition=partition, nodes=nodes)
-    else:
-        yield step(at_ms, "transfer", partition=partition, node=node)
+        return
+    if stream.chance(1, 2):
+        node = f"follower:{partition}"
+    yield step(at_ms, "transfer", partition=partition, node=node)
 
 
 def _topics(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:

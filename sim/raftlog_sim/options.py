@@ -31,6 +31,11 @@ _RARER: Final = {
 _YOUNG: Final = ("trim", "kill-at", "old-disk", "replay", "upgrade", "lost-file")
 """Sources that draw whether they are on from a stream of their own, so that the other options of a
 seed are what they were before these came."""
+_OPERATIONS: Final = ("membership", "topics", "trim")
+"""What operators ask for, as often with few faults as with many."""
+DOSES: Final = (1, 2, 4, 8)
+"""How many times rarer all faults of a seed are. With the most of them a cluster has a leader for a
+fifth of the time: much breaks, and little comes of what clients and operators ask for."""
 _ONE_IN: Final = {"upgrade": 4, "lost-file": 4}
 """Sources that are on in fewer seeds than half: where releases mix, each message is made bytes; of
 what damage may be done, a lost file leaves nothing to others."""
@@ -172,13 +177,9 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     brokers = 1 if stream.chance(1, 10) else 3
     if stream.chance(1, 6):
         brokers = 5
-    gaps = []
-    for fault in FAULTS:
-        draws = Stream(seed, f"options/{profile}/{fault}") if fault in _YOUNG else stream
-        on = draws.chance(1, _ONE_IN.get(fault, 2))
-        gap = (_RARER.get(fault, 1) * 150) << draws.below(5)
-        able = profile != "calm" and not (trio and fault in NOT_ON_STREAMS)
-        gaps.append((fault, gap if on and able else 0))
+    gaps = _draw_gaps(stream, seed, profile, trio)
+    if brokers == 3 and dict(gaps)["membership"]:
+        brokers += Stream(seed, f"options/{profile}/spare").below(3)
     replication = min(3, brokers)
     linearizable = stream.chance(1, 2)
     sizes = Stream(seed, f"options/{profile}/sizes")
@@ -211,7 +212,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         else SEGMENT_BYTES,
         store_bytes=8_192 << sizes.below(5),
         retention_bytes=(2_000 << sizes.below(4)) * sizes.below(2),
-        fault_gaps_ms=tuple(gaps),
+        fault_gaps_ms=gaps,
         core=_draw_core(stream, brokers),
         reboot=stream.chance(1, 3),
         buggify=stream.chance(1, 2) and profile != "calm",
@@ -221,6 +222,22 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )
+
+
+def _draw_gaps(
+    stream: Stream, seed: int, profile: str, trio: bool
+) -> tuple[tuple[str, int], ...]:
+    """How often each source strikes; half of them never do."""
+    dose = DOSES[Stream(seed, f"options/{profile}/dose").below(len(DOSES))]
+    gaps = []
+    for fault in FAULTS:
+        draws = Stream(seed, f"options/{profile}/{fault}") if fault in _YOUNG else stream
+        on = draws.chance(1, _ONE_IN.get(fault, 2))
+        gap = (_RARER.get(fault, 1) * 150) << draws.below(5)
+        able = profile != "calm" and not (trio and fault in NOT_ON_STREAMS)
+        times = 1 if fault in _OPERATIONS else dose
+        gaps.append((fault, times * gap if on and able else 0))
+    return tuple(gaps)
 
 
 def _draw_release(seed: int, profile: str, upgrades_ms: int) -> int:
