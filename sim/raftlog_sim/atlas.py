@@ -20,15 +20,19 @@ rotted.
 
 While topics are made or partitions move, one damaged node must be enough: a placement that is under
 way knows nothing of a disk that is wiped meanwhile, and a new group of which two of three replicas
-were lost before their first word can never elect (seed 74).
+were lost before their first word can never elect (seed 74). Where partitions will be moved counts
+from the beginning: of two nodes none may be damaged, for the joint configuration needs both, and
+only who is down may know of it (seed 640015).
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, final
 
 import attrs
 
 from raftlog.base.ids import NodeId
 from raftlog_sim.convergence import voter_sets
+from raftlog_sim.schedule import Step
 
 if TYPE_CHECKING:
     from raftlog_sim.world import World
@@ -42,6 +46,8 @@ class Atlas:
     world: "World"
     churn: bool = False
     """Placements change during the run."""
+    planned: tuple[tuple[NodeId, ...], ...] = ()
+    """Where partitions are moved during the run."""
     damaged: dict[NodeId, None] = attrs.Factory(dict)
     voters: dict[tuple[NodeId, ...], None] = attrs.Factory(dict)
     """Every set that was ever seen here."""
@@ -56,8 +62,16 @@ class Atlas:
         if self.churn and len(hurt) > 1:
             return False
         self.voters.update(dict.fromkeys(voter_sets(self.world)))
-        for voters in self.voters:
+        for voters in (*self.voters, *self.planned):
             if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
                 return False
         self.damaged[number] = None
         return True
+
+
+def planned_places(steps: Iterable[Step]) -> tuple[tuple[NodeId, ...], ...]:
+    """The nodes that each move names by their numbers; roles are seen when they are taken."""
+    named = [str(step.argument("nodes")).split("+") for step in steps if step.kind == "reassign"]
+    return tuple(
+        tuple(NodeId(int(name[1:])) for name in names if name[1:].isdigit()) for names in named
+    )

@@ -50,6 +50,8 @@ class Nemesis:
     workload: Workload
     churn: bool = False
     """Placements change during the run, see `atlas`."""
+    planned: tuple[tuple[NodeId, ...], ...] = ()
+    """Where to, see `atlas`."""
     done: dict[str, int] = attrs.Factory(dict)
     healed: bool = False
     images: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
@@ -61,7 +63,7 @@ class Nemesis:
     """The highest feature level that the cluster may be at."""
 
     def __attrs_post_init__(self) -> None:
-        self.atlas = Atlas(self.world, self.churn)
+        self.atlas = Atlas(self.world, self.churn, self.planned)
         self.level_asked = level_of(self.workload.options.release)
 
     def strike(self, step: Step) -> None:

@@ -224,9 +224,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     )
 
 
-def _draw_gaps(
-    stream: Stream, seed: int, profile: str, trio: bool
-) -> tuple[tuple[str, int], ...]:
+def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tuple[str, int], ...]:
     """How often each source strikes; half of them never do."""
     dose = DOSES[Stream(seed, f"options/{profile}/dose").below(len(DOSES))]
     gaps = []

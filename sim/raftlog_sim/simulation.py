@@ -23,6 +23,7 @@ from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.events import Effects, Event
 from raftlog.raft.messages import Append, AppendReply
 from raftlog.verify import Verdict, check_history
+from raftlog_sim.atlas import planned_places
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
 from raftlog_sim.drawing import draw_schedule
@@ -229,7 +230,7 @@ class Run:
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None
         churn = any(step.kind in CHURN for step in schedule.steps)
-        self.nemesis = Nemesis(world, self.workload, churn)
+        self.nemesis = Nemesis(world, self.workload, churn, planned_places(schedule.steps))
         self.phase = "set-up"
         self.buggify = Buggify(options.seed) if options.buggify else None
         self.buggified = {} if self.buggify is None else self.buggify.fired

@@ -232,6 +232,16 @@ def test_two_of_five_only_where_no_group_of_three_holds_both():
     assert not run.nemesis.atlas.allow(holders[1])
 
 
+def test_where_partitions_will_be_moved_counts_before_they_are():
+    """Seed 640015: n3 was wiped while it alone was up. The others, who were down, knew that the
+    partition was on its way to n1 and n3: of the new configuration a majority was gone."""
+    move = step(900, "reassign", partition=0, nodes="n1+n3")
+    run = until(Run(schedule(move)), 100)
+    assert not run.nemesis.atlas.allow(NodeId(3))
+    assert not run.nemesis.atlas.allow(NodeId(1))
+    assert run.nemesis.atlas.allow(NodeId(2))
+
+
 def test_a_wiped_node_alone_does_not_say_who_votes():
     """Seed 302202: n3 was wiped and knew of no topic yet; while it was alone, n2 was wiped too, and
     of three replicas one was left."""
