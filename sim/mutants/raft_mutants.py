@@ -193,6 +193,20 @@ def install_off_by_one() -> None:
     install._switch = switch
 
 
+def install_keeps_a_longer_log() -> None:
+    """15b: whoever has an entry at that index keeps its log, of whatever term the entry is."""
+    real = install.on_piece
+
+    def on_piece(state: RaftState, message: Any) -> None:
+        index = message.position.raft_index
+        if state.commit < index <= state.log.last_index:
+            install._already_there(state, index)
+        else:
+            real(state, message)
+
+    install.on_piece = on_piece
+
+
 def membership_at_commit() -> None:
     """18: a membership counts when it is committed, not when it is appended."""
 
@@ -329,6 +343,8 @@ MUTANTS = (
     ("12b", "promises-forgotten-at-boot", promises_forgotten_at_boot, ("linearizable-read",)),
     ("12c", "lease-outlives-its-promise", lease_outlives_its_promise, ("linearizable-read",)),
     ("15", "install-off-by-one", install_off_by_one, ("order",)),
+    ("15b", "install-keeps-a-longer-log", install_keeps_a_longer_log,
+     ("log-matching", "committed-immutable")),
     ("18", "membership-in-force-at-commit", membership_at_commit, ("election-safety",)),
     ("18b", "two-membership-changes-at-once", two_changes_at_once, ("election-safety",)),
     ("18c", "removed-replica-counts", removed_node_counts, ("leader-completeness",)),

@@ -3,6 +3,7 @@ answers, what the log writer reports; and one of the client's driver. In a heap 
 this exists."""
 
 from collections.abc import Callable, Sequence
+from weakref import WeakKeyDictionary
 
 from raftlog.broker.events import Event, Persisted, Reply, Write
 from raftlog.client.core.fetcher import Polled
@@ -62,14 +63,14 @@ def told_before_it_is_synced() -> None:
 
 def fetched_pieces_are_lost() -> None:
     """35e: every third piece that a consumer has fetched ahead is lost on its way to `poll`."""
-    poll, given = Client.poll, [0]
+    poll, given = Client.poll, WeakKeyDictionary[Client, int]()
 
     async def lossy(
         self: Client, *, seconds: float = 1.0, bytes_max: int = 1 << 20
     ) -> list[Polled]:
         found = await poll(self, seconds=seconds, bytes_max=bytes_max)
-        given[0] += bool(found)
-        return found if given[0] % 3 else []
+        given[self] = given.get(self, 0) + bool(found)
+        return found if given[self] % 3 else []
 
     Client.poll = lossy  # type: ignore[method-assign]
 

@@ -15,6 +15,8 @@ from raftlog.broker.registration import Registration
 from raftlog.metadata import apply_brokers
 from raftlog.partition import fetch_plan, producer_snapshot, producers, retention
 from raftlog.partition.replica import PartitionReplica
+from raftlog.partition.serving import Serving
+from raftlog.partition.tracker import LogTracker
 from raftlog.raft import election, following, replication
 from raftlog.raft.state import FOLLOWER
 from raftlog.storage import recovery, walked_log
@@ -45,6 +47,20 @@ def producers_missing_from_snapshots() -> None:
         return real(type(table)(), group=group, before=before)
 
     _everywhere(real, write)
+
+
+def producers_forgotten_at_failover() -> None:
+    """13c: a new leader knows of no producer (Redpanda 3039)."""
+    real = Serving.follow_role
+
+    def follow_role(self: Serving, now: Any) -> bool:
+        before = self._led_term
+        changed = real(self, now)
+        if self._led_term not in (None, before):
+            self.produces._tracker.producers.load(0, {})
+        return changed
+
+    Serving.follow_role = follow_role  # type: ignore[method-assign]
 
 
 def uncommitted_is_readable() -> None:
@@ -116,6 +132,19 @@ def retention_passes_the_watermark() -> None:
         return real(segments, bytes_max, segments[-1].base_offset if segments else 0)
 
     _everywhere(real, by_size)
+
+
+def log_start_before_it_is_committed() -> None:
+    """22b: a log-start marker counts as soon as it is in the log."""
+    real = LogTracker.committed
+
+    def committed(self: Any, index: Any) -> Any:
+        log_start = real(self, index)
+        while self._log_starts:
+            self.start_marker, log_start = self._log_starts.popleft()
+        return log_start
+
+    LogTracker.committed = committed  # type: ignore[method-assign]
 
 
 def membership_from_the_oldest_entry() -> None:
@@ -221,6 +250,8 @@ MUTANTS = (
     ("13", "producers-forgotten", producers_forgotten, ("history-duplicate",)),
     ("13b", "producers-missing-from-snapshots", producers_missing_from_snapshots,
      ("history-duplicate",)),
+    ("13c", "producers-forgotten-at-failover", producers_forgotten_at_failover,
+     ("history-duplicate",)),
     ("14", "uncommitted-is-readable", uncommitted_is_readable, ("history-inconsistent-offsets",)),
     ("16", "names-not-synced", names_not_synced, ("exception",)),
     ("17", "index-trusted-over-the-log", index_trusted_over_the_log, ("exception",)),
@@ -228,6 +259,7 @@ MUTANTS = (
     ("21b", "write-errors-ignored", write_errors_ignored, ("assertion", "leader-completeness")),
     ("21c", "failed-sync-retried", failed_sync_retried, ("leader-completeness",)),
     ("22", "retention-passes-the-watermark", retention_passes_the_watermark, ("order",)),
+    ("22b", "log-start-before-it-is-committed", log_start_before_it_is_committed, ("order",)),
     ("25", "membership-from-the-oldest-entry", membership_from_the_oldest_entry,
      ("election-safety",)),
     ("26", "chain-never-compared", chain_never_compared, ("log-matching",)),
