@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim.cases import drawn
+from raftlog_sim.cases import case_from_text, drawn
 from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome, failure_class
 from raftlog_sim.shrink import shrink_case
@@ -96,7 +96,19 @@ def hunt(number: str, plan: Hunt) -> dict[str, Any]:
     failing one shrinks."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
-        return pool.apply(_hunt_here, (number, plan))
+        row = pool.apply(_hunt_here, (number, plan))
+    if "shrunk" in row:
+        with context.Pool(1) as pool:
+            replayed = pool.apply(_replay_here, (number, row["shrunk"]["text"]))
+        row["shrunk"]["replays"] = replayed == row["by_signature"]
+    row.pop("by_signature", None)
+    return row
+
+
+def _replay_here(number: str, text: str) -> str:
+    """The signature of that plan's failure, in a process that has run nothing before."""
+    switch_on(number)
+    return case_from_text(text).play().signature
 
 
 def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
@@ -120,6 +132,7 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
     row["seconds"] = round(time.process_time() - began, 1)
     if first is not None:
         row["what"] = first[1].failure[:300]
+        row["by_signature"] = first[1].signature
         if plan.shrink_seconds:
             row["shrunk"] = _shrunk(*first, plan)
     return row
@@ -138,6 +151,5 @@ def _shrunk(seed: int, outcome: Outcome, plan: Hunt) -> dict[str, Any]:
         "tried": effort.tried,
         "finished": not effort.stopped,
         "seconds": round(time.process_time() - began, 1),
-        "replays": again.signature == outcome.signature,
         "text": small.text(),
     }

@@ -38,6 +38,16 @@ _STRIKES: Final[dict[str, Strike]] = {
     **cluster_faults.STRIKES,
     **release_faults.STRIKES,
 }
+_TRIES: Final = 6
+_TRY_AGAIN_NS: Final = millis(60)
+_OF_LEADERS: Final = ("transfer", "trim", "reassign")
+_ROLES: Final = ("leader:", "follower:", "controller")
+
+
+def _needs_a_role(step: Step) -> bool:
+    """Whether it does something only where somebody leads."""
+    named = [each for each in step.arguments if isinstance(each, str) and each.startswith(_ROLES)]
+    return bool(named) or step.kind in _OF_LEADERS
 
 
 @final
@@ -66,10 +76,15 @@ class Nemesis:
         self.atlas = Atlas(self.world, self.churn, self.planned)
         self.level_asked = level_of(self.workload.options.release)
 
-    def strike(self, step: Step) -> None:
-        """Do it, and undo it later; a target that is not there, or already struck, is left."""
-        if not self.healed and _STRIKES[step.kind](self, step):
+    def strike(self, step: Step, patience: int = _TRIES) -> None:
+        """Do it, and undo it later; a target that is not there, or already struck, is left. Whoever
+        has a role is waited for a little."""
+        if self.healed:
+            return
+        if _STRIKES[step.kind](self, step):
             self.done[step.kind] = self.done.get(step.kind, 0) + 1
+        elif patience > 1 and _needs_a_role(step):
+            self.world.after(_TRY_AGAIN_NS, self.strike, step, patience - 1)
 
     def heal(self) -> None:
         """Everything works again from here on. What was damaged boots once more, to find out."""

@@ -103,6 +103,7 @@ class Result:
             "acknowledged": self.acknowledged,
             "unknown": self.unknown,
             "faults": self.faults,
+            "buggified": self.buggified,
             "options": self.options.document(),
         }
 

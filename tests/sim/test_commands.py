@@ -315,7 +315,8 @@ def test_mutants_are_listed_by_number(capsys):
 
 KILLED = {
     "number": "1", "name": "a-b", "killed": True, "tried": 9, "by": {"order": 2, "x": 1},
-    "seeds": [2, 3, 9], "shrunk": {"steps": [9, 2], "events": [100, 20], "seconds": 3.2},
+    "expected": ["order"], "seeds": [2, 3, 9],
+    "shrunk": {"steps": [9, 2], "events": [100, 20], "seconds": 3.2, "replays": True},
 }  # fmt: skip
 ALIVE = {"number": "2", "name": "c", "killed": False, "tried": 60}
 
@@ -324,6 +325,15 @@ def test_the_table_shows_survivors_and_scenarios():
     rows = table([KILLED, ALIVE], {"2": "some-scenario"}).splitlines()[2:]
     assert rows[0] == "| 1 a b | order x 2, x | 2 | 9 |  | 9 to 2, 3 s |"
     assert rows[1] == "| 2 c | **nothing** |  | 60 | some-scenario |  |"
+
+
+def test_the_table_tells_of_other_killers_and_of_plans_that_do_not_replay():
+    """35e counted over all runs of a process: its shrunk plan passed in a new one."""
+    shrunk = {**KILLED["shrunk"], "replays": False}
+    rows = table([{**KILLED, "expected": ["y"], "shrunk": shrunk}], {}).splitlines()[2:]
+    assert rows == [
+        "| 1 a b | order x 2, x (expected: y) | 2 | 9 |  | 9 to 2, 3 s, **does not replay** |"
+    ]
 
 
 def test_a_table_has_a_row_for_every_mutant():

@@ -72,7 +72,7 @@ def _mutants(options: argparse.Namespace) -> int:
         write_table(options.table, with_all(scored, found))
     if options.format == "json":
         common.print_json({"mutants": rows})
-    return common.DONE if all(row["killed"] for row in rows) else common.FAILED
+    return common.DONE if all(row["killed"] and _replays(row) for row in rows) else common.FAILED
 
 
 def _list(found: dict[str, mutation.Mutant], options: argparse.Namespace) -> int:
@@ -98,9 +98,19 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _by(row: dict[str, Any]) -> str:
-    return ", ".join(
+    """Who caught it; where that is nobody of whom it was expected, of whom it was."""
+    killers = ", ".join(
         f"{name}{'' if count == 1 else f' x {count}'}" for name, count in row["by"].items()
     )
+    if row["by"].keys() & set(row["expected"]):
+        return killers
+    return f"{killers} (expected: {', '.join(row['expected'])})"
+
+
+def _replays(row: dict[str, Any]) -> bool:
+    """Whether its shrunk plan fails again in a process of its own, when there is one."""
+    shrunk = row.get("shrunk")
+    return not shrunk or bool(shrunk["replays"])
 
 
 def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
@@ -117,6 +127,7 @@ def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
         shrunk, small = row.get("shrunk"), ""
         if shrunk:
             small = f"{shrunk['steps'][0]} to {shrunk['steps'][1]}, {shrunk['seconds']:.0f} s"
+            small += "" if _replays(row) else ", **does not replay**"
         scenario = named.get(row["number"], "")
         lines.append(f"| {name} | {by} | {seed} | {row['tried']} | {scenario} | {small} |")
     return "\n".join(lines) + "\n"
