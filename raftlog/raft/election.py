@@ -304,6 +304,7 @@ def on_vote_request(state: RaftState, message: VoteRequest) -> None:
         message.term == state.term
         and state.vote in (None, message.sender)
         and _is_up_to_date(state, message.last_term, message.last_index)
+        and not buggify("vote-refused")
     )
     if granted:
         if state.vote is None:

@@ -224,7 +224,7 @@ def on_append_reply(state: RaftState, message: AppendReply) -> None:
         follower.agreed = True
         state.out.agreed.append(follower.replica)
     moved = follower.acknowledged(message.match)
-    if follower.state is PROBE:
+    if follower.state is PROBE or (follower.in_flight and buggify("sent-again")):
         follower.become_replicate()
     elif follower.state is INSTALL and message.match >= state.log.first_index - 1:
         probe("install-done")

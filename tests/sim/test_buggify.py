@@ -9,7 +9,9 @@ from raftlog_sim.simulation import Run, simulate
 from raftlog.base import buggify
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 500, 20))
-NAMES = ("early-roll", "window-shed", "smallest-append", "leader-gives-up")
+NAMES = (
+    "early-roll", "window-shed", "smallest-append", "leader-gives-up", "vote-refused", "sent-again",
+)  # fmt: skip
 
 
 def test_outside_a_simulator_nothing_unusual_happens():
