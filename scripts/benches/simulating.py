@@ -1,5 +1,6 @@
 """How much the simulator gets through on a core: seeds of the swarm, with faults, real clients and
-all invariants, as they are drawn and with twenty client operations a simulated second."""
+all invariants, as they are drawn and with twenty client operations a simulated second; and those of
+trio mode, which play the real runtime too, by themselves."""
 
 import time
 from collections.abc import Iterable
@@ -12,6 +13,7 @@ from raftlog_sim.simulation import simulate
 from benches import measuring
 
 SEEDS = range(1, 31)
+TRIO_SEEDS = range(1, 61)
 OPERATIONS_A_SECOND = 20
 LOOP = 2_000_000
 
@@ -56,14 +58,20 @@ def played(schedules: Iterable[Schedule]) -> dict[str, float]:
 
 
 def measure(rounds: int) -> dict:
-    """`rounds` times the same seeds, both ways in turn."""
-    drawn = [draw_schedule(draw_options(seed, "swarm")) for seed in SEEDS]
+    """`rounds` times the same seeds, all ways in turn."""
+    every = [draw_schedule(draw_options(seed, "swarm")) for seed in TRIO_SEEDS]
+    drawn = [each for each in every if not each.options.trio and each.options.seed in SEEDS]
     few = [thinned(schedule) for schedule in drawn]
+    ways = {
+        "as drawn": drawn,
+        "20 operations a second": few,
+        "trio mode": [each for each in every if each.options.trio],
+    }
     found: dict[str, list[float]] = {}
     played(drawn[:3])  # imports, and the interpreter's own warming up
     for _ in range(rounds):
         found.setdefault("yardstick_ms", []).append(1e3 * yardstick())
-        for name, schedules in (("as drawn", drawn), ("20 operations a second", few)):
+        for name, schedules in ways.items():
             for what, value in played(schedules).items():
                 found.setdefault(f"{name}: {what}", []).append(value)
     for name, values in found.items():
