@@ -20,11 +20,24 @@ _MILLION: Final = 1_000_000
 @final
 @attrs.define(eq=False)
 class MachineClock:
-    """What stays with a machine over its boots: by how much its wall clock is off, and how many
-    parts in a million its monotonic clock runs fast (below 0: slow)."""
+    """What stays with a machine over its boots: by how much its wall clock is off, how far and how
+    often it swings, how many parts in a million its monotonic clock runs fast (below 0: slow), and
+    by how much timers are late at the most."""
 
     skew_ms: int = 0
     drift_ppm: int = 0
+    wave_ms: int = 0
+    period_ms: int = 1
+    late_ns: int = 0
+
+    def off_ms(self, world_ms: int) -> int:
+        """By how much the wall clock is wrong at that world time."""
+        if not self.wave_ms:
+            return self.skew_ms
+        turned = 4 * (world_ms % self.period_ms)  # 0 to 4 periods: up, down, down, up
+        height = min(turned, 2 * self.period_ms - turned)
+        height = max(height, turned - 4 * self.period_ms)
+        return self.skew_ms + self.wave_ms * height // self.period_ms
 
 
 @final
@@ -34,13 +47,15 @@ class NodeClock:
 
     shown: int
     machine: MachineClock
+    draws: Stream
     since: int = 0
     _ppm: int = 0
 
     @classmethod
     def drawn(cls, stream: Stream, machine: MachineClock) -> "NodeClock":
         """A clock of a boot."""
-        return cls((1 << _SHIFT_BITS) + stream.below(1 << _SHIFT_BITS), machine)
+        shown = (1 << _SHIFT_BITS) + stream.below(1 << _SHIFT_BITS)
+        return cls(shown, machine, stream.fork("late"))
 
     def now(self, world_ns: int) -> Instant:
         """What the node reads at that world time."""
@@ -57,14 +72,17 @@ class NodeClock:
 
     def wall(self, world_ns: int) -> WallMillis:
         """Unix time as the node sees it."""
-        return WallMillis(WALL_START_MS + world_ns // NANOS_PER_MILLI + self.machine.skew_ms)
+        world_ms = world_ns // NANOS_PER_MILLI
+        return WallMillis(WALL_START_MS + world_ms + self.machine.off_ms(world_ms))
 
     def world(self, instant: Instant) -> int | None:
-        """The first world time at which the node's clock shows `instant`, as it runs now; None for
-        never."""
+        """The first world time at which the node's clock shows `instant`, as it runs now, or when
+        a late timer rings for it; None for never."""
         if instant == NEVER:
             return None
-        wanted = instant - self.shown
+        wanted, late = instant - self.shown, self.machine.late_ns
+        if late:
+            late = self.draws.below(late + 1)
         if self._ppm == 0:
-            return self.since + wanted
-        return self.since - (-wanted * _MILLION // (_MILLION + self._ppm))
+            return self.since + wanted + late
+        return self.since - (-wanted * _MILLION // (_MILLION + self._ppm)) + late

@@ -1,5 +1,5 @@
 """What operators do in the middle of everything: move partitions and leadership, stop brokers
-gracefully, make, grow and delete topics; and what their clocks do.
+gracefully, make, grow and delete topics.
 
 Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to them.
 """
@@ -15,7 +15,6 @@ from raftlog.client.core import asks
 from raftlog.metadata.commands import UnregisterBroker
 from raftlog.metadata.requests import ReassignWish, SubmitCommand, encode_wish
 from raftlog.partition.retention import TO_HIGH_WATERMARK
-from raftlog.raft.lease import DRIFT_PERMILLE
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.stuck import StuckError
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
 
 _PATIENCE: Final = millis(3_000)
-_LEASE_PERMILLE: Final = DRIFT_PERMILLE * 9 // 20
-"""One clock fast and one slow by this are within the bound."""
 _CHURN_TOPICS: Final = 4
 _CHURN_PARTITIONS: Final = 4
 
@@ -181,43 +178,6 @@ def _churn(step: Step) -> str:
     return f"churn-{int(step.argument('topic')) % _CHURN_TOPICS}"
 
 
-# --- clocks ---------------------------------------------------------------------------------------
-
-
-def _jump(nemesis: "Nemesis", step: Step) -> bool:
-    """The wall clock is wrong by so much, until the step ends."""
-    off_ms = int(step.argument("ms")) * (-1 if step.argument("way") == "back" else 1)
-    nodes = nemesis.nodes(step, "node")
-    for node in nodes:
-        node.machine.skew_ms += off_ms
-        nemesis.later(step, _jump_back, node, off_ms)
-    return bool(nodes)
-
-
-def _jump_back(node: Node, off_ms: int) -> None:
-    node.machine.skew_ms -= off_ms
-
-
-def _drift(nemesis: "Nemesis", step: Step) -> bool:
-    """The monotonic clock runs fast or slow."""
-    permille = int(step.argument("permille"))
-    if nemesis.workload.options.lease:
-        permille = min(permille, _LEASE_PERMILLE)
-    ppm = 1_000 * permille * (-1 if step.argument("way") == "slow" else 1)
-    nodes = nemesis.nodes(step, "node")
-    for node in nodes:
-        _set_drift(node, ppm)
-        nemesis.later(step, _set_drift, node, 0)
-    return bool(nodes)
-
-
-def _set_drift(node: Node, ppm: int) -> None:
-    """Up to four times as fast, down to a fifth."""
-    node.machine.drift_ppm = max(-800_000, min(ppm, 3_000_000))
-    if node.up:
-        node.deliver_nothing()
-
-
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "reassign": _reassign,
     "unregister": _unregister,
@@ -228,15 +188,11 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "create-topic": _create_topic,
     "grow-topic": _grow_topic,
     "delete-topic": _delete_topic,
-    "clock-jump": _jump,
-    "clock-drift": _drift,
 }
 
 
 def heal(node: Node) -> None:
-    """Clocks are right and run right; who was leaving is gone."""
-    node.machine.skew_ms = 0
-    _set_drift(node, 0)
+    """Who was leaving is gone."""
     if node.leaves and node.up:
         node.stop_process()
     node.leaves = False

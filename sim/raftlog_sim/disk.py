@@ -4,10 +4,11 @@ What was written is pending until `sync`; a name that was made, renamed or remov
 its directory is synced. A crash keeps, drops or tears every pending sector, and keeps or drops
 every pending name, each on its own. Faults are injected by the methods in the second half.
 
-Assumptions about a medium, each with a test: (1) a sector of 512 bytes that was synced stays as it
-is until it is written again or rots; (2) `sync` makes exactly this file's bytes and size durable,
-not its name; (3) after a failed `sync` the pages are clean and gone, so that a retry succeeds and
-proves nothing; (4) a rename is atomic, and lost or kept as a whole.
+Assumptions about a medium, each with a test: (1) a sector of 512 bytes, in some runs of 4 KiB, that
+was synced stays as it is until it is written again or rots; (2) `sync` makes exactly this file's
+bytes and size durable, not its name; (3) after a failed `sync` the pages are clean and gone, so
+that a retry succeeds and proves nothing; (4) a rename is atomic, and lost or kept as a whole. Short
+reads and writes end at the port, which goes on with the rest (`raftlog.runtime.real_ports`).
 
 Which fault each kind of file must survive (tests/storage has one scenario per row):
 
@@ -30,6 +31,7 @@ import attrs
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ports import DiskFile, Entropy
+from raftlog_sim.disk_errors import DiskErrors
 from raftlog_sim.inode import SECTOR, Inode, resize, sectors_of
 
 
@@ -59,32 +61,23 @@ class _NameChange:
 
 
 @final
-@attrs.define(eq=False)
-class _Fault:
-    """Fails calls of one operation on paths that contain a text."""
-
-    operation: str
-    path_part: str
-    error: type[DiskError]
-    skip: int
-    count: int
-
-
-@final
 class SimulatedDisk:
     """One data directory. `mutations` counts the calls that change something; `crash_at` names the
     one (from 1) at which `SimulatedCrashError` is raised, before it does anything, or in the middle
-    of a write when `crash_tears` is set. `free` is the space left, None for no bound."""
+    of a write when `crash_tears` is set. `free` is the space left, None for no bound. A crash keeps
+    or drops what is pending in units of `tear_bytes`, a multiple of a sector."""
 
-    def __init__(self, entropy: Entropy) -> None:
+    def __init__(self, entropy: Entropy, tear_bytes: int = SECTOR) -> None:
+        assert tear_bytes % SECTOR == 0, tear_bytes
         self._entropy = entropy
+        self.tear_bytes = tear_bytes
         self._names: dict[str, Inode] = {}
         self._durable_names: dict[str, Inode] = {}
         self._directories: dict[str, None] = {"": None}
         self._durable_directories: dict[str, None] = {"": None}
         self._pending_names: list[_NameChange] = []
         self._pending_directories: dict[str, None] = {}
-        self._faults: list[_Fault] = []
+        self._errors = DiskErrors()
         self._bad_sectors: dict[tuple[str, int], None] = {}
         self._misdirected: dict[str, tuple[str, int]] = {}
         self.mutations = 0
@@ -97,7 +90,7 @@ class SimulatedDisk:
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
         """See `raftlog.base.ports.Disk`."""
-        self._check("open", path)
+        self._errors.check("open", path)
         if create:
             self.mutate("create", path)
             self._make(path)
@@ -113,10 +106,11 @@ class SimulatedDisk:
             raise DiskError("no such directory", on=path)
         inode = self._names[path] = Inode()
         self._pending_names.append(_NameChange(_parent(path), None, path, inode))
+        self.check_late("create", path)
 
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted."""
-        self._check("list", path)
+        self._errors.check("list", path)
         prefix = f"{path}/" if path else ""
         inside = [
             name.removeprefix(prefix)
@@ -146,6 +140,7 @@ class SimulatedDisk:
             raise DiskError("no such file", on=old)
         self._names[new] = inode
         self._pending_names.append(_NameChange(_parent(new), old, new, inode))
+        self.check_late("rename", new)
 
     def remove(self, path: str) -> None:
         """Remove a file or an empty directory."""
@@ -159,6 +154,7 @@ class SimulatedDisk:
         if self._names.pop(path, None) is None:
             raise DiskError("no such file", on=path)
         self._pending_names.append(_NameChange(_parent(path), path, None, None))
+        self.check_late("remove", path)
 
     def sync_dir(self, path: str) -> None:
         """Make the names of one directory durable."""
@@ -232,8 +228,9 @@ class SimulatedDisk:
         durable = inode.durable
         if inode.size_dirty and self._keeps(keep):
             resize(durable, len(inode.seen))
-        for sector in sectors_of(inode.dirty):
-            start, end = sector * SECTOR, min((sector + 1) * SECTOR, len(inode.seen))
+        unit = self.tear_bytes
+        for sector in sectors_of(inode.dirty, unit):
+            start, end = sector * unit, min((sector + 1) * unit, len(inode.seen))
             if start >= end or not self._keeps(keep):
                 continue
             if keep is Keep.SOME and self._entropy.below(4) == 0:
@@ -257,15 +254,17 @@ class SimulatedDisk:
         error: type[DiskError] = DiskError,
         skip: int = 0,
         count: int = 1,
+        late: bool = False,
     ) -> None:
         """Let calls of `operation` (open, create, read, write, truncate, sync, sync_dir, sync_all,
         rename, remove, list) on paths that contain `path_part` fail: after `skip` good ones,
-        `count` times."""
-        self._faults.append(_Fault(operation, path_part, error, skip, count))
+        `count` times. With `late` (create, write, truncate, rename, remove of a file) they are done
+        all the same."""
+        self._errors.ask(operation, path_part, error, skip, count, late)
 
     def forget_faults(self) -> None:
         """No call fails any more that has not failed yet; rot and bad sectors stay."""
-        self._faults.clear()
+        self._errors.forget()
         self._misdirected.clear()
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
@@ -323,7 +322,7 @@ class SimulatedDisk:
         """The disk as a boot would find it after a crash that keeps nothing, or only these files of
         it; this one stays as it is. Costs as much as the files are long; with `paths` it only
         borrows them, and is good for reading now."""
-        found = SimulatedDisk(self._entropy)
+        found = SimulatedDisk(self._entropy, self.tear_bytes)
         found._directories = dict(self._durable_directories)
         for name in self._durable_names if paths is None else paths:
             inode = self._durable_names.get(name)
@@ -350,23 +349,18 @@ class SimulatedDisk:
         self.mutations += 1
         if self.crash_at is not None and self.mutations >= self.crash_at and operation != "write":
             raise SimulatedCrashError(f"{operation} {path}")
-        self._check(operation, path)
+        self._errors.check(operation, path)
 
     def crashes_in_write(self) -> bool:
         return self.crash_at is not None and self.mutations >= self.crash_at
 
-    def _check(self, operation: str, path: str) -> None:
-        for fault in self._faults:
-            if fault.operation == operation and fault.path_part in path and fault.count > 0:
-                if fault.skip > 0:
-                    fault.skip -= 1
-                    continue
-                fault.count -= 1
-                raise fault.error(f"injected failure of {operation}", on=path)
+    def check_late(self, operation: str, path: str) -> None:
+        """Raise after a call that is done and was asked to fail."""
+        self._errors.check(operation, path, late=True)
 
     def check_read(self, path: str, position: int, size: int) -> None:
         """Raise when a read meets a fault or an unreadable sector."""
-        self._check("read", path)
+        self._errors.check("read", path)
         if not self._bad_sectors:
             return
         first, last = position // SECTOR, (position + size - 1) // SECTOR
@@ -426,6 +420,7 @@ class SimulatedFile:
         self._put(position, content)
         if failure is not None:
             raise failure
+        self._disk.check_late("write", self._path)
 
     def _failure(self, position: int, content: bytes) -> BaseException | None:
         """Why only a part of the write is done; None when all of it is."""
@@ -466,6 +461,7 @@ class SimulatedFile:
             self._disk.free += shrunk
         resize(self._inode.seen, size)
         self._inode.size_dirty = True
+        self._disk.check_late("truncate", self._path)
 
     def sync(self) -> None:
         """Make the bytes and the size durable; a failure leaves the pages clean and lost."""

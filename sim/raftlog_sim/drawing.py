@@ -7,14 +7,15 @@ are. A source may draw several steps at once: power that fails everywhere is one
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from raftlog_sim import drawing_disks
+from raftlog_sim.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
 from raftlog_sim.options import FAULTS, SimOptions
 from raftlog_sim.releases import level_of
 from raftlog_sim.schedule import Schedule, Step, step
 from raftlog_sim.streams import Stream
 
 Source = Callable[[Stream, SimOptions, int], Iterator[Step]]
-KEEPS: Final = ("none", "some", "all")
-_CALLS: Final = ("open", "create", "read", "write", "truncate", "rename", "remove", "list")
+_MESSAGES: Final = ("appends", "acks", "asks", "votes", "echoes")
 _BURST_MAX: Final = 6
 _SMALL_VALUE_BYTES: Final = 200
 _READ_MS: Final = 40
@@ -88,29 +89,6 @@ def _flood(options: SimOptions) -> Iterator[Step]:
         at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 
-# --- targets --------------------------------------------------------------------------------------
-
-
-def draw_node(stream: Stream, options: SimOptions) -> str:
-    """A node by number, or one time in three by what it is when the step strikes."""
-    number = 1 + stream.below(options.brokers)
-    partition = stream.below(options.partitions)
-    role = stream.below(9)
-    return {0: f"leader:{partition}", 1: "controller", 2: f"follower:{partition}"}.get(
-        role, f"n{number}"
-    )
-
-
-def draw_side(stream: Stream, options: SimOptions) -> str:
-    """Some nodes, not all; one time in four whoever leads a partition."""
-    if stream.chance(1, 4):
-        return f"leader:{stream.below(options.partitions)}"
-    numbers = list(range(1, options.brokers + 1))
-    size = stream.between(1, max(1, options.brokers - 1))
-    side = [numbers.pop(stream.below(len(numbers))) for _ in range(size)]
-    return "+".join(f"n{number}" for number in sorted(side))
-
-
 # --- sources --------------------------------------------------------------------------------------
 
 
@@ -159,7 +137,7 @@ def _shape(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _clog(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    pair, lasts_ms = _pair(stream, options), 10 << stream.below(8)
+    pair, lasts_ms = draw_pair(stream, options), 10 << stream.below(8)
     if pair is not None:
         yield step(at_ms, "clog", lasts_ms, sender=pair[0], receiver=pair[1])
 
@@ -181,7 +159,7 @@ def _swizzle(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _lossy(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    pair = _pair(stream, options)
+    pair = draw_pair(stream, options)
     drop, duplicate = 1 << stream.below(5), stream.below(2) << stream.below(6)
     reorder_ms, lasts_ms = stream.below(2) << stream.below(6), stream.between(20, 1000)
     if pair is not None:
@@ -192,19 +170,10 @@ def _lossy(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _slow_link(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    pair, more_ms = _pair(stream, options), 1 << stream.below(8)
+    pair, more_ms = draw_pair(stream, options), 1 << stream.below(8)
     lasts_ms = stream.between(50, 2000)
     if pair is not None:
         yield step(at_ms, "slow-link", lasts_ms, sender=pair[0], receiver=pair[1], ms=more_ms)
-
-
-def _pair(stream: Stream, options: SimOptions) -> tuple[str, str] | None:
-    """Sender and receiver: two nodes, or one and all others in one direction."""
-    one, other = draw_node(stream, options), draw_node(stream, options)
-    wide = stream.below(4)
-    if options.brokers == 1:
-        return None
-    return {0: (one, "all"), 1: ("all", one)}.get(wide, (one, other))
 
 
 def _reset(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
@@ -227,71 +196,18 @@ def _stall(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     yield step(at_ms, "stall", stream.between(20, 700), node=node)
 
 
-def _disk_error(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node, call = draw_node(stream, options), _CALLS[stream.below(len(_CALLS))]
-    yield step(at_ms, "disk-error", node=node, call=call, count=1 << stream.below(4))
-
-
-def _failed_sync(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    yield step(at_ms, "failed-sync", node=draw_node(stream, options))
-
-
-def _disk_full(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node, room = draw_node(stream, options), stream.below(2) << stream.below(16)
-    yield step(at_ms, "disk-full", stream.between(50, 1500), node=node, bytes=room)
-
-
-def _slow_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node, more_ms = draw_node(stream, options), 1 << stream.below(8)
-    yield step(at_ms, "slow-disk", stream.between(50, 1500), node=node, ms=more_ms)
-
-
-def _crash_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node, keep, calls = draw_node(stream, options), KEEPS[stream.below(3)], stream.below(12)
-    tear = ("no", "yes")[stream.below(2)]
-    yield step(at_ms, "crash-at", node=node, calls=calls, keep=keep, tear=tear)
-
-
-def _kill_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node, calls, tear = draw_node(stream, options), stream.below(12), ("no", "yes")[stream.below(2)]
-    yield step(at_ms, "kill-at", node=node, calls=calls, tear=tear)
-
-
-def _old_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A copy, and two boots later it takes the place of its original."""
-    node, later_ms = f"n{1 + stream.below(options.brokers)}", stream.between(100, 1500)
-    yield step(at_ms, "image", node=node)
-    for part in (1, 2):
-        down_ms = stream.between(10, 30)
-        yield step(at_ms + later_ms * part // 3, "crash", down_ms, node=node)
-    yield step(at_ms + later_ms, "old-disk", stream.between(50, 1000), node=node)
-
-
 def _trim(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     yield step(at_ms, "trim", partition=stream.below(options.partitions))
 
 
 def _replay(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    pair, every_ms, lasts_ms = _pair(stream, options), stream.between(5, 100), 50 << stream.below(5)
+    pair, every_ms, lasts_ms = (
+        draw_pair(stream, options),
+        stream.between(5, 100),
+        50 << stream.below(5),
+    )
     if pair is not None:
         yield step(at_ms, "replay", lasts_ms, sender=pair[0], receiver=pair[1], ms=every_ms)
-
-
-def _rot(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node = draw_node(stream, options)
-    file = ("segment", "segment", "header", "index", "snapshot", "store")[stream.below(6)]
-    how = ("flip", "zero", "alien", "unreadable", "twin")[stream.below(5)]
-    yield step(at_ms, "rot", node=node, file=file, how=how)
-
-
-def _wipe(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    yield step(at_ms, "wipe", stream.between(50, 1500), node=draw_node(stream, options))
-
-
-def _lose_replica(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node, partition = draw_node(stream, options), stream.below(options.partitions)
-    down_ms = stream.between(50, 1500)
-    yield step(at_ms, "lose-replica", down_ms, node=node, partition=partition)
 
 
 def _rolling(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
@@ -364,29 +280,47 @@ def _clock(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
         yield step(at_ms + 20 * beat, "clock-jump", lasts_ms, node=node, way=way, ms=1 << size)
 
 
+def _wave(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A wall clock swings by a millisecond to a week, in 16 ms to half a second."""
+    node, ms, period_ms = draw_node(stream, options), 1 << stream.below(30), 16 << stream.below(6)
+    lasts_ms = stream.between(100, 2_000)
+    yield step(at_ms, "clock-wave", lasts_ms, node=node, ms=ms, period_ms=period_ms)
+
+
+def _late_timers(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, ms = draw_node(stream, options), 1 << stream.below(7)
+    yield step(at_ms, "late-timers", stream.between(100, 2_000), node=node, ms=ms)
+
+
+def _drop_kind(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """Half the time all messages of one kind, else some."""
+    pair, what = draw_pair(stream, options), _MESSAGES[stream.below(len(_MESSAGES))]
+    drop, lasts_ms = (100, 1 << stream.below(7))[stream.below(2)], stream.between(50, 1_500)
+    if pair is not None:
+        yield step(
+            at_ms, "drop-kind", lasts_ms, sender=pair[0], receiver=pair[1], what=what, drop=drop
+        )
+
+
 def _upgrade(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Some nodes or all, one after another in any order, into another release; when all of them
-    went up, the feature level may follow; sometimes it is asked for too early."""
+    """Some nodes or all, one after another in any order, into a later release, and one time in
+    three back again; when all of them went up, the feature level may follow; sometimes it is asked
+    for too early."""
     up, to = stream.chance(2, 3), stream.below(2)
-    to, kind = (to + 1, "upgrade") if up else (to, "downgrade")
     count = min(options.brokers, stream.between(1, options.brokers + 2))
     how, down_ms = ("kill", "stop")[stream.below(2)], stream.between(20, 400)
     gap_ms, raises = stream.between(50, 1_000), stream.below(4)
     numbers = list(range(1, options.brokers + 1))
-    for _ in range(count):
-        node = f"n{numbers.pop(stream.below(len(numbers)))}"
-        yield step(at_ms, kind, down_ms, node=node, to=to, how=how)
+    nodes = [f"n{numbers.pop(stream.below(len(numbers)))}" for _ in range(count)]
+    for node in nodes:
+        yield step(at_ms, "upgrade", down_ms, node=node, to=to + 1, how=how)
         at_ms += gap_ms
-    if up and raises < (2 if count == options.brokers else 1):
-        yield step(at_ms + down_ms, "raise-level", level=level_of(to))
-
-
-def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A machine is down, and comes back without a segment, or without both copies of a header."""
-    node, down_ms = f"n{1 + stream.below(options.brokers)}", stream.between(20, 600)
-    file, how = (("segment", "gone"), ("headers", "zero"))[stream.below(2)]
-    yield step(at_ms, "crash", down_ms, node=node)
-    yield step(at_ms + 5, "rot", node=node, file=file, how=how)
+    if not up:
+        for node in nodes:
+            yield step(at_ms, "downgrade", down_ms, node=node, to=to, how=how)
+            at_ms += gap_ms
+    elif raises < (2 if count == options.brokers else 1):
+        yield step(at_ms + down_ms, "raise-level", level=level_of(to + 1))
 
 
 _SOURCES: Final[dict[str, Source]] = {
@@ -403,14 +337,6 @@ _SOURCES: Final[dict[str, Source]] = {
     "swizzle": _swizzle,
     "lossy": _lossy,
     "slow-link": _slow_link,
-    "disk-error": _disk_error,
-    "failed-sync": _failed_sync,
-    "disk-full": _disk_full,
-    "slow-disk": _slow_disk,
-    "crash-at": _crash_at,
-    "rot": _rot,
-    "wipe": _wipe,
-    "lose-replica": _lose_replica,
     "rolling": _rolling,
     "swap": _swap,
     "stop": _stop,
@@ -419,10 +345,11 @@ _SOURCES: Final[dict[str, Source]] = {
     "clock": _clock,
     "hangup": _hangup,
     "trim": _trim,
-    "kill-at": _kill_at,
-    "old-disk": _old_disk,
     "replay": _replay,
     "upgrade": _upgrade,
-    "lost-file": _lost_file,
+    "drop-kind": _drop_kind,
+    "wave": _wave,
+    "late-timers": _late_timers,
+    **drawing_disks.SOURCES,
 }
-assert tuple(_SOURCES) == FAULTS, (tuple(_SOURCES), FAULTS)
+assert sorted(_SOURCES) == sorted(FAULTS), (sorted(_SOURCES), sorted(FAULTS))

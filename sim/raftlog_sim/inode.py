@@ -41,10 +41,10 @@ def resize(content: bytearray, size: int) -> None:
         content.extend(bytes(size - len(content)))
 
 
-def sectors_of(ranges: list[tuple[int, int]]) -> Iterator[int]:
-    """The sectors that some byte ranges touch, each once, ascending."""
+def sectors_of(ranges: list[tuple[int, int]], unit: int = SECTOR) -> Iterator[int]:
+    """The sectors of so many bytes that some byte ranges touch, each once, ascending."""
     found: dict[int, None] = {}
     for start, end in ranges:
-        for sector in range(start // SECTOR, (end - 1) // SECTOR + 1):
+        for sector in range(start // unit, (end - 1) // unit + 1):
             found[sector] = None
     yield from sorted(found)

@@ -1,5 +1,6 @@
 """The faults of a schedule, struck and undone. What each kind does is in `process_faults`,
-`network_faults`, `disk_faults`, `cluster_faults` and `release_faults`.
+`network_faults`, `disk_faults`, `rot_faults`, `loss_faults`, `clock_faults`, `cluster_faults` and
+`release_faults`.
 
 All faults of the safety phase leave a quorum able to repair everything (`atlas`). So every failure
 of such a run is a bug.
@@ -13,11 +14,14 @@ import attrs
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
 from raftlog_sim import (
+    clock_faults,
     cluster_faults,
     disk_faults,
+    loss_faults,
     network_faults,
     process_faults,
     release_faults,
+    rot_faults,
 )
 from raftlog_sim.atlas import Atlas
 from raftlog_sim.disk import Keep, SimulatedDisk
@@ -35,7 +39,10 @@ _STRIKES: Final[dict[str, Strike]] = {
     **process_faults.STRIKES,
     **network_faults.STRIKES,
     **disk_faults.STRIKES,
+    **rot_faults.STRIKES,
+    **loss_faults.STRIKES,
     **cluster_faults.STRIKES,
+    **clock_faults.STRIKES,
     **release_faults.STRIKES,
 }
 _TRIES: Final = 6
@@ -68,12 +75,17 @@ class Nemesis:
     """Copies of disks that were put aside."""
     imaged_in: dict[NodeId, int] = attrs.Factory(dict)
     """In which boot of its node each was made."""
+    remembered: dict[NodeId, dict[str, bytes]] = attrs.Factory(dict)
+    """What the files of a disk held once, by path."""
     atlas: Atlas = attrs.field(init=False)
     level_asked: int = attrs.field(init=False)
     """The highest feature level that the cluster may be at."""
 
     def __attrs_post_init__(self) -> None:
         self.atlas = Atlas(self.world, self.churn, self.planned)
+        self.world.tear_bytes = self.workload.options.tear_bytes
+        for node in self.world.nodes.values():
+            node.disk.tear_bytes = self.world.tear_bytes
         self.level_asked = level_of(self.workload.options.release)
 
     def strike(self, step: Step, patience: int = _TRIES) -> None:
@@ -82,9 +94,13 @@ class Nemesis:
         if self.healed:
             return
         if _STRIKES[step.kind](self, step):
-            self.done[step.kind] = self.done.get(step.kind, 0) + 1
+            self.struck(step)
         elif patience > 1 and _needs_a_role(step):
             self.world.after(_TRY_AGAIN_NS, self.strike, step, patience - 1)
+
+    def struck(self, step: Step) -> None:
+        """Count a step that did something."""
+        self.done[step.kind] = self.done.get(step.kind, 0) + 1
 
     def heal(self) -> None:
         """Everything works again from here on. What was damaged boots once more, to find out."""
@@ -118,6 +134,7 @@ class Nemesis:
         self.world.network.heal()
         for number in numbers:
             cluster_faults.heal(self.world.nodes[number])
+            clock_faults.heal(self.world.nodes[number])
             disk_faults.heal(self, self.world.nodes[number])
             process_faults.heal(self, self.world.nodes[number])
         for number in [number for number in self.atlas.damaged if number in numbers]:

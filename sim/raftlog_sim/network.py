@@ -66,7 +66,8 @@ class Link:
 @final
 @attrs.define(eq=False)
 class Pipe:
-    """One direction of a pair. `last` is when the newest message arrives; rates are in percent."""
+    """One direction of a pair. `last` is when the newest message arrives; rates are in percent.
+    `kinds_drop` is the rate at which messages of `kinds` vanish."""
 
     stream: Stream
     last: int = 0
@@ -75,13 +76,21 @@ class Pipe:
     drop: int = 0
     duplicate: int = 0
     reorder_ns: int = 0
+    kinds: tuple[type, ...] = ()
+    kinds_drop: int = 0
     append: Append | None = None
     """The last append with entries that it carried, while `replays` is set."""
     queue: deque[tuple[SessionId, Sequence[Any]]] = attrs.Factory(deque)
 
     @property
     def lossy(self) -> bool:
-        return bool(self.drop or self.duplicate or self.reorder_ns)
+        return bool(self.drop or self.duplicate or self.reorder_ns or self.kinds_drop)
+
+    def loses(self, message: object) -> bool:
+        """Whether this one vanishes."""
+        if self.stream.chance(self.drop, 100):
+            return True
+        return type(message) in self.kinds and self.stream.chance(self.kinds_drop, 100)
 
 
 class Cut(NamedTuple):
@@ -255,6 +264,7 @@ class Network:
         self.cut.clear()
         for (sender, to), pipe in self.pipes.items():
             pipe.holds = pipe.extra_ns = pipe.drop = pipe.duplicate = pipe.reorder_ns = 0
+            pipe.kinds_drop = 0
             self._burst(sender, to)
         self.look()
 
@@ -304,7 +314,7 @@ class Network:
         pipe = self.pipe(sender, to)
         stream, hurt = pipe.stream, False
         for message in messages:
-            copies = 0 if stream.chance(pipe.drop, 100) else 1
+            copies = 0 if pipe.loses(message) else 1
             if copies and stream.chance(pipe.duplicate, 100):
                 copies = 2
             hurt = hurt or copies != 1 or bool(pipe.reorder_ns)

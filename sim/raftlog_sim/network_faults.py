@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
-from raftlog.raft.messages import Append
+from raftlog.raft.messages import (
+    Append,
+    AppendRefused,
+    AppendReply,
+    Install,
+    InstallReply,
+    PreVoteReply,
+    PreVoteRequest,
+    ReadEcho,
+    VoteReply,
+    VoteRequest,
+)
 from raftlog_sim.network import Cut, PairKey
 from raftlog_sim.schedule import Step
 
@@ -17,6 +28,13 @@ if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
 
 REPLAY_MS_MAX: Final = 2_000
+_MESSAGES: Final[dict[str, tuple[type, ...]]] = {
+    "appends": (Append, Install),
+    "acks": (AppendReply, AppendRefused, InstallReply),
+    "asks": (PreVoteRequest, VoteRequest),
+    "votes": (PreVoteReply, VoteReply),
+    "echoes": (ReadEcho,),
+}
 
 
 def _partition(nemesis: "Nemesis", step: Step) -> bool:
@@ -91,6 +109,23 @@ def _lossy(nemesis: "Nemesis", step: Step) -> bool:
     return bool(pipes)
 
 
+def _drop_kind(nemesis: "Nemesis", step: Step) -> bool:
+    """Messages of one kind vanish, all others arrive."""
+    pipes = _pipes(nemesis, step)
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.kinds = _MESSAGES[str(step.argument("what"))]
+        pipe.kinds_drop = min(100, int(step.argument("drop")))
+    if pipes:
+        nemesis.later(step, _all_kinds, nemesis, pipes)
+    return bool(pipes)
+
+
+def _all_kinds(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+    for pipe in pipes:
+        nemesis.world.network.pipe(*pipe).kinds_drop = 0
+
+
 def _replay(nemesis: "Nemesis", step: Step) -> bool:
     network, every_ns = nemesis.world.network, millis(max(1, int(step.argument("ms"))))
     known = [(pipe, network.pipe(*pipe).append) for pipe in _pipes(nemesis, step)]
@@ -125,6 +160,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "reset": _reset,
     "hangup": _hangup,
     "lossy": _lossy,
+    "drop-kind": _drop_kind,
     "replay": _replay,
     "slow-link": _slow_link,
 }

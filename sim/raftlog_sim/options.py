@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.errors import OperatingError
+from raftlog_sim.inode import SECTOR
 from raftlog_sim.streams import Stream
 
 FAULTS: Final = (
@@ -19,16 +20,19 @@ FAULTS: Final = (
     "swizzle", "lossy", "slow-link", "disk-error", "failed-sync", "disk-full", "slow-disk",
     "crash-at", "rot", "wipe", "lose-replica", "rolling", "swap", "stop", "membership", "topics",
     "clock", "hangup", "trim", "kill-at", "old-disk", "replay", "upgrade",
-    "lost-file",
+    "lost-file", "drop-kind", "decay", "late-error", "wave", "late-timers",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {
     "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
     "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2, "trim": 4, "old-disk": 8,
-    "upgrade": 2, "lost-file": 8,
+    "upgrade": 2, "lost-file": 8, "decay": 4, "wave": 4,
 }  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
-_YOUNG: Final = ("trim", "kill-at", "old-disk", "replay", "upgrade", "lost-file")
+_YOUNG: Final = (
+    "trim", "kill-at", "old-disk", "replay", "upgrade", "lost-file", "drop-kind", "decay",
+    "late-error", "wave", "late-timers",
+)  # fmt: skip
 """Sources that draw whether they are on from a stream of their own, so that the other options of a
 seed are what they were before these came."""
 _OPERATIONS: Final = ("membership", "topics", "trim")
@@ -36,15 +40,16 @@ _OPERATIONS: Final = ("membership", "topics", "trim")
 DOSES: Final = (1, 2, 4, 8)
 """How many times rarer all faults of a seed are. With the most of them a cluster has a leader for a
 fifth of the time: much breaks, and little comes of what clients and operators ask for."""
-_ONE_IN: Final = {"upgrade": 4, "lost-file": 4}
+_ONE_IN: Final = {"upgrade": 4, "lost-file": 4, "decay": 3, "late-timers": 3}
 """Sources that are on in fewer seeds than half: where releases mix, each message is made bytes; of
 what damage may be done, a lost file leaves nothing to others."""
 SEGMENT_BYTES: Final = 65_536
 """The least that a topic may ask for; smaller ones are for every log of the cluster."""
 _SEGMENTS_FROM: Final = 6_000
 """The header, and room for some records."""
-NOT_ON_STREAMS: Final = ("lossy", "replay")
-"""Faults of messages, which byte streams do not have: no source of a seed in trio mode."""
+NOT_ON_STREAMS: Final = ("lossy", "replay", "drop-kind", "late-timers")
+"""Faults of messages, which byte streams do not have, and of timers, which are trio's there: no
+source of a seed in trio mode."""
 TRIO_ONE_IN: Final = 14
 PROFILES: Final = ("swarm", "calm", "trio")
 
@@ -87,6 +92,8 @@ class SimOptions:
     segment_bytes: int = SEGMENT_BYTES
     store_bytes: int = 65_536
     """How large a store file is made: the smaller, the more generations."""
+    tear_bytes: int = SECTOR
+    """In units of how much a power failure keeps or drops what was not synced."""
     retention_bytes: int = 0
     """What a partition keeps at the least when it removes old segments; 0 is everything."""
     snapshot_every: int = 0
@@ -211,6 +218,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         if sizes.chance(1, 2)
         else SEGMENT_BYTES,
         store_bytes=8_192 << sizes.below(5),
+        tear_bytes=(SECTOR, 8 * SECTOR)[Stream(seed, f"options/{profile}/tears").below(2)],
         retention_bytes=(2_000 << sizes.below(4)) * sizes.below(2),
         fault_gaps_ms=gaps,
         core=_draw_core(stream, brokers),

@@ -54,6 +54,9 @@ class Kind(NamedTuple):
 _KEEP: Final = "none|some|all"
 _FILES: Final = "segment|header|headers|index|snapshot|store"
 _CALLS: Final = "open|create|read|write|truncate|rename|remove|list"
+_CHANGING: Final = "create|write|truncate|rename|remove"
+_ROTS: Final = "flip|zero|alien|unreadable|twin|gone|cut|old-chunk"
+_MESSAGES: Final = "appends|acks|asks|votes|echoes"
 _HOW: Final = "loud|silent"
 _WAY: Final = "kill|stop"
 KINDS: Final = {
@@ -97,6 +100,10 @@ KINDS: Final = {
          ("reorder_ms", "small")), True, "nemesis",
         "messages vanish or come twice (percent), or overtake each other; the link then breaks",
     ),
+    "drop-kind": Kind(
+        (("sender", "nodes"), ("receiver", "nodes"), ("what", _MESSAGES), ("drop", "small")), True,
+        "nemesis", "messages of one kind vanish (percent), all others arrive; the link then breaks",
+    ),
     "replay": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
         "the last append that a link carried before arrives again and again, every so many ms",
@@ -114,6 +121,14 @@ KINDS: Final = {
     "disk-error": Kind(
         (("node", "nodes"), ("call", _CALLS), ("count", "small")), False, "nemesis",
         "the next calls of a kind on a disk fail",
+    ),
+    "late-error": Kind(
+        (("node", "nodes"), ("call", _CHANGING), ("count", "small")), False, "nemesis",
+        "the next calls of a kind on a disk are done, and fail all the same",
+    ),
+    "lying-sync": Kind(
+        (("node", "nodes"),), True, "nemesis",
+        "syncs say that they are done, and are not; outside the atlas, for scenarios",
     ),
     "failed-sync": Kind(
         (("node", "nodes"),), False, "nemesis",
@@ -134,10 +149,16 @@ KINDS: Final = {
         "a process is killed at one of its next changing disk calls: written, not synced",
     ),
     "rot": Kind(
-        (("node", "nodes"), ("file", _FILES),
-         ("how", "flip|zero|alien|unreadable|twin|gone")), False, "nemesis",
+        (("node", "nodes"), ("file", _FILES), ("how", _ROTS)), False, "nemesis",
         "bytes at rest are damaged, below the durable mark and within the atlas; headers are both "
-        "copies, gone is the whole file of a broker that is down",
+        "copies, gone is the whole file of a broker that is down, old-chunk needs a remember",
+    ),
+    "remember": Kind(
+        (("node", "nodes"),), False, "nemesis", "what files hold now is kept for an old-chunk",
+    ),
+    "rot-everywhere": Kind(
+        (("node", "nodes"), ("partition", "small")), False, "nemesis",
+        "one batch rots on all these nodes; outside the atlas, for scenarios",
     ),
     "wipe": Kind(
         (("node", "nodes"),), True, "nemesis",
@@ -203,6 +224,14 @@ KINDS: Final = {
     "clock-drift": Kind(
         (("node", "nodes"), ("way", "fast|slow"), ("permille", "small")), True, "nemesis",
         "a monotonic clock runs fast or slow",
+    ),
+    "clock-wave": Kind(
+        (("node", "nodes"), ("ms", "int"), ("period_ms", "int")), True, "nemesis",
+        "a wall clock goes so much ahead and so much back, again and again",
+    ),
+    "late-timers": Kind(
+        (("node", "nodes"), ("ms", "small")), True, "nemesis",
+        "timers ring up to so much later than asked",
     ),
     "produce": Kind(
         (("slot", "small"), ("partition", "small"), ("count", "small")), False, "clients",

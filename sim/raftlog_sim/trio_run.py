@@ -83,6 +83,7 @@ class TrioWorld:
         self.sync_ns = options.sync_us * NANOS_PER_MICRO
         self.turn_ns = options.turn_us * NANOS_PER_MICRO
         self.store_bytes = options.store_bytes
+        self.tear_bytes = options.tear_bytes
         self._release = options.release
         self.nodes: dict[NodeId, TrioNode] = {}
         buffers = self.stream("trio/buffers")
@@ -189,7 +190,7 @@ class TrioWorld:
 
     def new_disk(self, node: NodeId) -> SimulatedDisk:
         """An empty disk for a node."""
-        return SimulatedDisk(self.stream(f"disk/{node}/{self._scheduled}"))
+        return SimulatedDisk(self.stream(f"disk/{node}/{self._scheduled}"), self.tear_bytes)
 
     def new_directory(self, node: NodeId) -> DirectoryId:
         """A fresh directory id."""

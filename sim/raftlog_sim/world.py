@@ -21,6 +21,7 @@ from raftlog.client.core.values import ClientOptions
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.driver import SimClient
+from raftlog_sim.inode import SECTOR
 from raftlog_sim.network import Network
 from raftlog_sim.node import SYNC_NS, Node
 from raftlog_sim.streams import Stream
@@ -63,6 +64,8 @@ class World:
     """How long a turn takes every node; what arrives meanwhile waits for its next one."""
     store_bytes: int = 64 * KIB
     """How large store files are made: small ones are soon full, and quick to read."""
+    tear_bytes: int = SECTOR
+    """In units of how much a power failure keeps or drops what is pending."""
     release: int = 0
     """What all nodes begin with, of `releases`."""
     now: int = 0
@@ -146,7 +149,7 @@ class World:
 
     def new_disk(self, node: NodeId) -> SimulatedDisk:
         """An empty disk for a node."""
-        return SimulatedDisk(self.stream(f"disk/{node}/{self._scheduled}"))
+        return SimulatedDisk(self.stream(f"disk/{node}/{self._scheduled}"), self.tear_bytes)
 
     def new_directory(self, node: NodeId) -> Any:
         """A fresh directory id."""

@@ -66,6 +66,50 @@ def test_a_crash_decides_sector_by_sector(seed, position, size):
         )
 
 
+def test_a_crash_tears_in_units_of_four_kib():
+    """Each 4 KiB goes on its own: kept, dropped, or kept up to somewhere."""
+    kept = []
+    for seed in range(40):
+        disk = SimulatedDisk(Stream(seed, "disk"), 8 * SECTOR)
+        made(disk, "f", b"a" * 16_384)
+        disk.open("f").write_at(0, [b"b" * 16_384])
+        disk.crash(Keep.SOME)
+        content = disk.content("f")
+        for at in range(0, 16_384, 4_096):
+            unit = content[at : at + 4_096]
+            new = len(unit) - len(unit.lstrip(b"b"))
+            assert unit == b"b" * new + b"a" * (4_096 - new)
+            kept.append(new)
+    assert {0, 4_096} < set(kept)
+    assert len(set(kept)) > 10, "some are torn within"
+
+
+@pytest.mark.parametrize("call", ["create", "write", "truncate", "rename", "remove"])
+def test_a_late_error_finds_the_call_done(disk, call):
+    made(disk, "f", b"one")
+    disk.fail(call, late=True)
+    calls = {
+        "create": lambda: disk.open("new", create=True),
+        "write": lambda: disk.open("f").write_at(3, [b"two"]),
+        "truncate": lambda: disk.open("f").truncate(1),
+        "rename": lambda: disk.rename("f", "new"),
+        "remove": lambda: disk.remove("f"),
+    }
+    with pytest.raises(DiskError, match=f"injected failure of {call}"):
+        calls[call]()
+    found = {path: disk.content(path) for path in disk.paths()}
+    assert (
+        found
+        == {
+            "create": {"f": b"one", "new": b""},
+            "write": {"f": b"onetwo"},
+            "truncate": {"f": b"o"},
+            "rename": {"new": b"one"},
+            "remove": {},
+        }[call]
+    )
+
+
 def test_a_synced_file_may_lose_its_name(disk):
     file = disk.open("a", create=True)
     file.write_at(0, [b"x"])

@@ -4,7 +4,7 @@ that are wrong, and a core that must do without the rest."""
 import pytest
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.convergence import is_core, is_core_alive, is_led
-from raftlog_sim.disk_faults import empty_disk
+from raftlog_sim.loss_faults import empty_disk
 from raftlog_sim.options import SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate

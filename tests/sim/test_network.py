@@ -11,7 +11,7 @@ from raftlog.base import probes
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import millis
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
-from raftlog.raft.messages import Append, TimeoutNow
+from raftlog.raft.messages import Append, ReadEcho, TimeoutNow
 from tests.broker.cluster import Cluster
 
 
@@ -176,6 +176,22 @@ def test_lost_messages_doom_their_session(pair, heard):
     assert network.links[(1, 2)].session != before
 
 
+def test_messages_of_one_kind_vanish_and_all_others_arrive(pair, heard):
+    world, network = pair
+    network.pipe(1, 2).kinds = (TimeoutNow,)
+    network.pipe(1, 2).kinds_drop = 100
+    before = network.links[(1, 2)].session
+    say(network, 90)
+    echo = ReadEcho(91, rid(1), rid(2), 1, 1)
+    network.send(1, 2, before, [echo])
+    world.run_for(millis(20))
+    assert marks(heard) == []
+    assert [echo] in [list(event.messages) for *_, event in heard if hasattr(event, "messages")]
+    network.pipe(1, 2).kinds_drop = 0
+    world.run_for(millis(400))
+    assert network.links[(1, 2)].session != before, "a link that loses breaks soon after"
+
+
 def test_messages_come_twice_and_overtake_each_other(pair, heard):
     world, network = pair
     network.pipe(1, 2).duplicate = 50
@@ -294,6 +310,19 @@ def test_an_append_that_was_carried_before_arrives_again_and_again():
     assert run.play() == ""
     assert run.nemesis.done == {"replay": 1}
     assert max(sum(one is other for other in heard) for one in heard) >= 10
+
+
+@pytest.mark.parametrize("what", ["appends", "acks", "asks", "votes", "echoes"])
+def test_a_cluster_lives_without_one_kind_of_messages_for_a_while(what):
+    steps = (
+        *(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 1_500, 100)),
+        step(200, "drop-kind", 800, sender="all", receiver="all", what=what, drop=100),
+        step(300, "crash", 100, node="leader:0"),
+    )
+    result = simulate(Schedule(SimOptions(seed=3, safety_ms=2_000, linearizable=True), steps))
+    assert result.failure == ""
+    assert result.faults == {"crash": 1, "drop-kind": 1}
+    assert result.acknowledged > 0
 
 
 def test_every_kind_of_the_network_at_once():

@@ -1,0 +1,111 @@
+"""What befalls disks, drawn. Each source has a stream of its own, see `drawing`."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from raftlog_sim.drawing_targets import KEEPS, draw_node, draw_victim
+from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Step, step
+from raftlog_sim.streams import Stream
+
+_CALLS: Final = ("open", "create", "read", "write", "truncate", "rename", "remove", "list")
+_CHANGING: Final = ("create", "write", "truncate", "rename", "remove")
+
+
+def _disk_error(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, call = draw_node(stream, options), _CALLS[stream.below(len(_CALLS))]
+    yield step(at_ms, "disk-error", node=node, call=call, count=1 << stream.below(4))
+
+
+def _late_error(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, call = draw_node(stream, options), _CHANGING[stream.below(len(_CHANGING))]
+    yield step(at_ms, "late-error", node=node, call=call, count=1 << stream.below(3))
+
+
+def _failed_sync(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    yield step(at_ms, "failed-sync", node=draw_victim(stream, options))
+
+
+def _disk_full(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, room = draw_node(stream, options), stream.below(2) << stream.below(16)
+    yield step(at_ms, "disk-full", stream.between(50, 1500), node=node, bytes=room)
+
+
+def _slow_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, more_ms = draw_node(stream, options), 1 << stream.below(8)
+    yield step(at_ms, "slow-disk", stream.between(50, 1500), node=node, ms=more_ms)
+
+
+def _crash_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, keep, calls = draw_node(stream, options), KEEPS[stream.below(3)], stream.below(12)
+    tear = ("no", "yes")[stream.below(2)]
+    yield step(at_ms, "crash-at", node=node, calls=calls, keep=keep, tear=tear)
+
+
+def _kill_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, calls, tear = draw_node(stream, options), stream.below(12), ("no", "yes")[stream.below(2)]
+    yield step(at_ms, "kill-at", node=node, calls=calls, tear=tear)
+
+
+def _old_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A copy, and after two boots or more it takes the place of its original, as soon as everybody
+    knows of them."""
+    node, later_ms = draw_victim(stream, options), stream.between(600, 1500)
+    yield step(at_ms, "image", node=node)
+    for part in (1, 2):
+        down_ms = stream.between(10, 30)
+        yield step(at_ms + later_ms * part // 4, "crash", down_ms, node=node)
+    yield step(at_ms + later_ms, "old-disk", stream.between(50, 1000), node=node)
+
+
+def _rot(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node = draw_victim(stream, options)
+    file = ("segment", "segment", "header", "index", "snapshot", "store")[stream.below(6)]
+    how = ("flip", "zero", "alien", "unreadable", "twin")[stream.below(5)]
+    yield step(at_ms, "rot", node=node, file=file, how=how)
+
+
+def _decay(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A file ends early, or some of its sectors are what they were a while ago."""
+    node, later_ms = draw_victim(stream, options), stream.between(50, 1_500)
+    file = ("segment", "segment", "segment", "index", "snapshot", "store")[stream.below(6)]
+    if file == "store" or stream.chance(1, 2):
+        yield step(at_ms, "remember", node=node)
+        yield step(at_ms + later_ms, "rot", node=node, file=file, how="old-chunk")
+    else:
+        yield step(at_ms, "rot", node=node, file=file, how="cut")
+
+
+def _wipe(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    yield step(at_ms, "wipe", stream.between(50, 1500), node=draw_victim(stream, options))
+
+
+def _lose_replica(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, partition = draw_victim(stream, options), stream.below(options.partitions)
+    down_ms = stream.between(50, 1500)
+    yield step(at_ms, "lose-replica", down_ms, node=node, partition=partition)
+
+
+def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A machine is down, and comes back without a segment, or without both copies of a header."""
+    node, down_ms = draw_victim(stream, options), stream.between(20, 600)
+    file, how = (("segment", "gone"), ("headers", "zero"))[stream.below(2)]
+    yield step(at_ms, "crash", down_ms, node=node)
+    yield step(at_ms + 5, "rot", node=node, file=file, how=how)
+
+
+SOURCES: Final[dict[str, Callable[[Stream, SimOptions, int], Iterator[Step]]]] = {
+    "disk-error": _disk_error,
+    "failed-sync": _failed_sync,
+    "disk-full": _disk_full,
+    "slow-disk": _slow_disk,
+    "crash-at": _crash_at,
+    "rot": _rot,
+    "wipe": _wipe,
+    "lose-replica": _lose_replica,
+    "kill-at": _kill_at,
+    "old-disk": _old_disk,
+    "lost-file": _lost_file,
+    "decay": _decay,
+    "late-error": _late_error,
+}
