@@ -4,7 +4,7 @@ one."""
 from typing import final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.storage.replica import TEMPORARY_SUFFIX
 
@@ -46,8 +46,18 @@ def write_whole(disk: Disk, path: str, content: Buffer) -> None:
     with opened(disk, temporary, create=True, write=True) as file:
         file.write_at(0, [content])
         file.sync()
-    disk.rename(temporary, path)
+    named(disk, temporary, path)
     disk.sync_dir(parent_of(path))
+
+
+def named(disk: Disk, old: str, new: str) -> None:
+    """Rename. One that fails may have been done all the same: whoever reads the directory next must
+    not build on a name that the next power failure takes away."""
+    try:
+        disk.rename(old, new)
+    except DiskError:
+        disk.sync_dir(parent_of(new))
+        raise
 
 
 def remove_if_there(disk: Disk, path: str) -> bool:

@@ -130,7 +130,7 @@ class DirectoryWriter:
         try:
             file.write_at(0, [op.header])
             self._synced(file.sync)
-            self._disk.rename(temporary, op.path)
+            self._rename(temporary, op.path)
             self._synced(lambda: self._disk.sync_dir(parent_of(op.path)))
         except BaseException:
             file.close()
@@ -140,6 +140,15 @@ class DirectoryWriter:
             self._hold(op.group, op.path, file)
         else:
             file.close()
+
+    def _rename(self, old: str, new: str) -> None:
+        """One that fails may have been done all the same, and a replica that is reopened goes on
+        in the file that it finds."""
+        try:
+            self._disk.rename(old, new)
+        except DiskError:
+            self._synced(lambda: self._disk.sync_dir(parent_of(new)))
+            raise
 
     def _sync_group(self, group: GroupId) -> None:
         for path in [path for path, owner in self._dirty.items() if owner == group]:

@@ -50,7 +50,7 @@ def _kill_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 def _old_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     """A copy, and after two boots or more it takes the place of its original, as soon as everybody
     knows of them."""
-    node, later_ms = draw_victim(stream, options), stream.between(600, 1500)
+    node, later_ms = draw_victim(stream, options), stream.between(400, 1200)
     yield step(at_ms, "image", node=node)
     for part in (1, 2):
         down_ms = stream.between(10, 30)

@@ -84,8 +84,9 @@ def _put_back(nemesis: "Nemesis", step: Step, node: Node, end: int) -> bool:
         return False
     nemesis.note("old-disk", node.number)
     del nemesis.images[node.number]
-    node.stop_process()
-    restart_later(nemesis, step, node)
+    if node.up:
+        node.stop_process()
+        restart_later(nemesis, step, node)
     node.disk, node.looked_up, node.rolled_back = image, None, True
     return True
 
@@ -97,7 +98,7 @@ def _put_back_late(nemesis: "Nemesis", step: Step, node: Node, end: int) -> None
 
 def _is_told(nemesis: "Nemesis", node: Node, image: SimulatedDisk) -> bool:
     """Whether everybody can tell that it is an old copy."""
-    if not node.up or node.boots < nemesis.imaged_in[node.number] + 2:
+    if node.boots < nemesis.imaged_in[node.number] + 2:
         return False
     known = peek_directory(image.durable_copy()).boot + 2
     if not all(_registered_boot(other, node) >= known for other in node.world.running()):

@@ -25,8 +25,8 @@ FAULTS: Final = (
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {
     "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
-    "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2, "trim": 4, "old-disk": 8,
-    "upgrade": 2, "lost-file": 8, "decay": 4, "wave": 4,
+    "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2, "trim": 4, "old-disk": 2,
+    "upgrade": 2, "lost-file": 4, "decay": 2, "wave": 4,
 }  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
 _YOUNG: Final = (
@@ -37,6 +37,8 @@ _YOUNG: Final = (
 seed are what they were before these came."""
 _OPERATIONS: Final = ("membership", "topics", "trim")
 """What operators ask for, as often with few faults as with many."""
+_RATIONED: Final = ("old-disk",)
+"""What takes its time until it may strike, and strikes a node once: as often with all doses."""
 DOSES: Final = (1, 2, 4, 8)
 """How many times rarer all faults of a seed are. With the most of them a cluster has a leader for a
 fifth of the time: much breaks, and little comes of what clients and operators ask for."""
@@ -241,7 +243,7 @@ def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tup
         on = draws.chance(1, _ONE_IN.get(fault, 2))
         gap = (_RARER.get(fault, 1) * 150) << draws.below(5)
         able = profile != "calm" and not (trio and fault in NOT_ON_STREAMS)
-        times = 1 if fault in _OPERATIONS else dose
+        times = 1 if fault in (*_OPERATIONS, *_RATIONED) else dose
         gaps.append((fault, times * gap if on and able else 0))
     return tuple(gaps)
 

@@ -4,6 +4,7 @@ Damage lies below durable marks, where the mark tells it from a torn tail, and a
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from raftlog.base.ids import GroupId
@@ -71,16 +72,30 @@ def _gone(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
 
 def _cut(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
     """The file ends early; of a segment half the time where a batch ends, so that all that is left
-    is whole."""
-    place, disk = _place(node.disk, step, stream), node.disk
-    if place is None or step.argument("file") == "store" or not _allowed(nemesis, node, step):
+    is whole. A process that runs is killed for that: it holds to be durable what is gone, and would
+    be taken for a liar."""
+    place, disk, file = _place(node.disk, step, stream), node.disk, step.argument("file")
+    if place is None or file == "store" or node.suspended or not _allowed(nemesis, node, step):
         return False
     path, end = place
     starts = [start for start, _ in _batches(disk.content(path)) if start <= end]
-    if step.argument("file") == "segment" and starts and stream.chance(1, 2):
-        end = starts[-1]
-    disk.shorten(path, end)
+    if file != "segment":
+        disk.shorten(path, end)
+        return True
+    with _killed(node):
+        disk.shorten(path, starts[-1] if starts and stream.chance(1, 2) else end)
     return True
+
+
+@contextmanager
+def _killed(node: Node) -> Iterator[None]:
+    """A process that runs is killed before, and starts again after."""
+    was_up = node.up
+    if was_up:
+        node.stop_process()
+    yield
+    if was_up:
+        node.start()
 
 
 def _old_chunk(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
@@ -221,12 +236,8 @@ def _twin(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
     for other, _ in ends:
         twin = node.disk.content(other)[start : start + len(batch)]
         if other.rpartition("/")[0] != path.rpartition("/")[0] and _is_twin(batch, twin):
-            was_up = node.up
-            if was_up:
-                node.stop_process()
-            node.disk.overwrite(path, start, twin)
-            if was_up:
-                node.start()
+            with _killed(node):
+                node.disk.overwrite(path, start, twin)
             return True
     return False
 

@@ -9,6 +9,7 @@ from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.data_dir import open_directory, peek_directory
+from raftlog.storage.files import write_whole
 from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords
 from raftlog.storage.recovery import ReplicaState
 from raftlog.storage.store_records import hard_state_record
@@ -122,6 +123,32 @@ def test_each_failing_operation_of_a_creation(disk, writer, operation):
     result = writer.perform(1, [create(A), append(A, 6, b"x"), create(B)])
     assert list(result.failed) == [A]
     assert disk.durable_content(path_of(B)) == b"header"
+
+
+def test_a_rename_that_failed_and_was_done_is_durable(disk, writer):
+    """Seed 5100032 with late errors of disks: a new segment was renamed, and the disk said that it
+    was not. The replica was reopened, found the file under its name and acknowledged what it wrote
+    there; the directory was never synced, so a power failure would have taken all of it."""
+    disk.fail("rename", late=True)
+    assert set(writer.perform(1, [create(A), append(A, 6, b"one")]).failed) == {A}
+    assert disk.exists(path_of(A))
+    good(writer.perform(2, [CloseGroup(A), append(A, 6, b"two")]))
+    disk.crash(Keep.NONE)
+    assert disk.content(path_of(A)) == b"headertwo"
+
+
+def test_a_rename_in_doubt_whose_directory_cannot_be_synced_poisons(disk, writer):
+    disk.fail("rename")
+    disk.fail("sync_dir")
+    assert writer.perform(1, [create(A)]).poisoned is not None
+
+
+def test_a_small_file_whose_rename_failed_and_was_done_is_durable(disk):
+    disk.fail("rename", late=True)
+    with pytest.raises(DiskError):
+        write_whole(disk, f"{SPEC.path}/head", b"content")
+    disk.crash(Keep.NONE)
+    assert disk.content(f"{SPEC.path}/head") == b"content"
 
 
 @pytest.mark.parametrize(
