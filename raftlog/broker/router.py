@@ -54,11 +54,13 @@ class Endpoint(NamedTuple):
 @final
 @attrs.define(eq=False)
 class Router:
-    """Looks things up in the image of the moment; keeps nothing but directories known to be
-    lost."""
+    """Looks things up in the image of the moment; keeps nothing but directories known to be lost,
+    and the pairs that a running replica told and the image has not heard of yet."""
 
     services: Services
     poisoned: dict[DirectoryId, None] = attrs.Factory(dict)
+    _told: dict[GroupId, Leader] = attrs.Factory(dict)
+    """Of groups that run or ran here, until the image says as much or more."""
 
     def topic(self, key: TopicKey) -> TopicImage | None:
         """The topic of that name or id; the metadata group's own log is no topic."""
@@ -100,15 +102,20 @@ class Router:
         return None if isinstance(partition, ErrorCode) else self._leader(partition)
 
     def newest(self, partition: PartitionImage) -> Leader | None:
-        """The newest known (leader, epoch), whether that broker lives or not."""
-        reported = partition.leader
+        """The newest known (leader, epoch), whether that broker lives or not. A replica that looks
+        for the next leader still tells of the last one: the image may know an older one only."""
+        reported, group = partition.leader, partition.group
         known = None if reported is None else Leader(reported.node, partition.leader_epoch)
-        replica = self.services.replicas.get(partition.group)
+        replica = self.services.replicas.get(group)
         if replica is None or replica.leader is None:
+            told = self._told.get(group)
+        else:
+            told = Leader(replica.leader.node, replica.term)
+        if told is None or (known is not None and known.epoch >= told.epoch):
+            self._told.pop(group, None)
             return known
-        if known is not None and known.epoch >= replica.term:
-            return known
-        return Leader(replica.leader.node, replica.term)
+        self._told[group] = told
+        return told
 
     def _leader(self, partition: PartitionImage) -> Leader | None:
         found = self.newest(partition)

@@ -98,3 +98,28 @@ def test_a_dead_leader_is_no_leader(three):
     assert named is None or named.node != leader.number
     three.restart(leader.number)
     three.ready()
+
+
+def test_a_replica_that_looks_for_a_leader_tells_no_older_one():
+    """Seed 800002: a replica had told of the leader of term 2, before the image heard of it. Then
+    that leader was silent, and while nobody led, clients were told of the leader of term 1 again:
+    pairs of leader and epoch only rise."""
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 1, 3)
+    cluster.run(0.5)
+    old = cluster.leader("orders")
+    replica = router(cluster, old.number).replica("orders", 0)
+    heir = next(r for r in replica.in_sync if r.node != old.number)
+    for node in cluster.world.running():
+        node.broker.rounds.replica_changed = lambda *_: None
+    replica.transfer(heir, old.broker.context.now)
+    old.broker.context.touch(replica.group)
+    old.deliver_nothing()
+    cluster.wait(lambda: replica.leader == heir, 5.0)
+    named = router(cluster, old.number).leader_of("orders", 0)
+    replica.node.link_down(heir.node, old.broker.context.now)
+    replica.node._state.election_deadline = old.broker.context.now
+    old.broker.context.touch(replica.group)
+    old.deliver_nothing()
+    cluster.wait(lambda: replica.leader is None, 5.0)
+    assert router(cluster, old.number).leader_of("orders", 0) == named
