@@ -65,7 +65,8 @@ class SimulatedDisk:
     """One data directory. `mutations` counts the calls that change something; `crash_at` names the
     one (from 1) at which `SimulatedCrashError` is raised, before it does anything, or in the middle
     of a write when `crash_tears` is set. `free` is the space left, None for no bound. A crash keeps
-    or drops what is pending in units of `tear_bytes`, a multiple of a sector."""
+    or drops what is pending in units of `tear_bytes`, a multiple of a sector. `removed` are files
+    that were removed since somebody emptied it."""
 
     def __init__(self, entropy: Entropy, tear_bytes: int = SECTOR) -> None:
         assert tear_bytes % SECTOR == 0, tear_bytes
@@ -81,6 +82,7 @@ class SimulatedDisk:
         self._bad_sectors: dict[tuple[str, int], None] = {}
         self._misdirected: dict[str, tuple[str, int]] = {}
         self.mutations = 0
+        self.removed: list[str] = []
         self.crash_at: int | None = None
         self.crash_tears = False
         self.free: int | None = None
@@ -153,6 +155,7 @@ class SimulatedDisk:
             return
         if self._names.pop(path, None) is None:
             raise DiskError("no such file", on=path)
+        self.removed.append(path)
         self._pending_names.append(_NameChange(_parent(path), path, None, None))
         self.check_late("remove", path)
 

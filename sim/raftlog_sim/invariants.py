@@ -8,7 +8,8 @@ What is durable is not believed but looked up on the simulated disk: what a cras
 would leave there.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
@@ -16,11 +17,15 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, VoteReply, VoteRequest
-from raftlog_sim import truth
+from raftlog_sim import replica_checks, truth
+from raftlog_sim.answer_checks import AnswerChecks
+from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.metadata_checks import MetadataChecks
+from raftlog_sim.outline import NOTHING, Outline, Seen, outline_of
+from raftlog_sim.replica_checks import ReplicaChecks
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from raftlog.broker.events import Effects, Event
     from raftlog_sim.node import Node
@@ -49,6 +54,16 @@ NAMES: Final = (
     "boot-numbers",
     "equal-files",
     "metadata-followed",
+    "answered-once",
+    "produce-promise",
+    "producers-ascend",
+    "producers-equal",
+    "log-start-committed",
+    "log-start-monotone",
+    "leader-epoch-monotone",
+    "truncation-proven",
+    "removed-rightly",
+    "mark-synced",
     "peer-protocol",
     "answers-in-order",
     "back-pressure",
@@ -70,30 +85,6 @@ class Violation(Exception):  # a finding, not an error of ours
 
     def __str__(self) -> str:
         return f"{self.name}: {self.what}"
-
-
-class Seen(NamedTuple):
-    """A committed entry."""
-
-    term: int
-    chain: int
-
-
-class Outline(NamedTuple):
-    """What of a replica is worth another look when it changed."""
-
-    boot: int
-    term: int
-    leading: bool
-    last_index: int
-    last_term: int
-    durable: int
-    commit: int
-    high_watermark: int
-    membership_index: int
-
-
-_NOTHING: Final = Outline(0, 0, False, 0, 0, 0, 0, 0, 0)
 
 
 @final
@@ -121,9 +112,18 @@ class Invariants:
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
     """What a leader last worked with, per term."""
     metadata: MetadataChecks = attrs.Factory(MetadataChecks)
+    committed: dict[GroupId, Committed] = attrs.Factory(dict)
+    replicas: ReplicaChecks = attrs.field(init=False)
+    answers: AnswerChecks = attrs.field(init=False)
+    damaged: "Collection[NodeId]" = ()
+    """Nodes whose disks the run itself has damaged."""
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
     _events: int = 0
     _whole_at: int = WHOLE_EVERY
+
+    def __attrs_post_init__(self) -> None:
+        self.replicas = ReplicaChecks(self.committed)
+        self.answers = AnswerChecks(self.committed, self.shown, self._has)
 
     def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
         """Check the node's replicas and what it sent. Raises `Violation`."""
@@ -133,28 +133,40 @@ class Invariants:
                     self._promised(node, message)
         context = node.broker.context
         if events or effects.writes or effects.sends:
-            self._look(node, context.replicas)
-        self._metadata(node)
+            self._look(node, context.replicas, events)
+        self._judge(self.metadata.after_turn(node))
+        if self.replicas.has_news(node):
+            self._judge(self.replicas.after_turn(node))
+        self.answers.hear(node, events)
+        if effects.replies or effects.hangups:
+            self._judge(self.answers.after_turn(node, effects))
         self._events += len(events)
         if self._events >= self._whole_at:
             self._whole_at = self._events + WHOLE_EVERY
             self.whole(node.world.running())
 
-    def _look(self, node: "Node", replicas: "dict[GroupId, PartitionReplica]") -> None:
+    def _look(
+        self,
+        node: "Node",
+        replicas: "dict[GroupId, PartitionReplica]",
+        events: "Sequence[Event]",
+    ) -> None:
         """Those of a node's replicas whose outline changed."""
         drawn, boots = self.drawn, node.boots
         for group, replica in replicas.items():
-            outline = _outline(boots, replica)
+            outline = outline_of(boots, replica)
             if drawn.get(replica) == outline:
                 continue
             drawn[replica] = outline
             key, now = (group, replica.me), Outline._make(outline)
-            before = self.outlines.get(key, _NOTHING)
+            before = self.outlines.get(key, NOTHING)
             self.outlines[key] = now
             if self.lives.get(key) is not replica:
                 self.lives[key] = replica
-                before = _NOTHING
+                before = NOTHING
             self._replica(node, group, replica, before, now)
+            if replica_checks.concerns(before, now):
+                self._judge(self.replicas.looked(node, replica, before, now, events))
 
     # --- what a node says -------------------------------------------------------------------------
 
@@ -257,7 +269,7 @@ class Invariants:
         if (now.last_index, now.last_term) != (before.last_index, before.last_term):
             self._matching(group, replica)
         if replica.commit > self.ghost_end.get(group, 0):
-            self._commit(group, replica)
+            self._commit(node, group, replica)
         elif now.commit != before.commit and replica.commit:
             self._same_as_ghost(group, replica, replica.commit)
         self._published(group, replica)
@@ -342,7 +354,7 @@ class Invariants:
 
     def _has(self, group: GroupId, replica: ReplicaId) -> int:
         """Up to which entry this replica was last seen to be durable."""
-        return self.outlines.get((group, replica), _NOTHING).durable
+        return self.outlines.get((group, replica), NOTHING).durable
 
     def _steps(self, group: GroupId, replica: PartitionReplica) -> None:
         """A leader goes from one configuration to the next only so that quorums overlap."""
@@ -391,7 +403,7 @@ class Invariants:
                 f"entry {log.last_index} of term {log.last_term} in group {group} has two chains",
             )
 
-    def _commit(self, group: GroupId, replica: PartitionReplica) -> None:
+    def _commit(self, node: "Node", group: GroupId, replica: PartitionReplica) -> None:
         ghost = self.ghost.setdefault(group, {})
         end = self.ghost_end.get(group, RaftIndex(0))
         log = replica.log
@@ -401,6 +413,9 @@ class Invariants:
             if term is not None:
                 ghost[index] = Seen(term, -1 if chain is None else chain)
         self.ghost_end[group] = replica.commit
+        committed = self.committed.setdefault(group, Committed())
+        problem = committed.follow(log, replica.commit, partial(logs_of, node, group))
+        self._judge((("producers-ascend", problem),))
         # Only an entry of its own term ends what a leader commits.
         if (term := log.term_at(replica.commit)) is not None:
             self.ghost_ends.setdefault(group, {})[term] = replica.commit
@@ -434,8 +449,8 @@ class Invariants:
         self.published[key] = now
         self.shown[group] = max(now, self.shown.get(group, 0))
 
-    def _metadata(self, node: "Node") -> None:
-        for name, problem in self.metadata.after_turn(node):
+    def _judge(self, found: "Iterable[tuple[str, str]]") -> None:
+        for name, problem in found:
             self.checked[name] += 1
             if problem:
                 raise Violation(name, problem)
@@ -446,6 +461,9 @@ class Invariants:
         """Everything on these nodes: each committed entry that a replica holds is the ghost's, and
         what is held to be durable is."""
         for node in nodes:
+            self._judge(self.replicas.whole(node))
+            if node.number not in self.damaged:
+                self._judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():
                 self._durable(node, group, replica)
                 if group not in self.ghost:
@@ -468,26 +486,13 @@ class Invariants:
                         "equal-files", f"group {group} on nodes {number} and {node.number}: {what}"
                     )
 
+    def at_rest(self, nodes: "list[Node]") -> None:
+        """Every client has heard what it waited for: no broker owes an answer."""
+        self._judge(("answered-once", self.answers.unanswered(node)) for node in nodes)
+
     def document(self, violated: str = "") -> dict[str, object]:
         """For verdict.json."""
         return {
             name: {"status": "violated" if name == violated else "held", "checked": count}
             for name, count in self.checked.items()
         }
-
-
-def _outline(boots: int, replica: PartitionReplica) -> tuple[object, ...]:
-    """The fields of an `Outline`; reckoned for every replica at every turn, so in short steps."""
-    log = replica.log
-    term, leading, commit, membership_index = replica.node.standing()
-    return (
-        boots,
-        term,
-        leading,
-        log.last_index,
-        log.last_term,
-        log.durable_index,
-        commit,
-        replica.high_watermark,
-        membership_index,
-    )

@@ -232,6 +232,7 @@ class Run:
         self.workload.on_read = self._read_answered if options.linearizable else None
         churn = any(step.kind in CHURN for step in schedule.steps)
         self.nemesis = Nemesis(world, self.workload, churn, planned_places(schedule.steps))
+        self.onlooker.invariants.damaged = self.nemesis.atlas.damaged
         self.phase = "set-up"
         self.buggify = Buggify(options.seed) if options.buggify else None
         self.buggified = {} if self.buggify is None else self.buggify.fired
@@ -322,15 +323,21 @@ class Run:
         self.phase = "final read"
         yield from self._read_everything(FINAL_READER)
         yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
-        self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
+        self._finish()
         if self.options.reboot:
             self.phase = "reboot"
             self.nemesis.reboot_without_indexes()
             yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
             yield from self._read_everything(FINAL_READER + 1)
             yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
-            self.onlooker.invariants.finish(self.world.running(), self.nemesis.atlas.damaged)
+            self._finish()
         self.phase = "over"
+
+    def _finish(self) -> None:
+        invariants, running = self.onlooker.invariants, self.world.running()
+        invariants.finish(running, self.nemesis.atlas.damaged)
+        if not self.options.trio:  # there a consumer polls to the very end
+            invariants.at_rest(running)
 
     def _set_up(self) -> Iterator[_Goal]:
         limit = seconds(SETUP_SECONDS)

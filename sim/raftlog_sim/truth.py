@@ -18,7 +18,7 @@ from raftlog.storage.data_dir import FORMAT_FILE, peek_directory
 from raftlog.storage.files import opened
 from raftlog.storage.inspect import inspect_directory
 from raftlog.storage.live_files import find_live_files
-from raftlog.storage.replica import ReplicaSpec
+from raftlog.storage.replica import Mark, ReplicaSpec
 from raftlog.storage.segment import Segment, before_header
 from raftlog.storage.store_file import STORE_FILES
 from raftlog.storage.walk import Walk, segment_start
@@ -103,6 +103,14 @@ def _hard_states(node: "Node") -> "dict[GroupId, HardState]":
             states = {}
         node.looked_up = known = (disk, disk.mutations, states)
     return known[2]
+
+
+def durable_marks(node: "Node") -> "dict[GroupId, Mark]":
+    """What the durable store says of logs; nothing where it cannot be read."""
+    try:
+        return dict(peek_directory(node.disk.durable_copy(_STORE)).marks)
+    except RaftlogError:
+        return {}
 
 
 def image_at_boot(node: "Node") -> "ClusterImage":

@@ -1,0 +1,206 @@
+"""What must hold of answers to clients when they leave a broker: each request has one, and what a
+producer is told is stored is committed, and lies on enough disks.
+
+Requests and answers are looked at as bytes, and where a batch lies is looked up in what was seen
+committed: the broker is asked only who is in sync.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import ConnectionId, GroupId, NodeId, ReplicaId
+from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Effects, Event, Reply, Request
+from raftlog.kafka.codec import decode_request, decode_response
+from raftlog.records.batch import read_header
+from raftlog.records.slices import FileSlice
+from raftlog_sim.client import cut_frames
+from raftlog_sim.committed import Committed, Stored, identity_of
+
+if TYPE_CHECKING:
+    from raftlog.kafka.messages.produce import ProduceRequest, ProduceResponse
+    from raftlog.partition.replica import PartitionReplica
+    from raftlog_sim.node import Node
+
+_LENGTH_BYTES: Final = 4
+_KEY_BYTES: Final = 2
+_PRODUCE: Final = bytes(_KEY_BYTES)
+_ALL: Final = -1
+
+
+class _Asked(NamedTuple):
+    """Batches that somebody asks to be stored: (topic, partition) -> what it is, of how many
+    records."""
+
+    version: int
+    acks: int
+    turn: int
+    batches: dict[tuple[Any, int], tuple[tuple[int, ...], int]]
+
+
+@final
+@attrs.define(eq=False)
+class _Desk:
+    """The requests of one boot that wait for an answer; None for those that are no Produce."""
+
+    boots: int
+    turns: int = 0
+    waiting: dict[ConnectionId, dict[int, _Asked | None]] = attrs.Factory(dict)
+
+
+@final
+@attrs.define(eq=False)
+class AnswerChecks:
+    """`committed` and `shown` are those of the invariants; `durable` says up to which entry a
+    replica was last seen to be durable."""
+
+    committed: dict[GroupId, Committed]
+    shown: dict[GroupId, int]
+    durable: Callable[[GroupId, ReplicaId], int]
+    _desks: dict[NodeId, _Desk] = attrs.Factory(dict)
+
+    def hear(self, node: "Node", events: Sequence[Event]) -> None:
+        """What clients ask in this turn."""
+        desk = self._desks.get(node.number)
+        if desk is None or desk.boots != node.boots:
+            desk = self._desks[node.number] = _Desk(node.boots)
+        desk.turns += 1
+        for event in events:
+            kind = type(event)
+            if kind is Request:
+                _note(desk, cast("Request", event))
+            elif kind is ConnectionOpened:
+                desk.waiting[cast("ConnectionOpened", event).connection] = {}
+            elif kind is ConnectionClosed:
+                desk.waiting.pop(cast("ConnectionClosed", event).connection, None)
+
+    def after_turn(self, node: "Node", effects: Effects) -> Iterator[tuple[str, str]]:
+        """What they are told: the name of each invariant that was looked at, and what is wrong, or
+        nothing."""
+        desk = self._desks[node.number]
+        for reply in effects.replies:
+            yield from self._reply(node, desk, reply)
+        for hangup in effects.hangups:
+            desk.waiting.pop(hangup.connection, None)
+
+    def unanswered(self, node: "Node") -> str:
+        """In the end, when nobody waits for anything any more, no broker owes an answer."""
+        desk = self._desks.get(node.number)
+        if desk is None or desk.boots != node.boots:
+            return ""
+        owed = [f"{number} of connection {each}" for each in desk.waiting for number in
+                desk.waiting[each]]  # fmt: skip
+        return f"node {node.number} owes answers to requests {owed}" if owed else ""
+
+    def _reply(self, node: "Node", desk: _Desk, reply: Reply) -> Iterator[tuple[str, str]]:
+        waiting = desk.waiting.get(reply.connection)
+        if waiting is None:
+            return  # the connection has ended: nobody hears it
+        frames = None
+        for number in range(reply.request_no, reply.request_no + reply.answers):
+            if number not in waiting:
+                yield "answered-once", f"request {number} of {reply.connection} is not waiting"
+                continue
+            yield "answered-once", ""
+            asked = waiting.pop(number)
+            if asked is not None and reply.parts is not None:
+                if frames is None:
+                    frames = _frames(reply)
+                frame = frames[number - reply.request_no]
+                yield from self._produced(node, desk, asked, frame)
+
+    def _produced(
+        self, node: "Node", desk: _Desk, asked: _Asked, frame: bytes
+    ) -> Iterator[tuple[str, str]]:
+        body: ProduceResponse = decode_response(0, asked.version, frame[_LENGTH_BYTES:]).body
+        for topic in body.responses:
+            key = topic.name or bytes(topic.topic_id)
+            for row in topic.partition_responses:
+                if row.error_code:
+                    continue
+                partition = node.broker.context.router.partition(key, row.index)
+                batch = asked.batches.get((key, row.index))
+                group = getattr(partition, "group", None)
+                if group is not None and batch is not None:
+                    yield (
+                        "produce-promise",
+                        self._promise(node, desk, asked, group, row.base_offset, *batch),
+                    )
+
+    def _promise(
+        self,
+        node: "Node",
+        desk: _Desk,
+        asked: _Asked,
+        group: GroupId,
+        base_offset: int,
+        identity: tuple[int, ...],
+        count: int,
+    ) -> str:
+        """What is wrong with telling a producer that its batch begins at this offset."""
+        committed = self.committed.get(group)
+        stored = None if committed is None else committed.batch_at(base_offset)
+        told = f"node {node.number} says that a batch of group {group} is stored at {base_offset}"
+        if stored is None:
+            return f"{told}: nothing is" if committed is None or committed.whole else ""
+        if (stored.identity, stored.next_offset - stored.base_offset) != (identity, count):
+            return f"{told}: it is {identity} with {count} records, there lies {stored}"
+        if stored.next_offset > self.shown.get(group, 0):
+            return f"{told}: no high watermark above {self.shown.get(group, 0)} was shown"
+        replica = node.broker.context.replicas.get(group)
+        if asked.acks != _ALL or replica is None:
+            return ""
+        # Who was in sync when it was decided is known only of what was decided by the last take.
+        late = len(asked.batches) == 1 and asked.turn != desk.turns and replica.is_leader
+        members = replica.in_sync if late else replica.membership.all_voters()
+        holders = [each for each in members if self._holds(node, group, each, stored)]
+        if len(holders) >= replica.config.min_insync_replicas:
+            return ""
+        return f"{told}: of {members} only {holders} hold entry {stored.raft_index}"
+
+    def _holds(self, node: "Node", group: GroupId, member: ReplicaId, stored: Stored) -> bool:
+        if self.durable(group, member) < stored.raft_index:
+            return False
+        other = node.world.nodes.get(member.node)
+        replica: PartitionReplica | None = None
+        if other is not None and other.up:
+            replica = other.broker.context.replicas.get(group)
+        if replica is None or replica.me != member:
+            return True  # it was seen to hold so much before it went down
+        return replica.log.term_at(stored.raft_index) in (None, stored.term)  # type: ignore[arg-type]
+
+
+def _note(desk: _Desk, request: Request) -> None:
+    waiting = desk.waiting.get(request.connection)
+    if waiting is None:
+        return  # it came too late
+    frame = request.frame
+    produces = bytes(frame[:_KEY_BYTES]) == _PRODUCE
+    waiting[request.request_no] = _asked(frame, desk.turns) if produces else None
+
+
+def _asked(frame: Buffer, turn: int) -> _Asked | None:
+    try:
+        decoded = decode_request(frame)
+    except RaftlogError:
+        return None
+    body: ProduceRequest = decoded.body
+    batches = {}
+    for topic in body.topic_data:
+        for each in topic.partition_data:
+            records = cast("Buffer | None", each.records)
+            if records is not None and len(records) >= BATCH_HEADER_BYTES:
+                header = read_header(records)
+                key = (topic.name or bytes(topic.topic_id), int(each.index))
+                batches[key] = (identity_of(header), header.records_count)
+    return _Asked(decoded.api_version, body.acks, turn, batches)
+
+
+def _frames(reply: Reply) -> list[bytes]:
+    """The answers, each with its length; to a Produce nothing of a file is sent."""
+    parts = [bytes(part) for part in reply.parts or () if not isinstance(part, FileSlice)]
+    return cut_frames(b"".join(parts), reply.answers)

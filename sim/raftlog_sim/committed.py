@@ -1,0 +1,200 @@
+"""What one group has committed, read once, from the log of whoever committed it first: where its
+batches lie, whose they are, what its markers and memberships say.
+
+Producers are followed by a dumb twin of the product's own table, for the two to be compared.
+Nothing here is believed about a group of which some entry was not in memory any more when it was
+looked for: `whole` says so.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.entries import Entry, EntryKind, Membership
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import GroupId, RaftIndex
+from raftlog.partition.replica import PartitionReplica
+from raftlog.records.batch import BatchHeader, read_header
+from raftlog.records.control import (
+    parse_control_entry,
+    read_log_start,
+    read_marker,
+    read_membership_body,
+    read_term_start,
+)
+from raftlog.storage.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from raftlog_sim.node import Node
+
+_ALL_BYTES: Final = 2**62
+_SEQUENCES: Final = 2**31
+_SPANS_MAX: Final = 5
+_RECORDS: Final = EntryKind.RECORDS
+_ON: Final = "committed entry"
+Logs = Iterable[PartitionLog]
+
+
+class Stored(NamedTuple):
+    """A committed batch of records. `identity`: producer id, epoch and first sequence of a batch
+    that is numbered, else its CRC."""
+
+    raft_index: int
+    term: int
+    base_offset: int
+    next_offset: int
+    identity: tuple[int, ...]
+
+
+class Producer(NamedTuple):
+    """As `partition.producers.ProducerState`; a span is first and last sequence and first
+    offset."""
+
+    epoch: int
+    spans: tuple[tuple[int, int, int], ...]
+    last_seen_ms: int
+
+
+def identity_of(header: BatchHeader) -> tuple[int, ...]:
+    """See `Stored`."""
+    if header.producer_id < 0:
+        return (header.crc,)
+    return (header.producer_id, header.producer_epoch, header.base_sequence)
+
+
+@final
+@attrs.define(eq=False)
+class Committed:
+    """See the module. `starts` are the log-start markers, (raft index, highest log start so far);
+    `membership` is the last committed one."""
+
+    end: int = 0
+    last_term: int = 0
+    whole: bool = True
+    batches: list[Stored] = attrs.Factory(list)
+    starts: list[tuple[int, int]] = attrs.Factory(list)
+    membership: Membership | None = None
+    producers: dict[int, Producer] = attrs.Factory(dict)
+    clock_ms: int = -1
+
+    def follow(self, log: PartitionLog, commit: RaftIndex, others: Callable[[], Logs]) -> str:
+        """Entries up to `commit` are committed now, says this log; what is wrong with their
+        producers. What it no longer has in memory is asked of other logs."""
+        first, self.end = RaftIndex(self.end + 1), commit
+        entries = _held(log, first) or _held_by_others(log, first, commit, others())
+        if not entries:
+            self.whole = False
+        problem = ""
+        for entry in entries:
+            if entry.raft_index > commit:
+                break
+            if entry.kind is _RECORDS:
+                problem = self._records(entry) or problem
+            else:
+                self._control(entry)
+            self.last_term = entry.term
+        return problem
+
+    @property
+    def log_start(self) -> int:
+        """Where the log begins, say all markers."""
+        return self.starts[-1][1] if self.starts else 0
+
+    def log_start_at(self, index: int) -> int:
+        """Where the log begins for whoever applied the entries up to `index`."""
+        place = bisect_right(self.starts, index, key=lambda pair: pair[0])
+        return self.starts[place - 1][1] if place else 0
+
+    def batch_at(self, base_offset: int) -> Stored | None:
+        """The batch that begins at this offset."""
+        place = bisect_right(self.batches, base_offset, key=attrgetter("base_offset"))
+        found = self.batches[place - 1] if place else None
+        return found if found is not None and found.base_offset == base_offset else None
+
+    def table_differs(self, replica: PartitionReplica) -> str:
+        """Whether the replica's producers are others than those of the log, where it ends at what
+        is committed."""
+        table = replica._tracker.producers
+        mine: list[Any] = sorted(self.producers.items())
+        if table.states() == mine and table.clock_ms == self.clock_ms:
+            return ""
+        return (
+            f"after entry {self.end} {replica.me} has producers {table.states()} at "
+            f"{table.clock_ms}, the log has {mine} at {self.clock_ms}"
+        )
+
+    def _records(self, entry: Entry) -> str:
+        header = read_header(entry.batch)
+        offset, identity = int(entry.base_offset), identity_of(header)
+        self.batches.append(
+            Stored(entry.raft_index, entry.term, offset, entry.next_offset, identity)
+        )
+        if header.producer_id < 0:
+            return ""
+        before = self.producers.get(header.producer_id)
+        first = header.base_sequence
+        span = (first, (first + header.last_offset_delta) % _SEQUENCES, offset)
+        same = before is not None and before.epoch == header.producer_epoch
+        spans = (*before.spans, span)[-_SPANS_MAX:] if before is not None and same else (span,)
+        seen_ms = max(header.max_timestamp, self.clock_ms)
+        self.producers[header.producer_id] = Producer(header.producer_epoch, spans, seen_ms)
+        return _gap(before, header) if before is not None and self.whole else ""
+
+    def _control(self, entry: Entry) -> None:
+        control = parse_control_entry(entry.batch, CorruptData, _ON)
+        kind = entry.kind
+        if kind is EntryKind.MEMBERSHIP:
+            self.membership = read_membership_body(control.body)
+        elif kind is EntryKind.LOG_START:
+            start = max(self.log_start, read_log_start(control.body))
+            self.starts.append((entry.raft_index, start))
+        elif kind is EntryKind.TERM_START:
+            self._expire(entry, read_term_start(control.body).producers_expire_before_ms)
+        elif kind is EntryKind.MARKER:
+            self._expire(entry, read_marker(control.body).producers_expire_before_ms)
+
+    def _expire(self, entry: Entry, before_ms: int) -> None:
+        self.clock_ms = max(self.clock_ms, read_header(entry.batch).max_timestamp)
+        if before_ms >= 0:
+            kept = [each for each in self.producers.items() if each[1].last_seen_ms >= before_ms]
+            self.producers = dict(kept)
+
+
+def logs_of(node: "Node", group: GroupId) -> list[PartitionLog]:
+    """All logs of the group that are in the memory of some node of this node's world."""
+    found = [each.broker.context.replicas.get(group) for each in node.world.running()]
+    return [replica.log for replica in found if replica is not None]
+
+
+def _held(log: PartitionLog, first: RaftIndex) -> list[Entry]:
+    """The entries from there on, if they are in memory."""
+    if not log.first_index <= first <= log.last_index:
+        return []
+    return log.entries(first, _ALL_BYTES) or []
+
+
+def _held_by_others(
+    log: PartitionLog, first: RaftIndex, commit: RaftIndex, others: Logs
+) -> list[Entry]:
+    """Equal term at equal index means equal logs up to there."""
+    for other in others:
+        if other.last_index >= commit and other.term_at(commit) == log.term_at(commit):
+            entries = _held(other, first)
+            if entries:
+                return entries
+    return []
+
+
+def _gap(before: Producer, header: BatchHeader) -> str:
+    """What is wrong with this batch after those before it of its producer."""
+    epoch, first = header.producer_epoch, header.base_sequence
+    follows = (before.spans[-1][1] + 1) % _SEQUENCES if epoch == before.epoch else 0
+    if epoch >= before.epoch and first == follows:
+        return ""
+    return (
+        f"at offset {header.base_offset} producer {header.producer_id} goes on with sequence "
+        f"{first} of epoch {epoch}, after {before.spans[-1][1]} of epoch {before.epoch}"
+    )

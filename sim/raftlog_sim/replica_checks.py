@@ -1,0 +1,304 @@
+"""What must hold of the beginning of a log and of what is cut from it: where clients may read from
+never goes back, truncation needs a proven conflict, and files go only when nothing needs them.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.ids import GroupId, NodeId
+from raftlog.broker.events import Event, PeerMessages
+from raftlog.partition.producer_snapshot import write_producers
+from raftlog.partition.replica import PartitionReplica
+from raftlog.raft.messages import Append
+from raftlog.storage.replica import SEGMENT_SUFFIX
+from raftlog_sim import truth
+from raftlog_sim.committed import Committed
+from raftlog_sim.outline import Outline
+
+if TYPE_CHECKING:
+    from raftlog_sim.node import Node
+
+_NOTHING: Final = Committed()
+
+
+class _Terms(NamedTuple):
+    """The term table of a log as it was: indexes and the terms that begin there."""
+
+    indexes: list[int]
+    terms: list[int]
+
+    def at(self, index: int) -> int:
+        """The term of an entry."""
+        return self.terms[bisect_right(self.indexes, index) - 1]
+
+
+class _Home(NamedTuple):
+    """Which replica's files lie in a directory."""
+
+    group: GroupId
+    replica: object
+
+
+@final
+@attrs.define(eq=False)
+class ReplicaChecks:
+    """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
+    clients saw a log start, and where that was. `epochs`: per node and group the newest leader
+    epoch that this boot published. `tables`: digests of producers at (index, term)."""
+
+    committed: dict[GroupId, Committed]
+    starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
+    leaders: dict[tuple[GroupId, int], NodeId] = attrs.Factory(dict)
+    epochs: dict[tuple[NodeId, GroupId], tuple[int, int]] = attrs.Factory(dict)
+    tables: dict[tuple[GroupId, int, int], bytes] = attrs.Factory(dict)
+    _routes: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
+    _terms: dict[PartitionReplica, _Terms] = attrs.Factory(dict)
+    _homes: dict[tuple[NodeId, str], _Home] = attrs.Factory(dict)
+
+    def looked(
+        self,
+        node: "Node",
+        replica: PartitionReplica,
+        before: Outline,
+        now: Outline,
+        events: Sequence[Event],
+    ) -> Iterator[tuple[str, str]]:
+        """A replica changed: the name of each invariant that was looked at, and what is wrong, or
+        nothing. What was committed in this turn is known by now."""
+        new = not before.boot
+        if not new and _went_back(replica, before, now):
+            yield from self._cut(replica, before, now, events)
+        if new or now.last_term != before.last_term:
+            rows = replica.log.terms.rows()
+            self._terms[replica] = _Terms([row[1] for row in rows], [row[0] for row in rows])
+        if new:
+            self._homes[node.number, replica.log.spec.path] = _Home(replica.group, replica.me)
+        if new or (now.leading and not before.leading):
+            yield from self.producers(replica)
+        if new or now.commit != before.commit:
+            yield "log-start-committed", self._log_start(replica)
+        if now.leading and replica.publishing:
+            yield "log-start-monotone", self._shown_start(replica)
+
+    def has_news(self, node: "Node") -> bool:
+        """Whether `after_turn` would find anything to look at."""
+        seen = self._routes.get(node.number)
+        return bool(node.disk.removed) or seen != (node.boots, node.broker.context.routes)
+
+    def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
+        """What a whole turn did: removed files, published leaders."""
+        context, disk = node.broker.context, node.disk
+        boots, seen = self._routes.get(node.number, (0, 0))
+        if disk.removed:
+            removed, disk.removed = disk.removed, []
+            for path in removed if boots == node.boots else ():  # else: the last boot's, unjudged
+                if path.endswith(SEGMENT_SUFFIX):
+                    yield "removed-rightly", self._removed(node, path)
+            for replica in context.replicas.values():
+                yield "log-start-committed", self._log_start(replica)
+        if (boots, seen) != (node.boots, context.routes):
+            self._routes[node.number] = (node.boots, context.routes)
+            yield from self.routes_changed(node)
+
+    def whole(self, node: "Node") -> Iterator[tuple[str, str]]:
+        """All replicas of a node."""
+        for replica in node.broker.context.replicas.values():
+            yield from self.producers(replica)
+
+    # --- producers --------------------------------------------------------------------------------
+
+    def producers(self, replica: PartitionReplica) -> Iterator[tuple[str, str]]:
+        """Equal logs mean equal producers, whatever way a replica came by them."""
+        log, tracker = replica.log, replica._tracker
+        end = (log.last_index, log.last_term)
+        if (tracker._tracked, tracker._tracked_term) != end:
+            return  # an install, of which the state follows
+        table, key = tracker.producers, (replica.group, *end)
+        digest = write_producers(table, group=replica.group, before=log.last_index)
+        if self.tables.setdefault(key, digest) != digest:
+            yield "producers-equal", f"{replica.me} has other producers at {key} than others had"
+        known = self.committed.get(replica.group, _NOTHING)
+        if known.whole and (known.end, known.last_term) == end:
+            yield "producers-equal", known.table_differs(replica)
+
+    # --- the log start ----------------------------------------------------------------------------
+
+    def _log_start(self, replica: PartitionReplica) -> str:
+        """The log start is what the last committed marker that was applied says (after an install:
+        as much of it as that leader knew), and the log begins no later."""
+        known = self.committed.get(replica.group, _NOTHING)
+        if not known.whole:
+            return ""
+        log, start = replica.log, replica.log_start
+        applied = replica._commit_seen
+        if applied > replica.commit:
+            return f"{replica.me} has applied {applied} of group {replica.group}, not committed"
+        if not known.log_start_at(applied) <= start <= known.log_start:
+            return (
+                f"{replica.me} has log start {start} in group {replica.group} at entry {applied}; "
+                f"markers say {known.log_start_at(applied)} there, {known.log_start} at their last"
+            )
+        head = log._segments[0].base_offset if log._segments else log.next_offset
+        if head > known.log_start:
+            return (
+                f"the log of {replica.me} in group {replica.group} begins at {head}, all that is "
+                f"committed is a log start of {known.log_start}"
+            )
+        return ""
+
+    def _shown_start(self, replica: PartitionReplica) -> str:
+        group, now = replica.group, (int(replica.term), int(replica.log_start))
+        term, start = self.starts.get(group, (0, 0))
+        if now[0] < term:
+            return ""
+        self.starts[group] = now
+        if now[1] >= start:
+            return ""
+        return f"{replica.me} shows log start {now[1]} of group {group}, {start} was shown before"
+
+    # --- truncation -------------------------------------------------------------------------------
+
+    def _cut(
+        self, replica: PartitionReplica, before: Outline, now: Outline, events: Sequence[Event]
+    ) -> Iterator[tuple[str, str]]:
+        log, old = replica.log, self._terms[replica]
+        if log.first_index - 1 > before.commit:
+            return  # an install
+        for index in range(before.commit + 1, min(before.last_index, now.last_index) + 1):
+            if log.term_at(index) != old.at(index):  # type: ignore[arg-type]
+                yield "truncation-proven", ""
+                return
+        held = range(max(before.commit, log.first_index - 1) + 1, before.last_index + 1)
+        for message in _appends(events, replica):
+            for entry in message.entries:
+                if entry.raft_index in held and entry.term != old.at(entry.raft_index):
+                    yield "truncation-proven", ""
+                    return
+        yield (
+            "truncation-proven",
+            f"{replica.me} cut group {replica.group} from {before} to {now}, and no entry of "
+            f"another term proved a conflict",
+        )
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def _removed(self, node: "Node", path: str) -> str:
+        """A segment goes when the log start has passed it, or a committed truncation or install
+        voided it; all segments of a replica only when it is to be deleted."""
+        home, _, _ = path.rpartition("/")
+        context = node.broker.context
+        known = self._homes.get((node.number, home))
+        if known is None:
+            return ""  # nothing ever ran here: a creation that was not finished
+        replica = context.replicas.get(known.group)
+        if replica is not None and replica.log.spec.path == home:
+            return self._removed_of(replica, path)
+        host = node.broker.manager.hosts.get(known.group)
+        if host is not None and host.spec.path == home:
+            return ""  # it is being opened, and void files go
+        return self._deleted(node, known, path)
+
+    def _removed_of(self, replica: PartitionReplica, path: str) -> str:
+        start = self.committed.get(replica.group, _NOTHING).log_start
+        segments = replica.log.segments
+        for place, segment in enumerate(segments):
+            if segment.path == path:
+                behind = segments[place + 1].base_offset if place + 1 < len(segments) else None
+                if behind is None or behind > start:
+                    return f"{path} is removed, and in use; committed is a log start of {start}"
+        return ""
+
+    def _deleted(self, node: "Node", known: _Home, path: str) -> str:
+        image = node.broker.context.image
+        named = [
+            each for each in image.removals.get(node.number, ()) if each.replica == known.replica
+        ]
+        if not named:
+            return f"{path} is removed, and no delta names {known.replica} of group {known.group}"
+        committed = self.committed.get(known.group, _NOTHING)
+        if named[0].topic_id not in image.topics or committed.membership is None:
+            return ""
+        membership = committed.membership
+        inside = (*membership.voters, *membership.outgoing, *membership.learners)
+        if known.replica in inside:
+            return f"{path} is removed, and {known.replica} is a member of {membership}"
+        return ""
+
+    # --- leaders ----------------------------------------------------------------------------------
+
+    def routes_changed(self, node: "Node") -> Iterator[tuple[str, str]]:
+        yield "leader-epoch-monotone", self._published(node)
+
+    def _published(self, node: "Node") -> str:
+        """Pairs of leader and epoch, as clients of this boot are told: they only rise, and an epoch
+        has one leader."""
+        context = node.broker.context
+        for topic in context.image.topics.values():
+            for partition in topic.partitions:
+                leader = context.router.newest(partition)
+                epoch = partition.leader_epoch if leader is None else leader.epoch
+                key = (node.number, partition.group)
+                boot, before = self.epochs.get(key, (0, 0))
+                if boot == node.boots and epoch < before:
+                    return (
+                        f"node {node.number} published epoch {before} of group {partition.group}, "
+                        f"now {epoch}"
+                    )
+                self.epochs[key] = (node.boots, epoch)
+                if leader is None:
+                    continue
+                known = self.leaders.setdefault((partition.group, epoch), leader.node)
+                if known != leader.node:
+                    return (
+                        f"nodes {known} and {leader.node} are published as leaders of group "
+                        f"{partition.group} in epoch {epoch}"
+                    )
+        return ""
+
+
+def concerns(before: Outline, now: Outline) -> bool:
+    """Whether `ReplicaChecks.looked` would find anything to look at."""
+    return (
+        not before.boot
+        or now.commit != before.commit
+        or now.last_term != before.last_term
+        or now.leading != before.leading
+        or now.last_index < before.last_index
+        or now.durable < before.durable
+    )
+
+
+def _went_back(replica: PartitionReplica, before: Outline, now: Outline) -> bool:
+    """Whether something was cut from the log in this turn, for all that its ends tell."""
+    if now.last_index < before.last_index or now.durable < before.durable:
+        return True
+    if now.last_term == before.last_term:
+        return False
+    return replica.log.term_at(before.last_index) != before.last_term  # type: ignore[arg-type]
+
+
+def _appends(events: Sequence[Event], replica: PartitionReplica) -> Iterator[Append]:
+    for event in events:
+        if type(event) is PeerMessages:
+            for message in event.messages:
+                if type(message) is Append and message.to == replica.me:
+                    yield message
+
+
+def marks_ahead(node: "Node") -> str:
+    """No durable mark says more than lies on the disk, synced."""
+    marks = truth.durable_marks(node)
+    for group, replica in node.broker.context.replicas.items():
+        mark = marks.get(group)
+        if mark is None:
+            continue
+        for segment in replica.log.segments:
+            if segment.header.file_sequence != mark.file_sequence:
+                continue
+            durable = node.disk.durable_to(segment.path)
+            if durable < mark.end_position and node.disk.exists(segment.path):
+                return f"the mark of {replica.me} speaks of {mark}; {durable} bytes are synced"
+    return ""

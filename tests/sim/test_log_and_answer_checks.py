@@ -1,0 +1,254 @@
+"""What is checked of answers, of producers and of the ends of logs: each check is shown to fail, on
+a broken product or on a memory that was tampered with."""
+
+import attrs
+import pytest
+from raftlog_sim import replica_checks, truth
+from raftlog_sim.committed import Producer
+from raftlog_sim.invariants import Violation
+from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.simulation import Run, simulate
+
+from raftlog.base.ids import NodeId, Offset
+from raftlog.base.units import millis
+from raftlog.broker.context import Context
+from raftlog.broker.events import Request
+from raftlog.kafka.codec import encode_request
+from raftlog.kafka.messages.metadata import MetadataRequest
+from raftlog.metadata.broker_image import Removal
+from raftlog.partition.in_sync import InSyncSet
+from raftlog.partition.output import ProduceAnswer
+from raftlog.partition.produce_path import ProducePath
+from raftlog.partition.producers import ProducerTable
+from raftlog.partition.tracker import LogTracker
+from raftlog.raft import following, node
+from raftlog.raft.messages import Append
+from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.read_plan import ReadPlanner
+
+WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 300, 20))
+
+
+def schedule(*some, **options):
+    return Schedule(SimOptions(**{"seed": 3, "safety_ms": 400, **options}), (*WRITES, *some))
+
+
+def middle(**options):
+    """A run in its safety phase, with something committed, and the leader of the partition."""
+    run = Run(schedule(**options))
+    while run.phase == "set-up":
+        run.advance()
+    end = run.world.now + millis(100)
+    while run.world.now < end:
+        run.advance()
+    one = run.world.nodes[NodeId(1)]
+    group = one.broker.context.image.topic("t").partitions[0].group
+    replicas = [each.broker.context.replicas[group] for each in run.world.running()]
+    return run, run.onlooker.invariants, next(each for each in replicas if each.is_leader)
+
+
+def violated(run):
+    return run.play().partition(":")[0]
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def test_an_answer_that_is_given_twice(monkeypatch):
+    real = Context.reply
+
+    def reply(self, request, parts, answers=1):
+        real(self, request, parts, answers)
+        self.effects.replies.append(self.effects.replies[-1])
+
+    monkeypatch.setattr(Context, "reply", reply)
+    assert simulate(schedule()).failure_class == "answered-once"
+
+
+def test_an_answer_that_is_never_given():
+    run, invariants, _ = middle()
+    invariants.at_rest([])
+    one = run.world.nodes[NodeId(1)]
+    desk = invariants.answers._desks[NodeId(1)]
+    connection = next(iter(desk.waiting))
+    parts = encode_request(3, 12, 0, "c", MetadataRequest())
+    frame = b"".join(bytes(part) for part in parts)[4:]
+    invariants.answers.hear(one, [Request(connection, 10_000, frame)])
+    with pytest.raises(Violation, match=r"answered-once: node 1 owes .*10000"):
+        invariants.at_rest([one])
+
+
+def test_a_producer_that_is_told_the_wrong_place(monkeypatch):
+    real = ProducePath._success
+
+    def success(self, base_offset, last_offset, time_ms):
+        answer = real(self, base_offset, last_offset, time_ms)
+        return answer._replace(base_offset=Offset(max(0, base_offset - 1)))
+
+    monkeypatch.setattr(ProducePath, "_success", success)
+    assert simulate(schedule()).failure_class == "produce-promise"
+
+
+def test_a_producer_that_is_told_of_what_is_not_committed(monkeypatch):
+    real = ProducePath.submit
+
+    def submit(self, *arguments):
+        offset = self._log.next_offset
+        answer = real(self, *arguments)
+        return ProduceAnswer(0, offset, -1, Offset(0)) if answer is None else answer
+
+    monkeypatch.setattr(ProducePath, "submit", submit)
+    monkeypatch.setattr(ProducePath, "settle", lambda self: None)
+    assert simulate(schedule()).failure_class == "produce-promise"
+
+
+def test_a_producer_that_is_told_before_enough_replicas_in_sync_hold_it(monkeypatch):
+    monkeypatch.setattr(InSyncSet, "held_by", lambda self, *_: 2**62)
+    slow = step(50, "stall", 200, node="follower:0")
+    assert simulate(schedule(slow, min_in_sync=3)).failure_class == "produce-promise"
+
+
+def test_a_slow_replica_alone_violates_nothing():
+    slow = step(50, "stall", 200, node="follower:0")
+    result = simulate(schedule(slow, min_in_sync=3))
+    assert result.failure == ""
+    assert result.invariants["produce-promise"]["checked"] > 10
+
+
+# --- producers ------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_stored_twice(monkeypatch):
+    monkeypatch.setattr(ProducerTable, "check", lambda self, header: None)
+    hangups = tuple(step(at, "hangup", node="all") for at in range(25, 300, 17))
+    slow = {"sync_us": 9_000, "latency_us": 3_000}
+    assert simulate(schedule(*hangups, **slow)).failure_class == "producers-ascend"
+
+
+def test_sequences_that_leave_a_gap():
+    run, invariants, leader = middle()
+    producers = invariants.committed[leader.group].producers
+    for number, known in producers.items():
+        first, last, offset = known.spans[-1]
+        producers[number] = Producer(known.epoch, ((first, last + 5, offset),), 0)
+    assert violated(run) == "producers-ascend"
+
+
+def test_a_follower_that_forgets_a_producer(monkeypatch):
+    monkeypatch.setattr(LogTracker, "_take", lambda self, entry: self._step(*entry[:2]))
+    assert simulate(schedule()).failure_class == "producers-equal"
+
+
+def test_tables_that_differ_where_logs_are_equal():
+    run, invariants, leader = middle()
+    key = (leader.group, leader.log.last_index, leader.log.last_term)
+    invariants.replicas.tables[key] = b"other"
+    with pytest.raises(Violation, match="producers-equal"):
+        invariants.whole(run.world.running())
+
+
+# --- where logs begin -----------------------------------------------------------------------------
+
+
+def test_a_log_start_that_no_marker_says(monkeypatch):
+    real = PartitionLog.set_log_start
+    monkeypatch.setattr(
+        PartitionLog, "set_log_start", lambda self, offset, at: real(self, offset - 1, at)
+    )
+    assert simulate(schedule(step(150, "trim", partition=0))).failure_class == "log-start-committed"
+
+
+def test_a_log_start_that_is_not_applied(monkeypatch):
+    monkeypatch.setattr(PartitionLog, "set_log_start", lambda self, offset, at: None)
+    assert simulate(schedule(step(150, "trim", partition=0))).failure_class == "log-start-committed"
+
+
+def test_a_log_start_that_went_back():
+    run, invariants, leader = middle()
+    invariants.replicas.starts[leader.group] = (leader.term, 10_000)
+    assert violated(run) == "log-start-monotone"
+
+
+def test_epochs_that_went_back():
+    run, invariants, leader = middle()
+    one = run.world.nodes[NodeId(1)]
+    invariants.replicas.epochs[NodeId(1), leader.group] = (one.boots, 99)
+    found = dict(invariants.replicas.routes_changed(one))
+    assert "published epoch 99" in found["leader-epoch-monotone"]
+
+
+def test_two_leaders_of_one_epoch_that_clients_hear_of():
+    run, invariants, leader = middle()
+    invariants.replicas.leaders[leader.group, leader.term] = NodeId(9)
+    found = dict(invariants.replicas.routes_changed(run.world.nodes[NodeId(1)]))
+    assert "published as leaders" in found["leader-epoch-monotone"]
+
+
+# --- what is cut and removed ----------------------------------------------------------------------
+
+
+def test_a_follower_that_cuts_what_no_conflict_disproved(monkeypatch):
+    real = following.on_append
+
+    def on_append(state, message):
+        last = state.log.last_index
+        if message.prev_index == last > state.commit:
+            following.truncate(state, last)
+        real(state, message)
+
+    monkeypatch.setitem(node._HANDLERS, Append, on_append)
+    assert simulate(schedule()).failure_class == "truncation-proven"
+
+
+def test_conflicts_are_told_from_cuts_without_a_reason():
+    cut = step(60, "partition", 250, side="leader:0", how="silent")
+    result = simulate(schedule(cut, safety_ms=1_200))
+    assert result.failure == ""
+    assert result.invariants["truncation-proven"]["checked"] > 0
+
+
+def test_segments_that_are_still_needed(monkeypatch):
+    real = ReadPlanner.plan_removal
+    monkeypatch.setattr(
+        ReadPlanner, "plan_removal", lambda self, start, *more: real(self, 2**60, *more)
+    )
+    monkeypatch.setattr(ReadPlanner, "_tells", lambda *_: True)
+    result = simulate(schedule(step(150, "trim", partition=0), segment_bytes=5_000))
+    assert result.failure_class in ("removed-rightly", "log-start-committed")
+
+
+def test_a_replica_that_is_deleted_without_a_delta():
+    run, _, leader = middle()
+    one = run.world.nodes[NodeId(1)]
+    topic = one.broker.context.image.topic("t")
+    me = one.broker.context.replicas[leader.group].me
+    removal = Removal(group=leader.group, replica=me, topic_id=topic.topic_id, partition=0)
+    one.broker.manager.delete(removal)
+    one.deliver_nothing()
+    assert violated(run) == "removed-rightly"
+
+
+def test_a_member_that_is_deleted_though_a_delta_names_it():
+    run, invariants, leader = middle()
+    one = run.world.nodes[NodeId(1)]
+    context = one.broker.context
+    topic_id = context.image.topic("t").topic_id
+    replica = context.replicas[leader.group]
+    removal = Removal(group=leader.group, replica=replica.me, topic_id=topic_id, partition=0)
+    context.image = attrs.evolve(context.image, removals={NodeId(1): (removal,)})
+    home = invariants.replicas._homes[NodeId(1), replica.log.spec.path]
+    assert invariants.replicas._deleted(one, home, "f") == ""  # the founders are no entry
+    invariants.committed[leader.group].membership = replica.membership
+    assert "is a member" in invariants.replicas._deleted(one, home, "f")
+    context.image = attrs.evolve(context.image, topics={})
+    assert invariants.replicas._deleted(one, home, "f") == ""
+
+
+def test_a_mark_that_speaks_of_what_is_not_synced(monkeypatch):
+    run, _, leader = middle()
+    one = run.world.nodes[leader.me.node]
+    assert replica_checks.marks_ahead(one) == ""
+    marks = {leader.group: leader.log.mark(leader.commit)._replace(end_position=2**40)}
+    monkeypatch.setattr(truth, "durable_marks", lambda _: marks)
+    assert "speaks of" in replica_checks.marks_ahead(one)
