@@ -1,8 +1,9 @@
-"""`raftlog sim`: the simulator, as a process of its own; the product never imports it."""
+"""`raftlog sim`: becomes the simulator's process; the product never imports it."""
 
-import subprocess
+import os
 import sys
 from importlib.util import find_spec
+from typing import NoReturn
 
 import click
 
@@ -20,7 +21,7 @@ from raftlog.base.errors import OperatingError
     },
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="COMMAND [OPTIONS]...")
-def sim(arguments: tuple[str, ...]) -> int:
+def sim(arguments: tuple[str, ...]) -> NoReturn:
     """Run whole clusters from a seed, and look into what fails.
 
     \b
@@ -35,9 +36,9 @@ def sim(arguments: tuple[str, ...]) -> int:
 
     What follows goes to the simulator as it is; `raftlog sim run --help` is its own help. Exit
     codes: 0 all well, 1 something failed, 2 runs of one seed differ or nothing could be decided,
-    64 wrong usage, 130 interrupted.
+    64 wrong usage or a file that is no case, 130 interrupted.
     """
     if find_spec("raftlog_sim") is None:
         raise OperatingError("the simulator is not installed", do="pip install raftlog, whole")
-    done = subprocess.run([sys.executable, "-m", "raftlog_sim", *arguments], check=False)
-    return done.returncode
+    # In place of this process: signals are its own, and nobody stays behind when one is killed.
+    os.execv(sys.executable, [sys.executable, "-m", "raftlog_sim", *arguments])

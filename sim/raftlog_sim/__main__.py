@@ -1,12 +1,20 @@
 """`python -m raftlog_sim`: whole clusters from a seed. `raftlog sim` runs this as a process.
 
-Exit codes: 0 all well, 1 something failed, 2 a determinism check disagreed, 64 wrong usage, 130
-interrupted. Errors are one line of JSON on standard error.
+Exit codes: 0 all well, 1 something failed, 2 a determinism check disagreed, 64 wrong usage or a
+file that is no case, 130 interrupted (Ctrl-C or SIGTERM, which end the processes it started, too).
+Errors are one line of JSON on standard error; wrong usage is text unless `--format json`.
 """
 
 import argparse
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from types import FrameType
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation
@@ -19,9 +27,13 @@ def main(arguments: list[str]) -> int:
         options = parser().parse_args(arguments)
         if not getattr(options, "mutant", ""):
             options.mutant = os.environ.get(mutation.VARIABLE, "")
-        return int(options.run(options))
+        with _terminated_as_interrupted():
+            return int(options.run(options))
     except common.UsageError as error:
-        print(f"raftlog sim: {error}", file=sys.stderr)
+        print(_usage_line(error, as_json=_wants_json(arguments)), file=sys.stderr)
+        return common.USAGE
+    except common.RefusedCaseError as error:
+        print(common.error_line(error), file=sys.stderr)
         return common.USAGE
     except OperatingError as error:
         print(common.error_line(error), file=sys.stderr)
@@ -33,6 +45,35 @@ def main(arguments: list[str]) -> int:
         return common.DONE
 
 
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM is a Ctrl-C: what was started is ended, what was found is told."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
+
+
+def _usage_line(error: common.UsageError, *, as_json: bool) -> str:
+    if not as_json:
+        return f"raftlog sim: {error}"
+    do = f"see {error.on} --help"
+    return common.error_line(OperatingError(str(error), on=error.on, do=do))
+
+
 def parser() -> argparse.ArgumentParser:
     """All commands; the reference page is made from it."""
     whole = argparse.ArgumentParser(
@@ -40,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
         description="Whole clusters from a seed: the product's own brokers in virtual time.",
         epilog="Example: raftlog sim run --seed 42 --double-check",
     )
-    whole.error = common.usage_error  # type: ignore[method-assign, assignment]
+    whole.error = partial(common.usage_error, whole.prog)  # type: ignore[method-assign, assignment]
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in (run, sweep, shrink, debug, scenarios, mutants, gate):
         module.add(commands)

@@ -28,6 +28,7 @@ SUBJECTS: Final = (BROKERS, PYSYNCOBJ)
 SCHEDULE_FILE: Final = "schedule.json"
 PLAN_FILE: Final = "plan.txt"
 FILE_CHARS_MAX: Final = 64 << 20
+_WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 
 
 class Case(Protocol):
@@ -187,7 +188,7 @@ def case_from_text(text: str) -> Case:
     if not guests.is_guest_plan(text):
         raise OperatingError(
             "neither a schedule (JSON) nor a plan (`subject pysyncobj`)",
-            do="give a file that run, sweep or shrink wrote",
+            do=_WRITTEN,
         )
     return GuestCase(plan=guests.parse(text))
 
@@ -201,17 +202,26 @@ def load(path: Path) -> tuple[Case, str]:
                     path / SCHEDULE_FILE)  # fmt: skip
     elif (path.parent / "run.json").exists():
         mutant = _mutant_of(path.parent / "run.json")
+    return case_from_text(read_text(path)), mutant
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. OperatingError when there is none, or too much."""
     try:
         with path.open(encoding="utf-8") as stream:
-            text = stream.read(FILE_CHARS_MAX)
+            text = stream.read(FILE_CHARS_MAX + 1)
     except (OSError, UnicodeDecodeError) as error:
-        raise OperatingError(f"cannot be read: {error}", on=str(path)) from None
-    return case_from_text(text), mutant
+        raise OperatingError(f"cannot be read: {error}", on=str(path), do=_WRITTEN) from None
+    if len(text) > FILE_CHARS_MAX:
+        raise OperatingError(
+            f"longer than {FILE_CHARS_MAX >> 20} million characters", on=str(path), do=_WRITTEN
+        )
+    return text
 
 
 def _mutant_of(manifest: Path) -> str:
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8")).get("mutant", "")
-    except (OSError, ValueError, AttributeError):
+        found = json.loads(read_text(manifest)).get("mutant", "")
+    except (OperatingError, ValueError, AttributeError, RecursionError):
         return ""
     return found if isinstance(found, str) else ""

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.errors import OperatingError
+from raftlog_sim.bounds import TIME_MAX_MS, check_number, check_together
 from raftlog_sim.inode import SECTOR
 from raftlog_sim.streams import Stream
 
@@ -141,41 +142,69 @@ _FIELDS: Final = {each.name: each for each in attrs.fields(SimOptions)}
 
 def options_from(document: object) -> SimOptions:
     """The options of a `document()`; what is left out has its default. Refuses, as
-    `OperatingError`, a name that it does not know and a value of another type."""
+    `OperatingError`, a name that it does not know, a value of another type, and what is out of
+    bounds."""
     if not isinstance(document, dict) or "seed" not in document:
-        raise OperatingError("options are an object with a seed", on="options")
+        raise OperatingError("options are an object with a seed", on="options", do=_WRITTEN)
     values: dict[str, Any] = {}
     for name, value in document.items():
         field = _FIELDS.get(name)
         if field is None:
-            raise OperatingError("no such option of a run", on=str(name), do=f"{sorted(_FIELDS)}")
+            raise OperatingError(
+                "no such option of a run", on=str(name)[:80], do=f"one of {', '.join(_FIELDS)}"
+            )
         reader = _SPECIAL.get(name)
         values[name] = reader(value) if reader else _plain(name, value, field.type)
-    return SimOptions(**values)
+    options = SimOptions(**values)
+    check_together(options)
+    return options
 
 
 def _plain(name: str, value: object, kind: Any) -> object:
-    if type(value) is not kind or (kind is int and value < 0 and name != "seed"):  # type: ignore[operator]
-        raise OperatingError(f"{value!r} is not a value of this option", on=name)
+    if type(value) is not kind:
+        raise OperatingError(
+            f"{value!r:.80} is not a value of this option", on=name,
+            do="give a whole number" if kind is int else "give true or false",
+        )  # fmt: skip
+    if isinstance(value, int) and kind is int:
+        check_number(name, value)
     return value
+
+
+def _profile(value: object) -> str:
+    if value not in PROFILES:
+        raise OperatingError(
+            f"{value!r:.80} is no profile", on="profile", do=f"one of {', '.join(PROFILES)}"
+        )
+    return str(value)
 
 
 def _gaps(value: object) -> tuple[tuple[str, int], ...]:
     if not isinstance(value, dict):
-        raise OperatingError("an object of kinds and gaps is wanted", on="fault_gaps_ms")
+        raise OperatingError(
+            "an object of kinds and gaps is wanted", on="fault_gaps_ms", do=_WRITTEN
+        )
     for kind, gap in value.items():
-        if kind not in FAULTS or type(gap) is not int or gap < 0:
-            raise OperatingError(f"{kind!r}: {gap!r} is not a gap", on="fault_gaps_ms")
+        if kind not in FAULTS or type(gap) is not int or not 0 <= gap <= TIME_MAX_MS:
+            raise OperatingError(
+                f"{kind!r:.80}: {gap!r:.80} is not a gap", on="fault_gaps_ms",
+                do=f"one of {', '.join(FAULTS)}, with ms from 0 to {TIME_MAX_MS}",
+            )  # fmt: skip
     return tuple(value.items())
 
 
 def _core(value: object) -> tuple[int, ...]:
     if not isinstance(value, list | tuple) or not all(type(each) is int for each in value):
-        raise OperatingError("a list of node numbers is wanted", on="core")
+        raise OperatingError("a list of node numbers is wanted", on="core", do="such as [1, 3]")
     return tuple(value)
 
 
-_SPECIAL: Final[dict[str, Callable[[object], Any]]] = {"fault_gaps_ms": _gaps, "core": _core}
+_SPECIAL: Final[dict[str, Callable[[object], Any]]] = {
+    "fault_gaps_ms": _gaps,
+    "core": _core,
+    "profile": _profile,
+}
+_WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 
 
 def draw_options(seed: int, profile: str = "swarm") -> SimOptions:

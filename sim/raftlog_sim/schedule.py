@@ -24,16 +24,18 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.errors import OperatingError
+from raftlog_sim.bounds import TIME_MAX_MS
 from raftlog_sim.options import SimOptions, options_from
 
 VERSION: Final = 1
 STEPS_MAX: Final = 100_000
-TIME_MAX_MS: Final = 3_600_000
 SMALL_MAX: Final = 999
 _BELOW: Final = {"small": SMALL_MAX + 1, "int": 1 << 40}
 _TARGET: Final = re.compile(
     r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|controller|all)"
 )
+_WRITTEN: Final = "give a file that run, sweep or shrink wrote"
+_SEE_KINDS: Final = "see docs/guides/simulate.md for what each kind takes"
 Argument = int | str
 
 
@@ -295,14 +297,18 @@ def step(at_ms: int, kind: str, for_ms: int = 0, **arguments: Argument) -> Step:
     """A checked step. Raises `OperatingError` for what no step can be."""
     spec = KINDS.get(kind)
     if spec is None:
-        raise OperatingError("no such kind of step", on=repr(kind), do=f"one of {sorted(KINDS)}")
+        raise OperatingError(
+            "no such kind of step", on=f"{kind!r:.80}", do=f"one of {', '.join(sorted(KINDS))}"
+        )
     wanted = [name for name, _ in spec.arguments]
     if sorted(arguments) != sorted(wanted):
-        raise OperatingError(f"it takes {wanted}, not {sorted(arguments)}", on=kind)
+        raise OperatingError(
+            f"it takes {wanted}, not {str(sorted(arguments))[:200]}", on=kind, do=_SEE_KINDS
+        )
     _check_time(kind, "at", at_ms)
     _check_time(kind, "for", for_ms)
     if for_ms and not spec.lasts:
-        raise OperatingError("it happens at once and does not last", on=kind)
+        raise OperatingError("it happens at once and does not last", on=kind, do="leave `for` out")
     for name, form in spec.arguments:
         _check_argument(kind, name, form, arguments[name])
     return Step(at_ms, kind, tuple(arguments[name] for name in wanted), for_ms)
@@ -310,7 +316,9 @@ def step(at_ms: int, kind: str, for_ms: int = 0, **arguments: Argument) -> Step:
 
 def _check_time(kind: str, name: str, value: object) -> None:
     if type(value) is not int or not 0 <= value <= TIME_MAX_MS:
-        raise OperatingError(f"{name} is {value!r}, not ms up to {TIME_MAX_MS}", on=kind)
+        raise OperatingError(
+            f"{name} is {value!r:.80}, not ms up to {TIME_MAX_MS}", on=kind, do=_SEE_KINDS
+        )
 
 
 def _check_argument(kind: str, name: str, form: str, value: object) -> None:
@@ -321,7 +329,7 @@ def _check_argument(kind: str, name: str, form: str, value: object) -> None:
     else:
         good = value in form.split("|")
     if not good:
-        raise OperatingError(f"{name} is {value!r}, not {form}", on=kind)
+        raise OperatingError(f"{name} is {value!r:.80}, not {form}", on=kind, do=_SEE_KINDS)
 
 
 def is_target(text: str) -> bool:
@@ -365,35 +373,40 @@ def schedule_from(document: object) -> Schedule:
     """The schedule of a document. Raises `OperatingError` for another version, an unknown kind or
     option, and every value that cannot be."""
     if not isinstance(document, dict):
-        raise OperatingError("a schedule is an object", on="schedule")
+        raise OperatingError("a schedule is an object", on="schedule", do=_WRITTEN)
     if document.get("version") != VERSION:
         raise OperatingError(
-            f"version {document.get('version')!r} is not {VERSION}", on="schedule",
+            f"version {document.get('version')!r:.80} is not {VERSION}", on="schedule",
             do="replay it with the release that wrote it",
         )  # fmt: skip
     unknown = sorted(set(document) - {"version", "options", "steps"})
     if unknown:
-        raise OperatingError(f"unknown member {unknown[0]!r}", on="schedule")
+        raise OperatingError(f"unknown member {unknown[0]!r:.80}", on="schedule", do=_WRITTEN)
     rows = document.get("steps")
     if not isinstance(rows, list) or len(rows) > STEPS_MAX:
-        raise OperatingError(f"steps are a list of at most {STEPS_MAX}", on="schedule")
+        raise OperatingError(f"steps are a list of at most {STEPS_MAX}", on="schedule", do=_WRITTEN)
     options = options_from(document.get("options"))
     return Schedule(options, tuple(_step_from(row, number) for number, row in enumerate(rows)))
 
 
 def _step_from(row: object, number: int) -> Step:
     if not isinstance(row, dict) or not all(isinstance(name, str) for name in row):
-        raise OperatingError("a step is an object", on=f"step {number}")
+        raise OperatingError("a step is an object", on=f"step {number}", do=_WRITTEN)
     arguments = {name: row[name] for name in row if name not in ("at", "kind", "for")}
     kind = row.get("kind")
     if not isinstance(kind, str):
-        raise OperatingError("a step has a kind", on=f"step {number}")
-    return step(row.get("at", -1), kind, row.get("for", 0), **arguments)
+        raise OperatingError("a step has a kind", on=f"step {number}", do=_WRITTEN)
+    if {"at_ms", "for_ms"} & set(arguments):
+        raise OperatingError("instants are `at` and `for`", on=f"step {number}", do=_WRITTEN)
+    try:
+        return step(row.get("at", -1), kind, row.get("for", 0), **arguments)
+    except OperatingError as error:
+        raise OperatingError(error.what, on=f"step {number}: {error.on}", do=error.do) from None
 
 
 def schedule_from_text(text: str) -> Schedule:
     """As `schedule_from`, from JSON text."""
     try:
         return schedule_from(json.loads(text))
-    except ValueError as error:
-        raise OperatingError(f"not JSON: {error}", on="schedule") from None
+    except (ValueError, RecursionError) as error:
+        raise OperatingError(f"not JSON: {error}", on="schedule", do=_WRITTEN) from None

@@ -262,6 +262,7 @@ def _with_options(schedule: Schedule, name: str, value: object) -> Iterator[Sche
         more["controllers"] = min(schedule.options.controllers, int(str(value)))
         more["replication"] = replication
         more["min_in_sync"] = min(schedule.options.min_in_sync, replication)
+        more["core"] = tuple(node for node in schedule.options.core if node <= int(str(value)))
     options = attrs.evolve(schedule.options, **more)
     if options.controllers in (1, 3, 5):
         yield attrs.evolve(schedule, options=options)

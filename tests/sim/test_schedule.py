@@ -87,7 +87,7 @@ def good():
         (lambda d: d.update(options=[]), "options are an object"),
         (lambda d: d["options"].update(brookers=3), "no such option"),
         (lambda d: d["options"].update(brokers="3"), "not a value"),
-        (lambda d: d["options"].update(brokers=-1), "not a value"),
+        (lambda d: d["options"].update(brokers=-1), "-1 is out of bounds"),
         (lambda d: d["options"].update(encode=1), "not a value"),
         (lambda d: d["options"].update(fault_gaps_ms={"floods": 1}), "not a gap"),
         (lambda d: d["options"].update(fault_gaps_ms=[]), "kinds and gaps"),

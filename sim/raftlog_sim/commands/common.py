@@ -6,12 +6,14 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation, scenarios
-from raftlog_sim.cases import BROKERS, SUBJECTS, Case, drawn, load
+from raftlog_sim.bounds import BOUNDS
+from raftlog_sim.cases import BROKERS, SUBJECTS, Case, drawn, load, read_text
 from raftlog_sim.options import PROFILES
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.probe_names import reachable_names
@@ -30,7 +32,15 @@ Command = Callable[[argparse.Namespace], int]
 
 
 class UsageError(Exception):
-    """The command line makes no sense: exit code 64."""
+    """The command line makes no sense: exit code 64. `on` is the command."""
+
+    def __init__(self, what: str, on: str = "raftlog sim") -> None:
+        super().__init__(what)
+        self.on = on
+
+
+class RefusedCaseError(OperatingError):
+    """A file of which no run can be made: exit code 64, as for wrong usage."""
 
 
 def add_command(
@@ -42,13 +52,13 @@ def add_command(
     )
     parser.set_defaults(run=run)
     parser.add_argument("--format", choices=("text", "json"), default="text")
-    parser.error = usage_error  # type: ignore[method-assign, assignment]
+    parser.error = partial(usage_error, parser.prog)  # type: ignore[method-assign, assignment]
     return parser
 
 
-def usage_error(message: str) -> None:
+def usage_error(prog: str, message: str) -> None:
     """For argparse, which would leave with 2."""
-    raise UsageError(message)
+    raise UsageError(message, prog)
 
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
@@ -74,7 +84,7 @@ def add_mutant(parser: argparse.ArgumentParser) -> None:
 def add_source(parser: argparse.ArgumentParser) -> None:
     """A case: from a file, or drawn from a seed."""
     parser.add_argument("file", nargs="?", type=Path, help="a schedule, a plan or a run folder")
-    parser.add_argument("--seed", type=int, help="draw it instead")
+    parser.add_argument("--seed", type=seed, help="draw it instead")
     add_drawing(parser)
 
 
@@ -102,7 +112,10 @@ def case_of(options: argparse.Namespace) -> Case:
     if options.file is None:
         switch_on(options.mutant)
         return drawn(options.seed, options.profile, options.subject)
-    case, mutant = _loaded(options.file)
+    try:
+        case, mutant = _loaded(options.file)
+    except OperatingError as error:
+        raise RefusedCaseError(error.what, on=error.on, do=error.do) from None
     options.mutant = options.mutant or mutant
     switch_on(options.mutant)
     return case
@@ -111,7 +124,7 @@ def case_of(options: argparse.Namespace) -> Case:
 def _loaded(path: Path) -> tuple[Case, str]:
     """A file of any kind, scenarios among them."""
     if path.is_file():
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_text(path)
         if scenarios.is_scenario(text):
             return scenarios.parse(path.stem, text).case, ""
     return load(path)
@@ -123,12 +136,29 @@ def switch_on(mutant: str) -> None:
         mutation.switch_on(mutant)
 
 
+def seed(text: str) -> int:
+    """A seed that a file can hold."""
+    low, high = BOUNDS["seed"]
+    number = int(text)
+    if not low <= number <= high:
+        raise argparse.ArgumentTypeError(f"a seed is a number from {low} to {high}")
+    return number
+
+
 def seeds(text: str) -> range:
     """`A..B`, both included."""
     low, dots, high = text.partition("..")
-    if not dots or not (low.isdigit() and high.isdigit()) or int(low) > int(high):
-        raise argparse.ArgumentTypeError(f"{text!r} is not A..B")
+    if not dots or not (low.isdecimal() and high.isdecimal()) or seed(low) > seed(high):
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is not A..B")
     return range(int(low), int(high) + 1)
+
+
+def seconds(text: str) -> float:
+    """A time limit."""
+    found = float(text)
+    if not found >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is no number of seconds")
+    return found
 
 
 def tell(outcome: Outcome, case: Case) -> None:

@@ -46,7 +46,7 @@ def _debug(options: argparse.Namespace) -> int:
 
 
 def _converse(debugger: Debugger, form: str) -> None:
-    for line in _lines():
+    for line in _lines(prompt=form == "text"):
         words = line.split()
         if words in (["quit"], ["exit"]):
             break
@@ -60,10 +60,10 @@ def _converse(debugger: Debugger, form: str) -> None:
             print("\n".join(answer), flush=True)
 
 
-def _lines() -> Iterator[str]:
+def _lines(*, prompt: bool) -> Iterator[str]:
     """What is typed or piped, without empty lines and comments."""
     while True:
-        if sys.stdin.isatty():
+        if prompt and sys.stdin.isatty():
             print(PROMPT, end="", flush=True)
         line = sys.stdin.readline()
         if not line:

@@ -30,7 +30,7 @@ _HASH_SEEDS: Final = ("1", "2")
 def add(parsers: common.Parsers) -> None:
     """`run` and `replay`."""
     run = common.add_command(parsers, "run", _run, "run one seed", "run --seed 42 --double-check")
-    run.add_argument("--seed", type=int, required=True)
+    run.add_argument("--seed", type=common.seed, required=True)
     common.add_drawing(run)
     replay = common.add_command(
         parsers, "replay", _replay, "run a schedule, a plan or a run folder again",
@@ -154,6 +154,10 @@ def _elsewhere(command: list[str], case: Case, mutant: str, hash_seed: str) -> s
 
 
 def _turns(options: argparse.Namespace) -> int:
-    for line in turn_lines(common.case_of(options)):
+    lines = turn_lines(common.case_of(options))
+    if options.format == "json":
+        common.print_json({"turns": lines})
+        return common.DONE
+    for line in lines:
         print(line)
     return common.DONE

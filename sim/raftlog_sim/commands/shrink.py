@@ -24,7 +24,9 @@ def add(parsers: common.Parsers) -> None:
         "shrink --seed 13 --mutant 9",
     )  # fmt: skip
     common.add_source(shrink)
-    shrink.add_argument("--time-limit", type=float, default=TIME_LIMIT_S, metavar="SECONDS")
+    shrink.add_argument(
+        "--time-limit", type=common.seconds, default=TIME_LIMIT_S, metavar="SECONDS"
+    )
     shrink.add_argument("--out", type=Path, metavar="DIR", help="the run folder to write")
 
 

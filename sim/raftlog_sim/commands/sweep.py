@@ -109,7 +109,7 @@ def add(parsers: common.Parsers) -> None:
     sweep.add_argument(
         "--spark", metavar="MASTER", help="play the seeds on Spark, such as local[4] or spark://..."
     )
-    sweep.add_argument("--time-limit", type=float, default=float("inf"), metavar="SECONDS")
+    sweep.add_argument("--time-limit", type=common.seconds, default=float("inf"), metavar="SECONDS")
     sweep.add_argument("--out", type=Path, metavar="DIR", help="where run folders of failures go")
     sweep.add_argument("--no-folders", action="store_true", help="write no run folders")
     sweep.add_argument(

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.errors import OperatingError
+from raftlog_sim.bounds import BOUNDS, TIME_MAX_MS
 from raftlog_sim.streams import Stream
 from raftlog_sim.subjects import GUEST_PROFILES
 from raftlog_sim.subjects.guest_cluster import VERBS
@@ -31,6 +32,12 @@ _ROUNDS: Final = 6
 _LINES_MAX: Final = 20_000
 _WRITE_PARTS: Final = 6
 _BURST_MAX: Final = 6
+_BOUNDS: Final = {
+    "nodes": (1, 9),
+    "seed": BOUNDS["seed"],
+    "settle": (0, TIME_MAX_MS),
+    "set": (0, 1 << 40),
+}
 
 
 @final
@@ -125,15 +132,15 @@ class _Reader:
             self.fields.setdefault("nodes", 3)
         elif words[0] in ("nodes", "seed", "settle"):
             name = "settle_ms" if words[0] == "settle" else words[0]
-            self.fields[name] = int(words[1])
+            self.fields[name] = _within(words[0], int(words[1]))
         elif words[0] == "set":
             default = attrs.asdict(GuestSettings())[words[1]]
-            self.settings[words[1]] = type(default)(int(words[2]))
+            self.settings[words[1]] = type(default)(_within("set", int(words[2])))
         else:
             self._step(words)
 
     def _step(self, words: list[str]) -> None:
-        at_ms = int(words[0])
+        at_ms = _within("settle", int(words[0]))
         if words[1] not in VERBS:
             raise ValueError(f"no verb {words[1]}; there are {', '.join(VERBS)}")
         if self.steps and at_ms < self.steps[-1].at_ms:
@@ -147,6 +154,13 @@ class _Reader:
             steps=tuple(self.steps),
             story=tuple(self.story),
         )
+
+
+def _within(name: str, value: int) -> int:
+    low, high = _BOUNDS[name]
+    if not low <= value <= high:
+        raise ValueError(f"{name} is a number from {low} to {high}")
+    return value
 
 
 # --- drawing one ----------------------------------------------------------------------------------

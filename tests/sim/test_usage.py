@@ -1,0 +1,93 @@
+"""What every command of the simulator says of wrong usage and of files that are no case."""
+
+import json
+
+import pytest
+from raftlog_sim.__main__ import main, parser
+
+COMMANDS = sorted(next(each for each in parser()._actions if each.dest == "command").choices)
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def ran(*arguments, capsys):
+    return main([*map(str, arguments)]), capsys.readouterr()
+
+
+def is_error(text) -> dict:
+    assert text.count("\n") == 1, text
+    error = json.loads(text)["error"]
+    assert set(error) == {"what", "on", "do"}
+    return error
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_wrong_usage_under_format_json_is_one_json_error(name, capsys):
+    for form in (["--format", "json"], ["--format=json"]):
+        code, said = ran(name, "--no-such-option", *form, capsys=capsys)
+        assert code == 64
+        assert said.out == ""
+        error = is_error(said.err)
+        assert error["on"].startswith("raftlog sim")
+        assert "--help" in error["do"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["explode"],
+        ["run"],
+        ["run", "--seed", "x"],
+        ["run", "--seed", "9" * 30],
+        ["run", "--seed", "1", "--format", "xml"],
+        ["sweep", "--seeds", "4..3"],
+        ["sweep", "--seeds", "1..²"],
+        ["sweep", "--seeds", "1..2", "--jobs", "0"],
+        ["sweep", "--seeds", "1..2", "--time-limit", "nan"],
+        ["sweep", "--seeds", "1..2", "--time-limit", "-1"],
+        ["shrink"],
+        ["debug"],
+        ["turns", "file", "--seed", "1"],
+        ["mutants", "no-such"],
+    ],
+)
+def test_so_is_what_makes_no_sense(arguments, capsys):
+    code, said = ran(*arguments, "--format", "json", capsys=capsys)
+    assert (code, said.out) == (64, "")
+    is_error(said.err)
+
+
+@pytest.mark.parametrize("name", ["replay", "shrink", "debug", "turns"])
+@pytest.mark.parametrize(
+    "text",
+    ["", '{"version": 1, "options": {"seed": 1, "brokers": 0}, "steps": []}', "[" * 100_000],
+    ids=["empty", "no brokers", "deep"],
+)
+def test_a_file_that_is_no_case_is_64(name, text, tmp_path, capsys):
+    (tmp_path / "bad.json").write_text(text)
+    code, said = ran(name, "bad.json", capsys=capsys)
+    assert (code, said.out) == (64, "")
+    assert is_error(said.err)["do"]
+
+
+def test_a_manifest_that_is_too_deep_names_no_mutant(tmp_path, capsys):
+    (tmp_path / "run.json").write_text('{"mutant":' * 100_000)
+    code, said = ran("replay", tmp_path, capsys=capsys)
+    assert code == 64
+    is_error(said.err)
+
+
+def test_turns_under_format_json_are_one_document(tmp_path, capsys):
+    """They were text."""
+    options = '{"seed": 1, "brokers": 1, "controllers": 1, "replication": 1, "safety_ms": 1}'
+    (tmp_path / "case.json").write_text(f'{{"version": 1, "options": {options}, "steps": []}}')
+    code, said = ran("turns", "case.json", capsys=capsys)
+    lines = said.out.splitlines()
+    assert (code, len(lines) > 10) == (0, True)
+    code, said = ran("turns", "case.json", "--format", "json", capsys=capsys)
+    assert code == 0
+    assert json.loads(said.out) == {"version": 1, "turns": lines}
