@@ -64,13 +64,19 @@ def switch_on(number: str) -> None:
     """Plant that bug in this process; the same one again changes nothing."""
     if number in _switched_on:
         return
-    found = load()
-    if number not in found:
-        raise OperatingError(f"no mutant {number}", do=f"one of {', '.join(found)}")
+    mutant = named(number)
     if _switched_on:
         raise OperatingError(f"mutant {_switched_on[0]} is on already", on=number)
-    found[number].apply()
+    mutant.apply()
     _switched_on.append(number)
+
+
+def named(number: str) -> Mutant:
+    """The mutant of that number. OperatingError when there is none."""
+    found = load()
+    if number not in found:
+        raise OperatingError(f"no mutant {number}", on=number, do=f"one of {', '.join(found)}")
+    return found[number]
 
 
 def switch_on_if(number: str) -> None:

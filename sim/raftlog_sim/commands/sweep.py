@@ -1,7 +1,8 @@
 """`raftlog sim sweep`: many seeds; failures grouped by class and signature, each with a run folder.
 
 Memory stays bounded: workers are replaced after some seeds, only a few seeds wait for them, and of
-each group of failures only the first few are kept.
+each group of failures only the first few are kept. A seed whose worker dies fails as `worker-died`,
+and the sweep goes on.
 """
 
 import argparse
@@ -10,11 +11,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
@@ -24,14 +24,21 @@ from raftlog_sim import mutation, scenarios, spark_sweep
 from raftlog_sim.cases import BROKERS, drawn
 from raftlog_sim.commands import common
 from raftlog_sim.commands.run import traces_elsewhere
+from raftlog_sim.outcome import failure_class, signature
 from raftlog_sim.probe_names import missed_names
 from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
+from raftlog_sim.workers import Lost, Workers
 
-SEEDS_A_WORKER: Final = 200
 KEPT_A_GROUP: Final = 3
 FOLDERS_MAX: Final = 30
 SHOWN_SEEDS: Final = 8
 CHECK_EVERY: Final = 20
+_NO_RUN: Final = "worker-"
+"""How the classes begin of seeds that brought no outcome."""
+
+
+class _GaveUpError(Exception):
+    """Too many processes died: the machine has too little memory, or the interpreter crashes."""
 
 
 @final
@@ -76,10 +83,15 @@ class _Tally:
     faults: Counter[str] = attrs.Factory(Counter)
     scenarios_failed: list[str] = attrs.Factory(list)
     interrupted: bool = False
+    gave_up: str = ""
 
     @property
     def failed(self) -> int:
         return sum(group.count for group in self.groups.values())
+
+    @property
+    def folders(self) -> int:
+        return sum(len(group.folders) for group in self.groups.values())
 
     def add(self, row: Row) -> _Group | None:
         """Count a seed; its group when it failed."""
@@ -126,20 +138,25 @@ def add(parsers: common.Parsers) -> None:
 
 def _sweep(options: argparse.Namespace) -> int:
     if options.jobs < 1:
-        raise common.UsageError("--jobs must be at least 1")
+        raise common.UsageError("--jobs must be at least 1", "raftlog sim sweep")
+    if options.mutant:
+        mutation.named(options.mutant)
     deadline = common.Deadline(options.time_limit)
     tally = _Tally()
     try:
         with common.bar("seeds", len(options.seeds)) as advance:
             played = _on_spark if options.spark else _rows
-            for row in played(options, deadline):
-                group = tally.add(row)
-                advance(1)
-                if group is not None:
-                    _failed(options, row, group, sum(len(g.folders) for g in tally.groups.values()))
+            with closing(played(options, deadline)) as rows:
+                for row in rows:
+                    group = tally.add(row)
+                    advance(1)
+                    if group is not None:
+                        _failed(options, row, group, tally.folders)
     except KeyboardInterrupt:
         tally.interrupted = True
-    if options.scenarios:
+    except _GaveUpError as error:
+        tally.gave_up = str(error)
+    if options.scenarios and not tally.interrupted:
         _play_scenarios(options, tally)
     missed = _missed(options, tally)
     _tell(options, tally, missed, deadline.spent)
@@ -190,7 +207,7 @@ def _calls(options: argparse.Namespace) -> Iterator[tuple[int, str, str, str, bo
     )  # fmt: skip
 
 
-def _on_spark(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Row]:
+def _on_spark(options: argparse.Namespace, deadline: common.Deadline) -> Generator[Row, None, None]:
     """The rows of `_rows`, played by Spark's workers; what that cost goes to standard error."""
     if find_spec("pyspark") is None:
         raise common.UsageError("--spark needs pyspark: pip install 'raftlog[spark]'")
@@ -202,7 +219,7 @@ def _on_spark(options: argparse.Namespace, deadline: common.Deadline) -> Iterato
     print(costs.text(), file=sys.stderr)
 
 
-def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Row]:
+def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Generator[Row, None, None]:
     calls = _calls(options)
     if options.jobs == 1:
         common.switch_on(options.mutant)
@@ -211,25 +228,22 @@ def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Iterator[Ro
                 return
             yield run_seed(*call)
         return
-    pool = ProcessPoolExecutor(
-        options.jobs,
-        mp_context=get_context("spawn"),
-        initializer=mutation.switch_on_if,
-        initargs=(options.mutant,),
-        max_tasks_per_child=SEEDS_A_WORKER,
+    workers = Workers(
+        jobs=options.jobs,
+        play=run_seed,
+        prepare=partial(mutation.switch_on_if, options.mutant),
+        may_go_on=lambda: not deadline.passed(),
     )
-    waiting: list[Future[Row]] = []
-    try:
-        for call in calls:
-            if deadline.passed():
-                break
-            waiting.append(pool.submit(run_seed, *call))
-            if len(waiting) >= 2 * options.jobs:
-                yield waiting.pop(0).result()
-        while waiting:
-            yield waiting.pop(0).result()
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    with closing(workers.answers(calls)) as answers:
+        for call, answer in answers:
+            yield _lost_row(call[0], answer.why) if isinstance(answer, Lost) else answer
+    if workers.gave_up:
+        raise _GaveUpError(f"gave up: {workers.deaths} processes died; see worker-died")
+
+
+def _lost_row(seed: int, why: str) -> Row:
+    """Of a seed that nobody answered for."""
+    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, True)
 
 
 def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
@@ -249,6 +263,8 @@ def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
 def _failed(options: argparse.Namespace, row: Row, group: _Group, folders: int) -> None:
     if options.format == "text" and group.count <= KEPT_A_GROUP:
         print(f"seed {row.seed}: {row.failure[:300]}", flush=True)
+    if row.failure_class.startswith(_NO_RUN):
+        return  # it may end this process, too
     if options.no_folders or len(group.folders) >= KEPT_A_GROUP or folders >= FOLDERS_MAX:
         return
     began, start = utc_text(), time.perf_counter_ns()
@@ -280,13 +296,13 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         "failures": [
             {
                 "class": group.failure_class,
-                "signature": signature,
+                "signature": alike,
                 "count": group.count,
                 "seeds": group.seeds,
                 "example": group.example,
                 "folders": group.folders,
             }
-            for signature, group in _by_count(tally)
+            for alike, group in _by_count(tally)
         ],
         "disagreed": tally.disagreed,
         "seconds": round(seconds, 1),
@@ -298,12 +314,13 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         "probes_missed": missed,
         "scenarios_failed": tally.scenarios_failed,
         "interrupted": tally.interrupted,
+        "gave_up": tally.gave_up,
     }
     if options.format == "json":
         common.print_json(document)
         return
-    for signature, group in _by_count(tally):
-        print(f"\n{group.count} x {signature}")
+    for alike, group in _by_count(tally):
+        print(f"\n{group.count} x {alike}")
         print(f"  seeds {', '.join(map(str, group.seeds))}")
         mutant = f" --mutant {options.mutant}" if options.mutant else ""
         print(
@@ -319,6 +336,8 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         f"{document['events_per_second']} events a second, "
         f"{document['simulated_seconds']:.0f} simulated s"
     )
+    if tally.interrupted or tally.gave_up:
+        print("interrupted: this is what was done so far" if tally.interrupted else tally.gave_up)
     for name in tally.scenarios_failed:
         print(f"scenario {name} gave something else: raftlog sim scenarios {name}")
     common.tell_missed(options, missed)
