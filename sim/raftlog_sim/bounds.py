@@ -36,6 +36,7 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "value_bytes": (0, 65_536),  # disks and the network are memory, and a history keeps all
     "segment_bytes": (4_600, SEGMENT_BYTES_MAX),  # the header, and room for one small record
     "store_bytes": (4_096, 1 << 22),
+    "tear_bytes": (512, 4_096),
     "retention_bytes": (0, SEGMENT_BYTES_MAX),
     "snapshot_every": (0, 1_000_000),
     "producer_expiration_ms": (0, TIME_MAX_MS),
