@@ -64,6 +64,7 @@ NAMES: Final = (
     "truncation-proven",
     "removed-rightly",
     "mark-synced",
+    "same-after-reboot",
     "peer-protocol",
     "answers-in-order",
     "back-pressure",
@@ -134,12 +135,12 @@ class Invariants:
         context = node.broker.context
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas, events)
-        self._judge(self.metadata.after_turn(node))
+        self.judge(self.metadata.after_turn(node))
         if self.replicas.has_news(node):
-            self._judge(self.replicas.after_turn(node))
+            self.judge(self.replicas.after_turn(node))
         self.answers.hear(node, events)
         if effects.replies or effects.hangups:
-            self._judge(self.answers.after_turn(node, effects))
+            self.judge(self.answers.after_turn(node, effects))
         self._events += len(events)
         if self._events >= self._whole_at:
             self._whole_at = self._events + WHOLE_EVERY
@@ -166,7 +167,7 @@ class Invariants:
                 before = NOTHING
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
-                self._judge(self.replicas.looked(node, replica, before, now, events))
+                self.judge(self.replicas.looked(node, replica, before, now, events))
 
     # --- what a node says -------------------------------------------------------------------------
 
@@ -415,7 +416,7 @@ class Invariants:
         self.ghost_end[group] = replica.commit
         committed = self.committed.setdefault(group, Committed())
         problem = committed.follow(log, replica.commit, partial(logs_of, node, group))
-        self._judge((("producers-ascend", problem),))
+        self.judge((("producers-ascend", problem),))
         # Only an entry of its own term ends what a leader commits.
         if (term := log.term_at(replica.commit)) is not None:
             self.ghost_ends.setdefault(group, {})[term] = replica.commit
@@ -449,7 +450,8 @@ class Invariants:
         self.published[key] = now
         self.shown[group] = max(now, self.shown.get(group, 0))
 
-    def _judge(self, found: "Iterable[tuple[str, str]]") -> None:
+    def judge(self, found: "Iterable[tuple[str, str]]") -> None:
+        """Names of what was compared, each with what is wrong, or nothing."""
         for name, problem in found:
             self.checked[name] += 1
             if problem:
@@ -461,9 +463,9 @@ class Invariants:
         """Everything on these nodes: each committed entry that a replica holds is the ghost's, and
         what is held to be durable is."""
         for node in nodes:
-            self._judge(self.replicas.whole(node))
+            self.judge(self.replicas.whole(node))
             if node.number not in self.damaged:
-                self._judge((("mark-synced", replica_checks.marks_ahead(node)),))
+                self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():
                 self._durable(node, group, replica)
                 if group not in self.ghost:
@@ -488,7 +490,7 @@ class Invariants:
 
     def at_rest(self, nodes: "list[Node]") -> None:
         """Every client has heard what it waited for: no broker owes an answer."""
-        self._judge(("answered-once", self.answers.unanswered(node)) for node in nodes)
+        self.judge(("answered-once", self.answers.unanswered(node)) for node in nodes)
 
     def document(self, violated: str = "") -> dict[str, object]:
         """For verdict.json."""

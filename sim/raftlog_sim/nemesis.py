@@ -24,7 +24,7 @@ from raftlog_sim import (
     rot_faults,
 )
 from raftlog_sim.atlas import Atlas
-from raftlog_sim.disk import Keep, SimulatedDisk
+from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.node import Node
 from raftlog_sim.releases import level_of
 from raftlog_sim.schedule import Step
@@ -115,19 +115,6 @@ class Nemesis:
             if self.world.nodes[number].up:
                 self.world.nodes[number].suspend()
         self.note("start-freeze", *others)
-
-    def reboot_without_indexes(self) -> None:
-        """Power fails everywhere, nothing that was not synced is kept, and index files are gone:
-        everything must be there all the same."""
-        for number in sorted(self.world.nodes):
-            node = self.world.nodes[number]
-            self.note("power-loss", number)
-            node.crash(Keep.NONE)
-            for path in [path for path in node.disk.paths() if path.endswith(".index")]:
-                node.disk.vanish(path)
-        for number in sorted(self.world.nodes):
-            self.note("restart", number)
-            self.world.nodes[number].start()
 
     def _heal(self, numbers: Sequence[NodeId]) -> None:
         self.healed = True

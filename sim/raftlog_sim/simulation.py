@@ -7,7 +7,6 @@ found, create the topic -> safety: clients and faults together, invariants after
 
 import hashlib
 import io
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, final
@@ -19,20 +18,22 @@ from raftlog.base.buggify import arm
 from raftlog.base.ids import NodeId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
-from raftlog.base.units import NANOS_PER_MICRO, millis
+from raftlog.base.units import millis
 from raftlog.broker.events import Effects, Event
 from raftlog.raft.messages import Append, AppendReply
 from raftlog.verify import Verdict, check_history
+from raftlog_sim import endings
 from raftlog_sim.atlas import planned_places
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
 from raftlog_sim.drawing import draw_schedule
-from raftlog_sim.invariants import Invariants, Violation
+from raftlog_sim.failures import told
+from raftlog_sim.invariants import Invariants
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.node import Node
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
-from raftlog_sim.sizes import configured
+from raftlog_sim.sizes import configured, shape
 from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of, log_start_of
 from raftlog_sim.workload import TOPIC, Workload
@@ -69,7 +70,8 @@ class Result:
     schedule: Schedule
     failure: str
     phase: str
-    """In which the run ended: set-up, safety, core, liveness, final read, reboot, over."""
+    """In which the run ended: set-up, safety, core, liveness, final read, read from the damaged,
+    reboot, over."""
     trace_hash: str
     events: int
     turns: int
@@ -221,7 +223,7 @@ class Run:
         self.options = options
         if world is None:
             world = World(options.seed, tracer or NoTracer())
-            _shape(world, schedule)
+            shape(world, schedule)
         self.world = world
         world.configure = partial(configured, options)
         self.onlooker = world.observer = _Onlooker(Invariants(), watch)
@@ -324,14 +326,47 @@ class Run:
         yield from self._read_everything(FINAL_READER)
         yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
         self._finish()
+        yield from self._read_the_damaged()
         if self.options.reboot:
-            self.phase = "reboot"
-            self.nemesis.reboot_without_indexes()
-            yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
-            yield from self._read_everything(FINAL_READER + 1)
-            yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
-            self._finish()
+            yield from self._reboot()
         self.phase = "over"
+
+    def _read_the_damaged(self) -> Iterator[_Goal]:
+        """Who was damaged leads, as far as it can, and all is read from it: what nobody has read
+        may still be rotten there, and is repaired or given up, but never served."""
+        partitions, limit = self.options.partitions, seconds(LIVENESS_SECONDS)
+        for number in sorted(self.nemesis.atlas.damaged):
+            self.phase = "read from the damaged"
+            endings.hand_over(self.nemesis, number, partitions)
+            led, until = partial(endings.leads, self.world, number, partitions), self._patience()
+            yield _Goal(lambda led=led, until=until: led() or until(), limit, "handed over", 1)  # type: ignore[misc]
+            yield from self._read_everything(FINAL_READER + 10 + number)
+            yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
+
+    def _reboot(self) -> Iterator[_Goal]:
+        """Everybody boots once more, and all is as it was."""
+        self.phase, limit = "reboot", seconds(LIVENESS_SECONDS)
+        before = endings.standings(self.world)
+        endings.begin_reboot(self.nemesis, self.kind_of_reboot())
+        until = self._patience()
+        yield _Goal(lambda: not self.world.running() or until(), limit, "all stopped", 1)
+        endings.end_reboot(self.nemesis)
+        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
+        yield from self._read_everything(FINAL_READER + 1)
+        yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
+        self._finish()
+        problem = endings.lost_by_reboot(before, endings.standings(self.world))
+        self.onlooker.invariants.judge((("same-after-reboot", problem),))
+
+    def kind_of_reboot(self) -> str:
+        """Which one this seed has, if it has one."""
+        return endings.REBOOTS[self.world.stream("reboot/kind").below(len(endings.REBOOTS))]
+
+    def _patience(self) -> Callable[[], bool]:
+        """Whether so much time has passed since now that nobody waits longer."""
+        end = self.world.now + endings.PATIENCE_NS
+        self.world.at(end, _nothing)
+        return lambda: self.world.now >= end
 
     def _finish(self) -> None:
         invariants, running = self.onlooker.invariants, self.world.running()
@@ -452,41 +487,5 @@ class Run:
         )
 
 
-def _shape(world: World, schedule: Schedule) -> None:
-    options = schedule.options
-    world.sync_ns = options.sync_us * NANOS_PER_MICRO
-    world.turn_ns = options.turn_us * NANOS_PER_MICRO
-    world.patient = options.patient
-    world.release = options.release
-    world.store_bytes = options.store_bytes
-    network = world.network
-    network.encode, network.stale = options.encode, options.stale
-    network.latency_ns = options.latency_us * NANOS_PER_MICRO
-    network.jitter_ns = options.jitter_us * NANOS_PER_MICRO
-    network.queue_max = options.queue_max
-    network.replays = any(step.kind == "replay" for step in schedule.steps)
-
-
 def _nothing() -> None:
     """So that the world gets to an instant."""
-
-
-def told(error: BaseException) -> str:
-    """A failure, `<class>: <what>`."""
-    if isinstance(error, Violation):
-        return str(error)
-    if isinstance(error, StuckError):
-        return f"liveness: {error}"
-    if isinstance(error, AssertionError):
-        return f"assertion: {error} at {_place(error)}"
-    return f"exception: {type(error).__name__}: {error} at {_place(error)}"
-
-
-def _place(error: BaseException) -> str:
-    """File and line of the innermost frame, without the folder of this machine."""
-    frames = traceback.extract_tb(error.__traceback__)
-    name = frames[-1].filename.replace("\\", "/")
-    for root in ("/raftlog/", "/raftlog_sim/"):
-        if root in name:
-            name = root.strip("/") + "/" + name.rpartition(root)[2]
-    return f"{name}:{frames[-1].lineno}"

@@ -1,14 +1,18 @@
 """What the options of a run make of a broker's configuration: sizes so small that their edges are
 common, and the rarer modes."""
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from raftlog.base.units import millis
+from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker.config import BrokerConfig, BrokerLimits
 from raftlog.storage.replica import LogOptions
 from raftlog_sim.options import SEGMENT_BYTES, SimOptions
+
+if TYPE_CHECKING:
+    from raftlog_sim.schedule import Schedule
+    from raftlog_sim.world import World
 
 RETENTION_CHECK_NS: Final = millis(100)
 _TIGHT: Final = BrokerLimits(
@@ -45,3 +49,19 @@ def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
             retention_check_ns=RETENTION_CHECK_NS,
         )
     return attrs.evolve(config, strict_mark=options.strict_mark, lease=options.lease)
+
+
+def shape(world: "World", schedule: "Schedule") -> None:
+    """How the world of this schedule is."""
+    options = schedule.options
+    world.sync_ns = options.sync_us * NANOS_PER_MICRO
+    world.turn_ns = options.turn_us * NANOS_PER_MICRO
+    world.patient = options.patient
+    world.release = options.release
+    world.store_bytes = options.store_bytes
+    network = world.network
+    network.encode, network.stale = options.encode, options.stale
+    network.latency_ns = options.latency_us * NANOS_PER_MICRO
+    network.jitter_ns = options.jitter_us * NANOS_PER_MICRO
+    network.queue_max = options.queue_max
+    network.replays = any(step.kind == "replay" for step in schedule.steps)

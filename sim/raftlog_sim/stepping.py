@@ -5,8 +5,9 @@ a thread of its own that waits between two turns. Only one of the two threads ru
 from threading import Semaphore, Thread
 from typing import Final, Protocol, final
 
+from raftlog_sim.failures import told
 from raftlog_sim.schedule import Schedule
-from raftlog_sim.simulation import Run, Turn, Watch, told
+from raftlog_sim.simulation import Run, Turn, Watch
 
 OVER: Final = "over; every invariant holds (the history is not judged here)"
 

@@ -272,17 +272,3 @@ def test_targets_are_looked_up_when_they_are_needed():
     assert resolve(world, "leader:9", "t") == ()
     world.nodes[leader].stop_process()
     assert resolve(world, "leader:0", "t") == ()
-
-
-# --- after the end --------------------------------------------------------------------------------
-
-
-def test_all_is_there_after_a_power_loss_without_index_files():
-    run = Run(schedule(reboot=True, value_bytes=3_000))
-    phases = []
-    while run.advance():
-        if run.phase not in phases:
-            phases.append(run.phase)
-    assert phases[-1] == "reboot"
-    assert all(node.boots == 2 for node in run.world.nodes.values())
-    assert run.lost() == ""

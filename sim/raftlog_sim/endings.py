@@ -1,0 +1,110 @@
+"""After the end: what was damaged must lead and be read, and all must boot once more and be what it
+was before.
+
+Three kinds of reboot, of which a seed has one: everybody is asked to stop; power fails and keeps
+nothing that was not synced; and power fails so, and all index files are gone too.
+"""
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from raftlog.base.ids import GroupId, NodeId
+from raftlog.base.units import Instant, millis
+from raftlog.broker.events import Stop
+from raftlog_sim import cluster_faults
+from raftlog_sim.disk import Keep
+from raftlog_sim.schedule import step
+from raftlog_sim.targets import group_of
+from raftlog_sim.workload import TOPIC
+
+if TYPE_CHECKING:
+    from raftlog_sim.nemesis import Nemesis
+    from raftlog_sim.world import World
+
+REBOOTS: Final = ("stopped", "power", "power-without-indexes")
+PATIENCE_NS: Final = millis(3_000)
+"""How long a broker may take to stop, or to get the leadership that it is handed."""
+
+
+class Standing(NamedTuple):
+    """What of a replica outlives a reboot, where nobody writes: Raft's own entries may follow, and
+    retention may go on."""
+
+    next_offset: int
+    log_start: int
+    members: tuple[Any, ...]
+    producers: tuple[Any, ...]
+
+
+def standings(world: "World") -> dict[tuple[NodeId, GroupId], Standing]:
+    """Of all that runs; of the metadata only who is in it, for its log goes on."""
+    found = {}
+    for node in world.running():
+        for group, replica in node.broker.context.replicas.items():
+            members = (replica.membership.voters, replica.membership.learners)
+            if not group:
+                found[node.number, group] = Standing(0, 0, members, ())
+                continue
+            states = replica._tracker.producers.states()
+            producers = tuple((number, state.epoch, state.spans) for number, state in states)
+            log = replica.log
+            found[node.number, group] = Standing(log.next_offset, log.log_start, members, producers)
+    return found
+
+
+def lost_by_reboot(
+    before: dict[tuple[NodeId, GroupId], Standing], after: dict[tuple[NodeId, GroupId], Standing]
+) -> str:
+    """What is not as it was; empty when all is."""
+    for key in sorted({*before, *after}):
+        old, new = before.get(key), after.get(key)
+        if old is None or new is None or new.log_start < old.log_start:
+            return f"node {key[0]}, group {key[1]}: {old} became {new}"
+        if new._replace(log_start=0) != old._replace(log_start=0):
+            return f"node {key[0]}, group {key[1]}: {old} became {new}"
+    return ""
+
+
+def begin_reboot(nemesis: "Nemesis", kind: str) -> None:
+    """Everybody goes, or begins to."""
+    for number in sorted(nemesis.world.nodes):
+        node = nemesis.world.nodes[number]
+        if kind == "stopped":
+            nemesis.note("stop", number)
+            now = node.broker.context.now
+            node.leaves = True
+            node.deliver(Stop(Instant(now + PATIENCE_NS)))
+            continue
+        nemesis.note("power-loss", number)
+        node.crash(Keep.NONE)
+        if kind == "power-without-indexes":
+            for path in [path for path in node.disk.paths() if path.endswith(".index")]:
+                node.disk.vanish(path)
+
+
+def end_reboot(nemesis: "Nemesis") -> None:
+    """Everybody is back; who has not finished leaving is killed first."""
+    for number in sorted(nemesis.world.nodes):
+        node = nemesis.world.nodes[number]
+        if node.up:
+            node.stop_process()
+        nemesis.note("restart", number)
+        node.start()
+
+
+def hand_over(nemesis: "Nemesis", number: NodeId, partitions: int) -> None:
+    """Let the node lead every partition of which it is a voter."""
+    for partition in range(partitions):
+        wanted = step(0, "transfer", partition=partition, node=f"n{number}")
+        cluster_faults.STRIKES["transfer"](nemesis, wanted)
+
+
+def leads(world: "World", number: NodeId, partitions: int) -> bool:
+    """Whether the node leads, and takes proposals for, every partition of which it has a
+    replica."""
+    for partition in range(partitions):
+        group = group_of(world, TOPIC, partition)
+        node = world.nodes[number]
+        replica = node.broker.context.replicas.get(group) if node.up and group else None
+        if replica is not None and not (replica.is_leader and replica.node.ready):
+            return False
+    return True

@@ -1,0 +1,78 @@
+"""After the end: what was damaged is led from and read, and everybody boots once more."""
+
+import pytest
+from raftlog_sim import endings
+from raftlog_sim.options import SimOptions
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.simulation import Run, simulate
+
+from raftlog.base import probes
+from raftlog.base.ids import NodeId
+
+TWO = NodeId(2)
+WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 300, 20))
+
+
+def schedule(**options):
+    return Schedule(SimOptions(**{"seed": 3, "safety_ms": 400, **options}), WRITES)
+
+
+def rotten():
+    """A run that has damaged a disk, of which nobody has read the rotten place, at its final
+    read."""
+    probes.reset()
+    run = Run(schedule(value_bytes=3_000, segment_bytes=20_000))
+    run.nemesis.atlas.damaged[TWO] = None
+    while run.phase != "final read":
+        run.advance()
+    disk = run.world.nodes[TWO].disk
+    path = next(p for p in disk.paths() if p.endswith(".log") and "-0-0/" not in p)
+    disk.flip_bit(path, 9_000)
+    return run
+
+
+def test_who_was_damaged_leads_and_is_read_and_repaired():
+    run, led = rotten(), 0
+    while run.advance():
+        led += run.phase == "read from the damaged" and endings.leads(run.world, TWO, 1)
+    assert led > 0
+    assert run.lost() == ""
+    found = probes.fired()
+    assert found["damage-found-by-a-read"] == found["damaged-replica-healed"] == 1
+
+
+@pytest.mark.parametrize("kind", endings.REBOOTS)
+def test_all_is_as_it_was_after_a_reboot(kind, monkeypatch):
+    monkeypatch.setattr(endings, "REBOOTS", (kind,))
+    run = Run(schedule(reboot=True, value_bytes=3_000))
+    phases = []
+    while run.advance():
+        if run.phase not in phases:
+            phases.append(run.phase)
+    assert phases[-1] == "reboot"
+    assert all(node.boots == 2 for node in run.world.nodes.values())
+    assert run.lost() == ""
+    assert run.onlooker.invariants.checked["same-after-reboot"] == 1
+
+
+def test_a_seed_has_one_kind_of_reboot():
+    drawn = {Run(Schedule(SimOptions(seed=seed), ())).kind_of_reboot() for seed in range(20)}
+    assert drawn == set(endings.REBOOTS)
+
+
+def test_what_a_reboot_loses(monkeypatch):
+    run = Run(schedule())
+    assert run.play() == ""
+    before = endings.standings(run.world)
+    assert endings.lost_by_reboot(before, before) == ""
+    key = next(each for each in before if each[1])
+    grown = before[key]._replace(log_start=before[key].log_start + 1)
+    assert endings.lost_by_reboot(before, {**before, key: grown}) == ""
+    assert endings.lost_by_reboot({**before, key: grown}, before)
+    for field in ("next_offset", "members", "producers"):
+        other = before[key]._replace(**{field: None})
+        assert endings.lost_by_reboot(before, {**before, key: other}), field
+    assert endings.lost_by_reboot(before, {})
+    monkeypatch.setattr(endings, "standings", lambda world: {key: len(world.running())})
+    monkeypatch.setattr(endings, "lost_by_reboot", lambda *_: "something")
+    assert simulate(schedule(reboot=True)).failure_class == "same-after-reboot"
