@@ -21,6 +21,7 @@ ON_STREAMS = {
     "peer-protocol",
 }
 """Trio mode has streams; and some other runs make bytes of messages."""
+SELDOM = {"truncation-proven", "removed-rightly", "same-after-reboot"}
 
 
 def short(seed: int, profile: str = "swarm"):
@@ -35,7 +36,7 @@ def test_a_calm_seed_passes_and_every_invariant_was_compared():
     assert result.verdict.verdict == "valid"
     idle = [name for name, row in result.invariants.items() if row["checked"] == 0]
     rare = {"leader-completeness", "membership-steps", "linearizable-read"}
-    assert set(idle) <= rare | ON_STREAMS, "only a second leader can be incomplete"
+    assert set(idle) <= rare | ON_STREAMS | SELDOM, "only a second leader can be incomplete"
 
 
 def test_the_same_seed_gives_the_same_bytes():
@@ -84,7 +85,7 @@ def test_seeds_with_many_faults_pass(seed):
     assert result.failure == ""
     assert sum(result.faults.values()) > 3
     idle = {name for name, row in result.invariants.items() if row["checked"] == 0}
-    assert idle <= {"membership-steps", "linearizable-read"} | ON_STREAMS
+    assert idle <= {"membership-steps", "linearizable-read"} | ON_STREAMS | SELDOM
 
 
 @pytest.mark.slow
