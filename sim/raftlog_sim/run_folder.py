@@ -33,6 +33,8 @@ class Circumstances:
     began: str
     real_ns: int
     mutant: str = ""
+    commit: str = ""
+    """Of a bug base, which outlives many."""
     shrink: dict[str, Any] = attrs.Factory(dict)
 
 
@@ -60,11 +62,11 @@ def new_folder(command: str, seed: int, out: Path | None = None) -> Path:
 
 def write(folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances) -> None:
     """Everything about a run. Each file is written whole or not at all."""
-    _put(folder / case.file_name, case.text())
-    _put(folder / "history.jsonl", outcome.history)
-    _put(folder / "trace.txt", "".join(f"{line}\n" for line in outcome.trace))
-    _put_json(folder / "verdict.json", outcome.verdict)
-    _put_json(folder / "run.json", manifest(folder, case, outcome, circumstances))
+    put(folder / case.file_name, case.text())
+    put(folder / "history.jsonl", outcome.history)
+    put(folder / "trace.txt", "".join(f"{line}\n" for line in outcome.trace))
+    put_json(folder / "verdict.json", outcome.verdict)
+    put_json(folder / "run.json", manifest(folder, case, outcome, circumstances))
 
 
 def manifest(
@@ -118,15 +120,17 @@ def report(folder: Path, outcome: Outcome) -> Path:
             trace="".join(f"{line}\n" for line in outcome.trace),
         ),
     )
-    _put(folder / REPORT, page)
+    put(folder / REPORT, page)
     return folder / REPORT
 
 
-def _put(path: Path, text: str) -> None:
+def put(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
     aside = path.with_name(f".{path.name}.tmp")
     aside.write_text(text, encoding="utf-8")
     aside.replace(path)
 
 
-def _put_json(path: Path, document: dict[str, Any]) -> None:
-    _put(path, json.dumps(document, indent=1) + "\n")
+def put_json(path: Path, document: dict[str, Any]) -> None:
+    """As `put`."""
+    put(path, json.dumps(document, indent=1) + "\n")

@@ -24,6 +24,7 @@ from raftlog_sim.outcome import Outcome, signature
 from raftlog_sim.schedule import SMALL_MAX, Argument, Schedule, Step, is_fault
 from raftlog_sim.simulation import Run, Turn, simulate
 
+TIME_LIMIT_S: Final = 300.0
 ROUND_MS: Final = 10
 MARGIN_MS: Final = 20
 EVENTS_MARGIN: Final = 4

@@ -11,9 +11,8 @@ from raftlog_sim.commands import common
 from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
-from raftlog_sim.shrink import shrink_case
+from raftlog_sim.shrink import TIME_LIMIT_S, shrink_case
 
-TIME_LIMIT_S: Final = 300.0
 SHOWN_STEPS_MAX: Final = 40
 
 

@@ -9,32 +9,27 @@ import argparse
 import gc
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 import attrs
 
 from raftlog_sim import mutation, scenarios, spark_sweep
 from raftlog_sim.cases import BROKERS, drawn
-from raftlog_sim.commands import common
+from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import traces_elsewhere
 from raftlog_sim.outcome import failure_class, signature
 from raftlog_sim.probe_names import missed_names
-from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
 from raftlog_sim.workers import Lost, Workers
 
 KEPT_A_GROUP: Final = 3
 FOLDERS_MAX: Final = 30
 SHOWN_SEEDS: Final = 8
 CHECK_EVERY: Final = 20
-_NO_RUN: Final = "worker-"
-"""How the classes begin of seeds that brought no outcome."""
 
 
 class _GaveUpError(Exception):
@@ -84,6 +79,8 @@ class _Tally:
     scenarios_failed: list[str] = attrs.Factory(list)
     interrupted: bool = False
     gave_up: str = ""
+    shrunk: list[str] = attrs.Factory(list)
+    """Folders of the bug base whose failure was shrunk."""
 
     @property
     def failed(self) -> int:
@@ -122,8 +119,7 @@ def add(parsers: common.Parsers) -> None:
         "--spark", metavar="MASTER", help="play the seeds on Spark, such as local[4] or spark://..."
     )
     sweep.add_argument("--time-limit", type=common.seconds, default=float("inf"), metavar="SECONDS")
-    sweep.add_argument("--out", type=Path, metavar="DIR", help="where run folders of failures go")
-    sweep.add_argument("--no-folders", action="store_true", help="write no run folders")
+    filing.add_to(sweep)
     sweep.add_argument(
         "--check-every", type=int, default=CHECK_EVERY, metavar="N",
         help="run every Nth seed again in a process under another hash seed; 0: none",
@@ -142,7 +138,7 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.mutant:
         mutation.named(options.mutant)
     deadline = common.Deadline(options.time_limit)
-    tally = _Tally()
+    tally, files = _Tally(), filing.filing_of(options)
     try:
         with common.bar("seeds", len(options.seeds)) as advance:
             played = _on_spark if options.spark else _rows
@@ -151,7 +147,8 @@ def _sweep(options: argparse.Namespace) -> int:
                     group = tally.add(row)
                     advance(1)
                     if group is not None:
-                        _failed(options, row, group, tally.folders)
+                        _failed(options, row, group, files, tally.folders)
+        _shrink(files, deadline, tally)
     except KeyboardInterrupt:
         tally.interrupted = True
     except _GaveUpError as error:
@@ -260,27 +257,23 @@ def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
 # --- telling --------------------------------------------------------------------------------------
 
 
-def _failed(options: argparse.Namespace, row: Row, group: _Group, folders: int) -> None:
+def _failed(
+    options: argparse.Namespace, row: Row, group: _Group, files: filing.Filing, folders: int
+) -> None:
     if options.format == "text" and group.count <= KEPT_A_GROUP:
         print(f"seed {row.seed}: {row.failure[:300]}", flush=True)
-    if row.failure_class.startswith(_NO_RUN):
-        return  # it may end this process, too
-    if options.no_folders or len(group.folders) >= KEPT_A_GROUP or folders >= FOLDERS_MAX:
+    if files.base is None and (group.count > KEPT_A_GROUP or folders >= FOLDERS_MAX):
         return
-    began, start = utc_text(), time.perf_counter_ns()
-    common.switch_on(options.mutant)
-    case = drawn(row.seed, options.profile, options.subject)
-    outcome = case.play(trace=True)
-    out = None if options.out is None else options.out / f"{row.failure_class}-{row.seed}"
-    folder = new_folder("sweep", row.seed, out)
-    circumstances = Circumstances(
-        command=("raftlog", "sim", *sys.argv[1:]),
-        began=began,
-        real_ns=time.perf_counter_ns() - start,
-        mutant=options.mutant,
-    )
-    write(folder, case, outcome, circumstances)
-    group.folders.append(str(folder))
+    if options.no_folders and files.base is None:
+        return
+    folder = files.file(row.seed, row.failure)
+    if folder and folder not in group.folders and len(group.folders) < KEPT_A_GROUP:
+        group.folders.append(folder)
+
+
+def _shrink(files: filing.Filing, deadline: common.Deadline, tally: _Tally) -> None:
+    if files.base is not None and tally.groups:
+        tally.shrunk = [str(folder) for folder in files.shrink(deadline)]
 
 
 def _missed(options: argparse.Namespace, tally: _Tally) -> list[str]:
@@ -315,6 +308,7 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         "scenarios_failed": tally.scenarios_failed,
         "interrupted": tally.interrupted,
         "gave_up": tally.gave_up,
+        "shrunk": tally.shrunk,
     }
     if options.format == "json":
         common.print_json(document)
@@ -329,6 +323,8 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         )
         for folder in group.folders:
             print(f"  folder: {folder}")
+    for folder in tally.shrunk:
+        print(f"shrunk: {folder}")
     for seed in tally.disagreed:
         print(f"seed {seed} gave another trace: raftlog sim run --seed {seed} --double-check")
     print(

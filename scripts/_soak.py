@@ -1,0 +1,185 @@
+"""What `scripts/soak` runs inside the environment that it prepares: one part after another, each as
+a process, until the time is over; what failed is filed.
+"""
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from raftlog_sim.bug_base import commit, file_log
+
+SEEDS_A_ROUND = 50
+PARTS = ("seeds", "examples", "power", "crashes")
+EXAMPLES = ["tests/raft", "tests/storage", "tests/partition", "tests/metadata", "tests/kafka"]
+SHRINK_SECONDS = 300
+OVER_SECONDS = 60
+"""How much later than the limit a sweep may end: it shrinks what it found last."""
+END_SECONDS = 30
+INTERRUPTED = 130
+USAGE = 64
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(USAGE, f"soak: {message}\n  see scripts/soak --help\n")
+
+
+def main(arguments):
+    options = parsed(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):  # heard even when started in the background
+        signal.signal(number, interrupt)
+    soak = Soak(options)
+    try:
+        soak.explore()
+    except KeyboardInterrupt:
+        soak.interrupted = True
+    soak.tell()
+    if soak.interrupted:
+        return INTERRUPTED
+    return 1 if soak.failed else 0
+
+
+def parsed(arguments):
+    parser = Parser(prog="soak", description="Explore for as long as told.")
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--from", dest="first", type=int, default=1_000, help="the first seed")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that play seeds")
+    parser.add_argument("--bugs", type=Path, default=Path("bugs"), help="where failures are filed")
+    parser.add_argument("--mutant", default="", help="with this planted bug, to see it found")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    options = parser.parse_args(arguments)
+    unknown = [part for part in options.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"no part {unknown[0]!r}: there are {', '.join(PARTS)}")
+    if not 0 < options.minutes < float("inf"):
+        parser.error("--minutes is a number above 0")
+    if options.first < 0 or options.jobs < 1:
+        parser.error("--from is a seed from 0 on, --jobs at least 1")
+    return options
+
+
+def interrupt(number, frame):
+    raise KeyboardInterrupt
+
+
+class Soak:
+    """What is explored, and what came of it."""
+
+    def __init__(self, options):
+        self.options = options
+        self.deadline = time.monotonic() + 60 * options.minutes
+        self.rounds, self.seed = 0, options.first
+        self.failed, self.cut_off, self.filed = [], 0, []
+        self.interrupted = False
+
+    @property
+    def left(self):
+        return self.deadline - time.monotonic()
+
+    def explore(self):
+        wanted = self.options.parts or list(PARTS)
+        while self.left > 0:
+            part = wanted[self.rounds % len(wanted)]
+            command = self.command_of(part)
+            self.rounds += 1
+            print(f"{part}: {shlex.join(command)}", flush=True)
+            with tempfile.TemporaryDirectory(prefix="raftlog-soak-") as home:
+                log = Path(home) / "output.log"
+                limit = self.left + (OVER_SECONDS if part == "seeds" else 0)
+                code = run(command, log, limit)
+                self.count(part, command, code, log)
+
+    def count(self, part, command, code, log):
+        if code is None:
+            self.cut_off += 1
+            print(f"{part}: cut off at the time limit", flush=True)
+        elif code:
+            self.failed.append(shlex.join(command))
+            if part != "seeds" or "  folder: " not in log.read_text(errors="replace"):
+                self.filed.append(file_log(self.options.bugs, part, command, code, log, commit()))
+
+    def command_of(self, part):
+        if part == "seeds":
+            return self.sweep()
+        pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "1800"]
+        if part == "crashes":
+            return [*pytest, "--soak", "-m", "soak"]
+        if part == "power":
+            return [*pytest, "tests/processes/test_power_loss.py"]
+        folder = EXAMPLES[self.rounds % len(EXAMPLES)]
+        return [*pytest, "--hypothesis-profile=soak", folder]
+
+    def sweep(self):
+        options, first = self.options, self.seed
+        self.seed += SEEDS_A_ROUND
+        command = [sys.executable, "-m", "raftlog_sim", "sweep"]
+        command += ["--seeds", f"{first}..{self.seed - 1}", "--jobs", str(options.jobs)]
+        command += ["--time-limit", f"{max(1, self.left):.0f}", "--bugs", str(options.bugs)]
+        command += ["--shrink-limit", f"{min(SHRINK_SECONDS, max(30, self.left)):.0f}"]
+        return [*command, *(["--mutant", options.mutant] if options.mutant else [])]
+
+    def tell(self):
+        for each in self.failed:
+            print(f"failed: {each}")
+        for folder in dict.fromkeys(self.filed):
+            print(f"filed: {folder}")
+        how = "interrupted after " if self.interrupted else ""
+        print(
+            f"{how}{self.rounds} rounds, {len(self.failed)} failed, {self.cut_off} cut off, "
+            f"seeds {self.options.first} to {self.seed - 1}, bugs in {self.options.bugs}/",
+            flush=True,
+        )
+
+
+# --- one process ----------------------------------------------------------------------------------
+
+
+def run(command, log, limit):
+    """Run it, and show and keep what it says; its exit code, None when its time was over. It ends
+    with this process, and so does what it started."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    reader = threading.Thread(target=copy, args=(process.stdout, log), daemon=True)
+    reader.start()
+    try:
+        code = process.wait(timeout=max(1.0, limit))
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        end(process)
+        reader.join(END_SECONDS)
+    return code
+
+
+def copy(stream, log):
+    with log.open("wb") as kept:
+        for line in stream:
+            kept.write(line)
+            kept.flush()
+            sys.stdout.write(line.decode(errors="replace"))
+            sys.stdout.flush()
+
+
+def end(process):
+    """Ask it to end as Ctrl-C does, wait a little, then end all of its session."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired, KeyboardInterrupt):
+            process.wait(timeout=END_SECONDS)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

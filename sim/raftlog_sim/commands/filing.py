@@ -1,0 +1,95 @@
+"""What a sweep does with a failing seed: a run folder, or a folder of the bug base."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Final, final
+
+import attrs
+
+from raftlog_sim.bug_base import Bug, BugBase, commit
+from raftlog_sim.cases import drawn
+from raftlog_sim.commands import common
+from raftlog_sim.minimise import Effort
+from raftlog_sim.outcome import failure_class
+from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
+from raftlog_sim.shrink import TIME_LIMIT_S
+
+SHRINK_LEAST_S: Final = 30.0
+"""What shrinking gets when the time of the sweep is over: so much longer it takes at the most."""
+NO_RUN: Final = "worker-"
+"""How the classes begin of seeds that brought no outcome."""
+
+
+@final
+@attrs.define(eq=False)
+class Filing:
+    """See the module. `base` is None when run folders are wanted."""
+
+    options: argparse.Namespace
+    base: BugBase | None = None
+    _commit: str = ""
+
+    def file(self, seed: int, failure: str) -> str:
+        """The folder that holds this failure now; empty when there is none."""
+        options = self.options
+        common.switch_on(options.mutant)
+        case = drawn(seed, options.profile, options.subject)
+        circumstances = self._circumstances()
+        dead = failure.startswith(NO_RUN)
+        if self.base is not None:
+            play = None if dead else lambda: case.play(trace=True)
+            bug = Bug(case=case, failure=failure, circumstances=circumstances, play=play)
+            return str(self.base.file(bug))
+        if dead:
+            return ""  # it may end this process, too
+        start = time.perf_counter_ns()
+        outcome = case.play(trace=True)
+        circumstances = attrs.evolve(circumstances, real_ns=time.perf_counter_ns() - start)
+        name = f"{failure_class(failure)}-{seed}"
+        folder = new_folder("sweep", seed, None if options.out is None else options.out / name)
+        write(folder, case, outcome, circumstances)
+        return str(folder)
+
+    def _circumstances(self) -> Circumstances:
+        if self.base is not None and not self._commit:
+            self._commit = commit()
+        return Circumstances(
+            command=("raftlog", "sim", *sys.argv[1:]),
+            began=utc_text(),
+            real_ns=0,
+            mutant=self.options.mutant,
+            commit=self._commit,
+        )
+
+    def shrink(self, deadline: common.Deadline) -> list[Path]:
+        """Shrink the first bug of each signature; the folders."""
+        if self.base is None:
+            return []
+        left = common.Deadline(max(SHRINK_LEAST_S, deadline.seconds - deadline.spent))
+
+        def effort() -> Effort:
+            each = common.Deadline(self.options.shrink_limit)
+            return Effort(out_of_time=lambda: each.passed() or left.passed())
+
+        return self.base.shrink(effort)
+
+
+def filing_of(options: argparse.Namespace) -> Filing:
+    """What these options want."""
+    return Filing(options, None if options.bugs is None else BugBase(options.bugs))
+
+
+def add_to(sweep: argparse.ArgumentParser) -> None:
+    """The options that say where failures go."""
+    sweep.add_argument("--out", type=Path, metavar="DIR", help="where run folders of failures go")
+    sweep.add_argument("--no-folders", action="store_true", help="write no run folders")
+    sweep.add_argument(
+        "--bugs", type=Path, metavar="DIR",
+        help="file failures into a bug base instead: plan, shrunk plan and story",
+    )  # fmt: skip
+    sweep.add_argument(
+        "--shrink-limit", type=common.seconds, default=TIME_LIMIT_S, metavar="SECONDS",
+        help="how long to shrink the first failure of each kind for the bug base",
+    )  # fmt: skip
