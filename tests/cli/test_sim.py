@@ -1,0 +1,60 @@
+"""`raftlog sim` is the simulator's process: its exit codes, its signals. It used to start one and
+leave it behind when SIGTERM came."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = [sys.executable, "-m", "raftlog", "sim"]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'sim'}"}
+
+
+def command_line_of(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+    except OSError:
+        return []
+
+
+def test_its_exit_code_and_errors_are_the_simulators(tmp_path):
+    done = subprocess.run(
+        [*COMMAND, "run", "--format", "json"], cwd=tmp_path, env=ENVIRONMENT, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (64, "")
+    assert done.stderr.startswith('{"error": {"what": ')
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at a process in /proc")
+def test_a_signal_reaches_the_simulator(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "sweep", "--seeds", "1..100000", "--jobs", "1", "--no-folders"],
+        cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        deadline = time.perf_counter() + 60
+        while "raftlog_sim" not in command_line_of(process.pid):
+            assert time.perf_counter() < deadline
+            time.sleep(0.02)
+        while not caught(process.pid) >> (signal.SIGTERM - 1) & 1:
+            assert time.perf_counter() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, error
+    assert "interrupted: this is what was done so far" in out
+
+
+def caught(pid):
+    """The signals for which a process has a handler."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("SigCgt:")]
+    return int(line.split()[1], 16)
