@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.limits import SEGMENT_BYTES_MAX
+from raftlog_sim.inode import SECTOR
 from raftlog_sim.releases import RELEASES
 
 if TYPE_CHECKING:
@@ -74,6 +75,11 @@ def check_together(options: "SimOptions") -> None:
                 f"{name} {value} is more than {above} {most}", on=name,
                 do=f"lower it, or raise {above}",
             )  # fmt: skip
+    if options.tear_bytes % SECTOR:
+        raise OperatingError(
+            f"{options.tear_bytes} bytes are no whole sectors", on="tear_bytes",
+            do=f"give a multiple of {SECTOR}",
+        )  # fmt: skip
     core = options.core
     if len(set(core)) != len(core) or not all(1 <= node <= options.brokers for node in core):
         raise OperatingError(

@@ -65,6 +65,7 @@ def test_the_bounds_are_legal_and_one_beyond_is_not(name):
         ({"release": len(RELEASES)}, "release"),
         ({"profile": "storm" * 1_000}, "profile"),
         ({"profile": ["swarm"]}, "profile"),
+        ({"tear_bytes": 513}, "tear_bytes"),
         ({"trio": 1}, "trio"),
         ({"sync_us": 1.5}, "sync_us"),
         ({"sync_us": float("inf")}, "sync_us"),
