@@ -20,7 +20,7 @@ from raftlog_sim.workload import TOPIC
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
 
-_OLD_DISK_WAITS_NS: Final = millis(3_000)
+_OLD_DISK_WAITS_NS: Final = millis(6_000)
 _OLD_DISK_LOOKS_NS: Final = millis(20)
 
 
