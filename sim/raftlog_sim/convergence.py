@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from raftlog.base.ids import METADATA_GROUP, NodeId
+from raftlog.base.ids import METADATA_GROUP, NodeId, ReplicaId
 from raftlog_sim.targets import group_of
 from raftlog_sim.truth import image_at_boot
 
@@ -56,23 +56,24 @@ def _placed(nodes: "list[Node]", group: int, places: Collection[NodeId]) -> bool
 def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
     """Within the core every group of which it is a majority has a leader, and those of its replicas
     there agree. (A topic that was being made when the rest froze may lie with the frozen, and with
-    a directory that was wiped meanwhile: a voter counts on the directory that it was placed on.)"""
+    a directory that was wiped meanwhile: a voter counts on the directory that it was placed on. A
+    move that was asked for before may begin now: the core must be a majority of all configurations
+    that its replicas hold, seed 5100282.)"""
     nodes = [node for node in world.running() if node.number in core]
     if len(nodes) < len(core):
         return False
     directories = {node.number: node.broker.context.directory for node in nodes}
-    memberships = {
-        group: replica.membership
-        for node in nodes
-        for group, replica in node.broker.context.replicas.items()
-    }
+    quorums: dict[int, list[tuple[ReplicaId, ...]]] = {}
+    for node in nodes:
+        for group, replica in node.broker.context.replicas.items():
+            held = (replica.membership.voters, replica.membership.outgoing)
+            quorums.setdefault(group, []).extend(voters for voters in held if voters)
     able = [
         group
-        for group, membership in memberships.items()
+        for group, configurations in quorums.items()
         if all(
             sum(directories.get(each.node) == each.directory for each in voters) > len(voters) // 2
-            for voters in (membership.voters, membership.outgoing)
-            if voters
+            for voters in configurations
         )
     ]
     return METADATA_GROUP in able and all(_equal(nodes, group) for group in able)

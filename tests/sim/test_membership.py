@@ -1,7 +1,9 @@
 """Partitions that move, leadership handed over, topics that come and go, graceful stops, clocks
 that are wrong, and a core that must do without the rest."""
 
+import attrs
 import pytest
+from raftlog_sim import convergence
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.convergence import is_core, is_core_alive, is_led
 from raftlog_sim.loss_faults import empty_disk
@@ -246,6 +248,28 @@ def test_who_was_wiped_is_no_voter_of_a_core():
     world.run_for(seconds(10))
     assert is_led(world, TOPIC, 1)
     assert is_core_alive(world, (1, 2, 3))
+
+
+def test_a_move_that_begins_in_the_core_may_need_the_frozen(monkeypatch):
+    """Seed 5100282: a move that was asked for before the rest froze began when the core was healed.
+    Its leader appended a configuration without itself, and only a frozen node could commit that;
+    another node of the core still held the old one, and the run waited for it."""
+    run = until(Run(schedule()), 300)
+    world = run.world
+    group = group_of(world, TOPIC, 0)
+    world.nodes[NodeId(2)].crash()
+    world.run_for(seconds(10))
+    assert is_core_alive(world, (1, 3))
+    leads = convergence._leads
+    monkeypatch.setattr(
+        convergence, "_leads", lambda replica: replica.group != group and leads(replica)
+    )
+    assert not is_core_alive(world, (1, 3)), "nobody leads, and they could elect"
+    state = world.nodes[NodeId(1)].broker.context.replicas[group].node._state
+    others = tuple(voter for voter in state.membership.voters if voter.node != 1)
+    fewer = attrs.evolve(state.membership, voters=others)
+    state.memberships.append((state.membership_index, fewer))
+    assert is_core_alive(world, (1, 3)), "of the two that n1 knows of, the core has one"
 
 
 def test_cores_are_majorities():
