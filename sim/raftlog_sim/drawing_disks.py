@@ -48,13 +48,13 @@ def _kill_at(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 
 
 def _old_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """A copy, and after two boots or more it takes the place of its original, as soon as everybody
-    knows of them: so it is drawn for the middle of the run, whenever its turn is."""
+    """A copy, and after some boots it takes the place of its original, as soon as everybody knows
+    of them: so it is drawn for the middle of the run, whenever its turn is."""
     node, at_ms = draw_victim(stream, options), at_ms % (options.safety_ms // 2)
     at_ms += options.safety_ms // 4
-    yield step(at_ms // 5, "image", node=node)
-    for part in (2, 3, 4):
-        yield step(at_ms * part // 5, "crash", stream.between(10, 30), node=node)
+    yield step(at_ms // 8, "image", node=node)
+    for part in range(2, 8):
+        yield step(at_ms * part // 8, "crash", stream.between(10, 30), node=node)
     yield step(at_ms, "old-disk", stream.between(50, 1000), node=node)
 
 

@@ -130,6 +130,8 @@ class _WatchedBroker:
 
     def handle(self, events: list[Event], now_ns: Instant, wall_ms: int) -> Effects:
         node, world = self.node, self.node.world
+        if not node.up:
+            return Effects()  # killed between its start and its first turn (seed 5300090)
         node.turns += 1
         node.events += len(events)
         world.network.frames_read += sum(type(event) is PeerMessages for event in events)
