@@ -83,7 +83,7 @@ def _condemned(node: "Node", image: "ClusterImage") -> str:
         other = node.world.nodes.get(number)
         if not broker.condemned or other is None or not other.up or other.rolled_back:
             continue
-        if other.directory == broker.directory:
+        if other.broker.context.directory == broker.directory:
             return f"the directory of node {number} was condemned and never rolled back"
     return ""
 
