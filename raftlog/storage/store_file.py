@@ -337,21 +337,28 @@ def _image_bytes(
 
 
 def _read_header(data: bytes, owner: StoreOwner, name: str) -> tuple[int, int, int] | None:
-    """Generation, first frame number and checksum; None when neither copy is whole."""
-    for at in (0, SECTOR):
-        copy = data[at : at + _HEADER_CRC_AT + 4]
-        checksum = int.from_bytes(copy[_HEADER_CRC_AT:], "big")
-        if bytes(copy[: len(_MAGIC)]) != _MAGIC or crc32c(copy[:_HEADER_CRC_AT]) != checksum:
-            continue
-        reader = Reader(copy, CorruptData, name, position=len(_MAGIC))
-        version, reader_min = reader.u16(), reader.u16()
-        if reader_min > VERSION:
-            raise FutureFormat(f"store of version {version}, this release reads {VERSION}", on=name)
-        told = (bytes(reader.take(16)), reader.u32(), reader.u64())
-        if told != owner:
-            raise reader.fail(f"store of node {told[1]}, directory {told[2]:016x}")
-        return reader.u64(), reader.u64(), checksum
-    return None
+    """Generation, first frame number and checksum; None when neither copy is whole. Where they
+    differ the newer one counts: a disk that lost one write, or a torn new generation, left the
+    other."""
+    copies = [_read_header_copy(data, at, owner, name) for at in (0, SECTOR)]
+    return max((copy for copy in copies if copy is not None), default=None)
+
+
+def _read_header_copy(
+    data: bytes, at: int, owner: StoreOwner, name: str
+) -> tuple[int, int, int] | None:
+    copy = data[at : at + _HEADER_CRC_AT + 4]
+    checksum = int.from_bytes(copy[_HEADER_CRC_AT:], "big")
+    if bytes(copy[: len(_MAGIC)]) != _MAGIC or crc32c(copy[:_HEADER_CRC_AT]) != checksum:
+        return None
+    reader = Reader(copy, CorruptData, name, position=len(_MAGIC))
+    version, reader_min = reader.u16(), reader.u16()
+    if reader_min > VERSION:
+        raise FutureFormat(f"store of version {version}, this release reads {VERSION}", on=name)
+    told = (bytes(reader.take(16)), reader.u32(), reader.u64())
+    if told != owner:
+        raise reader.fail(f"store of node {told[1]}, directory {told[2]:016x}")
+    return reader.u64(), reader.u64(), checksum
 
 
 def _padded(size: int) -> int:

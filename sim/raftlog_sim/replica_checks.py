@@ -202,8 +202,10 @@ class ReplicaChecks:
         return self._deleted(node, known, path)
 
     def _removed_of(self, replica: PartitionReplica, path: str) -> str:
-        start = self.committed.get(replica.group, _NOTHING).log_start
-        segments = replica.log.segments
+        committed = self.committed.get(replica.group, _NOTHING)
+        if not committed.whole:
+            return ""  # a marker may be among the entries that nobody had in memory (seed 5300034)
+        start, segments = committed.log_start, replica.log.segments
         for place, segment in enumerate(segments):
             if segment.path == path:
                 behind = segments[place + 1].base_offset if place + 1 < len(segments) else None
