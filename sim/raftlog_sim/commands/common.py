@@ -131,9 +131,13 @@ def _loaded(path: Path) -> tuple[Case, str]:
 
 
 def switch_on(mutant: str) -> None:
-    """Plant a bug in this process."""
-    if mutant:
-        mutation.switch_on(mutant)
+    """Plant a bug in this process. Raises `UsageError` for one that there is not."""
+    if not mutant:
+        return
+    found = mutation.load()
+    if mutant not in found:
+        raise UsageError(f"no mutant {mutant}; there are {', '.join(found)}")
+    mutation.switch_on(mutant)
 
 
 def seed(text: str) -> int:
