@@ -355,7 +355,9 @@ def test_a_score_keeps_earlier_rows_and_a_page_its_text(tmp_path):
     assert text.startswith("# Title\n\n<!-- table begins -->\n\n| mutant |")
     assert text.endswith("<!-- table ends -->\n\nafter\n")
     assert "old" not in text
-    assert "| 90 | half-saved-vote |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| 2 "))
+    assert "| 90 | " in row
+    assert "half-saved-vote" in row
 
 
 @pytest.mark.slow

@@ -8,6 +8,8 @@ from raftlog_sim.cases import BrokerCase, GuestCase
 from raftlog.base.errors import OperatingError
 
 NAMES = scenarios.names()
+OUTSIDE_THE_ATLAS = ("lying-sync", "rot-on-all")
+"""No protocol survives these: an oracle must see them."""
 WITH_MUTANTS = [name for name in NAMES if scenarios.load(name).mutants]
 
 
@@ -35,8 +37,8 @@ def test_it_tells_its_story(name):
     assert len([line for line in scenario.lines if line.startswith("# ")]) >= 2
     assert scenario.expected, "run `raftlog sim scenarios --rewrite` and review"
     assert not any("NOT REACHED" in line for line in scenario.expected)
-    is_ours = isinstance(scenario.case, BrokerCase)
-    assert is_ours is (scenario.expected[0] == "=> ok"), "our own brokers pass, guests are guilty"
+    passes = isinstance(scenario.case, BrokerCase) and name not in OUTSIDE_THE_ATLAS
+    assert passes is (scenario.expected[0] == "=> ok"), "our own brokers pass, guests are guilty"
 
 
 TEXT = """\
