@@ -140,6 +140,10 @@ def switch_on(mutant: str) -> None:
     mutation.switch_on(mutant)
 
 
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
 def seed(text: str) -> int:
     """A seed that a file can hold."""
     low, high = BOUNDS["seed"]
@@ -175,7 +179,9 @@ def tell(outcome: Outcome, case: Case) -> None:
         f"{document['sent']} records acknowledged, trace {outcome.trace_hash}"
     )
     if document.get("faults"):
-        print("faults: " + ", ".join(f"{kind} {n}" for kind, n in document["faults"].items()))
+        print(f"faults: {_counts(document['faults'])}")
+    if document.get("buggified"):
+        print(f"taken on purpose: {_counts(document['buggified'])}")
     for line in outcome.story[:STORY_LINES_MAX]:
         print(f"  {line}")
     if len(outcome.story) > STORY_LINES_MAX:

@@ -49,6 +49,7 @@ class Row(NamedTuple):
     simulated_ns: int
     probes: dict[str, int]
     faults: dict[str, int]
+    buggified: dict[str, int]
     agreed: bool
 
 
@@ -76,6 +77,7 @@ class _Tally:
     groups: dict[str, _Group] = attrs.Factory(dict)
     probes: Counter[str] = attrs.Factory(Counter)
     faults: Counter[str] = attrs.Factory(Counter)
+    buggified: Counter[str] = attrs.Factory(Counter)
     scenarios_failed: list[str] = attrs.Factory(list)
     interrupted: bool = False
     gave_up: str = ""
@@ -97,6 +99,7 @@ class _Tally:
         self.simulated_ns += row.simulated_ns
         self.probes.update(row.probes)
         self.faults.update(row.faults)
+        self.buggified.update(row.buggified)
         if not row.agreed:
             self.disagreed.append(row.seed)
         if not row.failure:
@@ -190,6 +193,7 @@ def run_seed(seed: int, profile: str, subject: str, mutant: str, check: bool) ->
         outcome.simulated_ns,
         outcome.probes,
         dict(outcome.document.get("faults", {})),
+        dict(outcome.document.get("buggified", {})),
         agreed,
     )
 
@@ -240,7 +244,7 @@ def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Generator[R
 
 def _lost_row(seed: int, why: str) -> Row:
     """Of a seed that nobody answered for."""
-    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, True)
+    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, True)
 
 
 def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
@@ -303,6 +307,7 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         "events_per_second": round(tally.events / seconds),
         "simulated_seconds": round(tally.simulated_ns / 1e9, 1),
         "faults": dict(sorted(tally.faults.items())),
+        "buggified": dict(sorted(tally.buggified.items())),
         "probes": dict(sorted(tally.probes.items())),
         "probes_missed": missed,
         "scenarios_failed": tally.scenarios_failed,
