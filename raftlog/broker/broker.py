@@ -288,6 +288,9 @@ class Broker:
             self.links.addresses_changed()
             self.links.recheck()
             self.manager.fence()
+        for removal in delta.delete:
+            if removal.topic_id not in image.topics:
+                self.context.router.forget(removal.group)
         for retarget in delta.retarget:
             self.reassignment.look(retarget.group)
         self.context.image_waiters.changed()

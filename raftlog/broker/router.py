@@ -117,6 +117,10 @@ class Router:
         self._told[group] = told
         return told
 
+    def forget(self, group: GroupId) -> None:
+        """The group's topic is deleted."""
+        self._told.pop(group, None)
+
     def _leader(self, partition: PartitionImage) -> Leader | None:
         found = self.newest(partition)
         return found if found is not None and self.is_alive(found.node) else None

@@ -339,14 +339,19 @@ def _image_bytes(
 def _read_header(data: bytes, owner: StoreOwner, name: str) -> tuple[int, int, int] | None:
     """Generation, first frame number and checksum; None when neither copy is whole. Where they
     differ the newer one counts: a disk that lost one write, or a torn new generation, left the
-    other."""
-    copies = [_read_header_copy(data, at, owner, name) for at in (0, SECTOR)]
-    return max((copy for copy in copies if copy is not None), default=None)
+    other. One of another directory is damage only when there is none of this."""
+    copies = [_read_header_copy(data, at, name) for at in (0, SECTOR)]
+    whole = [copy for copy in copies if copy is not None]
+    ours = [place for told, place in whole if told == owner]
+    if whole and not ours:
+        told = whole[0][0]
+        raise CorruptData(f"store of node {told.node}, directory {told.directory:016x}", on=name)
+    return max(ours, default=None)
 
 
 def _read_header_copy(
-    data: bytes, at: int, owner: StoreOwner, name: str
-) -> tuple[int, int, int] | None:
+    data: bytes, at: int, name: str
+) -> tuple[StoreOwner, tuple[int, int, int]] | None:
     copy = data[at : at + _HEADER_CRC_AT + 4]
     checksum = int.from_bytes(copy[_HEADER_CRC_AT:], "big")
     if bytes(copy[: len(_MAGIC)]) != _MAGIC or crc32c(copy[:_HEADER_CRC_AT]) != checksum:
@@ -355,10 +360,9 @@ def _read_header_copy(
     version, reader_min = reader.u16(), reader.u16()
     if reader_min > VERSION:
         raise FutureFormat(f"store of version {version}, this release reads {VERSION}", on=name)
-    told = (bytes(reader.take(16)), reader.u32(), reader.u64())
-    if told != owner:
-        raise reader.fail(f"store of node {told[1]}, directory {told[2]:016x}")
-    return reader.u64(), reader.u64(), checksum
+    cluster = ClusterId(bytes(reader.take(16)))
+    told = StoreOwner(cluster, NodeId(reader.u32()), DirectoryId(reader.u64()))
+    return told, (reader.u64(), reader.u64(), checksum)
 
 
 def _padded(size: int) -> int:

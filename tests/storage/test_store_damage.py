@@ -2,13 +2,20 @@
 
 import copy
 
+import attrs
 import pytest
 
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData
-from raftlog.storage.data_dir import FORMAT_FILE, peek_directory, read_identity
+from raftlog.base.ids import DirectoryId
+from raftlog.storage.data_dir import (
+    FORMAT_FILE,
+    format_directory,
+    peek_directory,
+    read_identity,
+)
 from raftlog.storage.store_file import SECTOR, STORE_FILES, _used
-from tests.storage.making import ME, SPEC, Driver, new_disk
+from tests.storage.making import IDENTITY, ME, SPEC, Driver, new_disk
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +68,23 @@ def test_any_one_old_sector_of_the_store_loses_nothing(prepared):
                 disk.overwrite(name, start, sector)
                 assert peek_directory(disk) == truth, (name, start)
     assert changed > 4
+
+
+def test_one_header_of_another_directory_loses_nothing(driver):
+    """A write that went astray put it there."""
+    truth = peek_directory(driver.disk)
+    other = new_disk()
+    format_directory(other, attrs.evolve(IDENTITY, directory=DirectoryId(77)))
+    alien = other.content(STORE_FILES[0])[:SECTOR]
+    for name in STORE_FILES:
+        for copy_at in (0, SECTOR):
+            disk = copy.deepcopy(driver.disk)
+            disk.overwrite(name, copy_at, alien)
+            assert peek_directory(disk) == truth, (name, copy_at)
+    for name in STORE_FILES:
+        driver.disk.overwrite(name, 0, alien * 2)
+    with pytest.raises(CorruptData, match=f"directory {77:016x}"):
+        peek_directory(driver.disk)
 
 
 def test_two_bad_copies_with_a_frame_behind_them_are_damage(driver):
