@@ -2,8 +2,12 @@
 
 import pytest
 
+from raftlog.broker.router import Leader
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata import commands as c
+from raftlog.metadata import requests as r
 from tests.broker.cluster import Cluster
+from tests.broker.whole_brokers import ask_controller
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +127,16 @@ def test_a_replica_that_looks_for_a_leader_tells_no_older_one():
     old.deliver_nothing()
     cluster.wait(lambda: replica.leader is None, 5.0)
     assert router(cluster, old.number).leader_of("orders", 0) == named
+
+
+def test_pairs_of_deleted_topics_are_forgotten():
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 1, 3)
+    cluster.run(0.5)
+    found = [router(cluster, number) for number in (1, 2, 3)]
+    group = found[0].services.image.topic("orders").partitions[0].group
+    for each in found:
+        each._told[group] = Leader(2, 99)
+    wish = r.SubmitCommand(command=c.DeleteTopic(topic_id=found[0].services.image.names["orders"]))
+    assert ask_controller(cluster, wish).error == 0
+    cluster.wait(lambda: not any(each._told for each in found), 10.0)
