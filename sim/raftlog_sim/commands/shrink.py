@@ -20,7 +20,7 @@ def add(parsers: common.Parsers) -> None:
     """`shrink`."""
     shrink = common.add_command(
         parsers, "shrink", _shrink, "find the smallest part of a failing case that fails alike",
-        "shrink --seed 13 --mutant 9",
+        "shrink --seed 2 --mutant 4",
     )  # fmt: skip
     common.add_source(shrink)
     shrink.add_argument(
