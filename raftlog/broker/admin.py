@@ -37,7 +37,6 @@ class Parts(Protocol):
     registration: Registration
     stopping: Stopping
     clients: Clients
-    partitions_open: bool
 
 
 @final
@@ -85,7 +84,7 @@ class Admin:
         own = self.broker.context.image.brokers.get(self.broker.context.node)
         fenced = own is None or own.fenced
         closed = [host for host in self._hosts() if host.state is not HostState.RUNNING]
-        opened = self.broker.partitions_open
+        opened = self.broker.context.caught_up
         return _checks(
             {
                 **self.livez()["checks"],

@@ -147,7 +147,6 @@ class Broker:
         self.loader = MetadataLoader(context, self.engine, self.controller)
         self.engine.wake = self.loader.advance
         context.on_image = self._image_changed
-        self.partitions_open = False
         self._retired = False
 
     # --- the turn ---------------------------------------------------------------------------------
@@ -258,11 +257,12 @@ class Broker:
         its registration. An id that was deleted in an earlier boot is then known to be gone."""
         grant = self.registration.grant
         image = self.context.image
-        if self.partitions_open or self._retired:
+        if self.context.caught_up or self._retired:
             return
         if grant is None or image.version < grant.epoch:
             return
-        self.partitions_open = True
+        self.context.caught_up = True
+        self.context.routes += 1
         whole = delta_between(EMPTY_IMAGE, image, self.context.node, self.context.directory)
         self.manager.apply(whole)
 
@@ -278,7 +278,7 @@ class Broker:
             self.context.image_waiters.changed()
 
     def _image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None:
-        if self.partitions_open:
+        if self.context.caught_up:
             if delta.evicted:  # earlier, the log may speak of the directory that this one replaced
                 self.registration.evicted()
             self.manager.apply(delta)

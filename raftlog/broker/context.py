@@ -55,6 +55,8 @@ class Context:
     image: ClusterImage = EMPTY_IMAGE
     replicas: dict[GroupId, PartitionReplica] = attrs.Factory(dict)
     """Running replicas by group; opened, not failed for good. Group 0 is among them."""
+    caught_up: bool = False
+    """Whether the image has been as new as the registration of this boot."""
     routes: int = 0
     """Rises with whatever may change who leads which partition, as far as it is known here."""
     touched: dict[GroupId, PartitionReplica] = attrs.Factory(dict)

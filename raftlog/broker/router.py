@@ -33,6 +33,9 @@ class Services(Protocol):
     def image(self) -> ClusterImage: ...
 
     @property
+    def caught_up(self) -> bool: ...
+
+    @property
     def replicas(self) -> dict[GroupId, PartitionReplica]: ...
 
 
@@ -103,7 +106,12 @@ class Router:
 
     def newest(self, partition: PartitionImage) -> Leader | None:
         """The newest known (leader, epoch), whether that broker lives or not. A replica that looks
-        for the next leader still tells of the last one: the image may know an older one only."""
+        for the next leader still tells of the last one: the image may know an older one only.
+
+        What was told before this boot is not forgotten by clients. So nobody is named before the
+        image is as new as this boot, nor in an epoch before the term that our replica is in."""
+        if not self.services.caught_up:
+            return None
         reported, group = partition.leader, partition.group
         known = None if reported is None else Leader(reported.node, partition.leader_epoch)
         replica = self.services.replicas.get(group)
@@ -113,9 +121,17 @@ class Router:
             told = Leader(replica.leader.node, replica.term)
         if told is None or (known is not None and known.epoch >= told.epoch):
             self._told.pop(group, None)
-            return known
+            return None if known is None or self._may_be_newer(partition, known) else known
         self._told[group] = told
         return told
+
+    def _may_be_newer(self, partition: PartitionImage, known: Leader) -> bool:
+        """Whether our own replica may have told of a newer leader in an earlier boot."""
+        replica = self.services.replicas.get(partition.group)
+        if replica is not None:
+            return replica.term > known.epoch
+        here = local_replica(partition, self.services.config.node, self.services.directory)
+        return here is not None and here.directory not in self.poisoned
 
     def forget(self, group: GroupId) -> None:
         """The group's topic is deleted."""

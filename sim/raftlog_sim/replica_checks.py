@@ -46,13 +46,14 @@ class _Home(NamedTuple):
 @attrs.define(eq=False)
 class ReplicaChecks:
     """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
-    clients saw a log start, and where that was. `epochs`: per node and group the newest leader
-    epoch that this boot published. `tables`: digests of producers at (index, term)."""
+    clients saw a log start, and where that was. `epochs`: the newest leader epoch of a group that
+    a boot published, and a replica did (where there is none, a directory). `tables`: digests of
+    producers at (index, term)."""
 
     committed: dict[GroupId, Committed]
     starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
     leaders: dict[tuple[GroupId, int], NodeId] = attrs.Factory(dict)
-    epochs: dict[tuple[NodeId, GroupId], tuple[int, int]] = attrs.Factory(dict)
+    epochs: dict[tuple[GroupId, object], int] = attrs.Factory(dict)
     tables: dict[tuple[GroupId, int, int], bytes] = attrs.Factory(dict)
     _routes: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
     _terms: dict[PartitionReplica, _Terms] = attrs.Factory(dict)
@@ -235,29 +236,34 @@ class ReplicaChecks:
         yield "leader-epoch-monotone", self._published(node)
 
     def _published(self, node: "Node") -> str:
-        """Pairs of leader and epoch, as clients of this boot are told: they only rise, and an epoch
-        has one leader."""
+        """Pairs of leader and epoch, as clients are told: they only rise, across boots too, and an
+        epoch has one leader."""
         context = node.broker.context
         for topic in context.image.topics.values():
             for partition in topic.partitions:
                 leader = context.router.newest(partition)
-                epoch = partition.leader_epoch if leader is None else leader.epoch
-                key = (node.number, partition.group)
-                boot, before = self.epochs.get(key, (0, 0))
-                if boot == node.boots and epoch < before:
-                    return (
-                        f"node {node.number} published epoch {before} of group {partition.group}, "
-                        f"now {epoch}"
-                    )
-                self.epochs[key] = (node.boots, epoch)
                 if leader is None:
                     continue
-                known = self.leaders.setdefault((partition.group, epoch), leader.node)
+                problem = self._goes_back(node, partition.group, leader.epoch)
+                if problem:
+                    return problem
+                known = self.leaders.setdefault((partition.group, leader.epoch), leader.node)
                 if known != leader.node:
                     return (
                         f"nodes {known} and {leader.node} are published as leaders of group "
-                        f"{partition.group} in epoch {epoch}"
+                        f"{partition.group} in epoch {leader.epoch}"
                     )
+        return ""
+
+    def _goes_back(self, node: "Node", group: GroupId, epoch: int) -> str:
+        """Whether this boot published a newer epoch, or an earlier one of the same replica did."""
+        replica = node.broker.context.replicas.get(group)
+        me = node.broker.context.directory if replica is None else replica.me
+        for key in ((group, (node.number, node.boots)), (group, me)):
+            before = self.epochs.get(key, 0)
+            if epoch < before:
+                return f"node {node.number} published epoch {before} of group {group}, now {epoch}"
+            self.epochs[key] = epoch
         return ""
 
 

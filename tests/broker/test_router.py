@@ -104,10 +104,9 @@ def test_a_dead_leader_is_no_leader(three):
     three.ready()
 
 
-def test_a_replica_that_looks_for_a_leader_tells_no_older_one():
-    """Seed 800002: a replica had told of the leader of term 2, before the image heard of it. Then
-    that leader was silent, and while nobody led, clients were told of the leader of term 1 again:
-    pairs of leader and epoch only rise."""
+def led_anew_unreported():
+    """A cluster whose one partition has a new leader of which the image knows nothing; the node
+    that led before; and its replica, which knows."""
     cluster = Cluster(3, 3).ready()
     cluster.create("orders", 1, 3)
     cluster.run(0.5)
@@ -120,6 +119,15 @@ def test_a_replica_that_looks_for_a_leader_tells_no_older_one():
     old.broker.context.touch(replica.group)
     old.deliver_nothing()
     cluster.wait(lambda: replica.leader == heir, 5.0)
+    return cluster, old, replica
+
+
+def test_a_replica_that_looks_for_a_leader_tells_no_older_one():
+    """Seed 800002: a replica had told of the leader of term 2, before the image heard of it. Then
+    that leader was silent, and while nobody led, clients were told of the leader of term 1 again:
+    pairs of leader and epoch only rise."""
+    cluster, old, replica = led_anew_unreported()
+    heir = replica.leader
     named = router(cluster, old.number).leader_of("orders", 0)
     replica.node.link_down(heir.node, old.broker.context.now)
     replica.node._state.election_deadline = old.broker.context.now
@@ -127,6 +135,44 @@ def test_a_replica_that_looks_for_a_leader_tells_no_older_one():
     old.deliver_nothing()
     cluster.wait(lambda: replica.leader is None, 5.0)
     assert router(cluster, old.number).leader_of("orders", 0) == named
+
+
+def test_a_reboot_tells_no_older_leader():
+    """A broker had told of the leader of term 2, before the image heard of it. After a reboot it
+    told of the leader of term 1 again, which was what its image said."""
+    cluster, old, _ = led_anew_unreported()
+    named = router(cluster, old.number).leader_of("orders", 0)
+    cluster.kill(old.number)
+    cluster.restart(old.number)
+    told = []
+
+    def tells():
+        told.append(router(cluster, old.number).leader_of("orders", 0))
+        return told[-1] is not None
+
+    cluster.wait(tells, 10.0)
+    assert told[-1] == named
+    assert len(told) > 1
+
+
+def test_a_reboot_names_nobody_before_the_image_is_as_new(three):
+    """What the disk says may be a day old: topics were deleted since, and leaders changed."""
+    three.kill(3)
+    three.restart(3)
+    context = three.world.nodes[3].broker.context
+    early = []
+
+    def caught_up():
+        topic = context.image.topic("orders")
+        if topic is not None and not context.caught_up:
+            early.append(router(three, 3).newest(topic.partitions[0]))
+        return context.caught_up
+
+    three.wait(caught_up, 10.0)
+    assert early
+    assert set(early) == {None}
+    three.ready()
+    assert router(three, 3).leader_of("orders", 0) is not None
 
 
 def test_pairs_of_deleted_topics_are_forgotten():
