@@ -22,6 +22,8 @@ from raftlog.raft import (
     replication,
 )
 from raftlog.raft.messages import Append, AppendReply, VoteReply
+from raftlog.raft.options import RaftOptions
+from raftlog.raft.progress import PROBE, REPLICATE, Progress
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
 from raftlog.storage import store as storage_store
@@ -325,6 +327,27 @@ def acks_of_ended_terms_count() -> None:
     node._HANDLERS[AppendReply] = on_append_reply
 
 
+def window_never_closes() -> None:
+    """38: a leader sends ahead of the answers without end."""
+
+    def has_room(self: Progress, options: RaftOptions) -> bool:
+        del options
+        return self.state is REPLICATE or (self.state is PROBE and not self.waiting)
+
+    Progress.has_room = has_room  # type: ignore[method-assign]
+
+
+def removed_replica_is_sent_to() -> None:
+    """38b: the sender of a replica that was removed goes on."""
+
+    def follow_everyone(state: RaftState, following: RaftIndex) -> None:
+        for replica in state.membership.everyone():
+            if replica != state.me and replica not in state.progress:
+                state.progress[replica] = Progress(replica, following, state.now)
+
+    membership.follow_everyone = follow_everyone
+
+
 MUTANTS = (
     ("1", "vote-before-its-sync", vote_before_its_sync, ("one-vote-a-term", "election-safety")),
     ("2", "term-not-persisted", term_not_persisted, ("term-monotone", "one-vote-a-term")),
@@ -357,4 +380,6 @@ MUTANTS = (
      ("committed-immutable",)),
     ("32", "ended-rounds-stabilise", ended_rounds_stabilise, ("leader-completeness",)),
     ("33", "acks-of-ended-terms-count", acks_of_ended_terms_count, ("leader-completeness",)),
+    ("38", "window-never-closes", window_never_closes, ("bounded",)),
+    ("38b", "removed-replica-is-sent-to", removed_replica_is_sent_to, ("bounded",)),
 )  # fmt: skip

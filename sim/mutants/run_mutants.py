@@ -1,9 +1,10 @@
-"""Planted bugs of runs: produce requests that are taken together and answered together (decision
-0052)."""
+"""Planted bugs of requests: produce requests that are taken together and answered together
+(decision 0052), and the ledger of what clients are owed."""
 
 from typing import Any
 
-from raftlog.base.ids import Offset, RaftIndex
+from raftlog.base.ids import ConnectionId, Offset, RaftIndex
+from raftlog.broker.ledger import Ledger
 from raftlog.partition.produce_path import ACKS_ALL, ProducePath
 
 
@@ -36,9 +37,24 @@ def run_counted_by_batches() -> None:
     ProducePath.submit_run = submit  # type: ignore[method-assign]
 
 
+def gone_clients_still_weigh() -> None:
+    """38c: what the requests of a connection weighed is not given back when it ends."""
+
+    def closed(self: Ledger, connection: ConnectionId) -> None:
+        account = self._accounts.pop(connection)
+        self._changed.pop(connection, None)
+        for group in account.groups_over:
+            self._group_producers[group].pop(connection, None)
+        self._hold(account, 0)
+        self._unpin(account.pinned_bytes)
+
+    Ledger.closed = closed  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("36", "run-answered-with-its-first", run_answered_with_its_first,
      ("acknowledged-committed", "history-lost-write")),
     ("36b", "run-counted-by-batches", run_counted_by_batches,
      ("history-inconsistent-offsets", "acknowledged-committed")),
+    ("38c", "gone-clients-still-weigh", gone_clients_still_weigh, ("bounded",)),
 )  # fmt: skip

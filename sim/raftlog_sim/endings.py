@@ -1,8 +1,9 @@
 """After the end: what was damaged must lead and be read, and all must boot once more and be what it
 was before.
 
-Three kinds of reboot, of which a seed has one: everybody is asked to stop; power fails and keeps
-nothing that was not synced; and power fails so, and all index files are gone too.
+Three kinds of reboot: everybody is asked to stop; power fails and keeps nothing that was not
+synced; and power fails so, and all index files are gone too. A seed has one of them, or all in
+turn.
 """
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple

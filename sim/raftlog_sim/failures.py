@@ -2,8 +2,8 @@
 
 import traceback
 
-from raftlog_sim.invariants import Violation
 from raftlog_sim.stuck import StuckError
+from raftlog_sim.violation import Violation
 
 
 def told(error: BaseException) -> str:

@@ -17,12 +17,13 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, VoteReply, VoteRequest
-from raftlog_sim import replica_checks, truth
+from raftlog_sim import bound_checks, replica_checks, truth
 from raftlog_sim.answer_checks import AnswerChecks
 from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.metadata_checks import MetadataChecks
 from raftlog_sim.outline import NOTHING, Outline, Seen, outline_of
 from raftlog_sim.replica_checks import ReplicaChecks
+from raftlog_sim.violation import NAMES, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -30,62 +31,8 @@ if TYPE_CHECKING:
     from raftlog.broker.events import Effects, Event
     from raftlog_sim.node import Node
 
-NAMES: Final = (
-    "election-safety",
-    "one-vote-a-term",
-    "term-monotone",
-    "log-matching",
-    "committed-immutable",
-    "committed-durable",
-    "commit-rule",
-    "leader-completeness",
-    "leader-append-only",
-    "high-watermark-monotone",
-    "order",
-    "durable-on-disk",
-    "promise-durable",
-    "acknowledged-committed",
-    "linearizable-read",
-    "membership-steps",
-    "image-digest",
-    "deleted-stays-deleted",
-    "condemned-rightly",
-    "producer-ids-unique",
-    "boot-numbers",
-    "equal-files",
-    "metadata-followed",
-    "answered-once",
-    "produce-promise",
-    "producers-ascend",
-    "producers-equal",
-    "log-start-committed",
-    "log-start-monotone",
-    "leader-epoch-monotone",
-    "truncation-proven",
-    "removed-rightly",
-    "mark-synced",
-    "same-after-reboot",
-    "peer-protocol",
-    "answers-in-order",
-    "back-pressure",
-    "records-followed",
-    "nothing-left",
-)
 WHOLE_EVERY: Final = 1_000
 _PROMISES: Final = {VoteReply: None, VoteRequest: None, AppendReply: None}
-
-
-class Violation(Exception):  # a finding, not an error of ours
-    """An invariant does not hold. `name` is one of `NAMES`."""
-
-    def __init__(self, name: str, what: str) -> None:
-        super().__init__(name, what)
-        assert name in NAMES, name
-        self.name = name
-        self.what = what
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.what}"
 
 
 @final
@@ -324,6 +271,7 @@ class Invariants:
         if same and now.commit > before.commit:
             self._commit_rule(group, replica, before.membership_index)
         self._steps(group, replica)
+        self.judge((("bounded", bound_checks.senders(replica)),))
 
     def _commit_rule(self, group: GroupId, replica: PartitionReplica, since: int) -> None:
         """Only entries of the leader's own term are committed by counting; when they are, they lie
@@ -464,6 +412,7 @@ class Invariants:
         what is held to be durable is."""
         for node in nodes:
             self.judge(self.replicas.whole(node))
+            self.judge((("bounded", bound_checks.queues(node)),))
             if node.number not in self.damaged:
                 self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():

@@ -31,8 +31,8 @@ from raftlog.broker import peer_codec
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
 from raftlog.broker.peer_codec import PeerCodec
 from raftlog.raft.messages import Append
-from raftlog_sim.invariants import Violation
 from raftlog_sim.streams import Stream
+from raftlog_sim.violation import Violation
 
 if TYPE_CHECKING:
     from raftlog_sim.node import Node

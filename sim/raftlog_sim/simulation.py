@@ -42,6 +42,8 @@ from raftlog_sim.world import World, seconds
 SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
+_ALL_REBOOTS_OF: Final = 4
+"""One of so many seeds that reboot has all kinds of it."""
 HASH_EVERY: Final = 64
 _OF_GROUPS: Final = {Append: None, AppendReply: None}
 """The most frequent messages that have both a group and a term."""
@@ -327,8 +329,8 @@ class Run:
         yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
         self._finish()
         yield from self._read_the_damaged()
-        if self.options.reboot:
-            yield from self._reboot()
+        for number, kind in enumerate(self.reboots(), 1):
+            yield from self._reboot(kind, FINAL_READER + number)
         self.phase = "over"
 
     def _read_the_damaged(self) -> Iterator[_Goal]:
@@ -343,24 +345,27 @@ class Run:
             yield from self._read_everything(FINAL_READER + 10 + number)
             yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
 
-    def _reboot(self) -> Iterator[_Goal]:
+    def _reboot(self, kind: str, reader: int) -> Iterator[_Goal]:
         """Everybody boots once more, and all is as it was."""
         self.phase, limit = "reboot", seconds(LIVENESS_SECONDS)
         before = endings.standings(self.world)
-        endings.begin_reboot(self.nemesis, self.kind_of_reboot())
+        endings.begin_reboot(self.nemesis, kind)
         until = self._patience()
         yield _Goal(lambda: not self.world.running() or until(), limit, "all stopped", 1)
         endings.end_reboot(self.nemesis)
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
-        yield from self._read_everything(FINAL_READER + 1)
+        yield from self._read_everything(reader)
         yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
         self._finish()
         problem = endings.lost_by_reboot(before, endings.standings(self.world))
         self.onlooker.invariants.judge((("same-after-reboot", problem),))
 
-    def kind_of_reboot(self) -> str:
-        """Which one this seed has, if it has one."""
-        return endings.REBOOTS[self.world.stream("reboot/kind").below(len(endings.REBOOTS))]
+    def reboots(self) -> tuple[str, ...]:
+        """Those that this seed has, if it has any: one, or seldom all."""
+        if not self.options.reboot:
+            return ()
+        drawn, every = self.world.stream("reboot/kind"), endings.REBOOTS
+        return every if drawn.chance(1, _ALL_REBOOTS_OF) else (every[drawn.below(len(every))],)
 
     def _patience(self) -> Callable[[], bool]:
         """Whether so much time has passed since now that nobody waits longer."""

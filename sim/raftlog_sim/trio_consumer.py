@@ -16,8 +16,9 @@ from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog_sim.invariants import Invariants, Violation
+from raftlog_sim.invariants import Invariants
 from raftlog_sim.targets import log_start_of
+from raftlog_sim.violation import Violation
 from raftlog_sim.workload import TOPIC, Workload, plain
 
 if TYPE_CHECKING:

@@ -28,9 +28,10 @@ from raftlog.kafka.messages.produce import (
 )
 from raftlog.kafka.versions import SERVED, ApiKey
 from raftlog.records.builder import RecordBatchBuilder
-from raftlog_sim.invariants import Invariants, Violation
+from raftlog_sim.invariants import Invariants
 from raftlog_sim.streams import Stream
 from raftlog_sim.trio_streams import ClientEnd
+from raftlog_sim.violation import Violation
 from raftlog_sim.workload import TOPIC
 from raftlog_sim.world import CLIENT_PORT
 

@@ -23,7 +23,6 @@ from raftlog.storage.replica import LogOptions
 from raftlog_sim import trio_clock
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.failures import told
-from raftlog_sim.invariants import Violation
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule
 from raftlog_sim.simulation import Run, Watch
@@ -33,6 +32,7 @@ from raftlog_sim.trio_flood import Flood
 from raftlog_sim.trio_network import CLIENTS, Hub, SimNetwork
 from raftlog_sim.trio_streams import ClientEnd, Pace
 from raftlog_sim.trio_world import TrioClient, TrioNode, first_of
+from raftlog_sim.violation import Violation
 from raftlog_sim.workload import client_options
 from raftlog_sim.world import (
     Action,

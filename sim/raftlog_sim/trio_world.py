@@ -39,13 +39,13 @@ from raftlog.runtime.slabs import SlabPool
 from raftlog.storage.write_round import SYNCFS_FROM
 from raftlog_sim.clock import WALL_START_MS, MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
-from raftlog_sim.invariants import Violation
 from raftlog_sim.node import RESTART_NS
 from raftlog_sim.releases import RELEASES
 from raftlog_sim.streams import Stream
 from raftlog_sim.trio_flood import BackPressure
 from raftlog_sim.trio_machine import BootDisk, SimDescriptors, SimWorkers, Spending
 from raftlog_sim.trio_network import CLIENTS, SimNetwork
+from raftlog_sim.violation import Violation
 from raftlog_sim.world import PEER_PORT
 
 if TYPE_CHECKING:

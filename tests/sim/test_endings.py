@@ -55,9 +55,22 @@ def test_all_is_as_it_was_after_a_reboot(kind, monkeypatch):
     assert run.onlooker.invariants.checked["same-after-reboot"] == 1
 
 
-def test_a_seed_has_one_kind_of_reboot():
-    drawn = {Run(Schedule(SimOptions(seed=seed), ())).kind_of_reboot() for seed in range(20)}
-    assert drawn == set(endings.REBOOTS)
+def reboots(seed):
+    return Run(Schedule(SimOptions(seed=seed, reboot=True), ())).reboots()
+
+
+def test_a_seed_has_one_kind_of_reboot_or_all():
+    drawn = {reboots(seed) for seed in range(30)}
+    assert drawn == {endings.REBOOTS, *((kind,) for kind in endings.REBOOTS)}
+    assert Run(schedule()).reboots() == ()
+
+
+def test_a_seed_reboots_in_every_way_in_turn():
+    seed = next(each for each in range(30) if len(reboots(each)) > 1)
+    run = Run(schedule(seed=seed, reboot=True))
+    assert run.play() == ""
+    assert all(node.boots == 4 for node in run.world.nodes.values())
+    assert run.onlooker.invariants.checked["same-after-reboot"] == len(endings.REBOOTS)
 
 
 def test_what_a_reboot_loses(monkeypatch):

@@ -3,13 +3,14 @@ memory that was tampered with."""
 
 import attrs
 import pytest
-from raftlog_sim import truth
+from raftlog_sim import bound_checks, truth
 from raftlog_sim.disk import SimulatedFile
-from raftlog_sim.invariants import NAMES, Invariants, Violation
+from raftlog_sim.invariants import Invariants
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outline import Outline, Seen
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.violation import NAMES, Violation
 
 from raftlog.base.entries import HardState, Membership
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId, Term
@@ -17,6 +18,7 @@ from raftlog.base.units import millis
 from raftlog.metadata.image import ClusterImage
 from raftlog.raft import lease
 from raftlog.raft.node import Role
+from raftlog.raft.progress import REPLICATE
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import RaftState
 from raftlog.storage import store
@@ -258,6 +260,46 @@ def test_files_that_differ_in_the_end():
     with pytest.raises(Violation, match="equal-files"):
         run.onlooker.invariants.finish(run.world.running())
     run.onlooker.invariants.finish(run.world.running(), {NodeId(1)})
+
+
+def test_a_sender_beyond_its_window_is_seen():
+    _, invariants, _, leader = middle()
+    assert bound_checks.senders(leader) == ""
+    state = leader.node._state
+    follower = next(iter(state.progress.values()))
+    assert follower.state is REPLICATE
+    follower.in_flight.extend([(follower.next - 1, 10)] * 5)
+    follower.in_flight_bytes += 50
+    assert "at most" in bound_checks.senders(leader)
+    follower.in_flight_bytes += 1
+    follower.in_flight.clear()
+    assert "counted" in bound_checks.senders(leader)
+    follower.in_flight_bytes = 0
+    follower.waiting = True
+    assert "probe" in bound_checks.senders(leader)
+    follower.waiting, follower.next = False, leader.log.last_index + 2
+    assert "next" in bound_checks.senders(leader)
+    state.progress[OTHER] = follower
+    assert "has senders for" in bound_checks.senders(leader)
+    with pytest.raises(Violation, match="bounded"):
+        invariants.judge((("bounded", bound_checks.senders(leader)),))
+
+
+def test_a_ledger_that_counts_wrong_is_seen():
+    run, invariants, _, leader = middle()
+    node = run.world.nodes[leader.me.node]
+    ledger = node.broker.context.ledger
+    assert bound_checks.queues(node) == ""
+    ledger.waiting_bytes += 1
+    with pytest.raises(Violation, match="bounded"):
+        invariants.whole([node])
+    ledger.waiting_bytes -= 1
+    ledger.pinned_bytes += 1
+    assert "pinned bytes" in bound_checks.queues(node)
+    ledger.pinned_bytes -= 1
+    account = next(iter(ledger._accounts.values()))
+    account.output_bytes = ledger.limits.output_bytes
+    assert "over a limit" in bound_checks.queues(node)
 
 
 def test_a_run_compares_what_it_says():

@@ -5,10 +5,10 @@ import attrs
 import pytest
 from raftlog_sim import replica_checks, truth
 from raftlog_sim.committed import Producer
-from raftlog_sim.invariants import Violation
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.violation import Violation
 
 from raftlog.base.ids import NodeId, Offset
 from raftlog.base.units import millis

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import attrs
 import pytest
-from raftlog_sim.invariants import Invariants, Violation
+from raftlog_sim.invariants import Invariants
 from raftlog_sim.options import DOSES, FAULTS, draw_options
 from raftlog_sim.simulation import simulate
+from raftlog_sim.violation import Violation
 from raftlog_sim.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,13 +18,14 @@ import trio
 from raftlog_sim.__main__ import main
 from raftlog_sim.debugger import Debugger
 from raftlog_sim.drawing import draw_schedule
-from raftlog_sim.invariants import Invariants, Violation
+from raftlog_sim.invariants import Invariants
 from raftlog_sim.options import NOT_ON_STREAMS, draw_options
 from raftlog_sim.scenarios import load
 from raftlog_sim.schedule import Schedule, schedule_from_text, step
 from raftlog_sim.simulation import simulate
 from raftlog_sim.stepping import TrioSteps
 from raftlog_sim.trio_run import TrioWorld
+from raftlog_sim.violation import Violation
 from raftlog_sim.workload import Workload
 
 from raftlog.base import buggify

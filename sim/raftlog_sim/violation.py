@@ -1,0 +1,59 @@
+"""The names of all invariants, and what is raised when one does not hold."""
+
+from typing import Final
+
+NAMES: Final = (
+    "election-safety",
+    "one-vote-a-term",
+    "term-monotone",
+    "log-matching",
+    "committed-immutable",
+    "committed-durable",
+    "commit-rule",
+    "leader-completeness",
+    "leader-append-only",
+    "high-watermark-monotone",
+    "order",
+    "durable-on-disk",
+    "promise-durable",
+    "acknowledged-committed",
+    "linearizable-read",
+    "membership-steps",
+    "image-digest",
+    "deleted-stays-deleted",
+    "condemned-rightly",
+    "producer-ids-unique",
+    "boot-numbers",
+    "equal-files",
+    "metadata-followed",
+    "answered-once",
+    "produce-promise",
+    "producers-ascend",
+    "producers-equal",
+    "log-start-committed",
+    "log-start-monotone",
+    "leader-epoch-monotone",
+    "truncation-proven",
+    "removed-rightly",
+    "mark-synced",
+    "same-after-reboot",
+    "bounded",
+    "peer-protocol",
+    "answers-in-order",
+    "back-pressure",
+    "records-followed",
+    "nothing-left",
+)
+
+
+class Violation(Exception):  # a finding, not an error of ours
+    """An invariant does not hold. `name` is one of `NAMES`."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(name, what)
+        assert name in NAMES, name
+        self.name = name
+        self.what = what
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.what}"
