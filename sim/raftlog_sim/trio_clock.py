@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from random import Random  # noqa: TID251  (the type of trio's own dice)
+from threading import get_ident
 from typing import Any, Final, final
 
 import trio
@@ -126,18 +127,40 @@ def _over() -> None:
     """Trio's own tasks end now, and need no time for it."""
 
 
+@final
+class _Dice:
+    """What trio asks of its dice: those of the seed for the thread of the run, and trio's own for
+    others, for a process may well have a trio in another thread, such as a blocking client's."""
+
+    def __init__(self, seed: int, others: Random) -> None:
+        self._seeded, self._others = Random(seed), others
+        self._thread = get_ident()
+
+    def shuffle(self, tasks: list[Any]) -> None:
+        self._of_this_thread().shuffle(tasks)
+
+    def random(self) -> float:
+        return self._of_this_thread().random()
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._of_this_thread().uniform(low, high)
+
+    def _of_this_thread(self) -> Random:
+        return self._seeded if get_ident() == self._thread else self._others
+
+
 @contextmanager
 def _ordered_by(seed: int) -> Iterator[None]:
     """The two private names, set and put back."""
     names = scheduler()
-    ordered, state = names[_ORDERED], names[_DICE].getstate()
+    ordered, dice = names[_ORDERED], names[_DICE]
     names[_ORDERED] = True
-    names[_DICE].seed(seed)
+    names[_DICE] = _Dice(seed, dice)
     try:
         yield
     finally:
         names[_ORDERED] = ordered
-        names[_DICE].setstate(state)
+        names[_DICE] = dice
 
 
 def scheduler() -> dict[str, Any]:

@@ -5,6 +5,7 @@ import inspect
 import math
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from random import Random
 
@@ -59,6 +60,7 @@ def test_the_two_names_are_there_and_mean_what_they_meant():
         "if _ALLOW_DETERMINISTIC_SCHEDULING:",
         "batch.sort(key=lambda t: t._counter)",
         "_r.shuffle(batch)",
+        "_r.random() < 0.5",
         "timeout = runner.clock.deadline_to_sleep_time(deadline)",
     ):
         assert line in source, READ_AGAIN
@@ -81,6 +83,43 @@ def test_the_seed_decides_the_order_and_nothing_else_does():
     assert len({tuple(first[at : at + 12]) for at in (0, 12, 24)}) == 3, "each pass is drawn"
 
 
+def test_trio_in_another_thread_takes_no_draw():
+    """A consumer of Spark's tests was still running in its thread, and five tests of trio mode
+    failed beside it."""
+    alone, over = order_of(1), threading.Event()
+
+    async def busy() -> None:
+        async def spin() -> None:
+            while not over.is_set():
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(spin)
+
+    thread = threading.Thread(target=trio.run, args=(busy,))
+    thread.start()
+    try:
+        beside = [order_of(1) for _ in range(10)]
+    finally:
+        over.set()
+        thread.join()
+    assert beside == [alone] * 10
+
+
+def test_trio_may_begin_in_another_thread():
+    """Its clock begins anywhere, and asks the dice where."""
+    ended: list[bool] = []
+
+    async def main() -> None:
+        thread = threading.Thread(target=lambda: ended.append(trio.run(trio.sleep, 0) is None))
+        thread.start()
+        thread.join()
+
+    trio_clock.run(1, trio_clock.JumpClock(), main)
+    assert ended == [True]
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_the_names_are_put_back(monkeypatch, before):
     """Hypothesis sets them too; whoever comes first, nobody is disturbed."""
@@ -96,6 +135,7 @@ def test_the_names_are_put_back(monkeypatch, before):
     with pytest.raises(ZeroDivisionError):
         trio_clock.run(2, trio_clock.JumpClock(), main)
     assert names["_ALLOW_DETERMINISTIC_SCHEDULING"] is before
+    assert type(names["_r"]) is Random
     assert names["_r"].getstate() == state
 
 
