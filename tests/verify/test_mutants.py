@@ -9,10 +9,10 @@ import random
 import textwrap
 
 import pytest
+from raftlog_sim.small_logs import KEY, SHAPES, by_search, generate
 
 from raftlog.verify import Header, anomalies, check, facts, holes, judge_operations, linearizability
 from raftlog.verify.pairing import OPEN
-from tests.verify.small_logs import KEY, SHAPES, by_search, generate
 
 LINEAR = ("linearizability", "inconsistent-offsets", "duplicate", "phantom", "G1a")
 SEEDS = 4000
