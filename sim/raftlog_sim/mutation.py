@@ -9,6 +9,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
@@ -55,9 +56,9 @@ def _module(path: Path) -> Any:
 
 
 def _order(number: str) -> tuple[int, str]:
-    """9 before 9b before 10."""
-    digits = number.rstrip("abcdefghij")
-    return int(digits), number.removeprefix(digits)
+    """The canary before 9 before 9b before 10."""
+    digits = number.rstrip(ascii_lowercase)
+    return int(digits or 0), number.removeprefix(digits)
 
 
 def switch_on(number: str) -> None:
