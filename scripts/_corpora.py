@@ -117,6 +117,13 @@ def cases(folder: Path) -> Iterator[tuple[Path, bool, str, Any, Any]]:
             yield path, verdict == "good", "knossos", knossos_ops, "cas-register"
 
 
+def judged(path: Path, reader: Any, model: Any, steps: int) -> str:
+    """The verdict on one of `cases`."""
+    operations, _ = intervals(reader(path.read_text(encoding="utf-8")))
+    header = Header(source="import", model="cas-register")
+    return judge_operations(header, operations, model=model, search_steps=steps).verdict.verdict
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -129,10 +136,7 @@ def main() -> int:
     for folder in options.folders:
         for path, expected, kind, reader, model in cases(folder):
             begin = time.process_time()
-            operations, _ = intervals(reader(path.read_text(encoding="utf-8")))
-            header = Header(source="import", model="cas-register")
-            judged = judge_operations(header, operations, model=model, search_steps=options.steps)
-            verdict = judged.verdict.verdict
+            verdict = judged(path, reader, model, options.steps)
             spent = time.process_time() - begin
             count = counts.setdefault(kind, [0, 0])
             count[0] += 1

@@ -29,6 +29,18 @@ from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
 from raftlog.storage import store as storage_store
 
 
+def one_replica_commits() -> None:
+    """canary: what any one voter has counts as committed, however many voters there are. Nothing
+    but a broken simulator can miss it."""
+
+    def majority_committed(voters: Any, match: Any) -> RaftIndex:
+        if not voters:
+            return quorum.EVERYTHING
+        return RaftIndex(max(match.get(voter, 0) for voter in voters))
+
+    quorum.majority_committed = majority_committed
+
+
 def vote_before_its_sync() -> None:
     """1: what must wait for the disk leaves at once."""
 
@@ -349,6 +361,8 @@ def removed_replica_is_sent_to() -> None:
 
 
 MUTANTS = (
+    ("canary", "one-replica-commits", one_replica_commits,
+     ("committed-durable", "commit-rule", "leader-completeness")),
     ("1", "vote-before-its-sync", vote_before_its_sync, ("one-vote-a-term", "election-safety")),
     ("2", "term-not-persisted", term_not_persisted, ("term-monotone", "one-vote-a-term")),
     ("3", "acknowledged-before-its-sync", acknowledged_before_its_sync, ("leader-completeness",)),

@@ -1,4 +1,5 @@
-"""Planted bugs: each is a patch of the product, outside the product, that some seed must catch.
+"""Planted bugs: each is a patch of the product, outside the product, that must be caught: one of
+the brokers by some seed, one of the judge by some history (`raftlog_sim.judge_hunt`).
 
 The patches lie in `sim/mutants/` of a checkout and are in no installed package. A patch cannot be
 taken back, so a mutant is hunted in a process of its own.
@@ -9,6 +10,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any, Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
@@ -19,19 +21,22 @@ from raftlog_sim.shrink import shrink_case
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "mutants"
 VARIABLE: Final = "RAFTLOG_MUTANT"
-KILLERS: Final = 3
+BROKERS: Final = "brokers"
+JUDGE: Final = "judge"
 
 _switched_on: list[str] = []
 
 
 class Mutant(NamedTuple):
     """One planted bug. `apply` patches the product in this process, for good. `expected` are the
-    failure classes that should catch it; another one is shown as such."""
+    failure classes that should catch it, or the kinds of histories when it is one of the judge;
+    another one is shown as such."""
 
     number: str
     name: str
     apply: Callable[[], None]
     expected: tuple[str, ...] = ()
+    of: str = BROKERS
 
 
 def load() -> dict[str, Mutant]:
@@ -41,11 +46,12 @@ def load() -> dict[str, Mutant]:
         raise OperatingError(
             "mutants are in a checkout only", on=str(FOLDER), do="clone the repository"
         )
-    found = [Mutant(*each) for path in paths for each in _module(path).MUTANTS]
+    found = [Mutant(*each) for path in paths for each in module_of(path).MUTANTS]
     return {each.number: each for each in sorted(found, key=lambda each: _order(each.number))}
 
 
-def _module(path: Path) -> Any:
+def module_of(path: Path) -> Any:
+    """A file of the checkout that is in no package."""
     spec = importlib.util.spec_from_file_location(f"raftlog_{path.stem}", path)
     assert spec is not None, path
     assert spec.loader is not None, path
@@ -55,9 +61,9 @@ def _module(path: Path) -> Any:
 
 
 def _order(number: str) -> tuple[int, str]:
-    """9 before 9b before 10."""
-    digits = number.rstrip("abcdefghij")
-    return int(digits), number.removeprefix(digits)
+    """The canary before 9 before 9b before 10."""
+    digits = number.rstrip(ascii_lowercase)
+    return int(digits or 0), number.removeprefix(digits)
 
 
 def switch_on(number: str) -> None:

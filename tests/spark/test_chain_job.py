@@ -8,12 +8,12 @@ import random
 from collections.abc import Iterable
 
 import pytest
+from raftlog_sim.small_logs import KEY, SHAPES, generate
 
 from raftlog.spark.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables, judge_tables
 from raftlog.verify.facts import per_key
 from raftlog.verify.folds import judge_in_parts
 from raftlog.verify.pairing import Interval
-from tests.verify.small_logs import KEY, SHAPES, generate
 
 pytestmark = [pytest.mark.needs_command("java"), pytest.mark.filterwarnings("ignore")]
 

@@ -3,9 +3,9 @@
 import random
 
 import pytest
+from raftlog_sim.small_logs import SHAPES, by_search, generate
 
 from raftlog.verify import Header, judge_operations
-from tests.verify.small_logs import SHAPES, by_search, generate
 
 LINEAR = ("linearizability", "inconsistent-offsets", "duplicate", "phantom", "G1a")
 SEEDS = 250

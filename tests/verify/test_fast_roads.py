@@ -14,6 +14,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from raftlog_sim.small_logs import SHAPES, generate
 
 from raftlog.base.errors import RaftlogError
 from raftlog.verify import HistoryReader, history_reader, intervals, linearizability
@@ -21,7 +22,6 @@ from raftlog.verify.facts import Facts, KeyFacts, Sent
 from raftlog.verify.history import BadHistory
 from raftlog.verify.pairing import Interval
 from raftlog.verify.pairs import KnownLog, Pairs
-from tests.verify.small_logs import SHAPES, generate
 
 HEADER = '{"format":1,"source":"sim","model":"log"}\n'
 KEYS = ["t/0", "t/1", "\N{LATIN SMALL LETTER E WITH ACUTE}/0", 'a"b', "a\\u0041", "a\\b"]

@@ -7,10 +7,10 @@ import pickle
 import random
 
 import pytest
+from raftlog_sim.small_logs import KEY, SHAPES, generate
 
 from raftlog.verify import Header, folds, judge_operations
 from raftlog.verify.folds import judge_in_parts
-from tests.verify.small_logs import KEY, SHAPES, generate
 
 VALUES = ("inconsistent-offsets", "duplicate", "phantom", "G1a", "lost-write", "unseen")
 CONFLICTS = ("inconsistent-offsets", "duplicate", "phantom", "G1a")

@@ -6,12 +6,12 @@ import copy
 import random
 
 import pytest
+from raftlog_sim.small_logs import KEY, SHAPES, generate
 
 from raftlog.verify import Header, cycles, judge_operations
 from raftlog.verify.facts import Facts
 from raftlog.verify.pairing import OPEN
 from raftlog.verify.verdict import Findings
-from tests.verify.small_logs import KEY, SHAPES, generate
 
 LINEAR = ("linearizability", "inconsistent-offsets", "duplicate", "phantom", "G1a")
 SEEDS = 120

@@ -1,9 +1,9 @@
 """The general search: small truths by hand, agreement with trying every order, the budget."""
 
-import itertools
 import random
 
 import pytest
+from raftlog_sim.small_registers import by_every_order, cas, legal, random_calls, read, write
 
 from raftlog.verify import BadHistory, Call, Header, Model, Op, intervals, judge_operations
 from raftlog.verify.models import CAS_REGISTER, CONSUMER_OFFSETS, FENCING, REGISTER, append_only
@@ -11,18 +11,6 @@ from raftlog.verify.pairing import OPEN
 from raftlog.verify.search import search
 
 LOTS = 10**6
-
-
-def write(start, end, value):
-    return Call(start, end, ("write", value), None)
-
-
-def read(start, end, value):
-    return Call(start, end, ("read",), value)
-
-
-def cas(start, end, old, new, matched=True):
-    return Call(start, end, ("cas", old, new), matched)
 
 
 @pytest.mark.parametrize(
@@ -50,46 +38,6 @@ def test_registers(calls, verdict):
     assert outcome.verdict == verdict
     if verdict == "valid":
         assert legal(CAS_REGISTER, calls, outcome.longest)
-
-
-def legal(model, calls, order):
-    """Whether `order` respects the intervals and the model, and has all that returned."""
-    state = model.init()
-    for number in order:
-        call = calls[number]
-        fits, state = model.step(state, call.asked, call.answer)
-        if not fits:
-            return False
-    for one, other in itertools.combinations(order, 2):
-        if calls[other].end_ns < calls[one].start_ns:
-            return False
-    return all(number in order for number, call in enumerate(calls) if call.end_ns < OPEN)
-
-
-def by_every_order(model, calls):
-    must = [n for n, call in enumerate(calls) if call.end_ns < OPEN]
-    may = [n for n, call in enumerate(calls) if call.end_ns >= OPEN]
-    for size in range(len(may) + 1):
-        for chosen in itertools.combinations(may, size):
-            for order in itertools.permutations([*must, *chosen]):
-                if legal(model, calls, order):
-                    return True
-    return False
-
-
-def random_calls(rng):
-    calls = []
-    for _ in range(rng.randint(1, 5)):
-        start = rng.randint(0, 8)
-        end = OPEN if rng.random() < 0.2 else start + rng.randint(0, 5)
-        kind = rng.choice(["write", "read", "cas"])
-        if kind == "write":
-            calls.append(write(start, end, rng.randint(0, 2)))
-        elif kind == "read":
-            calls.append(read(start, start + rng.randint(0, 5), rng.choice([None, 0, 1, 2])))
-        else:
-            calls.append(cas(start, end, rng.randint(0, 2), rng.randint(0, 2)))
-    return calls
 
 
 def test_agrees_with_trying_every_order():

@@ -5,11 +5,12 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from raftlog_sim import mutation, scenarios
-from raftlog_sim.commands import common
+from raftlog_sim import judge_hunt, mutation, scenarios
+from raftlog_sim.commands import common, judge_table
 from raftlog_sim.options import PROFILES
 
 BUDGET: Final = 60
+HISTORIES: Final = judge_hunt.Hunt().histories
 SURVIVED: Final = "SURVIVED"
 BEGIN: Final = "<!-- table begins -->"
 END: Final = "<!-- table ends -->"
@@ -18,15 +19,19 @@ END: Final = "<!-- table ends -->"
 def add(parsers: common.Parsers) -> None:
     """`mutants`."""
     mutants = common.add_command(
-        parsers, "mutants", _mutants, "planted bugs that must be caught", "mutants 1 3"
+        parsers, "mutants", _mutants, "planted bugs that must be caught", "mutants 1 24b"
     )
-    mutants.add_argument("numbers", nargs="*", metavar="NUMBER")
+    mutants.add_argument(
+        "numbers", nargs="*", metavar="NUMBER", help="which ones (--list), or all of them"
+    )
     mutants.add_argument("--budget", type=int, default=BUDGET, help="seeds for each")
     mutants.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
     mutants.add_argument(
         "--profile", choices=PROFILES, default="swarm", help="which seeds; mutants 35 need `trio`"
     )
-    mutants.add_argument("--kills", type=int, default=1, help="go on for so many failing seeds")
+    mutants.add_argument(
+        "--kills", type=int, default=1, help="go on for so many failing seeds or histories"
+    )
     mutants.add_argument(
         "--shrink",
         type=float,
@@ -37,6 +42,14 @@ def add(parsers: common.Parsers) -> None:
     mutants.add_argument(
         "--seconds", type=float, default=600.0, help="CPU time for each, shrinking not counted"
     )
+    mutants.add_argument(
+        "--histories", type=int, default=HISTORIES, metavar="N",
+        help="small histories for each mutant of the judge (24 to 24z), which no seed hunts",
+    )  # fmt: skip
+    mutants.add_argument(
+        "--corpora", type=Path, action="append", default=[], metavar="DIR",
+        help="public histories, as for scripts/corpora, for mutants of the judge; may be repeated",
+    )  # fmt: skip
     mutants.add_argument("--table", type=Path, metavar="FILE", help="put the table into a page")
     mutants.add_argument("--score", type=Path, metavar="FILE", help="rows of earlier runs, kept")
     mutants.add_argument("--none", action="store_true", help="hunt nothing, only make the table")
@@ -50,19 +63,13 @@ def _mutants(options: argparse.Namespace) -> int:
         raise common.UsageError(f"no mutant {unknown[0]}; there are {', '.join(found)}")
     if options.list:
         return _list(found, options)
-    plan = mutation.Hunt(
-        budget=options.budget,
-        first=options.first,
-        kills=options.kills,
-        shrink_seconds=options.shrink,
-        seconds=options.seconds,
-        profile=options.profile,
-    )
+    if options.corpora and not judge_hunt.public_histories(options.corpora):
+        raise common.UsageError(f"no public history in {', '.join(map(str, options.corpora))}")
     rows = []
     wanted = [] if options.none else options.numbers or list(found)
     with common.bar("mutants", len(wanted)) as advance:
         for number in wanted:
-            row = mutation.hunt(number, plan)
+            row = _hunted(found[number], options)
             rows.append(row)
             advance(1)
             if options.format == "text":
@@ -72,7 +79,32 @@ def _mutants(options: argparse.Namespace) -> int:
         write_table(options.table, with_all(scored, found))
     if options.format == "json":
         common.print_json({"mutants": rows})
-    return common.DONE if all(row["killed"] and _replays(row) for row in rows) else common.FAILED
+    return common.DONE if all(map(_holds, rows)) else common.FAILED
+
+
+def _hunted(mutant: mutation.Mutant, options: argparse.Namespace) -> dict[str, Any]:
+    if mutant.of == mutation.JUDGE:
+        plan = judge_hunt.Hunt(
+            histories=options.histories,
+            kills=options.kills,
+            seconds=options.seconds,
+            corpora=tuple(options.corpora),
+        )
+        return judge_hunt.hunt(mutant.number, plan)
+    seeds = mutation.Hunt(
+        budget=options.budget,
+        first=options.first,
+        kills=options.kills,
+        shrink_seconds=options.shrink,
+        seconds=options.seconds,
+        profile=options.profile,
+    )
+    return mutation.hunt(mutant.number, seeds)
+
+
+def _holds(row: dict[str, Any]) -> bool:
+    """Whether it was killed, and by nothing that is broken itself."""
+    return bool(row["killed"]) and _replays(row) and judge_table.control_holds(row)
 
 
 def _list(found: dict[str, mutation.Mutant], options: argparse.Namespace) -> int:
@@ -86,6 +118,8 @@ def _list(found: dict[str, mutation.Mutant], options: argparse.Namespace) -> int
 
 
 def _line(row: dict[str, Any]) -> str:
+    if judge_table.is_of_judge(row):
+        return judge_table.line(row)
     killed = SURVIVED
     if row["killed"]:
         killed = f"killed by {_by(row)} at seed {row['seeds'][0]}"
@@ -138,7 +172,7 @@ def with_all(rows: list[dict[str, Any]], found: dict[str, mutation.Mutant]) -> l
     known = {row["number"]: row for row in rows}
     return [
         known.get(each.number)
-        or {"number": each.number, "name": each.name, "killed": False, "tried": 0}
+        or {"number": each.number, "name": each.name, "of": each.of, "killed": False, "tried": 0}
         for each in found.values()
     ]
 
@@ -167,9 +201,18 @@ def merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def write_table(page: Path, rows: list[dict[str, Any]]) -> None:
-    """Put the table between the two marks of a page that has them; else it is the page."""
+    """Put the table between the two marks of a page that has them; else it is the page. The table
+    of the judge's mutants goes between marks of its own, where there are any."""
     text = page.read_text(encoding="utf-8") if page.exists() else f"{BEGIN}\n{END}\n"
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    made = table(rows, scenario_kills())
-    page.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", encoding="utf-8")
+    of_judge = [row for row in rows if judge_table.is_of_judge(row)]
+    others = [row for row in rows if not judge_table.is_of_judge(row)]
+    text = _between(text, BEGIN, END, table(others, scenario_kills()))
+    if judge_table.BEGIN in text:
+        text = _between(text, judge_table.BEGIN, judge_table.END, judge_table.table(of_judge))
+    page.write_text(text, encoding="utf-8")
+
+
+def _between(text: str, begin: str, end: str, made: str) -> str:
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{made}\n{end}{after}"
