@@ -4,8 +4,7 @@ The ghost log is everything ever seen committed: per group, raft index -> (term,
 survives all crashes, for it belongs to nobody. After a turn only those replicas of the node are
 looked at whose outline changed; every thousand events, and at the end, everything is.
 
-What is durable is not believed but looked up on the simulated disk: what a crash that keeps nothing
-would leave there.
+What is durable is looked up on the simulated disk, not believed: what a bare crash leaves there.
 """
 
 from functools import partial

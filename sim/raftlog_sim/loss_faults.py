@@ -139,6 +139,39 @@ def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
     return disk
 
 
+def _empty_disk(nemesis: "Nemesis", step: Step) -> bool:
+    """The process starts again at once on an empty disk, formatted to join the same cluster: so may
+    a majority of the controllers, for in the end everybody has what it had. Until then they know
+    nothing, and must not make anything up."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.number not in nemesis.put_aside]
+    for node in nodes:
+        nemesis.note("empty-disk", node.number)
+        own = nemesis.put_aside[node.number] = node.disk
+        cluster = peek_directory(own.durable_copy()).identity.cluster
+        _start_on(node, empty_disk(node, cluster))
+        nemesis.later(step, _own_disk, nemesis, node)
+    return bool(nodes)
+
+
+def _own_disk(nemesis: "Nemesis", node: Node) -> None:
+    own = nemesis.put_aside.pop(node.number, None)
+    if own is not None:
+        nemesis.note("own-disk", node.number)
+        _start_on(node, own)
+
+
+def _start_on(node: Node, disk: SimulatedDisk) -> None:
+    if node.up:
+        node.stop_process()
+    node.disk = disk
+    node.start()
+
+
+def heal(nemesis: "Nemesis", node: Node) -> None:
+    """This machine has its own disk."""
+    _own_disk(nemesis, node)
+
+
 def _lose_replica(nemesis: "Nemesis", step: Step) -> bool:
     """All files of one partition's replica are gone."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
@@ -165,5 +198,6 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "image": _image,
     "old-disk": _old_disk,
     "wipe": _wipe,
+    "empty-disk": _empty_disk,
     "lose-replica": _lose_replica,
 }

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from raftlog.base.ids import NodeId, TopicId
+from raftlog.base.ids import GroupId, NodeId, TopicId
 from raftlog.broker.handlers import init_producer_id
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage
     from raftlog_sim.node import Node
 
+_Place = tuple[int, int, int]
 _IDS: Final = init_producer_id.__name__.rpartition(".")[2]
 
 
@@ -21,12 +22,14 @@ _IDS: Final = init_producer_id.__name__.rpartition(".")[2]
 class MetadataChecks:
     """`images`: the last one seen of each node. `topics`: the oldest version of the image with the
     topic, and the oldest later one without it, or 0. `blocks`: who gives the producer ids from that
-    one on, a node and the count of its boots."""
+    one on, a node and the count of its boots. `reports`: the newest version of the image with the
+    group, and whose leader's report that version knows."""
 
     images: dict[NodeId, object] = attrs.Factory(dict)
     digests: dict[int, bytes] = attrs.Factory(dict)
     topics: dict[TopicId, tuple[int, int]] = attrs.Factory(dict)
     blocks: dict[int, tuple[NodeId, int]] = attrs.Factory(dict)
+    reports: dict[GroupId, tuple[int, _Place]] = attrs.Factory(dict)
 
     def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
         """The name of each invariant that was looked at, and what is wrong, or nothing."""
@@ -37,6 +40,7 @@ class MetadataChecks:
             self.images[node.number] = image
             yield "image-digest", self._digest(node, image)
             yield "deleted-stays-deleted", self._topic_again(image)
+            yield "reports-ascend", self._older_report(image)
             yield "condemned-rightly", _condemned(node, image)
 
     def _digest(self, node: "Node", image: "ClusterImage") -> str:
@@ -60,6 +64,20 @@ class MetadataChecks:
         for topic_id, (made, gone) in self.topics.items():
             if topic_id not in image.topics and version > made and (not gone or version < gone):
                 self.topics[topic_id] = (made, version)
+        return ""
+
+    def _older_report(self, image: "ClusterImage") -> str:
+        """What a leader reported gives way only to what is newer: by term, then membership, then
+        the count of reports of that leader."""
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                told, group = partition.reported, partition.group
+                place = (told.term, told.membership_index, told.serial)
+                version, newest = self.reports.get(group, (image.version, place))
+                if image.version >= version:
+                    self.reports[group] = (image.version, place)
+                    if place < newest:
+                        return f"group {group} was reported at {newest}, then at {place}"
         return ""
 
     def _block_again(self, node: "Node") -> str:

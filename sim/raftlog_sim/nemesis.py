@@ -75,6 +75,8 @@ class Nemesis:
     """Copies of disks that were put aside."""
     imaged_in: dict[NodeId, int] = attrs.Factory(dict)
     """In which boot of its node each was made."""
+    put_aside: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
+    """Disks of nodes that run on an empty one."""
     remembered: dict[NodeId, dict[str, bytes]] = attrs.Factory(dict)
     """What the files of a disk held once, by path."""
     atlas: Atlas = attrs.field(init=False)
@@ -122,6 +124,7 @@ class Nemesis:
         for number in numbers:
             cluster_faults.heal(self.world.nodes[number])
             clock_faults.heal(self.world.nodes[number])
+            loss_faults.heal(self, self.world.nodes[number])
             disk_faults.heal(self, self.world.nodes[number])
             process_faults.heal(self, self.world.nodes[number])
         for number in [number for number in self.atlas.damaged if number in numbers]:

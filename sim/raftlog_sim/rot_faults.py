@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from raftlog.base.entries import EntryKind
+from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.records.batch import CONTROL, read_header
+from raftlog.records.control import parse_control_entry
 from raftlog.storage.data_dir import peek_directory
 from raftlog.storage.replica import Mark
 from raftlog.storage.store_file import STORE_FILES
@@ -96,6 +99,31 @@ def _killed(node: Node) -> Iterator[None]:
     yield
     if was_up:
         node.start()
+
+
+def _before_membership(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+    """A segment ends exactly before the last membership entry that a mark covers: every batch that
+    is left is whole, and an older membership is the last that the file tells of."""
+    found = [
+        (path, start)
+        for path, end in _ends_below_marks(node.disk)
+        for start, batch in _batches(node.disk.content(path)[:end])
+        if _is_membership(batch)
+    ]
+    if step.argument("file") != "segment" or node.suspended or not found:
+        return False
+    if not _allowed(nemesis, node, step):
+        return False
+    del stream
+    with _killed(node):
+        node.disk.shorten(*found[-1])
+    return True
+
+
+def _is_membership(batch: bytes) -> bool:
+    if not read_header(batch).attributes & CONTROL:
+        return False
+    return parse_control_entry(batch, CorruptData, "rot").kind is EntryKind.MEMBERSHIP
 
 
 def _old_chunk(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
@@ -309,6 +337,7 @@ _WHOLE: Final[dict[str, Callable[["Nemesis", Node, Step, Stream], bool]]] = {
     "twin": _twin,
     "gone": _gone,
     "cut": _cut,
+    "before-membership": _before_membership,
     "old-chunk": _old_chunk,
 }
 """What does more than damage a byte or its sector."""

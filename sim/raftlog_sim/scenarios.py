@@ -13,8 +13,9 @@
 
 Lines with `=>` are what came of it when the file was last rewritten; a run that gives other lines
 fails. `set` gives an option of the run (`SimOptions`), or of a guest's plan; `mutants` are planted
-bugs that must make it fail; `reaches` are probes without which it does not test what it says. Steps
-are those of `schedule.KINDS`, or of a guest's plan when the file says `subject pysyncobj`.
+bugs that must make it fail; `reaches` are probes without which it does not test what it says, and
+`avoids` are probes that it must not pass. Steps are those of `schedule.KINDS`, or of a guest's plan
+when the file says `subject pysyncobj`.
 
 Expected lines say what *kind* of thing happened, and no number that any change of timing would
 move; of guests they say all, for a library does not change.
@@ -40,6 +41,7 @@ SUFFIX: Final = ".txt"
 RESULT: Final = "=>"
 GUEST_LINE: Final = "subject pysyncobj"
 OK: Final = "ok"
+_NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids")
 
 
 @final
@@ -53,6 +55,7 @@ class Scenario:
     case: Case
     mutants: tuple[str, ...]
     reaches: tuple[str, ...]
+    avoids: tuple[str, ...]
     expected: tuple[str, ...]
 
     @property
@@ -82,7 +85,7 @@ def parse(name: str, text: str) -> Scenario:
     """Read a scenario. OperatingError names the line that makes no sense."""
     lines = [line.rstrip() for line in text.splitlines()]
     kept = tuple(line for line in lines if not line.startswith(RESULT))
-    bare = [line for line in kept if line.partition(" ")[0] not in ("mutants", "reaches")]
+    bare = [line for line in kept if line.partition(" ")[0] not in _NOT_OF_THE_RUN]
     case: Case
     if GUEST_LINE in bare:
         case = GuestCase(plan=guest_tools().parse("\n".join(bare)))
@@ -94,6 +97,7 @@ def parse(name: str, text: str) -> Scenario:
         case=case,
         mutants=tuple(_words(kept, "mutants")),
         reaches=tuple(_words(kept, "reaches")),
+        avoids=tuple(_words(kept, "avoids")),
         expected=tuple(line for line in lines if line.startswith(RESULT)),
     )
 
@@ -163,7 +167,14 @@ def play(scenario: Scenario) -> Played:
     missed = [name for name in scenario.reaches if name not in outcome.probes]
     if missed:
         found.append(f"{RESULT} NOT REACHED: {', '.join(missed)}")
+    passed = _passed(scenario, outcome)
+    if passed:
+        found.append(f"{RESULT} NOT AVOIDED: {', '.join(passed)}")
     return Played(found, outcome.probes)
+
+
+def _passed(scenario: Scenario, outcome: Outcome) -> list[str]:
+    return [name for name in scenario.avoids if name in outcome.probes]
 
 
 def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:
@@ -201,7 +212,11 @@ def mutant_results(scenario: Scenario) -> list[str]:
 
 def _with_mutant(name: str, text: str, number: str) -> str:
     mutation.switch_on(number)
-    return parse(name, text).case.play().failure_class or "SURVIVES"
+    scenario = parse(name, text)
+    outcome = scenario.case.play()
+    passed = _passed(scenario, outcome)
+    told = f"passes {', '.join(passed)}" if passed else "SURVIVES"
+    return outcome.failure_class or told
 
 
 def of_mutant(line: str) -> bool:

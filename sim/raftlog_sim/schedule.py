@@ -57,7 +57,7 @@ _KEEP: Final = "none|some|all"
 _FILES: Final = "segment|header|headers|index|snapshot|store"
 _CALLS: Final = "open|create|read|write|truncate|rename|remove|list"
 _CHANGING: Final = "create|write|truncate|rename|remove"
-_ROTS: Final = "flip|zero|alien|unreadable|twin|gone|cut|old-chunk"
+_ROTS: Final = "flip|zero|alien|unreadable|twin|gone|cut|old-chunk|before-membership"
 _MESSAGES: Final = "appends|acks|asks|votes|echoes"
 _HOW: Final = "loud|silent"
 _WAY: Final = "kill|stop"
@@ -165,6 +165,11 @@ KINDS: Final = {
     "wipe": Kind(
         (("node", "nodes"),), True, "nemesis",
         "a machine comes back with an empty disk; within the atlas",
+    ),
+    "empty-disk": Kind(
+        (("node", "nodes"),), True, "nemesis",
+        "a machine boots with an empty disk, and later with its own; outside the atlas, for "
+        "scenarios",
     ),
     "lose-replica": Kind(
         (("node", "nodes"), ("partition", "small")), True, "nemesis",

@@ -20,6 +20,7 @@ NAMES: Final = (
     "linearizable-read",
     "membership-steps",
     "image-digest",
+    "reports-ascend",
     "deleted-stays-deleted",
     "condemned-rightly",
     "producer-ids-unique",

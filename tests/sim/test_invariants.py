@@ -98,6 +98,14 @@ def test_two_leaders_of_one_term():
     assert violated(run) == "election-safety"
 
 
+def test_a_report_that_gives_way_to_an_older_one():
+    run, invariants, group, _ = middle()
+    version, place = invariants.metadata.reports[group]
+    invariants.metadata.reports[group] = (version, (place[0] + 100, *place[1:]))
+    invariants.metadata.images.clear()
+    assert violated(run) == "reports-ascend"
+
+
 def test_a_leader_that_went_back():
     run, invariants, group, leader = middle()
     before = invariants.outlines[group, leader.me]

@@ -37,6 +37,7 @@ def test_it_tells_its_story(name):
     assert len([line for line in scenario.lines if line.startswith("# ")]) >= 2
     assert scenario.expected, "run `raftlog sim scenarios --rewrite` and review"
     assert not any("NOT REACHED" in line for line in scenario.expected)
+    assert not any("NOT AVOIDED" in line for line in scenario.expected)
     passes = isinstance(scenario.case, BrokerCase) and name not in OUTSIDE_THE_ATLAS
     assert passes is (scenario.expected[0] == "=> ok"), "our own brokers pass, guests are guilty"
 
@@ -47,6 +48,7 @@ TEXT = """\
 set partitions 2
 mutants 3 9b
 reaches torn-tail-cut
+avoids installed
 100 produce slot=0 partition=1 count=4
 50 power node=n2+n3 keep=none for 200
 => ok
@@ -58,6 +60,7 @@ def test_a_scenario_is_read():
     assert found.title == "one title"
     assert found.mutants == ("3", "9b")
     assert found.reaches == ("torn-tail-cut",)
+    assert found.avoids == ("installed",)
     assert found.expected == ("=> ok",)
     assert isinstance(found.case, BrokerCase)
     schedule = found.case.schedule
@@ -100,6 +103,15 @@ def test_a_scenario_that_gives_something_else_fails(tmp_path, monkeypatch, capsy
     assert main(["scenarios", "calm", "--rewrite"]) == 0
     assert "=> NOT REACHED: installed" in (tmp_path / "calm.txt").read_text()
     assert main(["scenarios", "nobody"]) == 1
+
+
+def test_a_scenario_that_passes_what_it_avoids_fails(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
+    (tmp_path / "calm.txt").write_text(
+        "# calm\n# nothing happens\nset safety_ms 50\navoids cluster-founded installed\n=> ok\n"
+    )
+    assert main(["scenarios", "calm"]) == 1
+    assert "NOT AVOIDED: cluster-founded\n" in capsys.readouterr().out
 
 
 def test_scenarios_are_listed(capsys):

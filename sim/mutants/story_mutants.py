@@ -1,0 +1,151 @@
+"""Planted bugs that others had: part 4 of LESSONS tells their stories. As in raft_mutants.py."""
+
+from typing import Any
+
+import attrs
+
+from raftlog.broker.partition_manager import PartitionManager
+from raftlog.partition.in_sync import InSyncSet
+from raftlog.raft import election, membership, node, transfer
+from raftlog.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteRequest
+from raftlog.raft.rounds import Rounds
+from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
+from raftlog.storage import walked_log
+
+
+def pre_vote_taken_for_a_vote() -> None:
+    """5b: who would have voted has voted (row 13; canonical/raft 196)."""
+    real = election.on_pre_vote_reply
+
+    def on_pre_vote_reply(state: RaftState, message: PreVoteReply) -> None:
+        if message.granted and state.role is CANDIDATE:
+            state.votes.setdefault(message.sender, True)
+            election._count(state)
+        else:
+            real(state, message)
+
+    node._HANDLERS[PreVoteReply] = on_pre_vote_reply
+
+
+def leader_that_hears_nobody() -> None:
+    """10b: a leader leads on whoever answers (TigerBeetle's livelock of one direction)."""
+    election._hears_quorum = lambda state: True
+
+
+def leader_with_a_stalled_disk() -> None:
+    """10c: nobody minds that his own disk stands still (row 29; hashicorp 503)."""
+    real = node._deadline
+
+    def deadline(state: RaftState) -> Any:
+        return state.heartbeat_deadline if state.role is LEADER else real(state)
+
+    node._deadline = deadline
+    Rounds.stalled = lambda self, now, limit: False  # type: ignore[method-assign]
+
+
+def install_keeps_the_old_membership() -> None:
+    """15c: who was installed goes on with the voters that it knew (row 6; openraft 1808)."""
+
+    def on_installed(state: RaftState, position: Any) -> None:
+        state.memberships[:] = [(position.membership_index, state.membership)]
+        membership._follow_membership(state)
+
+    membership.on_installed = on_installed
+
+
+def boot_forgets_an_uncommitted_membership() -> None:
+    """18d: of the memberships in its log a boot knows the committed ones (row 5; camunda 57389)."""
+    real = walked_log._Walker._result
+
+    def result(self: Any, fault: Any, seen: Any) -> Any:
+        head, *more = self._memberships
+        self._memberships = [head, *(pair for pair in more if pair[0] <= self._hint)]
+        return real(self, fault, seen)
+
+    walked_log._Walker._result = result  # type: ignore[method-assign]
+
+
+def removed_leader_leads_on() -> None:
+    """18e: a leader that is no voter any more stays (row 10; etcd 11038)."""
+    real = transfer.hand_over_and_follow
+
+    def hand_over(state: RaftState, why: str) -> None:
+        if why != "no voter any more":
+            real(state, why)
+
+    transfer.hand_over_and_follow = hand_over
+
+
+def learner_refuses_its_vote() -> None:
+    """19c: who does not know of its promotion does not vote (row 11; raft-rs 57)."""
+    for kind in (PreVoteRequest, VoteRequest):
+        handler = node._HANDLERS[kind]
+
+        def deaf(state: RaftState, message: Any, handler: Any = handler) -> None:
+            if state.voter:
+                handler(state, message)
+
+        node._HANDLERS[kind] = deaf
+
+
+def removal_takes_who_is_there() -> None:
+    """42: a removal takes the replica of the group that is there, whatever its id (review-8)."""
+    real = PartitionManager.delete
+
+    def delete(self: PartitionManager, removal: Any) -> None:
+        host = self.hosts.get(removal.group)
+        if host is not None:
+            removal = attrs.evolve(removal, replica=host.spec.replica)
+        real(self, removal)
+
+    PartitionManager.delete = delete  # type: ignore[method-assign]
+
+
+def min_in_sync_ignored() -> None:
+    """43: records are taken with as many copies as there are."""
+    real = InSyncSet.held_by
+
+    def held_by(self: InSyncSet, minimum: int, *more: Any) -> Any:
+        del minimum
+        return real(self, 1, *more)
+
+    InSyncSet.held_by = held_by  # type: ignore[method-assign]
+    InSyncSet.__len__ = lambda self: 1_000  # type: ignore[method-assign]
+
+
+def new_leader_counts_who_answered() -> None:
+    """43b: voters are in sync with a new leader when it has heard them (review-19)."""
+    real = InSyncSet.lead
+
+    def lead(self: InSyncSet, me: Any, voters: Any, last: Any, now: Any) -> None:
+        real(self, me, voters, last, now)
+        self._put_out([voter.node for voter in voters if voter != me])
+
+    InSyncSet.lead = lead  # type: ignore[method-assign]
+
+
+def successor_asks_first() -> None:
+    """44: whom leadership is handed to asks for pre-votes (row 15; dragonboat 223)."""
+
+    def on_timeout_now(state: RaftState, message: TimeoutNow) -> None:
+        if message.term == state.term and state.role is FOLLOWER:
+            election._pre_campaign(state)
+
+    node._HANDLERS[TimeoutNow] = on_timeout_now
+
+
+MUTANTS = (
+    ("5b", "pre-vote-taken-for-a-vote", pre_vote_taken_for_a_vote, ("election-safety",)),
+    ("10b", "leader-that-hears-nobody", leader_that_hears_nobody, ("liveness",)),
+    ("10c", "leader-with-a-stalled-disk", leader_with_a_stalled_disk, ("liveness",)),
+    ("15c", "install-keeps-the-old-membership", install_keeps_the_old_membership,
+     ("election-safety",)),
+    ("18d", "boot-forgets-an-uncommitted-membership", boot_forgets_an_uncommitted_membership,
+     ("election-safety", "committed-durable")),
+    ("18e", "removed-leader-leads-on", removed_leader_leads_on, ("liveness",)),
+    ("19c", "learner-refuses-its-vote", learner_refuses_its_vote, ("liveness",)),
+    ("42", "removal-takes-who-is-there", removal_takes_who_is_there, ("removed-rightly",)),
+    ("43", "min-in-sync-ignored", min_in_sync_ignored, ("produce-promise",)),
+    ("43b", "new-leader-counts-who-answered", new_leader_counts_who_answered, ()),
+    ("44", "successor-asks-first", successor_asks_first, ("liveness",)),
+)  # fmt: skip
