@@ -177,7 +177,10 @@ class Rounds:
         """The round counts as durable for these replicas; with strict marks, once its marks are."""
         for replica in replicas:
             if self.context.replicas.get(replica.group) is replica:
+                pending = not replica.node.term_durable
                 replica.persisted(io_id, self.context.now)
+                if pending and replica.node.term_durable:
+                    self.context.routes += 1
                 self.context.touched[replica.group] = replica
 
     def _replicas_of(self, io_id: IoId) -> list[PartitionReplica]:

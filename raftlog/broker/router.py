@@ -108,14 +108,15 @@ class Router:
         """The newest known (leader, epoch), whether that broker lives or not. A replica that looks
         for the next leader still tells of the last one: the image may know an older one only.
 
-        What was told before this boot is not forgotten by clients. So nobody is named before the
-        image is as new as this boot, nor in an epoch before the term that our replica is in."""
+        What was told in an earlier boot is not forgotten by clients. So nobody is named before the
+        image is as new as this boot, nor in an epoch before the term that our replica is in; and
+        what our replica knows is told when its term is durable."""
         if not self.services.caught_up:
             return None
         reported, group = partition.leader, partition.group
         known = None if reported is None else Leader(reported.node, partition.leader_epoch)
         replica = self.services.replicas.get(group)
-        if replica is None or replica.leader is None:
+        if replica is None or replica.leader is None or not replica.node.term_durable:
             told = self._told.get(group)
         else:
             told = Leader(replica.leader.node, replica.term)

@@ -223,6 +223,11 @@ class RaftNode:
         return self._state.rounds.durable
 
     @property
+    def term_durable(self) -> bool:
+        """Whether the present term, and the vote in it, survive a crash of this replica."""
+        return not (self._state.hard_state_dirty or self._state.rounds.hard_states)
+
+    @property
     def membership(self) -> Membership:
         """The membership in force, committed or not."""
         return self._state.membership

@@ -155,6 +155,21 @@ def test_a_reboot_tells_no_older_leader():
     assert len(told) > 1
 
 
+def test_a_leader_is_told_when_its_term_is_durable():
+    """Seed 2100072: power failed between the telling and the sync, and the next boot told of the
+    leader of the term before."""
+    cluster, old, replica = led_anew_unreported()
+    found = router(cluster, old.number)
+    named = found.leader_of("orders", 0)
+    assert named.epoch == replica.term
+    replica.node._state.rounds.hard_states += 1
+    assert found.leader_of("orders", 0) == named, "it was told before"
+    found._told.clear()
+    assert found.leader_of("orders", 0) is None
+    replica.node._state.rounds.hard_states -= 1
+    assert found.leader_of("orders", 0) == named
+
+
 def test_a_reboot_names_nobody_before_the_image_is_as_new(three):
     """What the disk says may be a day old: topics were deleted since, and leaders changed."""
     three.kill(3)
