@@ -41,7 +41,13 @@ NO_LEASE: Final = Instant(0)
 
 def holds(state: RaftState) -> bool:
     """Whether a read may be answered now, with what is committed now."""
-    return state.role is LEADER and state.ready and state.now < state.lease_until
+    if state.role is not LEADER or not state.ready:
+        return False
+    if state.now < state.lease_until:
+        return True
+    if state.lease_until != NO_LEASE:
+        probe("lease-had-run-out")
+    return False
 
 
 def round_sent(state: RaftState, context: int) -> None:

@@ -222,6 +222,8 @@ def advance(state: RaftState) -> None:
 
 
 def _propose(state: RaftState, membership: Membership) -> None:
+    if any(replica in state.membership.learners for replica in membership.voters):
+        probe("learner-promoted")
     entry = append_control(state, EntryKind.MEMBERSHIP, write_membership_body(membership))
     _enter(state, entry.raft_index, membership)
 

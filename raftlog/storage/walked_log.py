@@ -203,6 +203,8 @@ class _Walker:
         if stop is not None and place.raft_index < stop:
             why = walk.fault or "the file ends"
             return _SegmentEnd(agreed, agreed, f"{why} before entry {stop} ({file.path})")
+        if stop is not None and place.position < opened_file.size():
+            probe("void-suffix-skipped-at-boot")
         self._torn = walk.fault
         return _SegmentEnd(place, agreed, None)
 

@@ -6,7 +6,7 @@ import attrs
 
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.partition.in_sync import InSyncSet
-from raftlog.raft import election, membership, node, transfer
+from raftlog.raft import election, lease, membership, node, transfer
 from raftlog.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteRequest
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
@@ -30,6 +30,11 @@ def pre_vote_taken_for_a_vote() -> None:
 def leader_that_hears_nobody() -> None:
     """10b: a leader leads on whoever answers (TigerBeetle's livelock of one direction)."""
     election._hears_quorum = lambda state: True
+
+
+def lease_outlives_a_pause() -> None:
+    """12d: who held a lease when it last looked still holds it (row 17; etcd 20418)."""
+    lease.holds = lambda state: state.role is LEADER and state.ready and state.lease_until > 0
 
 
 def leader_with_a_stalled_disk() -> None:
@@ -138,6 +143,7 @@ MUTANTS = (
     ("5b", "pre-vote-taken-for-a-vote", pre_vote_taken_for_a_vote, ("election-safety",)),
     ("10b", "leader-that-hears-nobody", leader_that_hears_nobody, ("liveness",)),
     ("10c", "leader-with-a-stalled-disk", leader_with_a_stalled_disk, ("liveness",)),
+    ("12d", "lease-outlives-a-pause", lease_outlives_a_pause, ("linearizable-read",)),
     ("15c", "install-keeps-the-old-membership", install_keeps_the_old_membership,
      ("election-safety",)),
     ("18d", "boot-forgets-an-uncommitted-membership", boot_forgets_an_uncommitted_membership,
