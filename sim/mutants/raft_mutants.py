@@ -340,7 +340,7 @@ def acks_of_ended_terms_count() -> None:
 
 
 def window_never_closes() -> None:
-    """38: a leader sends ahead of the answers without end."""
+    """45: a leader sends ahead of the answers without end."""
 
     def has_room(self: Progress, options: RaftOptions) -> bool:
         del options
@@ -350,7 +350,7 @@ def window_never_closes() -> None:
 
 
 def removed_replica_is_sent_to() -> None:
-    """38b: the sender of a replica that was removed goes on."""
+    """45b: the sender of a replica that was removed goes on."""
 
     def follow_everyone(state: RaftState, following: RaftIndex) -> None:
         for replica in state.membership.everyone():
@@ -394,6 +394,6 @@ MUTANTS = (
      ("committed-immutable",)),
     ("32", "ended-rounds-stabilise", ended_rounds_stabilise, ("leader-completeness",)),
     ("33", "acks-of-ended-terms-count", acks_of_ended_terms_count, ("leader-completeness",)),
-    ("38", "window-never-closes", window_never_closes, ("bounded",)),
-    ("38b", "removed-replica-is-sent-to", removed_replica_is_sent_to, ("bounded",)),
+    ("45", "window-never-closes", window_never_closes, ("bounded",)),
+    ("45b", "removed-replica-is-sent-to", removed_replica_is_sent_to, ("bounded",)),
 )  # fmt: skip

@@ -38,7 +38,7 @@ def run_counted_by_batches() -> None:
 
 
 def gone_clients_still_weigh() -> None:
-    """38c: what the requests of a connection weighed is not given back when it ends."""
+    """45c: what the requests of a connection weighed is not given back when it ends."""
 
     def closed(self: Ledger, connection: ConnectionId) -> None:
         account = self._accounts.pop(connection)
@@ -56,5 +56,5 @@ MUTANTS = (
      ("acknowledged-committed", "history-lost-write")),
     ("36b", "run-counted-by-batches", run_counted_by_batches,
      ("history-inconsistent-offsets", "acknowledged-committed")),
-    ("38c", "gone-clients-still-weigh", gone_clients_still_weigh, ("bounded",)),
+    ("45c", "gone-clients-still-weigh", gone_clients_still_weigh, ("bounded",)),
 )  # fmt: skip

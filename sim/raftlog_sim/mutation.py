@@ -47,7 +47,9 @@ def load() -> dict[str, Mutant]:
             "mutants are in a checkout only", on=str(FOLDER), do="clone the repository"
         )
     found = [Mutant(*each) for path in paths for each in module_of(path).MUTANTS]
-    return {each.number: each for each in sorted(found, key=lambda each: _order(each.number))}
+    numbered = {each.number: each for each in sorted(found, key=lambda each: _order(each.number))}
+    assert len(numbered) == len(found), "two mutants of one number"
+    return numbered
 
 
 def module_of(path: Path) -> Any:
