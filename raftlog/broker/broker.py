@@ -91,7 +91,7 @@ class Broker:
         self.volume = Volume(identity.directory, StoreImage(directory, mark_delay))
         self.deadlines = GroupDeadlines()
         self.campaigns = Campaigns(config.election_ns)
-        context.router = Router(context)
+        context.router = Router(context, self.volume.store.hard_states)
         context.image_waiters = ImageWaiters(context)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
         self._make_metadata_parts()
