@@ -181,6 +181,7 @@ class Rounds:
                 replica.persisted(io_id, self.context.now)
                 if pending and replica.node.term_durable:
                     self.context.routes += 1
+                    self.context.image_waiters.changed()
                 self.context.touched[replica.group] = replica
 
     def _replicas_of(self, io_id: IoId) -> list[PartitionReplica]:

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol, final
 
 import attrs
 
-from raftlog.base.entries import HardState
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, Term, TopicId
 from raftlog.broker.config import BrokerConfig
 from raftlog.kafka.error_codes import ErrorCode
@@ -63,8 +62,9 @@ class Router:
     and the pairs that a running replica told and the image has not heard of yet."""
 
     services: Services
-    hard_states: Mapping[GroupId, HardState]
-    """Of the replicas that this directory answers for, running or not."""
+    floors: Mapping[GroupId, Term]
+    """The terms that the replicas of this directory had stored at boot: in an earlier boot they may
+    have told of leaders of these terms, and of no later ones."""
     poisoned: dict[DirectoryId, None] = attrs.Factory(dict)
     _told: dict[GroupId, Leader] = attrs.Factory(dict)
     """Of groups that run or ran here, until the image says as much or more."""
@@ -113,8 +113,8 @@ class Router:
         for the next leader still tells of the last one: the image may know an older one only.
 
         What was told in an earlier boot is not forgotten by clients. So nobody is named before the
-        image is as new as this boot, nor in an epoch before the term that our replica has stored;
-        and what our replica knows is told when its term is durable."""
+        image is as new as this boot, nor in an epoch before the term that our replica had stored
+        then; and what our replica knows is told when its term is durable."""
         if not self.services.caught_up:
             return None
         reported, group = partition.leader, partition.group
@@ -126,17 +126,10 @@ class Router:
             told = Leader(replica.leader.node, replica.term)
         if told is None or (known is not None and known.epoch >= told.epoch):
             self._told.pop(group, None)
-            return None if known is None or self._may_be_newer(group, known) else known
+            forgotten = known is None or known.epoch < self.floors.get(group, 0)
+            return None if forgotten else known
         self._told[group] = told
         return told
-
-    def _may_be_newer(self, group: GroupId, known: Leader) -> bool:
-        """Whether our own replica may have told of a newer leader in an earlier boot. A directory
-        that is poisoned learns no more, and must not hold its clients up."""
-        ours = self.hard_states.get(group)
-        if ours is None or self.services.directory in self.poisoned:
-            return False
-        return ours.term > known.epoch
 
     def forget(self, group: GroupId) -> None:
         """The group's topic is deleted."""

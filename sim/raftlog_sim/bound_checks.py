@@ -9,7 +9,8 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.progress import INSTALL, PROBE, REPLICATE, Progress
 
 if TYPE_CHECKING:
-    from raftlog.broker.ledger import Ledger
+    from raftlog.broker.config import BrokerLimits
+    from raftlog.broker.ledger import Account, Ledger
     from raftlog_sim.node import Node
 
 
@@ -74,14 +75,25 @@ def miscounted(ledger: "Ledger") -> str:
     waiting = sum(each.request_bytes for each in accounts)
     if waiting != ledger.waiting_bytes:
         return f"the requests weigh {waiting} bytes, {ledger.waiting_bytes} are counted"
-    limits = ledger.limits
-    for each in accounts:
-        if each.over or each.connection in ledger._changed:
-            continue
-        if (
-            each.requests >= limits.unanswered_requests
-            or each.request_bytes >= limits.unanswered_bytes
-            or each.output_bytes >= limits.output_bytes
-        ):
-            return f"connection {each.connection} is over a limit and not held to be: {each}"
+    if not ledger._changed:
+        for each in accounts:
+            problem = _misjudged(each, ledger.limits)
+            if problem:
+                return f"connection {each.connection} {problem}: {each}"
+    return ""
+
+
+def _misjudged(account: "Account", limits: "BrokerLimits") -> str:
+    """Whether an account is over a limit of its own, and is not held to be, or is not, and is."""
+    shares = (
+        account.requests / limits.unanswered_requests,
+        account.request_bytes / limits.unanswered_bytes,
+        account.output_bytes / limits.output_bytes,
+    )
+    if not account.over and max(shares) >= 1:
+        return "is over a limit and not held to be"
+    if account.over and not any(share > 0.5 for share in shares):
+        return "is below half of all limits and held to be over one"
+    if (account.over or account.groups_over) and not account.paused:
+        return "should be paused"
     return ""

@@ -416,6 +416,8 @@ class Invariants:
                 self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():
                 self._durable(node, group, replica)
+                if replica.is_leader:
+                    self.judge((("bounded", bound_checks.senders(replica)),))
                 if group not in self.ghost:
                     continue
                 for number in range(replica.log.first_index, replica.commit + 1):

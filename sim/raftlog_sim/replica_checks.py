@@ -10,6 +10,8 @@ import attrs
 
 from raftlog.base.ids import GroupId, NodeId
 from raftlog.broker.events import Event, PeerMessages
+from raftlog.metadata.delta import local_replica
+from raftlog.metadata.topic_image import PartitionImage
 from raftlog.partition.producer_snapshot import write_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append
@@ -47,8 +49,8 @@ class _Home(NamedTuple):
 class ReplicaChecks:
     """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
     clients saw a log start, and where that was. `epochs`: the newest leader epoch of a group that
-    a boot published, and a replica did (where there is none, a directory). `tables`: digests of
-    producers at (index, term)."""
+    a boot published, and the node of a replica (where there is none: of a directory). `tables`:
+    digests of producers at (index, term)."""
 
     committed: dict[GroupId, Committed]
     starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
@@ -244,7 +246,7 @@ class ReplicaChecks:
                 leader = context.router.newest(partition)
                 if leader is None:
                     continue
-                problem = self._goes_back(node, partition.group, leader.epoch)
+                problem = self._goes_back(node, partition, leader.epoch)
                 if problem:
                     return problem
                 known = self.leaders.setdefault((partition.group, leader.epoch), leader.node)
@@ -255,10 +257,15 @@ class ReplicaChecks:
                     )
         return ""
 
-    def _goes_back(self, node: "Node", group: GroupId, epoch: int) -> str:
-        """Whether this boot published a newer epoch, or an earlier one of the same replica did."""
-        replica = node.broker.context.replicas.get(group)
-        me = node.broker.context.directory if replica is None else replica.me
+    def _goes_back(self, node: "Node", partition: PartitionImage, epoch: int) -> str:
+        """Whether this boot published a newer epoch, or an earlier one with the same replica."""
+        context, group = node.broker.context, partition.group
+        replica = context.replicas.get(group)
+        me: object = context.directory
+        if replica is not None:
+            me = replica.me
+        elif (here := local_replica(partition, context.node, context.directory)) is not None:
+            me = here
         for key in ((group, (node.number, node.boots)), (group, me)):
             before = self.epochs.get(key, 0)
             if epoch < before:

@@ -167,7 +167,7 @@ def scheduler() -> dict[str, Any]:
     """The names of trio's scheduler. `OperatingError` when the two that we set are not there as we
     know them."""
     names = vars(import_module(_SCHEDULER))
-    known = type(names.get(_ORDERED)) is bool and isinstance(names.get(_DICE), Random)
+    known = type(names.get(_ORDERED)) is bool and isinstance(names.get(_DICE), Random | _Dice)
     if not known:
         raise OperatingError(
             f"trio {trio.__version__} has no {_ORDERED} and {_DICE} as trio {TRIO} has",

@@ -165,9 +165,36 @@ def test_a_leader_is_told_when_its_term_is_durable():
     replica.node._state.rounds.hard_states += 1
     assert found.leader_of("orders", 0) == named, "it was told before"
     found._told.clear()
-    assert found.leader_of("orders", 0) is None
+    told = found.leader_of("orders", 0)
+    assert told is not None
+    assert told.epoch < named.epoch
     replica.node._state.rounds.hard_states -= 1
     assert found.leader_of("orders", 0) == named
+
+
+def test_a_replica_that_campaigns_alone_names_the_leader_of_the_image(three):
+    leader = three.leader("orders", 0)
+    other = next(node for node in three.world.running() if node is not leader)
+    found = router(three, other.number)
+    named = found.leader_of("orders", 0)
+    state = found.replica("orders", 0).node._state
+    real = state.term, state.leader
+    state.term, state.leader = named.epoch + 5, None
+    assert found.leader_of("orders", 0) == named
+    state.term, state.leader = real
+
+
+def test_a_replica_that_does_not_open_hides_no_leader(three):
+    """Somebody else leads, and the image says who."""
+    leader = three.leader("orders", 0)
+    other = next(node for node in three.world.running() if node is not leader)
+    context = other.broker.context
+    named = context.router.leader_of("orders", 0)
+    group = context.router.replica("orders", 0).group
+    replica = context.replicas.pop(group)
+    context.router._told.clear()
+    assert context.router.leader_of("orders", 0) == named
+    context.replicas[group] = replica
 
 
 def test_a_reboot_names_nobody_before_the_image_is_as_new(three):

@@ -308,6 +308,8 @@ def test_a_ledger_that_counts_wrong_is_seen():
     account = next(iter(ledger._accounts.values()))
     account.output_bytes = ledger.limits.output_bytes
     assert "over a limit" in bound_checks.queues(node)
+    account.output_bytes, account.over = 0, True
+    assert "held to be over one" in bound_checks.queues(node)
 
 
 def test_a_run_compares_what_it_says():
