@@ -32,7 +32,6 @@ LOG_CLASSES: Final = ("linearizability", "inconsistent-offsets", "duplicate", "p
 """What the definition of a log knows; the judge finds more, which is not compared."""
 CORPUS_STEPS_MAX: Final = 2_000_000
 NAMED_MAX: Final = 3
-RAISED: Final = "raised"
 
 
 class SmallHistory(NamedTuple):
@@ -131,7 +130,7 @@ def hunt(number: str, plan: Hunt) -> dict[str, Any]:
     with context.Pool(1) as pool:
         row = pool.apply(_hunt_here, (number, plan))
     with context.Pool(1) as pool:
-        row |= pool.apply(_control_here, (row["tried"], plan.kinds, row["history"]))
+        row |= pool.apply(_control_here, (row["tried"], plan, row["history"]))
     row["what"] = _in_words(row)
     return row
 
@@ -166,25 +165,26 @@ def judged_wrongly(plan: Hunt) -> tuple[int, list[Wrong]]:
         if time.process_time() - began > plan.seconds or len(wrong) >= plan.kills:
             break
         tried += 1
-        found = _found_or_raised(history)
-        if history.right != (not found) or found[:1] == [RAISED]:
+        found = _verdict(history)
+        if found is not None and history.right != (not found):
             wrong.append(Wrong(tried, history.name, found))
     return tried, wrong
 
 
-def _found_or_raised(history: SmallHistory) -> list[str]:
-    """As `found_in`; a broken judge may raise, which is no verdict at all."""
+def _verdict(history: SmallHistory) -> list[str] | None:
+    """As `found_in`; None when a broken judge raised: that is no verdict, and anybody sees it, so
+    it does not count as caught."""
     try:
         return found_in(history)
-    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as why:
-        return [RAISED, type(why).__name__]
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError):
+        return None
 
 
-def _control_here(count: int, kinds: Sequence[str], name: str) -> dict[str, Any]:
+def _control_here(count: int, plan: Hunt, name: str) -> dict[str, Any]:
     """What the healthy judge makes of the same histories, and of the one of that name."""
-    wrong = 0
+    wrong = _judge_corpora(plan.corpora)["wrong"]
     healthy: list[str] = []
-    for history in itertools.islice(histories(kinds), count):
+    for history in itertools.islice(histories(plan.kinds), count):
         found = found_in(history)
         wrong += history.right != (not found)
         if history.name == name:
@@ -197,8 +197,6 @@ def _in_words(row: dict[str, Any]) -> str:
     if not row["history"]:
         return ""
     healthy, found = ", ".join(row["healthy"]), ", ".join(row["found"])
-    if row["found"][:1] == [RAISED]:
-        return f"{row['history']}: {' '.join(row['found'])}"
     return f"{row['history']}: {f'{healthy} missed' if healthy else f'false alarm of {found}'}"
 
 
