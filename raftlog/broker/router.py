@@ -9,10 +9,8 @@ from typing import NamedTuple, Protocol, final
 
 import attrs
 
-from raftlog.base.ids import DirectoryId, GroupId, NodeId, Term, TopicId
-from raftlog.broker.config import BrokerConfig
+from raftlog.base.ids import GroupId, NodeId, Term, TopicId
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.delta import local_replica
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 from raftlog.partition.replica import PartitionReplica
@@ -23,12 +21,6 @@ TopicKey = str | bytes
 
 class Services(Protocol):
     """What of the broker's context this needs."""
-
-    @property
-    def config(self) -> BrokerConfig: ...
-
-    @property
-    def directory(self) -> DirectoryId: ...
 
     @property
     def image(self) -> ClusterImage: ...
@@ -58,14 +50,13 @@ class Endpoint(NamedTuple):
 @final
 @attrs.define(eq=False)
 class Router:
-    """Looks things up in the image of the moment; keeps nothing but directories known to be lost,
+    """Looks things up in the image of the moment; keeps nothing but the terms that this boot found,
     and the pairs that a running replica told and the image has not heard of yet."""
 
     services: Services
     floors: Mapping[GroupId, Term]
     """The terms that the replicas of this directory had stored at boot: in an earlier boot they may
     have told of leaders of these terms, and of no later ones."""
-    poisoned: dict[DirectoryId, None] = attrs.Factory(dict)
     _told: dict[GroupId, Leader] = attrs.Factory(dict)
     """Of groups that run or ran here, until the image says as much or more."""
 
@@ -96,9 +87,6 @@ class Router:
         found = self.services.replicas.get(partition.group)
         if found is not None:
             return found
-        here = local_replica(partition, self.services.config.node, self.services.directory)
-        if here is not None and here.directory in self.poisoned:
-            return ErrorCode.KAFKA_STORAGE_ERROR
         if self._leader(partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.LEADER_NOT_AVAILABLE
@@ -126,8 +114,9 @@ class Router:
             told = Leader(replica.leader.node, replica.term)
         if told is None or (known is not None and known.epoch >= told.epoch):
             self._told.pop(group, None)
-            forgotten = known is None or known.epoch < self.floors.get(group, 0)
-            return None if forgotten else known
+            if known is None or known.epoch < self.floors.get(group, 0):
+                return None
+            return known
         self._told[group] = told
         return told
 

@@ -19,7 +19,7 @@ def senders(replica: PartitionReplica) -> str:
     each within its window. What is wrong, or nothing."""
     state = replica.node._state
     membership, progress = state.membership, state.progress
-    others = {*membership.voters, *membership.outgoing, *membership.learners} - {state.me}
+    others = {*membership.everyone()} - {state.me}
     if progress.keys() != others:
         return f"{state.me} has senders for {[*progress]}, its configuration is {membership}"
     for follower in progress.values():

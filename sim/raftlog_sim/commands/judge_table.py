@@ -30,12 +30,12 @@ def _caught(row: dict[str, Any]) -> str:
     corpora = f"corpora {_corpora(row)}" if row.get("corpora", {}).get("wrong") else ""
     if not row["seeds"]:
         return f"killed by {corpora}"
-    after = f"killed by {_by(row)} after {row['seeds'][0]}: {row['what']}"
+    after = f"killed by {killers(row)} after {row['seeds'][0]}: {row['what']}"
     return f"{after}; {corpora}" if corpora else after
 
 
-def _by(row: dict[str, Any]) -> str:
-    """The kinds of histories that caught it."""
+def killers(row: dict[str, Any]) -> str:
+    """What caught a mutant, and how often: kinds of histories, or classes of failures."""
     return ", ".join(
         f"{kind}{'' if count == 1 else f' x {count}'}" for kind, count in row["by"].items()
     )
@@ -62,7 +62,7 @@ def table(rows: list[dict[str, Any]]) -> str:
         name = f"{row['number']} {row['name'].replace('-', ' ')}"
         by, after = "**nothing**" if row["tried"] else "not hunted", ""
         if row.get("seeds"):
-            by, after = _by(row), str(row["seeds"][0])
+            by, after = killers(row), str(row["seeds"][0])
         what = row.get("what", "")
         what += "" if control_holds(row) else ", **the judge itself is wrong**"
         lines.append(f"| {name} | {by} | {after} | {what} | {_corpora(row)} |")

@@ -133,9 +133,7 @@ def _line(row: dict[str, Any]) -> str:
 
 def _by(row: dict[str, Any]) -> str:
     """Who caught it; where that is nobody of whom it was expected, of whom it was."""
-    killers = ", ".join(
-        f"{name}{'' if count == 1 else f' x {count}'}" for name, count in row["by"].items()
-    )
+    killers = judge_table.killers(row)
     if row["by"].keys() & set(row["expected"]):
         return killers
     return f"{killers} (expected: {', '.join(row['expected'])})"
