@@ -54,6 +54,8 @@ class Invariants:
     outlines: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
     lives: dict[tuple[GroupId, ReplicaId], PartitionReplica] = attrs.Factory(dict)
     """A replica that was closed and recovered begins anew, in the same boot too."""
+    rolled_back: dict[tuple[GroupId, ReplicaId], RaftIndex] = attrs.Factory(dict)
+    """Up to where a replica was durable before an old copy of its disk was put back."""
     drawn: dict[PartitionReplica, tuple[object, ...]] = attrs.Factory(dict)
     """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
@@ -110,6 +112,8 @@ class Invariants:
             self.outlines[key] = now
             if self.lives.get(key) is not replica:
                 self.lives[key] = replica
+                if node.rolled_back:
+                    self.rolled_back[key] = max(self._has(*key), RaftIndex(before.durable))
                 before = NOTHING
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
@@ -301,8 +305,12 @@ class Invariants:
         return ""
 
     def _has(self, group: GroupId, replica: ReplicaId) -> int:
-        """Up to which entry this replica was last seen to be durable."""
-        return self.outlines.get((group, replica), NOTHING).durable
+        """Up to which entry this replica was last seen to be durable. What it said before an old
+        copy of its disk was put back holds: it may still be on its way (seed 3000884), and the copy
+        has no vote by which it could be forgotten."""
+        key = (group, replica)
+        seen = RaftIndex(self.outlines.get(key, NOTHING).durable)
+        return max(seen, self.rolled_back.get(key, seen))
 
     def _steps(self, group: GroupId, replica: PartitionReplica) -> None:
         """A leader goes from one configuration to the next only so that quorums overlap."""

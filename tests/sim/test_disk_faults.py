@@ -12,7 +12,7 @@ from raftlog_sim.streams import Stream
 from raftlog_sim.truth import image_at_boot
 
 from raftlog.base import probes
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.base.units import millis
 from raftlog.metadata.image import EMPTY_IMAGE
 
@@ -123,6 +123,19 @@ def test_a_copy_that_another_controller_cannot_tell_for_good_waits(away, lasts_m
     assert "old-disk" not in run.nemesis.done
     assert run.play() == ""
     assert run.nemesis.done["old-disk"] == 1
+
+
+def test_what_was_said_before_an_old_copy_came_back_still_counts():
+    """Seed 3000884: n1 acknowledged an entry, an old copy of its disk came back, and then the
+    leader, which had been paused, heard the acknowledgement and committed by it. The copy is
+    refused: it votes nowhere, so the entry is not lost."""
+    run = until(Run(old_disk(*[step(at, "crash", 20, node="n2") for at in (200, 400)])), 690)
+    checks, node = run.onlooker.invariants, run.world.nodes[NodeId(2)]
+    replica = node.broker.context.replicas[METADATA_GROUP]
+    key, said = (METADATA_GROUP, replica.me), replica.log.durable_index
+    assert run.play() == ""
+    assert checks.outlines[key].durable < said, "the copy knows less"
+    assert checks._has(*key) == said
 
 
 def test_a_copy_that_nobody_can_tell_in_time_is_left():

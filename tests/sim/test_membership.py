@@ -5,7 +5,7 @@ import attrs
 import pytest
 from raftlog_sim import convergence
 from raftlog_sim.clock import MachineClock, NodeClock
-from raftlog_sim.convergence import is_core, is_core_alive, is_led
+from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
 from raftlog_sim.loss_faults import empty_disk
 from raftlog_sim.options import SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
@@ -219,6 +219,18 @@ def test_what_is_not_enough_is_no_core():
     assert not is_core(run.world, (1, 9), ())
     skipped = simulate(schedule(core=(1,)))
     assert skipped.failure == ""
+
+
+def test_who_has_not_caught_up_has_not_converged():
+    """Seed 3000879: the one broker had booted, led its metadata group and had committed all of it,
+    and had not applied any; the run asked its image for the topic."""
+    run = until(
+        Run(Schedule(SimOptions(seed=31, brokers=1, controllers=1, replication=1), ())), 300
+    )
+    (node,) = run.world.running()
+    assert is_converged(run.world)
+    node.broker.context.caught_up = False
+    assert not is_converged(run.world)
 
 
 def test_what_is_no_core_is_none_when_all_are_down():

@@ -120,12 +120,28 @@ def test_trio_may_begin_in_another_thread():
     assert ended == [True]
 
 
+class WatchedDice(Random):
+    """Knows which threads asked it: a trio in another thread may, at any time."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.threads: set[int] = set()
+
+    def getrandbits(self, count: int) -> int:
+        self.threads.add(threading.get_ident())
+        return super().getrandbits(count)
+
+    def random(self) -> float:
+        self.threads.add(threading.get_ident())
+        return super().random()
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_the_names_are_put_back(monkeypatch, before):
     """Hypothesis sets them too; whoever comes first, nobody is disturbed."""
-    names = trio_clock.scheduler()
+    names, dice = trio_clock.scheduler(), WatchedDice()
     monkeypatch.setitem(names, "_ALLOW_DETERMINISTIC_SCHEDULING", before)
-    state = names["_r"].getstate()
+    monkeypatch.setitem(names, "_r", dice)
     order_of(1)
 
     async def main() -> None:
@@ -135,8 +151,10 @@ def test_the_names_are_put_back(monkeypatch, before):
     with pytest.raises(ZeroDivisionError):
         trio_clock.run(2, trio_clock.JumpClock(), main)
     assert names["_ALLOW_DETERMINISTIC_SCHEDULING"] is before
-    assert type(names["_r"]) is Random
-    assert names["_r"].getstate() == state
+    assert names["_r"] is dice
+    assert threading.get_ident() not in dice.threads, "the run took a draw that is not the seed's"
+    trio.run(trio.sleep, 0)
+    assert threading.get_ident() in dice.threads, "trio asks it again"
 
 
 def test_importing_hypothesis_changes_nothing():
