@@ -113,7 +113,8 @@ class Invariants:
             if self.lives.get(key) is not replica:
                 self.lives[key] = replica
                 if node.rolled_back:
-                    self.rolled_back[key] = max(self._has(*key), RaftIndex(before.durable))
+                    said = max(before.durable, self._has(*key))
+                    self.rolled_back[key] = RaftIndex(said)
                 before = NOTHING
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
