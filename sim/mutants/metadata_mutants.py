@@ -1,4 +1,4 @@
-"""Planted bugs of the metadata group."""
+"""Planted bugs of the metadata group, and of what brokers tell clients of it."""
 
 from typing import Any
 
@@ -7,7 +7,10 @@ import attrs
 from raftlog.base.ids import NodeId
 from raftlog.broker import controller
 from raftlog.broker.controller import Controller
+from raftlog.broker.router import Leader, Router
 from raftlog.metadata.requests import Answer, OnceWish
+from raftlog.metadata.topic_image import PartitionImage
+from raftlog.raft.node import RaftNode
 
 
 def performed_again() -> None:
@@ -33,7 +36,44 @@ def performed_for_nothing() -> None:
     table[OnceWish] = serve
 
 
+def leaders_named_while_opening() -> None:
+    """46: a booted broker names leaders before its image is as new as its boot."""
+    real = Router.newest
+
+    def newest(self: Router, partition: PartitionImage) -> Leader | None:
+        context: Any = self.services
+        opened, context.caught_up = context.caught_up, True
+        try:
+            return real(self, partition)
+        finally:
+            context.caught_up = opened
+
+    Router.newest = newest  # type: ignore[method-assign]
+
+
+def leaders_of_earlier_boots_forgotten() -> None:
+    """46b: leaders are named in whatever epoch, though the boot before may have named later
+    ones."""
+    real = Router.newest
+
+    def newest(self: Router, partition: PartitionImage) -> Leader | None:
+        self.floors = {}
+        return real(self, partition)
+
+    Router.newest = newest  # type: ignore[method-assign]
+
+
+def leaders_named_before_their_term_is_durable() -> None:
+    """46c: what a replica knows of its leader is told before the term would survive a crash."""
+    RaftNode.term_durable = property(lambda self: True)  # type: ignore[method-assign, assignment]
+
+
 MUTANTS = (
     ("37", "performed-again", performed_again, ("deleted-stays-deleted",)),
     ("37b", "performed-for-nothing", performed_for_nothing, ("producer-ids-unique",)),
+    ("46", "leaders-named-while-opening", leaders_named_while_opening, ("leader-epoch-monotone",)),
+    ("46b", "leaders-of-earlier-boots-forgotten", leaders_of_earlier_boots_forgotten,
+     ("leader-epoch-monotone",)),
+    ("46c", "leaders-named-before-their-term-is-durable",
+     leaders_named_before_their_term_is_durable, ("leader-epoch-monotone",)),
 )  # fmt: skip
