@@ -49,9 +49,18 @@ def checks_of(run: Mapping[str, Any], invariants: Mapping[str, Any]) -> list[Run
     failure = run.get("failure")
     if isinstance(failure, str) and failure:
         name, _, what = failure.partition(":")
-        if name not in [check.name for check in found if check.status == VIOLATED]:
-            found.append(RunCheck(name, VIOLATED, what.strip()[:_TEXT_MAX]))
+        _take_failure(found, RunCheck(name, VIOLATED, what.strip()[:_TEXT_MAX]))
     return sorted(found, key=lambda check: check.status != VIOLATED)
+
+
+def _take_failure(found: list[RunCheck], failure: RunCheck) -> None:
+    """What ended the run says what was wrong, where the check itself does not."""
+    for place, check in enumerate(found):
+        if check.name == failure.name and check.status == VIOLATED:
+            if not check.note:
+                found[place] = failure
+            return
+    found.append(failure)
 
 
 def violated(checks: Sequence[RunCheck]) -> list[RunCheck]:

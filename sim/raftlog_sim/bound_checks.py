@@ -3,15 +3,20 @@
 A bound that nobody compares is a wish; a ledger that counts wrong pauses for ever, or never.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from raftlog.base.limits import HELD_SHARES
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.progress import INSTALL, PROBE, REPLICATE, Progress
 
 if TYPE_CHECKING:
-    from raftlog.broker.config import BrokerLimits
     from raftlog.broker.ledger import Account, Ledger
     from raftlog_sim.node import Node
+
+_PARTS: Final = {
+    "pinned_bytes": "pinned_bytes", "held_bytes": "held_bytes", "waiting_bytes": "request_bytes",
+}  # fmt: skip
+"""What a ledger counts, and of what in its accounts it is the sum."""
 
 
 def senders(replica: PartitionReplica) -> str:
@@ -66,34 +71,55 @@ def queues(node: "Node") -> str:
 
 
 def miscounted(ledger: "Ledger") -> str:
-    """The sums of a ledger are those of its accounts, and who is over a limit is known to be."""
+    """The sums of a ledger are those of its accounts; who is over a limit is known to be, the
+    process too; and exactly those are paused who should be."""
     accounts = ledger._accounts.values()
-    for name in ("pinned_bytes", "held_bytes"):
-        total, counted = sum(getattr(each, name) for each in accounts), getattr(ledger, name)
+    for name, part in _PARTS.items():
+        total, counted = sum(getattr(each, part) for each in accounts), getattr(ledger, name)
         if total != counted:
-            return f"the accounts have {total} {name.replace('_', ' ')}, {counted} are counted"
-    waiting = sum(each.request_bytes for each in accounts)
-    if waiting != ledger.waiting_bytes:
-        return f"the requests weigh {waiting} bytes, {ledger.waiting_bytes} are counted"
+            return f"the accounts have {total} {_spoken(name)}, {counted} are counted"
+        limit, over = getattr(ledger.limits, name), getattr(ledger, name.replace("bytes", "over"))
+        problem = _misheld(over, total / limit)
+        if problem:
+            return f"{total} {_spoken(name)} of {limit}: the process {problem}"
     if not ledger._changed:
         for each in accounts:
-            problem = _misjudged(each, ledger.limits)
+            problem = _misjudged(each, ledger)
             if problem:
                 return f"connection {each.connection} {problem}: {each}"
     return ""
 
 
-def _misjudged(account: "Account", limits: "BrokerLimits") -> str:
-    """Whether an account is over a limit of its own, and is not held to be, or is not, and is."""
-    shares = (
+def _spoken(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _misheld(over: bool, *shares: float) -> str:
+    """Over a limit is who reached one of them, until all fall to half of it."""
+    if not over and max(shares) >= 1:
+        return "is over a limit and not held to be"
+    if over and max(shares) <= 0.5:
+        return "is below half of all limits and held to be over one"
+    return ""
+
+
+def _misjudged(account: "Account", ledger: "Ledger") -> str:
+    """Whether an account is held for what it is not, or paused for no reason, or not for one."""
+    limits = ledger.limits
+    problem = _misheld(
+        account.over,
         account.requests / limits.unanswered_requests,
         account.request_bytes / limits.unanswered_bytes,
         account.output_bytes / limits.output_bytes,
     )
-    if not account.over and max(shares) >= 1:
-        return "is over a limit and not held to be"
-    if account.over and not any(share > 0.5 for share in shares):
-        return "is below half of all limits and held to be over one"
-    if (account.over or account.groups_over) and not account.paused:
-        return "should be paused"
-    return ""
+    much = HELD_SHARES * (2 if account.paused else 1)
+    wanted = (
+        account.over
+        or bool(account.groups_over)
+        or ledger.pinned_over
+        or (ledger.held_over and account.held_bytes > limits.held_bytes // much)
+        or (ledger.waiting_over and account.request_bytes > limits.waiting_bytes // much)
+    )
+    if not problem and wanted is not account.paused:
+        problem = "should be paused" if wanted else "is paused for nothing"
+    return problem

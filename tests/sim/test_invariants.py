@@ -310,6 +310,25 @@ def test_a_ledger_that_counts_wrong_is_seen():
     assert "over a limit" in bound_checks.queues(node)
     account.output_bytes, account.over = 0, True
     assert "held to be over one" in bound_checks.queues(node)
+    account.over, account.paused = False, True
+    assert "paused for nothing" in bound_checks.queues(node)
+
+
+@pytest.mark.parametrize("which", ["pinned", "held", "waiting"])
+def test_a_process_over_a_limit_is_held_to_be(which):
+    run, _, _, leader = middle()
+    node = run.world.nodes[leader.me.node]
+    ledger = node.broker.context.ledger
+    account = next(iter(ledger._accounts.values()))
+    setattr(ledger, f"{which}_over", True)
+    assert "the process is below half" in bound_checks.queues(node)
+    limit = getattr(ledger.limits, f"{which}_bytes")
+    setattr(ledger, f"{which}_bytes", limit)
+    setattr(account, "request_bytes" if which == "waiting" else f"{which}_bytes", limit)
+    account.over = which == "waiting"
+    assert "should be paused" in bound_checks.queues(node)
+    setattr(ledger, f"{which}_over", False)
+    assert "the process is over a limit" in bound_checks.queues(node)
 
 
 def test_a_run_compares_what_it_says():
