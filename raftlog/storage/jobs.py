@@ -265,7 +265,9 @@ def _hit_in(batch: Buffer, header: BatchHeader, order: TimeOrder) -> TimeHit | N
 
 
 def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
-    """Job: the nearest producer snapshot at or below the end, and what follows it in the log."""
+    """Job: the nearest producer snapshot at or below the end, and what follows it in the log. The
+    chain at the end of each segment vouches for what was read of it: nobody else may have looked
+    at a segment since the boot."""
     head = order.segments[0].start.raft_index if order.segments else order.stop
     found = newest_snapshot(disk, order.spec, RaftIndex(order.stop - 1))
     before, snapshot = (head, None) if found is None else (found[0].raft_index + 1, found[1])
@@ -280,6 +282,8 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
             for batch in walk.batches(RaftIndex(min(segment.end_index, order.stop))):
                 if batch.entry.raft_index >= before:
                     items += replay_items(batch)
+            if walk.fault is None and walk.place.raft_index == segment.end_index:
+                walk.check(segment.end_index, segment.end_chain, None, "the log")
             _report(disk, walk)
     end = order.stop
     for unwritten in order.unwritten:

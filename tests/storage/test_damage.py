@@ -452,15 +452,21 @@ def test_a_log_without_its_head_snapshot_is_lost(driver):
     assert "snapshot" in found.why
 
 
-def test_damage_that_only_the_replay_meets(driver):
+@pytest.mark.parametrize("how", ["flip", "twin"])
+def test_damage_that_only_the_replay_meets(driver, how):
     """A sealed segment that its index vouches for, no snapshot behind it: the replay of producers
-    is the first to read it. That is damage there, not a lost replica."""
+    is the first to read it. That is damage there, not a lost replica. Seed 4010648: producers were
+    taken from a batch of another partition, which only the chain tells from ours."""
     for path in driver.disk.paths():
         if path.endswith(".snapshot"):
             driver.disk.vanish(path)
     position = driver.log._window.position_of(3)
     last = driver.log.last_index
-    driver.disk.flip_bit(files(driver)[0], position + 70)
+    if how == "flip":
+        driver.disk.flip_bit(files(driver)[0], position + 70)
+    else:
+        twin = twin_of(driver.log.entries(3, 1)[0].batch)
+        driver.disk.overwrite(files(driver)[0], position, twin)
     found = driver.crash(Keep.NONE)
     assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (last, 2))
     assert driver.log.last_index == 2
