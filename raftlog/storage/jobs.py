@@ -68,10 +68,18 @@ class EntriesOrder(NamedTuple):
     checks: tuple[Point, ...]
 
 
-class TimeOrder(NamedTuple):
-    """Segments and where to start in each; then batches that are not in a file yet."""
+class TimeStart(NamedTuple):
+    """Where to look in a segment; `verified` when all of it was walked before."""
 
-    segments: tuple[tuple[SegmentRef, WalkPlace], ...]
+    segment: SegmentRef
+    start: WalkPlace
+    verified: bool
+
+
+class TimeOrder(NamedTuple):
+    """Where to look in the files; then batches that are not in a file yet."""
+
+    segments: tuple[TimeStart, ...]
     timestamp_ms: int
     limit: Offset
     written: RaftIndex
@@ -212,12 +220,17 @@ def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
                 prev_chain = batch.before.chain
             total += len(entry.batch)
             entries.append(entry._replace(batch=bytes(entry.batch)))
-        if walk.fault is None and walk.place.raft_index == segment.end_index:
-            walk.check(segment.end_index, segment.end_chain, None, "the log")
+        _check_end(walk, segment)
         _report(disk, walk)
     if not entries:
         raise CorruptData(f"entry {order.first} is not in its segment", on=segment.path)
     return EntriesRead(order.first, prev_chain, entries)
+
+
+def _check_end(walk: Walk, segment: SegmentRef) -> None:
+    """Compare the chain when the walk came to the end of its segment."""
+    if walk.fault is None and walk.place.raft_index == segment.end_index:
+        walk.check(segment.end_index, segment.end_chain, None, "the log")
 
 
 def _agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
@@ -229,18 +242,23 @@ def _agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
 
 
 def find_time(disk: Disk, order: TimeOrder) -> TimeHit | None:
-    """Job: the first record below the limit whose timestamp is at least the one asked for."""
-    for segment, start in order.segments:
+    """Job: the first record below the limit whose timestamp is at least the one asked for. What is
+    found in a segment that nobody has verified counts when the chain at its end does."""
+    for segment, start, verified in order.segments:
+        hit: TimeHit | None = None
+        beyond = False
         with opened(disk, segment.path) as file:
             walk = Walk(file, start, segment.group, segment.path)
-            stop = RaftIndex(min(segment.end_index, order.written + 1))
-            for batch in walk.batches(stop):
-                if batch.before.offset >= order.limit:
-                    return None
-                hit = _hit_in(batch.entry.batch, batch.header, order)
-                if hit is not None:
-                    return hit
+            for batch in walk.batches(RaftIndex(min(segment.end_index, order.written + 1))):
+                beyond = beyond or batch.before.offset >= order.limit
+                if hit is None and not beyond:
+                    hit = _hit_in(batch.entry.batch, batch.header, order)
+                if verified and (beyond or hit is not None):
+                    break
+            _check_end(walk, segment)
             _report(disk, walk)
+        if beyond or hit is not None:
+            return hit
     for unwritten in order.unwritten:
         header = read_header(unwritten)
         hit = _hit_in(unwritten, header, order) if header.base_offset < order.limit else None
@@ -282,8 +300,7 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
             for batch in walk.batches(RaftIndex(min(segment.end_index, order.stop))):
                 if batch.entry.raft_index >= before:
                     items += replay_items(batch)
-            if walk.fault is None and walk.place.raft_index == segment.end_index:
-                walk.check(segment.end_index, segment.end_chain, None, "the log")
+            _check_end(walk, segment)
             _report(disk, walk)
     end = order.stop
     for unwritten in order.unwritten:

@@ -23,6 +23,7 @@ from raftlog.storage.jobs import (
     ReplayOrder,
     ScanOrder,
     TimeOrder,
+    TimeStart,
     find_time,
     read_entries,
     remove_segments,
@@ -267,10 +268,7 @@ class ReadPlanner:
         """Entries of one segment from `first` on, verified from the point below it."""
         segment = self._segments[self._ordinal_of_index(first)]
         point = segment.index.at_or_below_index(first) if segment.index else None
-        start = segment.start()
-        if point is not None:
-            term = self._terms.at(RaftIndex(point.raft_index - 1))
-            start = WalkPlace(point.raft_index, point.offset, point.position, point.chain, term)
+        start = segment.start() if point is None else self._place_of(point)
         stop = min(segment.end_index, RaftIndex(written + 1))
         reach = start.position + bytes_max + 2 * self._options.interval_bytes
         checks = segment.index.between(start.position, reach) if segment.index else ()
@@ -288,14 +286,13 @@ class ReadPlanner:
 
     def plan_time(self, timestamp_ms: int, limit: Offset, written: RaftIndex) -> ColdRead:
         """Files first, then what is not written yet, from memory."""
-        segments = [
-            self._reference(segment)
+        starts = [
+            self._time_start(segment, timestamp_ms)
             for segment in self._segments
             if segment.index is None or segment.index.latest_timestamp >= timestamp_ms
         ]
-        starts = [self._time_start(reference, timestamp_ms) for reference in segments]
         order = TimeOrder(
-            tuple(zip(segments, starts, strict=True)),
+            tuple(starts),
             timestamp_ms,
             limit,
             written,
@@ -303,12 +300,13 @@ class ReadPlanner:
         )
         return ColdRead(find_time, (order,))
 
-    def _time_start(self, reference: SegmentRef, timestamp_ms: int) -> WalkPlace:
+    def _time_start(self, segment: Segment, timestamp_ms: int) -> TimeStart:
         """The last point before which nothing is as late as the timestamp."""
-        segment = self._segments[self._ordinal_of_index(reference.start.raft_index)]
         point = segment.index.before_timestamp(timestamp_ms) if segment.index else None
-        if point is None:
-            return reference.start
+        start = segment.start() if point is None else self._place_of(point)
+        return TimeStart(self._reference(segment), start, segment.verified)
+
+    def _place_of(self, point: Point) -> WalkPlace:
         term = self._terms.at(RaftIndex(point.raft_index - 1))
         return WalkPlace(point.raft_index, point.offset, point.position, point.chain, term)
 

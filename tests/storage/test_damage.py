@@ -180,6 +180,20 @@ def test_review_3_a_batch_of_another_partition(driver, ordinal):
         driver.run(driver.log.plan_entries(1, 100))
 
 
+def test_a_batch_of_another_partition_is_not_found_by_its_time(driver):
+    """Nobody has verified the segment since the boot: the chain at its end is compared first."""
+    wanted = read_header(driver.log.entries(3, 1)[0].batch).max_timestamp
+    limit, truth = driver.log.next_offset, driver.run(driver.log.plan_time(wanted, 100))
+    position = driver.log._window.position_of(3)
+    twin = twin_of(driver.log.entries(3, 1)[0].batch)
+    driver.crash(Keep.NONE)
+    assert not driver.log.segments[0].verified
+    assert driver.run(driver.log.plan_time(wanted, limit)) == truth
+    driver.disk.overwrite(files(driver)[0], position, twin)
+    with pytest.raises(CorruptData, match="chain before"):
+        driver.run(driver.log.plan_time(wanted, limit))
+
+
 def test_a_batch_of_another_partition_before_a_second_fault(driver):
     """Seed 160: behind it a bit was flipped. The walk ended there, before the mark whose chain
     would have told, and the alien batch counted as ours: equal index and term, another entry."""
