@@ -359,20 +359,10 @@ def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
     return SegmentsRemoved(first_index)
 
 
-def raise_fault(walk: Walk) -> None:
-    """Turn the fault of a walk, if there is one, into the error it is."""
-    if walk.fault is not None:
-        place = walk.place
-        raise CorruptData(
-            walk.fault,
-            on=f"{walk.on}, entry {place.raft_index} at byte {place.position}",
-            do="the replica is reopened and refetches what is damaged",
-        )
-
-
 def _report(disk: Disk, walk: Walk) -> None:
-    """The same for a segment in use: its index file vouches for it no longer, so that the recovery
-    that follows walks it. The points stay, for they show how far it is whole."""
+    """Turn the fault of a walk, if there is one, into the error it is. The index file vouches for
+    that segment no longer, so that the recovery that follows walks it; its points stay, for they
+    show how far it is whole."""
     if walk.fault is None:
         return
     path = index_name(walk.on)
@@ -383,7 +373,12 @@ def _report(disk: Disk, walk: Walk) -> None:
             write_whole(disk, path, write_index_file(stored._replace(end=_NOWHERE)))
         except CorruptData:
             remove_if_there(disk, path)
-    raise_fault(walk)
+    place = walk.place
+    raise CorruptData(
+        walk.fault,
+        on=f"{walk.on}, entry {place.raft_index} at byte {place.position}",
+        do="the replica is reopened and refetches what is damaged",
+    )
 
 
 _NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NO_TIMESTAMP)

@@ -55,7 +55,6 @@ UNREACHABLE: Final = {
     "metadata-loader-stopped": _FOUND,
     "unknown-entry-kind": _FOUND,
     "target-refused-by-replica": "the image has valid targets only, and only a leader is told",
-    "range-repaired-from-peer": "no broker asks for it yet: a damaged range comes by the log",
 }
 """Probes that no run can pass, and why; tests of their own pass them (`scripts/test`)."""
 
