@@ -20,29 +20,6 @@ from raftlog.storage.snapshot import newest_snapshot, write_snapshot
 from tests.storage.making import ME, SPEC, Driver, batch_of, new_disk
 
 
-@pytest.fixture(scope="module")
-def prepared():
-    """Three segments, everything committed, marked and durable."""
-    driver = Driver(new_disk())
-    driver.lead(1)
-    driver.append(6, 2, size=60)
-    driver.lead(2)
-    driver.append(6, 2, size=60)
-    driver.settle()
-    for segment in driver.log.segments[1:]:
-        position = driver.log.position_before(segment.first_index)
-        write_snapshot(driver.disk, SPEC, position, b"at %d" % segment.first_index)
-    driver.commit_all()
-    driver.settle()
-    assert len(driver.log.segments) == 3
-    return driver
-
-
-@pytest.fixture
-def driver(prepared):
-    return copy.deepcopy(prepared)
-
-
 def files(driver):
     return [segment.path for segment in driver.log.segments]
 
@@ -152,60 +129,6 @@ def test_review_2_the_active_segment_cut_at_a_batch_border(driver):
     assert found.state is ReplicaState.DAMAGED
     assert (driver.log.last_index, found.claimed) == (first - 1, (last, 2))
     assert driver.disk.content(path)[position:] == b""
-
-
-def twin_of(mine):
-    """Another batch of equal size, base offset and epoch, with a right CRC."""
-    alien = bytearray(batch_of(2, size=60, fill=b"x"))
-    alien[:8], alien[12:16] = mine[:8], mine[12:16]
-    return bytes(alien)
-
-
-@pytest.mark.parametrize("ordinal", [0, 2])
-def test_review_3_a_batch_of_another_partition(driver, ordinal):
-    """Equal size, base offset and epoch, a right CRC: only the chain binds it to its place."""
-    segment = driver.log.segments[ordinal]
-    index = segment.first_index + 1
-    position = driver.log._window.position_of(index)
-    driver.disk.overwrite(segment.path, position, twin_of(driver.log.entries(index, 1)[0].batch))
-    found = driver.crash(Keep.NONE)
-    if ordinal == 2:
-        assert found.state is ReplicaState.DAMAGED
-        assert driver.log.last_index < index
-        return
-    assert found.state is ReplicaState.INTACT
-    with pytest.raises(CorruptData):
-        driver.read(0)
-    with pytest.raises(CorruptData):
-        driver.run(driver.log.plan_entries(1, 100))
-
-
-def test_a_batch_of_another_partition_is_not_found_by_its_time(driver):
-    """Nobody has verified the segment since the boot: the chain at its end is compared first."""
-    wanted = read_header(driver.log.entries(3, 1)[0].batch).max_timestamp
-    limit, truth = driver.log.next_offset, driver.run(driver.log.plan_time(wanted, 100))
-    position = driver.log._window.position_of(3)
-    twin = twin_of(driver.log.entries(3, 1)[0].batch)
-    driver.crash(Keep.NONE)
-    assert not driver.log.segments[0].verified
-    assert driver.run(driver.log.plan_time(wanted, limit)) == truth
-    driver.disk.overwrite(files(driver)[0], position, twin)
-    with pytest.raises(CorruptData, match="chain before"):
-        driver.run(driver.log.plan_time(wanted, limit))
-
-
-def test_a_batch_of_another_partition_before_a_second_fault(driver):
-    """Seed 160: behind it a bit was flipped. The walk ended there, before the mark whose chain
-    would have told, and the alien batch counted as ours: equal index and term, another entry."""
-    segment = driver.log.segments[2]
-    index, last = segment.first_index, driver.log.last_index
-    position = driver.log._window.position_of(index)
-    driver.disk.overwrite(segment.path, position, twin_of(driver.log.entries(index, 1)[0].batch))
-    driver.disk.flip_bit(segment.path, driver.log._window.position_of(last) + 70)
-    found = driver.crash(Keep.NONE)
-    assert found.state is ReplicaState.DAMAGED
-    assert found.claimed == (last, 2)
-    assert driver.log.last_index == index - 1
 
 
 def test_review_4_rot_below_the_mark_is_not_a_torn_tail(driver):
@@ -464,50 +387,6 @@ def test_a_log_without_its_head_snapshot_is_lost(driver):
     found = driver.crash(Keep.NONE)
     assert found.state is ReplicaState.LOST
     assert "snapshot" in found.why
-
-
-@pytest.mark.parametrize("how", ["flip", "twin"])
-def test_damage_that_only_the_replay_meets(driver, how):
-    """A sealed segment that its index vouches for, no snapshot behind it: the replay of producers
-    is the first to read it. That is damage there, not a lost replica. Seed 4010648: producers were
-    taken from a batch of another partition, which only the chain tells from ours."""
-    for path in driver.disk.paths():
-        if path.endswith(".snapshot"):
-            driver.disk.vanish(path)
-    position = driver.log._window.position_of(3)
-    last = driver.log.last_index
-    if how == "flip":
-        driver.disk.flip_bit(files(driver)[0], position + 70)
-    else:
-        twin = twin_of(driver.log.entries(3, 1)[0].batch)
-        driver.disk.overwrite(files(driver)[0], position, twin)
-    found = driver.crash(Keep.NONE)
-    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (last, 2))
-    assert driver.log.last_index == 2
-
-
-@pytest.mark.parametrize("kind", ["crc", "chain"])
-def test_damage_met_in_use_is_found_again_by_recovery(driver, kind):
-    """The replica is reopened after a read met damage: recovery must not take the index file's word
-    for that segment once more, or it would be reopened for ever."""
-    driver.crash(Keep.NONE)
-    path = files(driver)[0]
-    position = 4096
-    content = driver.disk.content(path)
-    for _ in range(2):
-        position += read_header(content, position).size
-    if kind == "crc":
-        driver.disk.flip_bit(path, position + 70)
-    else:
-        alien = bytearray(batch_of(2, size=60, fill=b"x"))
-        alien[:8], alien[12:16] = content[position : position + 8], content[position + 12 :][:4]
-        driver.disk.overwrite(path, position, bytes(alien))
-    last = driver.log.last_index
-    with pytest.raises(CorruptData):
-        driver.read(0)
-    found = driver.reopen()
-    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (last, 2))
-    assert driver.log.last_index == 2
 
 
 def test_unreadable_sectors_are_an_error_not_an_end(driver):
