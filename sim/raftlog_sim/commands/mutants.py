@@ -132,9 +132,10 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _by(row: dict[str, Any]) -> str:
-    """Who caught it; where that is nobody of whom it was expected, of whom it was."""
+    """Who caught it; where that is nobody of whom it was expected, of whom it was. Nothing is
+    expected of seeds where only a scenario can tell."""
     killers = judge_table.killers(row)
-    if row["by"].keys() & set(row["expected"]):
+    if not row["expected"] or row["by"].keys() & set(row["expected"]):
         return killers
     return f"{killers} (expected: {', '.join(row['expected'])})"
 
