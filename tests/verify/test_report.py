@@ -102,6 +102,21 @@ def test_a_run_that_failed_its_own_check_does_not_pass_for_its_history():
     assert data["summary"]["headline"] == "PASS"
 
 
+def test_what_ended_a_run_is_told_once_and_in_full():
+    """The simulator marks the invariant and says in `failure` what was wrong with it."""
+    text, folder = black_box()
+    run = {**folder.run, "failure": "committed-durable: entry 23 is on 1 of 3 voters"}
+    checks = {"committed-durable": {"status": "violated"}}
+    for invariants in (checks, {}):
+        broken = attrs.evolve(folder, run=run, invariants=invariants)
+        data = page_data(judgement_of(text), broken)
+        assert data["summary"]["failing"] == ["committed-durable"]
+        assert data["story"][0] == (
+            "committed-durable, a check of the run's own, was violated. "
+            "entry 23 is on 1 of 3 voters"
+        )
+
+
 def test_a_simulated_run_shows_everything_it_knows():
     text, folder = simulated(lose=True)
     data = page_data(judgement_of(text), folder)
