@@ -95,6 +95,7 @@ class Ledger:
         """It is hung up on: nothing waits for it any more, and no answer comes for what did."""
         account = self._accounts[connection]
         self._weigh(account, -account.request_bytes)
+        self._judge(account)
 
     def received(
         self, connection: ConnectionId, weight: int, requests: int = 1, pinned: int = 0

@@ -135,7 +135,7 @@ def _inspect_log(
     segments: list[Json] = []
     for file in files.live:
         if verify:
-            reading.take(file, mark.commit if mark else 0)
+            reading.take(file, mark)
         segments.append(_segment_row(disk, file, reading if verify else None))
     head = files.live[0].header
     found: Json = {
@@ -189,6 +189,14 @@ def _segment_row(disk: Disk, file: LiveFile, reading: "_Reading | None") -> Json
     return row
 
 
+def _agrees(walk: Walk, file: LiveFile, mark: Mark) -> bool:
+    """Whether the walk is elsewhere than at the mark, or where that says."""
+    after = RaftIndex(mark.raft_index + 1)
+    if file.header.file_sequence != mark.file_sequence or walk.place.raft_index != after:
+        return True
+    return walk.check(after, mark.chain, mark.end_position, "the mark")
+
+
 @final
 @attrs.define(eq=False)
 class _Reading:
@@ -210,10 +218,9 @@ class _Reading:
     _begun: bool = False
     _stopped: WalkPlace | None = None
 
-    def take(self, file: LiveFile, commit: int = 0) -> None:
-        """Walk one file, if the one before it led to its header. `commit` is the index up to which
-        the replica knows its log to be committed.
-        """
+    def take(self, file: LiveFile, mark: Mark | None = None) -> None:
+        """Walk one file, if the one before it led to its header, against the mark when that speaks
+        of it: batches that each look right may be another partition's."""
         start = _start_of(file)
         if self.gap is not None:
             return
@@ -233,10 +240,13 @@ class _Reading:
                     self._stopped = batch.before
                 if not self.at_stop:
                     self._hash.update(batch.entry.batch)
-                self._note(batch.entry, walk.place.chain, commit)
+                self._note(batch.entry, walk.place.chain, mark.commit if mark else 0)
+                if mark is not None and not _agrees(walk, file, mark):
+                    self.gap = walk.fault
+                    break
             self.place = walk.place
             self.fault = walk.fault
-        if file.stop is not None and self.place.raft_index < file.stop:
+        if self.gap is None and file.stop is not None and self.place.raft_index < file.stop:
             self.gap = self.fault or f"{file.path} ends before entry {file.stop}"
 
     def _note(self, entry: Entry, chain: Chain, commit: int) -> None:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import Chain, Offset, RaftIndex, Term
 from raftlog.base.limits import INDEX_FILE_BYTES_MAX
 from raftlog.base.ports import Disk
@@ -133,16 +133,14 @@ def verify_segment(disk: Disk, segment: SegmentRef) -> SegmentWalked:
     return SegmentWalked(segment.file_sequence, walk.place.raft_index, walk.place.position, index)
 
 
-def verify_segments(disk: Disk, segments: Sequence[SegmentRef]) -> None:
-    """Job: walk these segments up to their `end_index`; the chain is compared where it is known to
-    be that of the segment's end."""
-    for segment in segments:
+def verify_segments(disk: Disk, walks: Sequence[tuple[SegmentRef, RaftIndex]]) -> None:
+    """Job: walk these segments, each up to what is written of it."""
+    for segment, stop in walks:
         with opened(disk, segment.path) as file:
             walk = Walk(file, segment.start, segment.group, segment.path)
-            for _ in walk.batches(segment.end_index):
+            for _ in walk.batches(stop):
                 continue
-            if walk.fault is None and walk.place.offset == segment.end_offset:
-                walk.check(segment.end_index, segment.end_chain, None, "the log")
+            _check_end(walk, segment, stop)
             _report(disk, walk)
 
 
@@ -220,17 +218,23 @@ def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
                 prev_chain = batch.before.chain
             total += len(entry.batch)
             entries.append(entry._replace(batch=bytes(entry.batch)))
-        _check_end(walk, segment)
+        else:
+            _check_end(walk, segment, order.stop)
         _report(disk, walk)
     if not entries:
         raise CorruptData(f"entry {order.first} is not in its segment", on=segment.path)
     return EntriesRead(order.first, prev_chain, entries)
 
 
-def _check_end(walk: Walk, segment: SegmentRef) -> None:
-    """Compare the chain when the walk came to the end of its segment."""
-    if walk.fault is None and walk.place.raft_index == segment.end_index:
+def _check_end(walk: Walk, segment: SegmentRef, stop: RaftIndex) -> None:
+    """A walk up to `stop` came there, also where the file has fewer batches of as many bytes; at
+    the segment's end the chain is compared."""
+    if walk.fault is not None:
+        return
+    if stop == segment.end_index:
         walk.check(segment.end_index, segment.end_chain, None, "the log")
+    elif walk.place.raft_index < stop:
+        walk.fault = f"entries end before {walk.place.raft_index}, the log has {stop - 1}"
 
 
 def _agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
@@ -249,13 +253,15 @@ def find_time(disk: Disk, order: TimeOrder) -> TimeHit | None:
         beyond = False
         with opened(disk, segment.path) as file:
             walk = Walk(file, start, segment.group, segment.path)
-            for batch in walk.batches(RaftIndex(min(segment.end_index, order.written + 1))):
+            stop = RaftIndex(min(segment.end_index, order.written + 1))
+            for batch in walk.batches(stop):
                 beyond = beyond or batch.before.offset >= order.limit
                 if hit is None and not beyond:
                     hit = _hit_in(batch.entry.batch, batch.header, order)
                 if verified and (beyond or hit is not None):
                     break
-            _check_end(walk, segment)
+            else:
+                _check_end(walk, segment, stop)
             _report(disk, walk)
         if beyond or hit is not None:
             return hit
@@ -297,10 +303,11 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
             continue
         with opened(disk, segment.path) as file:
             walk = Walk(file, segment.start, segment.group, segment.path)
-            for batch in walk.batches(RaftIndex(min(segment.end_index, order.stop))):
+            stop = RaftIndex(min(segment.end_index, order.stop))
+            for batch in walk.batches(stop):
                 if batch.entry.raft_index >= before:
                     items += replay_items(batch)
-            _check_end(walk, segment)
+            _check_end(walk, segment, stop)
             _report(disk, walk)
     end = order.stop
     for unwritten in order.unwritten:
@@ -371,7 +378,7 @@ def _report(disk: Disk, walk: Walk) -> None:
         try:
             stored = read_index_file(read_whole(disk, path, INDEX_FILE_BYTES_MAX), 1, path)
             write_whole(disk, path, write_index_file(stored._replace(end=_NOWHERE)))
-        except CorruptData:
+        except (CorruptData, DiskError):  # a full disk removes, though it does not write
             remove_if_there(disk, path)
     place = walk.place
     raise CorruptData(

@@ -275,21 +275,23 @@ class ReadPlanner:
         order = EntriesOrder(self._reference(segment), start, first, bytes_max, stop, checks)
         return ColdRead(read_entries, (order,))
 
-    def plan_verify(self, first: RaftIndex, last: RaftIndex) -> ColdRead:
-        """Walk every segment that holds some of the range."""
+    def plan_verify(self, first: RaftIndex, last: RaftIndex, written: RaftIndex) -> ColdRead:
+        """Walk every segment that holds some of the range, to its end: only there is the chain
+        known."""
         low, high = self._ordinal_of_index(first), self._ordinal_of_index(last)
-        references = tuple(
-            self._reference(segment)._replace(end_index=min(segment.end_index, RaftIndex(last + 1)))
+        walks = tuple(
+            (self._reference(segment), RaftIndex(min(segment.end_index, written + 1)))
             for segment in self._segments[low : high + 1]
         )
-        return ColdRead(verify_segments, (references,))
+        return ColdRead(verify_segments, (walks,))
 
     def plan_time(self, timestamp_ms: int, limit: Offset, written: RaftIndex) -> ColdRead:
         """Files first, then what is not written yet, from memory."""
         starts = [
             self._time_start(segment, timestamp_ms)
             for segment in self._segments
-            if segment.index is None or segment.index.latest_timestamp >= timestamp_ms
+            if segment.first_index <= written
+            and (segment.index is None or segment.index.latest_timestamp >= timestamp_ms)
         ]
         order = TimeOrder(
             tuple(starts),

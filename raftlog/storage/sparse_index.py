@@ -171,6 +171,11 @@ class SegmentIndex:
     def _at(self, ordinal: int) -> Point | None:
         return self.point(ordinal) if ordinal >= 0 else None
 
+    def term_at(self, index: RaftIndex, before: Term) -> Term:
+        """The term of an entry of this segment; `before` is the term of the entry before it."""
+        begun = [row.term for row in self.terms if row.raft_index <= index]
+        return begun[-1] if begun else before
+
     def cut(self, index: RaftIndex) -> None:
         """Forget what lies at or above the entry `index`; a place before that entry stays."""
         keep = bisect_right(self._indexes, index)

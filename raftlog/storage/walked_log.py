@@ -8,6 +8,7 @@ a flipped epoch), the valid prefix ends at the last checkpoint that agreed.
 
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import NamedTuple, final
 
 import attrs
@@ -369,7 +370,9 @@ class _Walker:
             if opened_file.size() < stored.end.position:
                 return None
             listed = [row for row in stored.sparse.controls if row.kind in _LISTED_KINDS]
-            bodies = [self._control_body(opened_file, row) for row in listed]
+            before, term_at = file.header.term_before, stored.sparse.term_at
+            terms = [term_at(row.raft_index, before) for row in listed]
+            bodies = list(map(partial(self._control_body, opened_file), listed, terms))
         if None in bodies:
             return None
         for row, body in zip(listed, bodies, strict=True):
@@ -393,7 +396,7 @@ class _Walker:
         told = (stored.group, stored.file_sequence, stored.first_index)
         return stored if told == (header.group, header.file_sequence, header.first_index) else None
 
-    def _control_body(self, opened_file: DiskFile, row: ControlRow) -> bytes | None:
+    def _control_body(self, opened_file: DiskFile, row: ControlRow, term: Term) -> bytes | None:
         """The payload of a raft entry that the index lists; None when it is not there as
         it says."""
         batch = opened_file.read_at(row.position, row.size)
@@ -403,8 +406,12 @@ class _Walker:
             control = parse_control_entry(batch, CorruptData, self._spec.path)
         except CorruptData:
             return None
+        header = read_header(batch)
         told = (control.group, control.raft_index, control.kind)
-        return control.body if told == (self._spec.group, row.raft_index, row.kind) else None
+        place = (header.leader_epoch, header.base_offset)
+        if told != (self._spec.group, row.raft_index, row.kind) or place != (term, row.offset):
+            return None
+        return control.body
 
     def _add_loaded(self, file: LiveFile, stored: IndexFile) -> None:
         """Take the index file's word, and remember that nobody has looked at the batches."""

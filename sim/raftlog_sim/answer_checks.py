@@ -56,11 +56,11 @@ class _Desk:
 @attrs.define(eq=False)
 class AnswerChecks:
     """`committed` and `shown` are those of the invariants; `durable` says up to which entry a
-    replica was last seen to be durable."""
+    replica was last seen to be durable, for a leader of a term."""
 
     committed: dict[GroupId, Committed]
     shown: dict[GroupId, int]
-    durable: Callable[[GroupId, ReplicaId], int]
+    durable: Callable[[GroupId, ReplicaId, int], int]
     _desks: dict[NodeId, _Desk] = attrs.Factory(dict)
 
     def hear(self, node: "Node", events: Sequence[Event]) -> None:
@@ -163,7 +163,7 @@ class AnswerChecks:
         return f"{told}: of {members} only {holders} hold entry {stored.raft_index}"
 
     def _holds(self, node: "Node", group: GroupId, member: ReplicaId, stored: Stored) -> bool:
-        if self.durable(group, member) < stored.raft_index:
+        if self.durable(group, member, stored.term) < stored.raft_index:
             return False
         other = node.world.nodes.get(member.node)
         replica: PartitionReplica | None = None

@@ -67,7 +67,12 @@ def queues(node: "Node") -> str:
         state = replica.node._state
         if state.reads.count() > state.options.reads_pending_max:
             return f"{state.reads.count()} reads wait in group {group}"
-    return miscounted(node.broker.context.ledger)
+    ledger = node.broker.context.ledger
+    for group in ledger._group_producers:
+        held = node.broker.context.replicas.get(group)
+        if held is None or held.uncommitted_bytes <= ledger.limits.uncommitted_bytes // 2:
+            return f"group {group} pauses producers and has little that is not committed"
+    return miscounted(ledger)
 
 
 def miscounted(ledger: "Ledger") -> str:
@@ -106,6 +111,9 @@ def _misheld(over: bool, *shares: float) -> str:
 def _misjudged(account: "Account", ledger: "Ledger") -> str:
     """Whether an account is held for what it is not, or paused for no reason, or not for one."""
     limits = ledger.limits
+    for group in account.groups_over:
+        if account.connection not in ledger._group_producers.get(group, ()):
+            return f"waits for group {group}, which does not know"
     problem = _misheld(
         account.over,
         account.requests / limits.unanswered_requests,

@@ -54,8 +54,8 @@ class Invariants:
     outlines: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
     lives: dict[tuple[GroupId, ReplicaId], PartitionReplica] = attrs.Factory(dict)
     """A replica that was closed and recovered begins anew, in the same boot too."""
-    rolled_back: dict[tuple[GroupId, ReplicaId], RaftIndex] = attrs.Factory(dict)
-    """Up to where a replica was durable before an old copy of its disk was put back."""
+    rolled_back: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
+    """What a replica was last seen to be before an old copy of its disk was put back."""
     drawn: dict[PartitionReplica, tuple[object, ...]] = attrs.Factory(dict)
     """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
@@ -77,6 +77,8 @@ class Invariants:
     def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
         """Check the node's replicas and what it sent. Raises `Violation`."""
         for send in effects.sends:
+            if node.rolled_back and not _is_heard(node, send.peer):
+                continue
             for message in send.messages:
                 if type(message) in _PROMISES:
                     self._promised(node, message)
@@ -113,8 +115,7 @@ class Invariants:
             if self.lives.get(key) is not replica:
                 self.lives[key] = replica
                 if node.rolled_back:
-                    said = max(before.durable, self._has(*key))
-                    self.rolled_back[key] = RaftIndex(said)
+                    self.rolled_back.setdefault(key, before)
                 before = NOTHING
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
@@ -292,26 +293,27 @@ class Invariants:
             )
         self.checked["committed-durable"] += 1
         in_force = [each for at, each in replica.log.memberships if at >= since]
-        short = [self._short(group, each, index) for each in in_force]
+        short = [self._short(group, each, index, term) for each in in_force]
         if all(short):
             what = f"entry {index} of group {group} is committed, {short[-1]}"
             raise Violation("committed-durable", what)
 
-    def _short(self, group: GroupId, membership: Membership, index: RaftIndex) -> str:
-        """What keeps the entry from being durable there; empty when nothing does."""
+    def _short(self, group: GroupId, membership: Membership, index: RaftIndex, term: int) -> str:
+        """What keeps the entry from being durable there, for a leader of that term; empty when
+        nothing does."""
         for voters in (membership.voters, membership.outgoing):
-            have = [voter for voter in voters if self._has(group, voter) >= index]
+            have = [voter for voter in voters if self._has(group, voter, term) >= index]
             if voters and len(have) <= len(voters) // 2:
                 return f"durable on {len(have)} of {len(voters)} voters"
         return ""
 
-    def _has(self, group: GroupId, replica: ReplicaId) -> int:
-        """Up to which entry this replica was last seen to be durable. What it said before an old
-        copy of its disk was put back holds: it may still be on its way (seed 3000884), and the copy
-        has no vote by which it could be forgotten."""
-        key = (group, replica)
-        seen = RaftIndex(self.outlines.get(key, NOTHING).durable)
-        return max(seen, self.rolled_back.get(key, seen))
+    def _has(self, group: GroupId, replica: ReplicaId, term: int) -> int:
+        """Up to which entry this replica was last seen to be durable, for a leader of that term.
+        What it said to leaders before an old copy of its disk was put back holds: it may still be
+        on its way (seed 3000884), and the copy has no vote by which it could be forgotten."""
+        seen = self.outlines.get((group, replica), NOTHING).durable
+        said = self.rolled_back.get((group, replica), NOTHING)
+        return max(seen, said.durable) if term <= said.term else seen
 
     def _steps(self, group: GroupId, replica: PartitionReplica) -> None:
         """A leader goes from one configuration to the next only so that quorums overlap."""
@@ -457,3 +459,13 @@ class Invariants:
             name: {"status": "violated" if name == violated else "held", "checked": count}
             for name, count in self.checked.items()
         }
+
+
+def _is_heard(node: "Node", peer: NodeId) -> bool:
+    """Whether a peer listens to this node at all: what an old copy of a disk says to one who
+    refuses it is no promise (seed 4100339)."""
+    other = node.world.nodes.get(peer)
+    if other is None or not other.up:
+        return False
+    links = other.broker.links
+    return node.number in links.context.sessions and node.number not in links.refused

@@ -10,11 +10,14 @@ from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.streams import Stream
 from raftlog_sim.truth import image_at_boot
+from raftlog_sim.violation import Violation
 
 from raftlog.base import probes
 from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.base.units import millis
+from raftlog.broker.events import Effects, PeerSend
 from raftlog.metadata.image import EMPTY_IMAGE
+from raftlog.raft.messages import VoteReply
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 900, 30))
 
@@ -132,10 +135,30 @@ def test_what_was_said_before_an_old_copy_came_back_still_counts():
     run = until(Run(old_disk(*[step(at, "crash", 20, node="n2") for at in (200, 400)])), 690)
     checks, node = run.onlooker.invariants, run.world.nodes[NodeId(2)]
     replica = node.broker.context.replicas[METADATA_GROUP]
-    key, said = (METADATA_GROUP, replica.me), replica.log.durable_index
+    key, said, term = (METADATA_GROUP, replica.me), replica.log.durable_index, replica.node.term
     assert run.play() == ""
-    assert checks.outlines[key].durable < said, "the copy knows less"
-    assert checks._has(*key) == said
+    copy = checks.outlines[key].durable
+    assert copy < said, "the copy knows less"
+    assert checks._has(*key, term) == said
+    assert checks._has(*key, term + 1) == copy, "no leader of a later term ever heard it"
+
+
+def test_what_an_old_copy_says_to_who_refuses_it_is_no_promise():
+    """Seed 4100339: n3 had voted for itself in a term. An old copy of its disk came back, n1 asked
+    for its vote in that term, and heard no answer, for it refused the copy."""
+    run = until(Run(old_disk(*[step(at, "crash", 20, node="n2") for at in (200, 400)])), 690)
+    checks, node, n1 = run.onlooker.invariants, *(run.world.nodes[NodeId(n)] for n in (2, 1))
+    replicas = [each.broker.context.replicas[METADATA_GROUP] for each in (node, n1)]
+    (me, asks), term = [replica.me for replica in replicas], replicas[0].node.term
+    while not (node.rolled_back and NodeId(2) in n1.broker.links.refused):
+        assert run.advance()
+    checks.votes[METADATA_GROUP, term, me] = me
+    vote = VoteReply(METADATA_GROUP, me, asks, term, granted=True)
+    effects = Effects(sends=[PeerSend(NodeId(1), 1, [vote])])
+    checks.after_turn(node, (), effects)
+    del n1.broker.links.refused[NodeId(2)]
+    with pytest.raises(Violation, match="one-vote-a-term"):
+        checks.after_turn(node, (), effects)
 
 
 def test_a_copy_that_nobody_can_tell_in_time_is_left():

@@ -312,6 +312,10 @@ def test_a_ledger_that_counts_wrong_is_seen():
     assert "held to be over one" in bound_checks.queues(node)
     account.over, account.paused = False, True
     assert "paused for nothing" in bound_checks.queues(node)
+    account.groups_over[leader.group] = None
+    assert "does not know" in bound_checks.queues(node)
+    ledger._group_producers[leader.group] = {account.connection: None}
+    assert "pauses producers" in bound_checks.queues(node)
 
 
 @pytest.mark.parametrize("which", ["pinned", "held", "waiting"])

@@ -16,7 +16,6 @@ SELDOM = {
     "campaign-waits-for-its-turn",
     "campaigned-before-an-older-round-was-synced",
     "client-fetched-corrupt",
-    "damage-met-by-the-replay",
     "fetch-gave-up-cold-reads",
     "in-sync-voter-out",
     "index-distrusted",

@@ -5,10 +5,16 @@ read a file after a boot must compare it."""
 import pytest
 from raftlog_sim.disk import Keep
 
-from raftlog.base.errors import CorruptData
+from raftlog.base.entries import EntryKind, Membership
+from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.ids import ReplicaId
 from raftlog.records.batch import read_header
+from raftlog.records.builder import RecordBatchBuilder
+from raftlog.records.control import build_control_entry, write_membership_body
+from raftlog.storage import jobs
 from raftlog.storage.recovery import ReplicaState
-from tests.storage.making import batch_of
+from raftlog.storage.snapshot import write_snapshot
+from tests.storage.making import ME, NOW_MS, OTHER, SPEC, Driver, batch_of, new_disk
 
 
 def first_file(driver):
@@ -20,6 +26,29 @@ def twin_of(mine):
     alien = bytearray(batch_of(2, size=60, fill=b"x"))
     alien[:8], alien[12:16] = mine[:8], mine[12:16]
     return bytes(alien)
+
+
+def one_for_two(driver):
+    """Position and bytes of one batch in the place of the last two of the first segment: the file
+    ends where it did, an entry early."""
+    last = driver.log.segments[0].end_index - 1
+    first, second = (driver.log.entries(index, 1)[0] for index in (last - 1, last))
+    size, records = len(first.batch) + len(second.batch), second.next_offset - first.base_offset
+    for more in range(size):
+        builder = RecordBatchBuilder()
+        for number in range(records):
+            builder.append(b"x" * (more if number == 0 else 40), timestamp_ms=NOW_MS)
+        alien = bytearray(builder.build())
+        if len(alien) == size:
+            alien[:8], alien[12:16] = first.batch[:8], first.batch[12:16]
+            return driver.log._window.position_of(last - 1), bytes(alien)
+    raise AssertionError(f"no batch of {size} bytes")
+
+
+def without_snapshots(driver):
+    for path in driver.disk.paths():
+        if path.endswith(".snapshot"):
+            driver.disk.vanish(path)
 
 
 @pytest.mark.parametrize("ordinal", [0, 2])
@@ -74,9 +103,7 @@ def test_damage_that_only_the_replay_meets(driver, how):
     """A sealed segment that its index vouches for, no snapshot behind it: the replay of producers
     is the first to read it. That is damage there, not a lost replica. Seed 4010648: producers were
     taken from a batch of another partition, which only the chain tells from ours."""
-    for path in driver.disk.paths():
-        if path.endswith(".snapshot"):
-            driver.disk.vanish(path)
+    without_snapshots(driver)
     position = driver.log._window.position_of(3)
     last = driver.log.last_index
     if how == "flip":
@@ -109,3 +136,96 @@ def test_damage_met_in_use_is_found_again_by_recovery(driver, kind):
     found = driver.reopen()
     assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (last, 2))
     assert driver.log.last_index == 2
+
+
+# --- fewer batches of as many bytes -------------------------------------------------------------
+
+
+def test_one_batch_for_two_is_met_by_the_replay(driver):
+    """The walk came to the end of the file, and to no fault, an entry before the segment's end:
+    nothing was compared there."""
+    without_snapshots(driver)
+    position, alien = one_for_two(driver)
+    driver.disk.overwrite(first_file(driver), position, alien)
+    assert driver.crash(Keep.NONE).state is ReplicaState.DAMAGED
+
+
+@pytest.mark.parametrize("reader", ["follower", "time"])
+def test_one_batch_for_two_is_read_by_nobody(driver, reader):
+    wanted, limit = read_header(driver.log.entries(3, 1)[0].batch).max_timestamp, 100
+    position, alien = one_for_two(driver)
+    driver.disk.overwrite(first_file(driver), position, alien)
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+    plan = driver.log.plan_entries(1, 1 << 20)
+    with pytest.raises(CorruptData, match="entries end before"):
+        driver.run(plan if reader == "follower" else driver.log.plan_time(wanted, limit))
+
+
+# --- a range that a follower refused ------------------------------------------------------------
+
+
+def test_a_refused_range_is_verified_to_the_end_of_its_files(driver):
+    """The chain is known there only: a twin in the middle of the range was held to be sound."""
+    position = driver.log._window.position_of(3)
+    twin = twin_of(driver.log.entries(3, 1)[0].batch)
+    driver.crash(Keep.NONE)
+    driver.run(driver.log.plan_verify(2, 4))
+    driver.disk.overwrite(first_file(driver), position, twin)
+    with pytest.raises(CorruptData, match="chain before"):
+        driver.run(driver.log.plan_verify(2, 4))
+
+
+def test_a_refused_range_before_raft_s_own_entries_is_sound(driver):
+    """They take no offset: the chain behind them was compared where the range ended."""
+    driver.lead(3)
+    driver.settle()
+    last = driver.log.last_index
+    driver.run(driver.log.plan_verify(last - 2, last - 1))
+
+
+# --- what a boot takes from an index -----------------------------------------------------------
+
+
+def test_a_membership_of_another_term_is_not_ours():
+    """An entry of a tail that was cut, with the index, the kind and the size of ours."""
+    driver = Driver(new_disk())
+    driver.lead(1)
+    driver.append(1, 2, size=60)
+    ours, strays = (Membership((ME, other)) for other in (OTHER, ReplicaId(3, 0x3333, 5)))
+    driver.log.append([driver.control(EntryKind.MEMBERSHIP, write_membership_body(ours))])
+    index = driver.log.last_index
+    driver.append(11, 2, size=60)
+    driver.settle()
+    for segment in driver.log.segments[1:]:  # so that the replay does not come here
+        before = driver.log.position_before(segment.first_index)
+        write_snapshot(driver.disk, SPEC, before, b"producers")
+    driver.commit_all()
+    driver.settle()
+    entry, position = driver.log.entries(index, 1)[0], driver.log._window.position_of(index)
+    stray = build_control_entry(
+        EntryKind.MEMBERSHIP, group=SPEC.group, term=9, raft_index=index, timestamp_ms=NOW_MS,
+        base_offset=entry.base_offset, body=write_membership_body(strays),
+    )  # fmt: skip
+    assert len(stray.batch) == len(entry.batch)
+    assert driver.crash(Keep.NONE).memberships[-1] == (index, ours)
+    assert not driver.log.segments[0].verified
+    driver.disk.overwrite(first_file(driver), position, stray.batch)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.DAMAGED
+    assert driver.log.last_index < index
+
+
+def test_a_full_disk_does_not_hide_damage(driver, monkeypatch):
+    """The index file that vouched for the segment cannot be written again; it is removed."""
+    position = driver.log._window.position_of(3)
+    twin = twin_of(driver.log.entries(3, 1)[0].batch)
+    driver.crash(Keep.NONE)
+    driver.disk.overwrite(first_file(driver), position, twin)
+
+    def full(*call):
+        raise DiskError("no space", on=str(call[1]))
+
+    monkeypatch.setattr(jobs, "write_whole", full)
+    with pytest.raises(CorruptData):
+        driver.run(driver.log.plan_entries(1, 100))
+    assert driver.reopen().state is ReplicaState.DAMAGED

@@ -10,6 +10,7 @@ from raftlog.base.errors import CorruptData
 from raftlog.storage.inspect import fingerprint_log, inspect_directory
 from raftlog.storage.recovery import create_replica
 from tests.storage.making import FOUNDERS, SPEC, TINY, Driver, new_disk
+from tests.storage.test_foreign_batches import twin_of
 
 
 @pytest.fixture
@@ -80,6 +81,16 @@ def test_damage_is_found_where_it_is(driver, ordinal):
     found, only = row(driver)
     assert found["damaged"] is True
     assert only["fault"]
+
+
+def test_a_batch_of_another_partition_before_the_mark_is_damage(driver):
+    segment = driver.log.segments[-1]
+    index = segment.first_index
+    position = driver.log._window.position_of(index)
+    driver.disk.overwrite(segment.path, position, twin_of(driver.log.entries(index, 1)[0].batch))
+    found, only = row(driver)
+    assert found["damaged"] is True
+    assert "the mark" in only["fault"]
 
 
 def test_a_torn_tail_is_not_damage(driver):

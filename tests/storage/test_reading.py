@@ -215,6 +215,15 @@ def test_nothing_beyond_the_limit_is_found():
     assert driver.run(driver.log.plan_time(NOW_MS + 5 * 60_000, 11)).offset == 10
 
 
+def test_a_file_that_is_not_made_yet_is_not_looked_at():
+    driver = timed(False)
+    files = len(driver.log.segments)
+    while len(driver.log.segments) == files:
+        driver.append(1, 2, timestamp=NOW_MS + 20 * 60_000)
+    wanted = NOW_MS + 15 * 60_000
+    assert driver.run(driver.log.plan_time(wanted, driver.log.next_offset)) is not None
+
+
 def test_a_batch_whose_inside_lies_answers_for_itself():
     from tests.records.making import with_body
 
