@@ -406,9 +406,7 @@ class PartitionLog:
 
     def plan_verify(self, first: RaftIndex, last: RaftIndex) -> ColdRead:
         """A job that verifies the segments that hold `first` to `last`: a follower refused them."""
-        return self._settled().plan_verify(
-            first, RaftIndex(min(last, self.written_index)), self.written_index
-        )
+        return self._settled().plan_verify(first, last, self.written_index)
 
     def plan_time(self, timestamp_ms: int, limit: Offset) -> ColdRead:
         """A job that finds the first record at or after a timestamp, below `limit`."""

@@ -278,7 +278,8 @@ class ReadPlanner:
     def plan_verify(self, first: RaftIndex, last: RaftIndex, written: RaftIndex) -> ColdRead:
         """Walk every segment that holds some of the range, to its end: only there is the chain
         known."""
-        low, high = self._ordinal_of_index(first), self._ordinal_of_index(last)
+        low = self._ordinal_of_index(first)
+        high = self._ordinal_of_index(RaftIndex(min(last, written)))
         walks = tuple(
             (self._reference(segment), RaftIndex(min(segment.end_index, written + 1)))
             for segment in self._segments[low : high + 1]
