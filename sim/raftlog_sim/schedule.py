@@ -244,6 +244,11 @@ KINDS: Final = {
         (("slot", "small"), ("partition", "small"), ("count", "small")), False, "clients",
         "a producer sends some records, one after another",
     ),
+    "load": Kind(
+        (("slot", "small"), ("partition", "small"), ("count", "small"), ("every_ms", "small")),
+        False, "clients",
+        "a producer sends a record every so many ms, so many times; shrinking makes it of many",
+    ),
     "pipeline": Kind(
         (("slot", "small"), ("partition", "small"), ("count", "small"), ("acks", "all|leader")),
         False, "clients",

@@ -1,15 +1,17 @@
 """Shrink a schedule: the fewest faults and operations that fail in the same way.
 
-In turn: nothing after the failure; clients, coarsely, for they make the run long; whole kinds of
-faults, whole producers, all reads; faults one by one; clients to the last; then a smaller cluster,
-options at their defaults, what a producer sends in many steps in one, smaller numbers (records,
-durations); and all over again while it helps. Each candidate is a whole run. A candidate counts
-only when it fails in the same class with the same signature.
+In turn: nothing after the failure; what producers send in many steps as one load each; clients,
+coarsely, for they make the run long; whole kinds of faults, whole producers, all reads; faults one
+by one; loads once more, under other seeds too; clients to the last; then a smaller cluster, options
+at their defaults, what a producer sends in many steps in one, smaller numbers (records, durations);
+and all over again while it helps. Each candidate is a whole run. A candidate counts only when it
+fails in the same class with the same signature.
 
 The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
 what a run does after the missing step may differ all the same, so every candidate is run.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, final
@@ -33,6 +35,10 @@ LATE_NS: Final = 1_500 * NANOS_PER_MILLI
 """How much later than the original a candidate may break an invariant."""
 _COARSE: Final = 8
 _CUTS: Final = 5
+_MANY: Final = 4
+_SEEDS_FIRST: Final = 2
+_SEEDS: Final = 24
+_SEEDS_APART: Final = 1_000_003
 _SLOTTED: Final = ("produce", "pipeline")
 """Kinds of steps that begin with a producer's slot, a partition and a count."""
 _JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
@@ -96,12 +102,14 @@ def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
     if not outcome.failure_class.startswith(_JUDGED_LATE):
         judge.until_ns = outcome.simulated_ns + LATE_NS
     found = _cut_off(schedule, judge, effort)
+    found = _load_for_many(found, judge, effort, _SEEDS_FIRST)
     found = _fewer(found, judge, effort, clients=True, coarse=True)
     found = _without_kinds(found, judge, effort)
     before = None
     while found != before and effort.may_go_on():
         before = found
         found = _fewer(found, judge, effort, clients=False)
+        found = _load_for_many(found, judge, effort, _SEEDS)
         found = simplify(found, lambda one: list(_shorter(one)), judge.fails, effort)
         found = _fewer(found, judge, effort, clients=True)
         found = simplify(found, lambda one: list(_simpler(one)), judge.fails, effort)
@@ -170,7 +178,7 @@ def _without_kinds(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedul
 
 
 def _family(step: Step) -> tuple[Argument, ...]:
-    return (step.kind, *step.arguments[:1]) if step.kind in _SLOTTED else (step.kind,)
+    return (step.kind, *step.arguments[:1]) if step.kind in (*_SLOTTED, "load") else (step.kind,)
 
 
 def _fewer(
@@ -207,12 +215,54 @@ def _shorter(schedule: Schedule) -> Iterator[Schedule]:
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
     yield from _simpler_options(schedule)
+    for places in _many(schedule):
+        yield _as_load(schedule, [schedule.steps[place] for place in places])
     yield from _joined(schedule)
     for place, step in enumerate(schedule.steps):
         for simpler in _simpler_step(step):
             steps = [*schedule.steps]
             steps[place] = simpler
             yield schedule.with_steps(steps)
+
+
+def _load_for_many(schedule: Schedule, judge: _Judge, effort: Effort, seeds: int) -> Schedule:
+    """The first of `_steady` that still fails."""
+    for candidate in _steady(schedule, seeds):
+        if _still(candidate, judge, effort):
+            return candidate
+    return schedule
+
+
+def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
+    """All that producers send in many steps, as a load of each: under a few seeds, for a failure
+    that hangs on an instant survives no other change either, and where nothing but a load and a few
+    faults are left another seed often has such an instant."""
+    found = schedule
+    for places in _many(schedule):
+        found = _as_load(found, [schedule.steps[place] for place in places])
+    for number in range(seeds if found != schedule else 0):
+        seed = schedule.options.seed + number * _SEEDS_APART
+        yield attrs.evolve(found, options=attrs.evolve(schedule.options, seed=seed))
+
+
+def _many(schedule: Schedule) -> list[list[int]]:
+    """The places of what one producer sends to one partition, where it sends often."""
+    families: dict[tuple[Argument, ...], list[int]] = {}
+    for place, step in enumerate(schedule.steps):
+        if step.kind == "produce":
+            families.setdefault(step.arguments[:2], []).append(place)
+    return [places for places in families.values() if len(places) >= _MANY]
+
+
+def _as_load(schedule: Schedule, steps: Sequence[Step]) -> Schedule:
+    """With one load in the place of these steps of one producer."""
+    slot, partition = steps[0].arguments[:2]
+    count = min(SMALL_MAX, sum(int(step.arguments[2]) for step in steps))
+    every_ms = max(1, (steps[-1].at_ms - steps[0].at_ms) // count)
+    load = Step(steps[0].at_ms, "load", (slot, partition, count, min(SMALL_MAX, every_ms)))
+    rest = [step for step in schedule.steps if step not in steps]
+    place = bisect_left(rest, load.at_ms, key=lambda step: step.at_ms)
+    return schedule.with_steps([*rest[:place], load, *rest[place:]])
 
 
 def _joined(schedule: Schedule) -> Iterator[Schedule]:
@@ -276,6 +326,12 @@ def _simpler_step(step: Step) -> Iterator[Step]:
         for fewer in (1, int(count) // 2):
             if 0 < fewer < int(count):
                 yield step._replace(arguments=(slot, partition, fewer, *more))
+    if step.kind == "load":
+        slot, partition, count, every_ms = step.arguments
+        for times in (1, 2):
+            if int(count) > 1 and times * int(every_ms) <= SMALL_MAX:
+                fewer, wider = int(count) // 2, times * int(every_ms)
+                yield step._replace(arguments=(slot, partition, fewer, wider))
     if step.for_ms > 2 * ROUND_MS:
         yield step._replace(for_ms=step.for_ms // 2 // ROUND_MS * ROUND_MS)
     for unit in (100, ROUND_MS):

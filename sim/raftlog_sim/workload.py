@@ -207,6 +207,10 @@ class Workload:
         slot, count = int(step.argument("slot")), int(step.argument("count"))
         if step.kind == "produce":
             self._enqueue(slot, partition, count)
+        elif step.kind == "load":
+            every_ns = millis(int(step.argument("every_ms")))
+            for number in range(count):
+                self.world.after(number * every_ns, self._enqueue, slot, partition, 1)
         else:
             self._pipelines.send(slot, partition, count, str(step.argument("acks")))
 
@@ -228,6 +232,8 @@ class Workload:
     # --- producing --------------------------------------------------------------------------------
 
     def _enqueue(self, slot: int, partition: int, count: int) -> None:
+        if not self.running:
+            return
         producer = self._producers.setdefault(slot, _Producer(slot))
         room = WAITING_MAX - len(producer.waiting)
         producer.waiting.extend([partition] * min(count, room))

@@ -3,7 +3,8 @@
 from raftlog_sim.minimise import Effort, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import SMALL_MAX, Schedule, schedule_from_text, step
-from raftlog_sim.shrink import _joined, _simpler
+from raftlog_sim.shrink import _joined, _simpler, _steady
+from raftlog_sim.simulation import simulate
 
 STALL = step(400, "stall", 150, node="n1")
 
@@ -57,3 +58,33 @@ def test_a_failure_that_takes_many_records_becomes_few_steps():
     found = simplify(schedule, lambda one: list(_simpler(one)), fails, effort)
     assert len(found.steps) == 2
     assert counts_of(found) == [24]
+
+
+def test_what_producers_send_in_many_steps_is_tried_as_a_load_under_some_seeds():
+    one, other = bursts(1, 2, 4, 1), bursts(3, 3, 3, 3, slot=1)
+    schedule = schedule_of(*sorted([*one, *other]), STALL)
+    steady = list(_steady(schedule, 3))
+    assert len({each.options.seed for each in steady}) == 3
+    assert steady[0].options.seed == schedule.options.seed
+    for each in steady:
+        assert [str(found) for found in each.steps] == [
+            "0 load slot=1 partition=0 count=12 every_ms=2",
+            "0 load slot=0 partition=0 count=8 every_ms=3",
+            str(STALL),
+        ]
+        assert schedule_from_text(each.text()) == each
+
+
+def test_few_steps_stay_as_they_are():
+    assert list(_steady(schedule_of(*bursts(1, 2, 4), STALL), 3)) == []
+
+
+def test_a_load_is_a_record_at_a_time_until_clients_stop():
+    options = SimOptions(seed=5, safety_ms=600)
+    load = step(100, "load", slot=0, partition=0, count=20, every_ms=10)
+    found = simulate(Schedule(options, (load,)))
+    assert (found.failure, found.sent, found.acknowledged) == ("", 20, 20)
+    late = step(500, "load", slot=0, partition=0, count=20, every_ms=50)
+    found = simulate(Schedule(options, (late,)))
+    assert found.failure == ""
+    assert 1 <= found.sent <= 3
