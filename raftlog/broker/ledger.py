@@ -48,6 +48,8 @@ class Account:
     groups_over: dict[GroupId, None] = attrs.Factory(dict)
     """Groups over their limit to which this connection produced."""
     paused: bool = False
+    ended: bool = False
+    """Hung up on: what it is over or not over matters no more, and it is not read again."""
 
 
 @final
@@ -95,7 +97,7 @@ class Ledger:
         """It is hung up on: nothing waits for it any more, and no answer comes for what did."""
         account = self._accounts[connection]
         self._weigh(account, -account.request_bytes)
-        self._judge(account)
+        account.ended = True
 
     def received(
         self, connection: ConnectionId, weight: int, requests: int = 1, pinned: int = 0
@@ -212,6 +214,8 @@ class Ledger:
     def _verdicts(self) -> Iterator[Pause | Resume]:
         for connection in self._changed:
             account = self._accounts[connection]
+            if account.ended:
+                continue
             paused = (
                 account.over
                 or bool(account.groups_over)

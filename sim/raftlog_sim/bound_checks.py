@@ -88,7 +88,7 @@ def miscounted(ledger: "Ledger") -> str:
         if problem:
             return f"{total} {_spoken(name)} of {limit}: the process {problem}"
     if not ledger._changed:
-        for each in accounts:
+        for each in [account for account in accounts if not account.ended]:
             problem = _misjudged(each, ledger)
             if problem:
                 return f"connection {each.connection} {problem}: {each}"

@@ -89,11 +89,14 @@ def test_a_pause_and_a_resume_in_one_turn_are_nothing(ledger):
     assert ledger.changes() == []
 
 
-def test_who_is_hung_up_on_is_over_no_limit(ledger):
+def test_who_is_hung_up_on_is_not_read_again(ledger):
     ledger.received(1, ledger.limits.unanswered_bytes)
-    assert ledger._accounts[1].over
+    assert ledger.changes() == [Pause(1)]
     ledger.ended(1)
-    assert not ledger._accounts[1].over
+    ledger.answered(1, 0, 0)
+    assert ledger.changes() == []
+    ledger.closed(1)
+    assert ledger.changes() == []
 
 
 def test_a_group_over_its_limit_pauses_only_who_produces_to_it(ledger):
