@@ -78,8 +78,9 @@ def _may_campaign(state: RaftState) -> bool:
 
 
 def _leader_tick(state: RaftState) -> None:
-    if state.rounds.stalled(state.now, state.options.election_ns):
+    if state.now >= state.rounds.leads_until(state.options.election_ns):
         probe("step-down-by-own-disk")
+        state.rounds.given_up += 1
         transfer.hand_over_and_follow(state, "own disk stalled")
         return
     if state.now < state.heartbeat_deadline:

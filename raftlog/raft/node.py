@@ -348,6 +348,8 @@ class RaftNode:
         state.now = now
         if state.role is STOPPED or not state.rounds.complete(io_id, now):
             return
+        if state.rounds.given_up and (state.ready if state.role is LEADER else state.leader):
+            state.rounds.forgive(state.options.election_ns)
         if state.role is LEADER:
             replication.maybe_commit(state)
         elif state.role is CANDIDATE:
@@ -487,9 +489,4 @@ def _add_queued(out: Output, queued: Queued) -> None:
 def _deadline(state: RaftState) -> Instant:
     if state.role is not LEADER:
         return election.campaign_deadline(state)
-    rounds = state.rounds.open
-    if rounds:
-        stalled_at = Instant(rounds[0].since + state.options.election_ns)
-        if stalled_at < state.heartbeat_deadline:
-            return stalled_at
-    return state.heartbeat_deadline
+    return min(state.heartbeat_deadline, state.rounds.leads_until(state.options.election_ns))

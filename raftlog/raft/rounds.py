@@ -7,12 +7,15 @@ append ABA race).
 """
 
 from collections import deque
-from typing import final
+from typing import Final, final
 
 import attrs
 
 from raftlog.base.ids import IoId, RaftIndex
-from raftlog.base.units import Instant
+from raftlog.base.units import NEVER, Instant
+
+GIVEN_UP_MAX: Final = 6
+"""Doublings of the time that a leader gives its disk."""
 
 
 @final
@@ -36,11 +39,17 @@ class Rounds:
 
     * `durable`: everything up to here survives a crash, in the present log.
     * `hard_states`: rounds in flight that carry a (term, vote).
+    * `given_up`: how often in a row this replica stopped leading for the disk's sake. Many groups
+      wait for one disk: when all of them step down because it has more to do than it can in the
+      limit, they campaign, which is more for it to do, and none of them ever leads. So each waits
+      twice as long the next time, until the disk has brought back a round within the limit.
     """
 
     durable: RaftIndex
     open: deque[Round] = attrs.Factory(deque)
     hard_states: int = 0
+    given_up: int = 0
+    _took: int = 0
 
     def begin(self, io_id: IoId, last_index: RaftIndex, *, hard_state: bool, now: Instant) -> None:
         """A take hands out a write. `io_id` is above all earlier ones."""
@@ -60,6 +69,7 @@ class Rounds:
         moved = False
         while self.open and self.open[0].done:
             finished = self.open.popleft()
+            self._took = now - finished.since
             self.hard_states -= finished.hard_state
             self.durable = max(self.durable, finished.last_index)
             moved = True
@@ -78,3 +88,15 @@ class Rounds:
         """Whether the disk has worked on the oldest write for `limit` nanoseconds. One that is slow
         and yet brings back round after round does not stand still."""
         return bool(self.open) and now - self.open[0].since >= limit
+
+    def leads_until(self, limit: int) -> Instant:
+        """When a leader gives up, if nothing comes back by then; NEVER without a round in
+        flight."""
+        if not self.open:
+            return NEVER
+        return Instant(self.open[0].since + (limit << min(self.given_up, GIVEN_UP_MAX)))
+
+    def forgive(self, limit: int) -> None:
+        """The last round that came back took less than the limit: the disk is itself again."""
+        if self._took < limit:
+            self.given_up = 0

@@ -4,6 +4,7 @@ from typing import Any
 
 import attrs
 
+from raftlog.base.units import NEVER
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.raft import election, lease, membership, node, transfer
@@ -46,6 +47,7 @@ def leader_with_a_stalled_disk() -> None:
 
     node._deadline = deadline
     Rounds.stalled = lambda self, now, limit: False  # type: ignore[method-assign]
+    Rounds.leads_until = lambda self, limit: NEVER  # type: ignore[method-assign]
 
 
 def install_keeps_the_old_membership() -> None:

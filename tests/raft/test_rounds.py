@@ -3,6 +3,7 @@
 import pytest
 
 from raftlog.base.ids import IoId, RaftIndex
+from raftlog.base.units import NEVER
 from raftlog.raft.rounds import Rounds
 
 LIMIT = 500
@@ -58,3 +59,24 @@ def test_a_round_of_somebody_else_changes_nothing(rounds):
     begin(rounds, 2)
     assert not rounds.complete(IoId(1), 400)
     assert rounds.stalled(LIMIT, LIMIT)
+
+
+def test_a_leader_that_gave_up_gives_its_disk_twice_the_time(rounds):
+    """Seed 4200030: twelve groups on one disk, whose write of all their terms took longer than the
+    limit: each stepped down before its first entry was durable, and campaigned again, for ever."""
+    assert rounds.leads_until(LIMIT) == NEVER
+    begin(rounds, 1, now=100)
+    for doublings in (0, 1, 2, 3, 4, 5, 6, 6, 6):
+        assert rounds.leads_until(LIMIT) == 100 + (LIMIT << doublings)
+        rounds.given_up += 1
+
+
+def test_a_disk_that_is_quick_again_is_forgiven(rounds):
+    begin(rounds, 1, 2, 3)
+    rounds.given_up = 3
+    rounds.complete(IoId(1), LIMIT)
+    rounds.forgive(LIMIT)
+    assert rounds.given_up == 3
+    rounds.complete(IoId(2), 2 * LIMIT - 1)
+    rounds.forgive(LIMIT)
+    assert rounds.given_up == 0
