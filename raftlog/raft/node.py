@@ -348,14 +348,14 @@ class RaftNode:
         state.now = now
         if state.role is STOPPED or not state.rounds.complete(io_id, now):
             return
-        if state.rounds.given_up and (state.ready if state.role is LEADER else state.leader):
-            state.rounds.forgive(state.options.election_ns)
         if state.role is LEADER:
             replication.maybe_commit(state)
         elif state.role is CANDIDATE:
             election.own_vote_durable(state)
         elif state.role is FOLLOWER:
             following.durable_moved(state)
+        if state.rounds.given_up and (state.ready if state.role is LEADER else state.leader):
+            state.rounds.forgive(state.options.election_ns)
 
     def io_failed(self, now: Instant) -> None:
         """A write of this replica failed: what its disk holds is unknown until it was reopened."""

@@ -23,12 +23,14 @@ GIVEN_UP_MAX: Final = 6
 class Round:
     """One io_id that this node used. `last_index` is what the log ended with, cut by truncations;
     `hard_state` says that a (term, vote) went with it. `since` is when it was handed out, or when
-    the round before it came back: before that the disk was at work for that one."""
+    the round before it came back: before that the disk was at work for that one. `begun` is when it
+    was handed out."""
 
     io_id: IoId
     last_index: RaftIndex
     hard_state: bool
     since: Instant
+    begun: Instant
     done: bool = False
 
 
@@ -55,7 +57,7 @@ class Rounds:
         """A take hands out a write. `io_id` is above all earlier ones."""
         if self.open:
             assert io_id > self.open[-1].io_id, (io_id, self.open[-1].io_id)
-        self.open.append(Round(io_id, last_index, hard_state, now))
+        self.open.append(Round(io_id, last_index, hard_state, since=now, begun=now))
         self.hard_states += hard_state
 
     def complete(self, io_id: IoId, now: Instant) -> bool:
@@ -69,7 +71,7 @@ class Rounds:
         moved = False
         while self.open and self.open[0].done:
             finished = self.open.popleft()
-            self._took = now - finished.since
+            self._took = now - finished.begun  # one sync may bring back many rounds at once
             self.hard_states -= finished.hard_state
             self.durable = max(self.durable, finished.last_index)
             moved = True

@@ -3,8 +3,9 @@
 import pytest
 
 from raftlog.base.ids import IoId, RaftIndex
-from raftlog.base.units import NEVER
+from raftlog.base.units import NEVER, Instant
 from raftlog.raft.rounds import Rounds
+from tests.raft.cluster import Cluster
 
 LIMIT = 500
 
@@ -72,11 +73,28 @@ def test_a_leader_that_gave_up_gives_its_disk_twice_the_time(rounds):
 
 
 def test_a_disk_that_is_quick_again_is_forgiven(rounds):
-    begin(rounds, 1, 2, 3)
+    begin(rounds, 1, 2)
+    begin(rounds, 3, now=LIMIT)
     rounds.given_up = 3
-    rounds.complete(IoId(1), LIMIT)
-    rounds.forgive(LIMIT)
-    assert rounds.given_up == 3
-    rounds.complete(IoId(2), 2 * LIMIT - 1)
+    for number in (1, 2):  # in one sync: the second was not quick
+        rounds.complete(IoId(number), LIMIT)
+        rounds.forgive(LIMIT)
+        assert rounds.given_up == 3
+    rounds.complete(IoId(3), 2 * LIMIT - 1)
     rounds.forgive(LIMIT)
     assert rounds.given_up == 0
+
+
+def test_a_sole_voter_forgives_its_disk_with_its_first_entry():
+    """It follows nobody, and an idle one has no other write that could show it."""
+    peer = Cluster(1)[1]
+    node, now = peer.node, peer.deadline
+    node._state.rounds.given_up = 3
+    node.tick(now)
+    for _ in range(10):
+        peer.take()
+        if peer.open:
+            now = Instant(now + 1_000)
+            peer.persist(now)
+    assert node.ready
+    assert node._state.rounds.given_up == 0
