@@ -14,6 +14,7 @@ from raftlog.base.probes import fired
 from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
 from raftlog.broker.events import AdminCall, AdminReply
+from raftlog.broker.metadata_loader import MetadataLoader
 from raftlog.broker.multi_raft import MultiRaft
 from raftlog.broker.partition_manager import Host, HostState, PartitionManager
 from raftlog.broker.registration import Registration
@@ -33,6 +34,7 @@ class Parts(Protocol):
     context: Context
     volume: Volume
     manager: PartitionManager
+    loader: MetadataLoader
     multi: MultiRaft
     registration: Registration
     stopping: Stopping
@@ -70,11 +72,11 @@ class Admin:
         """Whether a restart could help: only a poisoned directory or a refused boot is beyond
         cure."""
         poisoned = self.broker.volume.poisoned
-        refused = self.broker.registration.refused
+        refused, message = self.broker.registration.refused, self.broker.registration.message
         return _checks(
             {
                 "data_directory": "ok" if poisoned is None else str(poisoned),
-                "registration": "ok" if refused is None else refused.name,
+                "registration": "ok" if refused is None else f"{refused.name}: {message}",
             }
         )
 
@@ -84,19 +86,28 @@ class Admin:
         own = self.broker.context.image.brokers.get(self.broker.context.node)
         fenced = own is None or own.fenced
         closed = [host for host in self._hosts() if host.state is not HostState.RUNNING]
-        opened = self.broker.context.caught_up
         return _checks(
             {
                 **self.livez()["checks"],
-                "registered": "ok"
-                if self.broker.registration.registered
-                else "the controller has not answered yet",
+                "registered": self._registered(),
                 "fenced": "the cluster holds this broker for dead" if fenced else "ok",
-                "metadata": "ok" if opened else "older than this boot's registration",
+                "metadata": self._metadata(),
                 "replicas": f"{len(closed)} not running" if closed else "ok",
                 "stopping": "the broker is stopping" if self.broker.stopping.asked else "ok",
             }
         )
+
+    def _registered(self) -> str:
+        registration = self.broker.registration
+        if registration.registered:
+            return "ok"
+        return "this boot is over" if registration.ended else "the controller has not answered yet"
+
+    def _metadata(self) -> str:
+        """A loader that stopped leaves an old image; what is replicated goes on by itself."""
+        if self.broker.loader.stopped:
+            return f"followed no further: {self.broker.loader.stopped}"
+        return "ok" if self.broker.context.caught_up else "older than this boot's registration"
 
     def _hosts(self) -> list[Host]:
         return [self.broker.manager.hosts[group] for group in sorted(self.broker.manager.hosts)]

@@ -21,12 +21,13 @@ rounds that come back), `multi_raft`, `partition_manager`, `controller_channel`,
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId
 from raftlog.base.ports import Entropy, Tracer
-from raftlog.base.units import Instant, Nanos, WallMillis
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant, Nanos, WallMillis
 from raftlog.broker import events as e
 from raftlog.broker.admin import Admin
 from raftlog.broker.campaigns import Campaigns
@@ -58,6 +59,8 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
 from raftlog.storage.data_dir import DirectoryImage
 from raftlog.storage.store import StoreImage
+
+_LATE: Final = "the controllers are not reached after the boot, or what they committed"
 
 
 @final
@@ -148,7 +151,8 @@ class Broker:
         self.loader = MetadataLoader(context, self.engine, self.controller)
         self.engine.wake = self.loader.advance
         context.on_image = self._image_changed
-        self._retired = False
+        self._retired: str | None = None
+        self._opens_by = NEVER
 
     # --- the turn ---------------------------------------------------------------------------------
 
@@ -172,10 +176,11 @@ class Broker:
         context.timers.run_due(context.now)
         self._tick()
         context.run_soon()
-        if self.registration.refused is not None and not self._retired:
-            self._retire()
+        self._look_whether_retired()
         self.rounds.finish_turn()
         self.clients.relieve()
+        if (why := self._why_clients_go()) is not None:
+            self.clients.turn_away(why)
         effects.pauses = context.ledger.changes()
         effects.stopped = self.stopping.done
         effects.acks_may_wait = not self.rounds.awaiting
@@ -202,11 +207,30 @@ class Broker:
             replica.tick(now, context.wall)
             context.touched[next_group] = replica
 
-    def _retire(self) -> None:
+    def _look_whether_retired(self) -> None:
         """Rule of identity: a directory that was rolled back, condemned or replaced takes part in
-        nothing. The process stays, to say so to its operators."""
-        self._retired = True
-        self.manager.refused(self.registration.message)
+        nothing; nor does one whose sync failed. The process stays, to say so to its operators. To
+        the cluster and to clients it is dead, so that they go to others: its image is that of the
+        moment for good."""
+        if self._retired is not None:
+            return
+        if self.registration.refused is not None:
+            self._retired = self.registration.message
+            self.manager.refused(self.registration.message)
+        elif self.volume.poisoned is not None:
+            self._retired = str(self.volume.poisoned)
+            self.registration.end()
+
+    def _why_clients_go(self) -> str | None:
+        """Why clients had better ask another broker; None when they may wait or are served."""
+        if self.context.caught_up or self.context.now < self._opens_by:
+            return self._retired
+        return self._retired or _LATE
+
+    def _look_whether_opened(self) -> None:
+        if not self.context.caught_up and self._retired is None:
+            probe("opens-late")
+            self.context.trace("opens-late", f"node {self.context.node}", why=_LATE)
 
     def _wake_at(self) -> Instant:
         context = self.context
@@ -217,6 +241,8 @@ class Broker:
     def _begin(self) -> None:
         """What the first turn does besides its events: group 0 here, links, registration."""
         self._begun = True
+        self._opens_by = Instant(self.context.now + self.context.config.session_ns)
+        self.context.at(self._opens_by, self._look_whether_opened)
         known = self.volume.store.registrations.get(METADATA_GROUP)
         founder = next(
             (r for r in self._identity.controllers if r.directory == self.context.directory), None
@@ -248,7 +274,7 @@ class Broker:
         """The controller took this boot in: a joiner begins its replica of the metadata group."""
         grant = self.registration.grant
         assert grant is not None, "granted without a grant"
-        if self._retired:
+        if self._retired is not None:
             return
         self.manager.start_metadata(grant.metadata_replica, grant.founders)
         self._open_partitions()
@@ -258,7 +284,7 @@ class Broker:
         its registration. An id that was deleted in an earlier boot is then known to be gone."""
         grant = self.registration.grant
         image = self.context.image
-        if self.context.caught_up or self._retired:
+        if self.context.caught_up or self._retired is not None:
             return
         if grant is None or image.version < grant.epoch:
             return
@@ -266,6 +292,7 @@ class Broker:
         self.context.routes += 1
         whole = delta_between(EMPTY_IMAGE, image, self.context.node, self.context.directory)
         self.manager.apply(whole)
+        self.context.soon(self.clients.work_held)
 
     def _metadata_taken(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
         if output.committed or output.leadership or output.installed:

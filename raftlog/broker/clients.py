@@ -3,9 +3,14 @@
 A request whose body parses is always answered, with an error body if need be; bytes that do not
 parse end the connection (KAFKA.md 3.1). What a client sent never raises here: a typed error that
 escapes from a handler ends the connection, anything else is a bug and ends the process.
+
+Until the broker has opened (its image is as new as its boot) it could only answer what was so in
+an earlier boot. So requests wait for that, counted as all that wait
+(docs/decisions/0055-requests-wait-for-the-boot.md).
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Final, final
 
@@ -28,6 +33,7 @@ from raftlog.kafka.versions import ApiKey
 WAITED_NS: Final = millis(100)
 """Added to what each has waited: many huge requests may come in one turn, and none of them has."""
 _PRODUCE: Final = int(ApiKey.PRODUCE)
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
 Handler = Callable[[Context, KafkaRequest], None]
 RunTaker = Callable[[Context, Connection, Sequence[Event], int], int]
@@ -43,6 +49,8 @@ class Clients:
     handler_of: Callable[[int], Handler]
     take_run: RunTaker
     connections: dict[ConnectionId, Connection] = attrs.Factory(dict)
+    _held: dict[KafkaRequest, None] = attrs.Factory(dict)
+    """In the order in which they came, before the broker had opened."""
 
     def opened(self, event: ConnectionOpened) -> None:
         """A client is there."""
@@ -61,6 +69,13 @@ class Clients:
     def drained(self, event: Drained) -> None:
         """Answer bytes have left."""
         self.context.ledger.drained(event.connection, event.byte_count)
+
+    def turn_away(self, why: str) -> None:
+        """Hang up on everybody, after the answers of this turn."""
+        for connection in self.connections.values():
+            if not connection.closed:
+                probe("client-turned-away")
+                self.context.hang_up(connection, why, traced=False)
 
     def relieve(self) -> None:
         """Hang up on those who fill the memory of the process, and whom pausing does not stop."""
@@ -95,7 +110,7 @@ class Clients:
         follows = events[first + 1] if first + 1 < len(events) else None
         if type(follows) is Request and follows.connection == event.connection:
             connection = self.connections.get(event.connection)
-            if connection is not None and connection.streams:
+            if connection is not None and connection.streams and self._serves:
                 taken = self.take_run(self.context, connection, events, first)
                 if taken:
                     return taken
@@ -119,11 +134,32 @@ class Clients:
             self._refuse_version(request)
             return
         self.context.requests[decoded.api_key] += 1
+        if self._serves or decoded.api_key == _API_VERSIONS:
+            self._work(request)
+            return
+        probe("request-held-until-opened")
+        self._held[request] = None
+        request.on_close(partial(self._held.pop, request, None))
+
+    @property
+    def _serves(self) -> bool:
+        """Whether requests are worked as they come; none overtakes one that was held."""
+        return self.context.caught_up and not self._held
+
+    def work_held(self) -> None:
+        """The broker has opened."""
+        held = tuple(self._held)
+        self._held.clear()
+        for request in held:
+            if not request.dead:
+                self._work(request)
+
+    def _work(self, request: KafkaRequest) -> None:
         try:
-            self.handler_of(decoded.api_key)(self.context, request)
+            self.handler_of(request.api_key)(self.context, request)
         except RaftlogError as error:
             probe("handler-refused-request")
-            self.context.hang_up(connection, str(error))
+            self.context.hang_up(request.connection, str(error))
 
     def _admit(self, connection: Connection, event: Request, decoded: Decoded) -> KafkaRequest:
         """The request object, counted as waiting until its answer."""

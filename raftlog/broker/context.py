@@ -194,12 +194,14 @@ class Context:
             connection.id, request.weight, sent, in_memory, answers, request.pinned_bytes
         )
 
-    def hang_up(self, connection: Connection, why: str) -> None:
-        """Close a client's connection after the answers of this turn; what still waits has none."""
+    def hang_up(self, connection: Connection, why: str, *, traced: bool = True) -> None:
+        """Close a client's connection after the answers of this turn; what still waits has none.
+        Not `traced` where everybody is hung up on for one reason, as often as they come back."""
         connection.end()
         self.ledger.ended(connection.id)
-        self.effects.hangups.append(Hangup(connection.id, why))
-        self.trace("hangup", f"connection {connection.id}", why=why)
+        self.effects.hangups.append(Hangup(connection.id))
+        if traced:
+            self.trace("hangup", f"connection {connection.id}", why=why)
         self.count("hangups")
 
     # --- what operators see ---

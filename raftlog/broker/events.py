@@ -173,10 +173,9 @@ class Reply(NamedTuple):
 
 
 class Hangup(NamedTuple):
-    """Close the connection; `why` goes to the trace."""
+    """Close the connection; the broker has traced why."""
 
     connection: ConnectionId
-    why: str
 
 
 class Pause(NamedTuple):

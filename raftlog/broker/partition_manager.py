@@ -72,6 +72,10 @@ class HostState(enum.Enum):
     REFUSED = "refused"
 
 
+_FOR_GOOD: Final = (HostState.POISONED, HostState.REFUSED)
+"""In this boot no replica comes of it any more."""
+
+
 @final
 @attrs.define(eq=False)
 class Host:
@@ -358,8 +362,9 @@ class PartitionManager:
             self.context.touch(group)
 
     def _is_present(self, host: Host) -> bool:
-        """Whether the host is still wanted: not deleted, superseded or refused meanwhile."""
-        return self.hosts.get(host.spec.group) is host and host.state is not HostState.REFUSED
+        """Whether the host is still wanted: not deleted, superseded, refused or poisoned
+        meanwhile."""
+        return self.hosts.get(host.spec.group) is host and host.state not in _FOR_GOOD
 
     # --- failures ---
 

@@ -5,8 +5,9 @@ Rules:
 1. Each boot registers its directory id, its boot number and an incarnation drawn for this boot.
    Until that is granted, no replica of a topic takes part here: the controller alone can tell a
    directory that was rolled back from one that merely restarted (DESIGN 4).
-2. A refusal for the directory (rolled back, condemned, replaced) is final for this boot. Everything
-   else is asked again, with a pause.
+2. A refusal for the directory (rolled back, condemned, replaced) is final for this boot, and so is
+   the end of its disk: nothing is told or asked after it. Everything else is asked again, with a
+   pause.
 3. After the grant a heartbeat goes out six times per session. When the controller does not know
    this registration any more, the broker registers again.
 4. What was lost or deleted is told until the image shows that it was heard; telling it twice is
@@ -81,7 +82,8 @@ class Services(Protocol):
 @attrs.define(eq=False)
 class Registration:
     """`granted()` is called after every registration that was granted; `grant` is then set.
-    `refused` is why this directory may take part in nothing."""
+    `refused` is why this directory may take part in nothing. `ended`: this boot tells and asks the
+    controller nothing more, so the cluster will soon hold the broker for dead."""
 
     services: Services
     incarnation: int
@@ -89,6 +91,7 @@ class Registration:
     grant: Grant | None = None
     refused: Refusal | None = None
     message: str = ""
+    ended: bool = False
     _asking: bool = False
     _beating: bool = False
     _lost: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
@@ -98,7 +101,7 @@ class Registration:
     @property
     def registered(self) -> bool:
         """Whether this boot may run replicas of topics."""
-        return self.grant is not None and self.refused is None
+        return self.grant is not None and not self.ended
 
     # --- registering ---
 
@@ -107,7 +110,7 @@ class Registration:
         self._register()
 
     def _register(self) -> None:
-        if self._asking or self.refused is not None:
+        if self._asking or self.ended:
             return
         self._asking = True
         services = self.services
@@ -161,8 +164,13 @@ class Registration:
             return
         probe("registration-refused-for-good")
         self.refused, self.message = refusal, message
+        self.end()
         self.services.trace("directory-refused", self._where(), why=message)
         self.services.count("directory_refused")
+
+    def end(self) -> None:
+        """This boot is over: refused, or without a disk to keep promises on."""
+        self.ended = True
 
     def evicted(self) -> None:
         """The image says that this directory was condemned or replaced."""
@@ -171,7 +179,7 @@ class Registration:
     # --- heartbeats ---
 
     def _beat(self) -> None:
-        if self.refused is not None:
+        if self.ended:
             return
         services = self.services
         beat = Heartbeat(
@@ -218,7 +226,7 @@ class Registration:
         """Tell the first lost replica, or else all removals at once; one question at a time."""
         self._telling = False
         command = self._next_news()
-        if command is None or self.refused is not None:
+        if command is None or self.ended:
             return
         self._telling = True
         services = self.services

@@ -24,7 +24,6 @@ from raftlog.broker.events import (
     ConnectionClosed,
     Effects,
     Event,
-    Hangup,
     Pause,
     PeerAddress,
     PeerMessages,
@@ -66,7 +65,7 @@ class ClientConnections(Protocol):
     def reply(self, reply: Reply) -> None: ...
     def pause(self, connection: ConnectionId) -> None: ...
     def resume(self, connection: ConnectionId) -> None: ...
-    def hang_up(self, connection: ConnectionId, why: str) -> None: ...
+    def close(self, connection: ConnectionId) -> None: ...
     def flush(self) -> None: ...
 
 
@@ -349,10 +348,7 @@ class Driver:
         if effects.replies:
             connections.flush()
         for hangup in effects.hangups:
-            self._hang_up(hangup)
-
-    def _hang_up(self, hangup: Hangup) -> None:
-        self.connections.hang_up(hangup.connection, hangup.why)
+            self.connections.close(hangup.connection)
 
 
 def _only_acknowledges(events: Sequence[PeerMessages]) -> bool:

@@ -159,11 +159,16 @@ class Connections:
             found.resume()
 
     def hang_up(self, connection: ConnectionId, why: str) -> None:
-        """Close; what was already queued for it is sent as far as it goes without waiting."""
+        """Close, and say why in the log."""
+        if connection in self._open:
+            self.tracer.emit(TraceEvent("hang-up", f"connection {connection}", (("why", why),)))
+            self.close(connection)
+
+    def close(self, connection: ConnectionId) -> None:
+        """What was already queued for it is sent as far as it goes without waiting."""
         found = self._open.get(connection)
         if found is None:
             return
-        self.tracer.emit(TraceEvent("hang-up", f"connection {connection}", (("why", why),)))
         try:
             found.sender.flush()
         except trio.BrokenResourceError:

@@ -484,7 +484,7 @@ class Node:
         try:
             frame = b"".join(self._bytes_of(part) for part in reply.parts)
         except DiskError:  # as when sendfile fails: half an answer is none
-            self._hang_up(boot, e.Hangup(reply.connection, "read failed"))
+            self._hang_up(boot, e.Hangup(reply.connection))
             return
         self.deliver(e.Drained(reply.connection, len(frame)))
         for number, each in enumerate(cut_frames(frame, reply.answers), reply.request_no):

@@ -87,29 +87,19 @@ def read_all(bootstrap: str, partitions: int, seconds: float = 60.0) -> dict:
     to stop before: once it was, and 67 acknowledged records were missed."""
     deadline = time.monotonic() + seconds
     ends = _ends(bootstrap, partitions, deadline)
-    found: dict[tuple[int, int], bytes] = {}
-    wanted = {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
-    while wanted:  # each attempt has a consumer of its own, as in `_ends`
-        _read_some(bootstrap, wanted, found, deadline)
-    return found
-
-
-def _read_some(bootstrap: str, wanted: set, found: dict, deadline: float) -> None:
-    """Read from the first offsets that are wanted, until all are there or nothing comes for a
-    while."""
     consumer = _consumer(bootstrap)
-    quiet_at = time.monotonic() + 5
     try:
-        firsts = dict(sorted(wanted, reverse=True))
-        consumer.assign([TopicPartition(TOPIC, *first) for first in firsts.items()])
-        while wanted and time.monotonic() < quiet_at:
+        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(partitions)])
+        found: dict[tuple[int, int], bytes] = {}
+        wanted = {(number, offset) for number, end in enumerate(ends) for offset in range(end)}
+        while wanted:
             assert time.monotonic() < deadline, f"{len(found)} records read, {len(wanted)} missing"
-            for message in consumer.consume(500, timeout=1):
+            for message in consumer.consume(1000, 0.5):
                 if message.error() is None:
                     place = (message.partition(), message.offset())
                     found[place] = message.value()
                     wanted.discard(place)
-                    quiet_at = time.monotonic() + 5
+        return found
     finally:
         consumer.close()
 
