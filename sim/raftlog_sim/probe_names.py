@@ -41,6 +41,7 @@ UNREACHABLE: Final = {
     "handler-refused-request": _OWN_CLIENTS,
     "malformed-request": _OWN_CLIENTS,
     "unsupported-version": _OWN_CLIENTS,
+    "controller-busy-asked-again": _MUCH,
     "controller-requests-over-limit": _MUCH,
     "waiting-bytes-over-limit": _MUCH,
     "waiting-given-up": _MUCH,

@@ -13,6 +13,7 @@ from raftlog.base.units import MIB
 from raftlog.broker.events import (
     ConnectionClosed,
     ConnectionOpened,
+    Hangup,
     Pause,
     Persisted,
     Reply,
@@ -188,6 +189,24 @@ async def test_half_a_frame_is_no_activity(autojump_clock: MockClock):
                 drip.send_nowait([bytes([byte])])
             await trio.sleep(4.0)
         assert drip.other.closed
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_broker_that_hangs_up_on_everybody_fills_no_log():
+    """In the very turn that hears of them, for as long as they come back (a broker whose directory
+    is refused, for days)."""
+    async with trio.open_nursery() as nursery:
+
+        def turn_away(turn, effects) -> None:
+            for event in rig.broker.turns[turn - 1]:
+                if isinstance(event, ConnectionOpened):
+                    effects.hangups.append(Hangup(event.connection))
+
+        rig = Rig(nursery, turn_away)
+        clients = [await rig.connect() for _ in range(20)]
+        assert all(each.other.closed for each in clients)
+        assert len(rig.events(ConnectionOpened)) == len(rig.events(ConnectionClosed)) == 20
+        assert rig.tracer.events == []
         nursery.cancel_scope.cancel()
 
 
