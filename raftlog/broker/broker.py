@@ -220,15 +220,17 @@ class Broker:
         elif self.volume.poisoned is not None:
             self._retired = str(self.volume.poisoned)
             self.registration.end()
+        if self._retired is not None:
+            self.clients.serving = False
 
     def _why_clients_go(self) -> str | None:
         """Why clients had better ask another broker; None when they may wait or are served."""
-        if self.context.caught_up or self.context.now < self._opens_by:
+        if self.clients.serving or self._retired is not None:
             return self._retired
-        return self._retired or _LATE
+        return _LATE if self.context.now >= self._opens_by else None
 
     def _look_whether_opened(self) -> None:
-        if not self.context.caught_up and self._retired is None:
+        if not self.clients.serving and self._retired is None:
             probe("opens-late")
             self.context.trace("opens-late", f"node {self.context.node}", why=_LATE)
 
@@ -292,7 +294,6 @@ class Broker:
         self.context.routes += 1
         whole = delta_between(EMPTY_IMAGE, image, self.context.node, self.context.directory)
         self.manager.apply(whole)
-        self.context.soon(self.clients.work_held)
 
     def _metadata_taken(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
         if output.committed or output.leadership or output.installed:
@@ -322,6 +323,16 @@ class Broker:
         for retarget in delta.retarget:
             self.reassignment.look(retarget.group)
         self.context.image_waiters.changed()
+        self._open_to_clients()
+
+    def _open_to_clients(self) -> None:
+        """When the cluster holds this boot for alive, or it would name no broker to them."""
+        context = self.context
+        if self.clients.serving or not context.caught_up or self._retired is not None:
+            return
+        own = context.image.brokers.get(context.node)
+        if own is not None and not own.fenced:
+            self.clients.open()
 
 
 def _raft_options(config: BrokerConfig) -> RaftOptions:

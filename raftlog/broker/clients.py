@@ -4,13 +4,13 @@ A request whose body parses is always answered, with an error body if need be; b
 parse end the connection (KAFKA.md 3.1). What a client sent never raises here: a typed error that
 escapes from a handler ends the connection, anything else is a bug and ends the process.
 
-Until the broker has opened (its image is as new as its boot) it could only answer what was so in
-an earlier boot. So requests wait for that, counted as all that wait
-(docs/decisions/0055-requests-wait-for-the-boot.md).
+Until the broker has opened it could only answer what was so in an earlier boot. So requests wait
+for that, counted as all that wait (docs/decisions/0055-requests-wait-for-the-boot.md).
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 from typing import Final, final
 
@@ -18,7 +18,12 @@ import attrs
 
 from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import ConnectionId
-from raftlog.base.limits import RECORD_COPY_BYTES_MAX, REQUEST_ITEM_BYTES, WAITING_BYTES_MIN
+from raftlog.base.limits import (
+    RECORD_COPY_BYTES_MAX,
+    REQUEST_ITEM_BYTES,
+    TURN_EVENTS_MAX,
+    WAITING_BYTES_MIN,
+)
 from raftlog.base.probes import probe
 from raftlog.base.units import millis
 from raftlog.broker.context import Context
@@ -35,6 +40,11 @@ WAITED_NS: Final = millis(100)
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
+_HELD_PER_TURN: Final = 2 * TURN_EVENTS_MAX
+"""More than can come in a turn, so that there is an end to it."""
+_HELD_WEIGHT: Final = 2 * REQUEST_ITEM_BYTES
+"""The objects of a request of few bytes, for those that may all wait at once."""
+
 Handler = Callable[[Context, KafkaRequest], None]
 RunTaker = Callable[[Context, Connection, Sequence[Event], int], int]
 
@@ -49,6 +59,9 @@ class Clients:
     handler_of: Callable[[int], Handler]
     take_run: RunTaker
     connections: dict[ConnectionId, Connection] = attrs.Factory(dict)
+    serving: bool = False
+    """Whether requests are worked: the image is as new as the boot and shows it alive, and the
+    boot is not over."""
     _held: dict[KafkaRequest, None] = attrs.Factory(dict)
     """In the order in which they came, before the broker had opened."""
 
@@ -122,8 +135,11 @@ class Clients:
         connection = self.connections.get(event.connection)
         if connection is None or connection.closed:
             return
+        serves, frame = self._serves, event.frame
+        if not serves and len(frame) < RECORD_COPY_BYTES_MAX:
+            frame = bytes(frame)  # a view would keep a whole receive slab, which nobody counts
         try:
-            decoded = connection.protocol.receive(event.frame)
+            decoded = connection.protocol.receive(frame)
         except ProtocolError as error:
             probe("malformed-request")
             self.context.hang_up(connection, str(error))
@@ -134,25 +150,37 @@ class Clients:
             self._refuse_version(request)
             return
         self.context.requests[decoded.api_key] += 1
-        if self._serves or decoded.api_key == _API_VERSIONS:
+        if serves or decoded.api_key == _API_VERSIONS:
             self._work(request)
             return
         probe("request-held-until-opened")
         self._held[request] = None
-        request.on_close(partial(self._held.pop, request, None))
+        request.on_close(partial(self._let_go, request))
 
     @property
     def _serves(self) -> bool:
         """Whether requests are worked as they come; none overtakes one that was held."""
-        return self.context.caught_up and not self._held
+        return self.serving and not self._held
 
-    def work_held(self) -> None:
-        """The broker has opened."""
-        held = tuple(self._held)
-        self._held.clear()
-        for request in held:
+    def open(self) -> None:
+        """Work requests from now on."""
+        if not self.serving:
+            self.serving = True
+            self.context.soon(self._work_held)
+
+    def _work_held(self) -> None:
+        """Some of them in each turn: peers wait for the turn to end, and answers leave between
+        turns."""
+        for request in tuple(islice(self._held, _HELD_PER_TURN)):
+            self._let_go(request)
             if not request.dead:
                 self._work(request)
+        if self._held and self.serving:
+            probe("held-requests-worked-in-turns")
+            self.context.at(self.context.now, self._work_held)
+
+    def _let_go(self, request: KafkaRequest) -> None:
+        self._held.pop(request, None)
 
     def _work(self, request: KafkaRequest) -> None:
         try:
@@ -176,7 +204,7 @@ class Clients:
             size,
             self.context,
             self.context.now,
-            size + decoded.items * REQUEST_ITEM_BYTES,
+            size + decoded.items * REQUEST_ITEM_BYTES + (0 if self._serves else _HELD_WEIGHT),
             size if pins else 0,
         )
         assert event.request_no not in connection.waiting, (connection.id, event.request_no)

@@ -1,14 +1,17 @@
 """Requests wait for a booting broker; brokers that cannot serve hang up, for some clients go to
 another one only when the one that they are connected to is gone."""
 
+from itertools import pairwise
+
 import pytest
 from raftlog_sim.client import Client, ConnectionLostError
 
 from raftlog.base.errors import DiskError
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import ConnectionId, NodeId
 from raftlog.base.units import NANOS_PER_SECOND
-from raftlog.broker.events import WriteFailed
+from raftlog.broker.events import ConnectionOpened, Request, WriteFailed
 from raftlog.broker.partition_manager import HostState
+from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest
 from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -84,6 +87,17 @@ class TestPoisoned:
 
 
 class TestRefused:
+    def test_who_comes_with_a_request_in_its_first_turn_hears_nothing(self, three):
+        node = three.world.nodes[2]
+        node.broker.registration.evicted()
+        three.run(0.1)
+        frame = b"".join(bytes(part) for part in encode_request(3, 12, 0, "c", ORDERS))[4:]
+        opened = ConnectionOpened(ConnectionId(99), "PLAINTEXT", "User:ANONYMOUS", "here:1")
+        events = [opened, Request(opened.connection, 0, frame)]
+        effects = node.broker.handle(events, node.live.clock.now(three.world.now), 0)
+        assert effects.replies == []
+        assert [each.connection for each in effects.hangups] == [opened.connection]
+
     def test_it_is_dead_to_clients(self, three):
         """It never catches up, so it names no leader. A client that asked it first heard "leader
         not available" for ever and asked nobody else: librdkafka read nothing for a minute."""
@@ -98,6 +112,53 @@ class TestRefused:
 
 
 class TestBooting:
+    def test_a_lone_broker_names_itself(self):
+        """It is fenced until its first heartbeat after the registration: who had waited was told
+        that there is no broker."""
+        alone = Cluster(1, 1).ready()
+        alone.create("orders", 1, 1)
+        alone.kill(1)
+        alone.restart(1)
+        told = alone.metadata("orders", at=1)
+        assert [broker.node_id for broker in told.brokers] == [1]
+        assert told.topics[0].error_code == 0
+
+    def test_a_crowd_that_waited_is_answered_over_several_turns(self, three):
+        three.kill(3)
+        three.restart(3)
+        node = three.world.nodes[3]
+        clients = [Client(node).connect() for _ in range(30)]
+        asked = [each.request(ApiKey.METADATA, ORDERS) for each in clients for _ in range(20)]
+        three.wait(lambda: node.broker.clients.serving, what="the opening")
+        waiting = [len(node.broker.clients._held)]
+        real = node.broker.handle
+
+        def handle(*arguments):
+            effects = real(*arguments)
+            waiting.append(len(node.broker.clients._held))
+            return effects
+
+        node.broker.handle = handle
+        three.wait(lambda: all(each.done for each in asked), what="the answers")
+        assert waiting[0] == 600 - 128
+        assert max(before - now for before, now in pairwise(waiting)) == 128
+        assert {each.answer.topics[0].error_code for each in asked} == {0}
+
+    def test_what_is_held_weighs_something_and_keeps_no_receive_memory(self, three):
+        node = cut_off(three, 3)
+        client = Client(node).connect()
+        three.run(0.01)
+        body = three.produce_body("orders", [b"small"])
+        frame = b"".join(bytes(part) for part in encode_request(0, 11, 0, "c", body))[4:]
+        slab = bytearray(frame)
+        event = Request(client.connection, 0, memoryview(slab))
+        node.broker.handle([event], node.live.clock.now(three.world.now), 0)
+        del event
+        (request,) = node.broker.clients._held
+        assert request.weight > len(frame) + 512
+        assert request.body.topic_data[0].partition_data[0].records
+        slab.append(0)  # a BufferError as long as there is a view of it
+
     def test_what_is_asked_early_is_answered_out_of_an_image_as_new_as_the_boot(self, three):
         """What is on the disk is older than the topic: it said that there is no such topic."""
         three.kill(3)
