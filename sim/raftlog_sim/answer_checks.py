@@ -1,5 +1,6 @@
-"""What must hold of answers to clients when they leave a broker: each request has one, and what a
-producer is told is stored is committed, and lies on enough disks.
+"""What must hold of answers to clients when they leave a broker: each request has one, a producer
+hears within the time that it gave, and what it is told is stored is committed, and lies on enough
+disks.
 
 Requests and answers are looked at as bytes, and where a batch lies is looked up in what was seen
 committed: the broker is asked only who is in sync.
@@ -13,7 +14,8 @@ import attrs
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import ConnectionId, GroupId, NodeId, ReplicaId
-from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.base.limits import BATCH_HEADER_BYTES, PRODUCE_WAIT_MS_MAX
+from raftlog.base.units import NEVER, millis
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Effects, Event, Reply, Request
 from raftlog.kafka.codec import decode_request, decode_response
 from raftlog.records.batch import read_header
@@ -34,9 +36,10 @@ _ALL: Final = -1
 
 class _Asked(NamedTuple):
     """Batches that somebody asks to be stored: (topic, partition) -> what it is, of how many
-    records."""
+    records. `by` is when the broker must have said something."""
 
     version: int
+    by: int
     acks: int
     turn: int
     batches: dict[tuple[Any, int], tuple[tuple[int, ...], int]]
@@ -50,6 +53,8 @@ class _Desk:
     boots: int
     turns: int = 0
     waiting: dict[ConnectionId, dict[int, _Asked | None]] = attrs.Factory(dict)
+    first_by: int = NEVER
+    """No answer is due before."""
 
 
 @final
@@ -63,20 +68,23 @@ class AnswerChecks:
     durable: Callable[[GroupId, ReplicaId, int], int]
     _desks: dict[NodeId, _Desk] = attrs.Factory(dict)
 
-    def hear(self, node: "Node", events: Sequence[Event]) -> None:
-        """What clients ask in this turn."""
+    def hear(self, node: "Node", events: Sequence[Event]) -> bool:
+        """What clients ask in this turn; whether an answer may be overdue."""
         desk = self._desks.get(node.number)
         if desk is None or desk.boots != node.boots:
             desk = self._desks[node.number] = _Desk(node.boots)
         desk.turns += 1
+        context = node.broker.context
+        begins = context.now + (0 if node.broker.clients.serving else context.config.session_ns)
         for event in events:
             kind = type(event)
             if kind is Request:
-                _note(desk, cast("Request", event))
+                _note(desk, cast("Request", event), begins)
             elif kind is ConnectionOpened:
                 desk.waiting[cast("ConnectionOpened", event).connection] = {}
             elif kind is ConnectionClosed:
                 desk.waiting.pop(cast("ConnectionClosed", event).connection, None)
+        return context.now > desk.first_by
 
     def after_turn(self, node: "Node", effects: Effects) -> Iterator[tuple[str, str]]:
         """What they are told: the name of each invariant that was looked at, and what is wrong, or
@@ -86,6 +94,8 @@ class AnswerChecks:
             yield from self._reply(node, desk, reply)
         for hangup in effects.hangups:
             desk.waiting.pop(hangup.connection, None)
+        if node.broker.context.now > desk.first_by:
+            yield "answered-in-time", _overdue(node, desk)
 
     def unanswered(self, node: "Node") -> str:
         """In the end, when nobody waits for anything any more, no broker owes an answer."""
@@ -174,16 +184,33 @@ class AnswerChecks:
         return replica.log.term_at(stored.raft_index) in (None, stored.term)  # type: ignore[arg-type]
 
 
-def _note(desk: _Desk, request: Request) -> None:
+def _overdue(node: "Node", desk: _Desk) -> str:
+    """What should have been answered by now, or nothing."""
+    desk.first_by = NEVER
+    now = node.broker.context.now
+    for connection, waiting in desk.waiting.items():
+        for number, asked in waiting.items():
+            if asked is not None and asked.by < now:
+                late = f"request {number} of connection {connection} is {now - asked.by} ns late"
+                return f"node {node.number} does not answer a producer: {late}"
+            if asked is not None:
+                desk.first_by = min(desk.first_by, asked.by)
+    return ""
+
+
+def _note(desk: _Desk, request: Request, begins: int) -> None:
     waiting = desk.waiting.get(request.connection)
     if waiting is None:
         return  # it came too late
     frame = request.frame
     produces = bytes(frame[:_KEY_BYTES]) == _PRODUCE
-    waiting[request.request_no] = _asked(frame, desk.turns) if produces else None
+    asked = _asked(frame, desk.turns, begins) if produces else None
+    waiting[request.request_no] = asked
+    if asked is not None:
+        desk.first_by = min(desk.first_by, asked.by)
 
 
-def _asked(frame: Buffer, turn: int) -> _Asked | None:
+def _asked(frame: Buffer, turn: int, begins: int) -> _Asked | None:
     try:
         decoded = decode_request(frame)
     except RaftlogError:
@@ -197,7 +224,8 @@ def _asked(frame: Buffer, turn: int) -> _Asked | None:
                 header = read_header(records)
                 key = (topic.name or bytes(topic.topic_id), int(each.index))
                 batches[key] = (identity_of(header), header.records_count)
-    return _Asked(decoded.api_version, body.acks, turn, batches)
+    by = begins + millis(min(max(body.timeout_ms, 0), PRODUCE_WAIT_MS_MAX))
+    return _Asked(decoded.api_version, by, body.acks, turn, batches)
 
 
 def _frames(reply: Reply) -> list[bytes]:

@@ -88,8 +88,8 @@ class Invariants:
         self.judge(self.metadata.after_turn(node))
         if self.replicas.has_news(node):
             self.judge(self.replicas.after_turn(node))
-        self.answers.hear(node, events)
-        if effects.replies or effects.hangups:
+        overdue = self.answers.hear(node, events)
+        if overdue or effects.replies or effects.hangups:
             self.judge(self.answers.after_turn(node, effects))
         self._events += len(events)
         if self._events >= self._whole_at:

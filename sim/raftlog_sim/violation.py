@@ -28,6 +28,7 @@ NAMES: Final = (
     "equal-files",
     "metadata-followed",
     "answered-once",
+    "answered-in-time",
     "produce-promise",
     "producers-ascend",
     "producers-equal",

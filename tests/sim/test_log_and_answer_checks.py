@@ -3,7 +3,7 @@ a broken product or on a memory that was tampered with."""
 
 import attrs
 import pytest
-from raftlog_sim import replica_checks, truth
+from raftlog_sim import replica_checks, scenarios, truth
 from raftlog_sim.committed import Producer
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
@@ -11,7 +11,7 @@ from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.violation import Violation
 
 from raftlog.base.ids import NodeId, Offset
-from raftlog.base.units import millis
+from raftlog.base.units import NEVER, millis
 from raftlog.broker.context import Context
 from raftlog.broker.events import Request
 from raftlog.kafka.codec import encode_request
@@ -77,6 +77,13 @@ def test_an_answer_that_is_never_given():
     invariants.answers.hear(one, [Request(connection, 10_000, frame)])
     with pytest.raises(Violation, match=r"answered-once: node 1 owes .*10000"):
         invariants.at_rest([one])
+
+
+def test_a_producer_that_hears_nothing_in_its_time(monkeypatch):
+    monkeypatch.setattr(ProducePath, "deadline", property(lambda self: NEVER))
+    monkeypatch.setattr(ProducePath, "expire", lambda self, now: None)
+    steps = scenarios.load("parked-until-time-is-up").case.schedule
+    assert simulate(steps).failure_class == "answered-in-time"
 
 
 def test_a_producer_that_is_told_the_wrong_place(monkeypatch):
