@@ -45,6 +45,7 @@ UNREACHABLE: Final = {
     "controller-requests-over-limit": _MUCH,
     "waiting-bytes-over-limit": _MUCH,
     "waiting-given-up": _MUCH,
+    "held-requests-worked-in-turns": _MUCH,
     "install-piece-out-of-order": "the state that is installed is one piece",
     "install-too-large": _MUCH,
     "metadata-snapshot-too-large": _MUCH,
