@@ -55,6 +55,9 @@ class _Desk:
     waiting: dict[ConnectionId, dict[int, _Asked | None]] = attrs.Factory(dict)
     first_by: int = NEVER
     """No answer is due before."""
+    now: int = 0
+    before: int = 0
+    """Instants of this turn and of the one before."""
 
 
 @final
@@ -75,6 +78,7 @@ class AnswerChecks:
             desk = self._desks[node.number] = _Desk(node.boots)
         desk.turns += 1
         context = node.broker.context
+        desk.before, desk.now = desk.now, context.now
         begins = context.now + (0 if node.broker.clients.serving else context.config.session_ns)
         for event in events:
             kind = type(event)
@@ -84,7 +88,7 @@ class AnswerChecks:
                 desk.waiting[cast("ConnectionOpened", event).connection] = {}
             elif kind is ConnectionClosed:
                 desk.waiting.pop(cast("ConnectionClosed", event).connection, None)
-        return context.now > desk.first_by
+        return desk.now > desk.first_by
 
     def after_turn(self, node: "Node", effects: Effects) -> Iterator[tuple[str, str]]:
         """What they are told: the name of each invariant that was looked at, and what is wrong, or
@@ -94,7 +98,7 @@ class AnswerChecks:
             yield from self._reply(node, desk, reply)
         for hangup in effects.hangups:
             desk.waiting.pop(hangup.connection, None)
-        if node.broker.context.now > desk.first_by:
+        if desk.now > desk.first_by:
             yield "answered-in-time", _overdue(node, desk)
 
     def unanswered(self, node: "Node") -> str:
@@ -117,6 +121,10 @@ class AnswerChecks:
                 continue
             yield "answered-once", ""
             asked = waiting.pop(number)
+            if asked is not None:
+                late = asked.by < desk.before
+                told = f"node {node.number} answered request {number} of {reply.connection} late"
+                yield "answered-in-time", told if late else ""
             if asked is not None and reply.parts is not None:
                 if frames is None:
                     frames = _frames(reply)
@@ -187,11 +195,10 @@ class AnswerChecks:
 def _overdue(node: "Node", desk: _Desk) -> str:
     """What should have been answered by now, or nothing."""
     desk.first_by = NEVER
-    now = node.broker.context.now
     for connection, waiting in desk.waiting.items():
         for number, asked in waiting.items():
-            if asked is not None and asked.by < now:
-                late = f"request {number} of connection {connection} is {now - asked.by} ns late"
+            if asked is not None and asked.by < desk.now:
+                late = f"request {number} of connection {connection}, {desk.now - asked.by} ns late"
                 return f"node {node.number} does not answer a producer: {late}"
             if asked is not None:
                 desk.first_by = min(desk.first_by, asked.by)
