@@ -121,6 +121,14 @@ def sweep(*arguments, cwd, seeds="1..6"):
     )
 
 
+@pytest.fixture
+def heeds_interrupts():
+    """What a shell starts in the background ignores SIGINT, and so does all that it starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def children_of(pid):
     found = []
     for folder in Path("/proc").iterdir():
@@ -180,6 +188,7 @@ def test_a_sweep_names_the_seed_whose_worker_was_killed_and_goes_on(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.usefixtures("heeds_interrupts")
 def test_a_sweep_that_is_told_to_end_tells_what_it_did_and_leaves_nobody(number, tmp_path):
     process = sweep("--check-every", "1", cwd=tmp_path, seeds="1..100000")
     try:
