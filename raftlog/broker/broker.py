@@ -21,13 +21,13 @@ rounds that come back), `multi_raft`, `partition_manager`, `controller_channel`,
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, final
+from typing import Any, final
 
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.probes import probe
-from raftlog.base.units import NEVER, Instant, Nanos, WallMillis
+from raftlog.base.units import Instant, Nanos, WallMillis
 from raftlog.broker import events as e
 from raftlog.broker.admin import Admin
 from raftlog.broker.campaigns import Campaigns
@@ -59,8 +59,6 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
 from raftlog.storage.data_dir import DirectoryImage
 from raftlog.storage.store import StoreImage
-
-_LATE: Final = "the controllers are not reached after the boot, or what they committed"
 
 
 @final
@@ -151,8 +149,7 @@ class Broker:
         self.loader = MetadataLoader(context, self.engine, self.controller)
         self.engine.wake = self.loader.advance
         context.on_image = self._image_changed
-        self._retired: str | None = None
-        self._opens_by = NEVER
+        self._retired = self._late = False
 
     # --- the turn ---------------------------------------------------------------------------------
 
@@ -179,8 +176,8 @@ class Broker:
         self._look_whether_retired()
         self.rounds.finish_turn()
         self.clients.relieve()
-        if (why := self._why_clients_go()) is not None:
-            self.clients.turn_away(why)
+        if self._retired or (self._late and not self.clients.serving):
+            self.clients.turn_away()
         effects.pauses = context.ledger.changes()
         effects.stopped = self.stopping.done
         effects.acks_may_wait = not self.rounds.awaiting
@@ -212,27 +209,24 @@ class Broker:
         nothing; nor does one whose sync failed. The process stays, to say so to its operators. To
         the cluster and to clients it is dead, so that they go to others: its image is that of the
         moment for good."""
-        if self._retired is not None:
+        if self._retired:
             return
         if self.registration.refused is not None:
-            self._retired = self.registration.message
             self.manager.refused(self.registration.message)
         elif self.volume.poisoned is not None:
-            self._retired = str(self.volume.poisoned)
             self.registration.end()
-        if self._retired is not None:
-            self.clients.serving = False
+        else:
+            return
+        self._retired, self.clients.serving = True, False
 
-    def _why_clients_go(self) -> str | None:
-        """Why clients had better ask another broker; None when they may wait or are served."""
-        if self.clients.serving or self._retired is not None:
-            return self._retired
-        return _LATE if self.context.now >= self._opens_by else None
-
-    def _look_whether_opened(self) -> None:
-        if not self.clients.serving and self._retired is None:
-            probe("opens-late")
-            self.context.trace("opens-late", f"node {self.context.node}", why=_LATE)
+    def _look_whether_late(self) -> None:
+        """A session has passed since the boot: clients have waited long enough."""
+        if self.clients.serving or self._retired:
+            return
+        probe("opens-late")
+        why = "the controllers are not reached after the boot, or what they committed"
+        self.context.trace("opens-late", f"node {self.context.node}", why=why)
+        self._late = True
 
     def _wake_at(self) -> Instant:
         context = self.context
@@ -243,8 +237,8 @@ class Broker:
     def _begin(self) -> None:
         """What the first turn does besides its events: group 0 here, links, registration."""
         self._begun = True
-        self._opens_by = Instant(self.context.now + self.context.config.session_ns)
-        self.context.at(self._opens_by, self._look_whether_opened)
+        late_at = Instant(self.context.now + self.context.config.session_ns)
+        self.context.at(late_at, self._look_whether_late)
         known = self.volume.store.registrations.get(METADATA_GROUP)
         founder = next(
             (r for r in self._identity.controllers if r.directory == self.context.directory), None
@@ -276,7 +270,7 @@ class Broker:
         """The controller took this boot in: a joiner begins its replica of the metadata group."""
         grant = self.registration.grant
         assert grant is not None, "granted without a grant"
-        if self._retired is not None:
+        if self._retired:
             return
         self.manager.start_metadata(grant.metadata_replica, grant.founders)
         self._open_partitions()
@@ -286,7 +280,7 @@ class Broker:
         its registration. An id that was deleted in an earlier boot is then known to be gone."""
         grant = self.registration.grant
         image = self.context.image
-        if self.context.caught_up or self._retired is not None:
+        if self.context.caught_up or self._retired:
             return
         if grant is None or image.version < grant.epoch:
             return
@@ -323,16 +317,16 @@ class Broker:
         for retarget in delta.retarget:
             self.reassignment.look(retarget.group)
         self.context.image_waiters.changed()
-        self._open_to_clients()
+        self._serve_clients()
 
-    def _open_to_clients(self) -> None:
+    def _serve_clients(self) -> None:
         """When the cluster holds this boot for alive, or it would name no broker to them."""
         context = self.context
-        if self.clients.serving or not context.caught_up or self._retired is not None:
+        if self.clients.serving or not context.caught_up or self._retired:
             return
         own = context.image.brokers.get(context.node)
         if own is not None and not own.fenced:
-            self.clients.open()
+            self.clients.serve()
 
 
 def _raft_options(config: BrokerConfig) -> RaftOptions:

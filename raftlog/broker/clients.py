@@ -83,12 +83,12 @@ class Clients:
         """Answer bytes have left."""
         self.context.ledger.drained(event.connection, event.byte_count)
 
-    def turn_away(self, why: str) -> None:
+    def turn_away(self) -> None:
         """Hang up on everybody, after the answers of this turn."""
         for connection in self.connections.values():
             if not connection.closed:
                 probe("client-turned-away")
-                self.context.hang_up(connection, why, traced=False)
+                self.context.hang_up(connection, None)
 
     def relieve(self) -> None:
         """Hang up on those who fill the memory of the process, and whom pausing does not stop."""
@@ -162,7 +162,7 @@ class Clients:
         """Whether requests are worked as they come; none overtakes one that was held."""
         return self.serving and not self._held
 
-    def open(self) -> None:
+    def serve(self) -> None:
         """Work requests from now on."""
         if not self.serving:
             self.serving = True

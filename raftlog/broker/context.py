@@ -194,13 +194,14 @@ class Context:
             connection.id, request.weight, sent, in_memory, answers, request.pinned_bytes
         )
 
-    def hang_up(self, connection: Connection, why: str, *, traced: bool = True) -> None:
+    def hang_up(self, connection: Connection, why: str | None) -> None:
         """Close a client's connection after the answers of this turn; what still waits has none.
-        Not `traced` where everybody is hung up on for one reason, as often as they come back."""
+        Without a `why` where everybody is hung up on, as often as they come back: that was traced
+        once."""
         connection.end()
         self.ledger.ended(connection.id)
         self.effects.hangups.append(Hangup(connection.id))
-        if traced:
+        if why is not None:
             self.trace("hangup", f"connection {connection.id}", why=why)
         self.count("hangups")
 

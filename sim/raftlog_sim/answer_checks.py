@@ -56,8 +56,9 @@ class _Desk:
     first_by: int = NEVER
     """No answer is due before."""
     now: int = 0
+    """Of this turn."""
     before: int = 0
-    """Instants of this turn and of the one before."""
+    """Of the turn before."""
 
 
 @final
@@ -121,11 +122,12 @@ class AnswerChecks:
                 continue
             yield "answered-once", ""
             asked = waiting.pop(number)
-            if asked is not None:
-                late = asked.by < desk.before
-                told = f"node {node.number} answered request {number} of {reply.connection} late"
-                yield "answered-in-time", told if late else ""
-            if asked is not None and reply.parts is not None:
+            if asked is None:
+                continue
+            late = asked.by < desk.before
+            told = f"node {node.number} answered request {number} of {reply.connection} late"
+            yield "answered-in-time", told if late else ""
+            if reply.parts is not None:
                 if frames is None:
                     frames = _frames(reply)
                 frame = frames[number - reply.request_no]

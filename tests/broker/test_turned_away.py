@@ -32,6 +32,11 @@ def is_fenced(cluster, node, by):
     return by.broker.context.image.brokers[NodeId(node.number)].fenced
 
 
+def frame_of(api_key, version, body):
+    """A request as it comes to the broker: without its length."""
+    return b"".join(bytes(part) for part in encode_request(api_key, version, 0, "c", body))[4:]
+
+
 def fail_the_disk(node):
     """As the writer says it when a sync failed; nobody restarts the process."""
     node.deliver(WriteFailed(0, node.directory, None, DiskError("gone")))
@@ -78,7 +83,10 @@ class TestPoisoned:
         three.restart(2)
         node = three.world.nodes[2]
         hosts = node.broker.manager.hosts.values
-        opens = lambda: any(host.state is HostState.OPENING for host in hosts())  # noqa: E731
+
+        def opens():
+            return any(host.state is HostState.OPENING for host in hosts())
+
         three.wait(opens, what="a replica that opens")
         fail_the_disk(node)
         three.run(3.0)
@@ -91,7 +99,7 @@ class TestRefused:
         node = three.world.nodes[2]
         node.broker.registration.evicted()
         three.run(0.1)
-        frame = b"".join(bytes(part) for part in encode_request(3, 12, 0, "c", ORDERS))[4:]
+        frame = frame_of(ApiKey.METADATA, 12, ORDERS)
         opened = ConnectionOpened(ConnectionId(99), "PLAINTEXT", "User:ANONYMOUS", "here:1")
         events = [opened, Request(opened.connection, 0, frame)]
         effects = node.broker.handle(events, node.live.clock.now(three.world.now), 0)
@@ -149,7 +157,7 @@ class TestBooting:
         client = Client(node).connect()
         three.run(0.01)
         body = three.produce_body("orders", [b"small"])
-        frame = b"".join(bytes(part) for part in encode_request(0, 11, 0, "c", body))[4:]
+        frame = frame_of(ApiKey.PRODUCE, 11, body)
         slab = bytearray(frame)
         event = Request(client.connection, 0, memoryview(slab))
         node.broker.handle([event], node.live.clock.now(three.world.now), 0)

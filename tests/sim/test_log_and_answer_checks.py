@@ -82,8 +82,8 @@ def test_an_answer_that_is_never_given():
 def test_a_producer_that_hears_nothing_in_its_time(monkeypatch):
     monkeypatch.setattr(ProducePath, "deadline", property(lambda self: NEVER))
     monkeypatch.setattr(ProducePath, "expire", lambda self, now: None)
-    steps = scenarios.load("parked-until-time-is-up").case.schedule
-    assert simulate(steps).failure_class == "answered-in-time"
+    case = scenarios.load("parked-until-time-is-up").case
+    assert simulate(case.schedule).failure_class == "answered-in-time"
 
 
 def test_a_producer_that_is_told_the_wrong_place(monkeypatch):
