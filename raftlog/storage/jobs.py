@@ -43,6 +43,7 @@ from raftlog.storage.sparse_index import (
     read_index_file,
     write_index_file,
 )
+from raftlog.storage.term_table import TermTable
 from raftlog.storage.walk import Walk, WalkedBatch, WalkPlace
 
 REPLAYED_KINDS = (EntryKind.TERM_START, EntryKind.MARKER)
@@ -103,12 +104,13 @@ class RemovalOrder(NamedTuple):
 
 
 class ReplayOrder(NamedTuple):
-    """All segments, the end of what is written, and the batches after it."""
+    """All segments, the end of what is written, the batches after it, and the terms of the log."""
 
     spec: ReplicaSpec
     segments: tuple[SegmentRef, ...]
     stop: RaftIndex
     unwritten: tuple[Buffer, ...]
+    terms: TermTable
 
 
 def read_slice(disk: Disk, slice_: FileSlice) -> bytes:
@@ -293,7 +295,7 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
     chain at the end of each segment vouches for what was read of it: nobody else may have looked
     at a segment since the boot."""
     head = order.segments[0].start.raft_index if order.segments else order.stop
-    found = newest_snapshot(disk, order.spec, RaftIndex(order.stop - 1))
+    found = newest_snapshot(disk, order.spec, RaftIndex(order.stop - 1), order.terms)
     before, snapshot = (head, None) if found is None else (found[0].raft_index + 1, found[1])
     if before < head or (snapshot is None and head > 1):
         raise CorruptData(f"no whole snapshot from entry {head} on", on=order.spec.path)

@@ -316,10 +316,11 @@ class ReadPlanner:
     def plan_replay(self, written: RaftIndex, last: RaftIndex) -> ColdRead:
         """Producer state up to the last entry, written or not."""
         references = tuple(self._reference(segment) for segment in self._segments)
+        unwritten = tuple(self._unwritten(written))
         order = ReplayOrder(
-            self._spec, references, RaftIndex(written + 1), tuple(self._unwritten(written))
+            self._spec, references, RaftIndex(written + 1), unwritten, self._terms.copy()
         )
-        assert last + 1 == RaftIndex(written + 1 + len(order.unwritten)), (last, written)
+        assert last + 1 == RaftIndex(written + 1 + len(unwritten)), (last, written)
         return ColdRead(replay_producers, (order,))
 
     def _unwritten(self, written: RaftIndex) -> list[Buffer]:

@@ -30,6 +30,7 @@ from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.storage.files import read_whole, write_whole
 from raftlog.storage.replica import ReplicaSpec, parse_snapshot_name, snapshot_name
+from raftlog.storage.term_table import TermTable
 
 MAGIC: Final = b"rlstate\x00"
 VERSION: Final = 1
@@ -93,19 +94,27 @@ def write_snapshot(disk: Disk, spec: ReplicaSpec, position: InstallPosition, bod
 
 
 def newest_snapshot(
-    disk: Disk, spec: ReplicaSpec, at_or_below: RaftIndex
+    disk: Disk, spec: ReplicaSpec, at_or_below: RaftIndex, terms: TermTable | None = None
 ) -> tuple[InstallPosition, bytes] | None:
-    """Job: the whole snapshot with the highest raft index that is at most `at_or_below`.
+    """Job: the whole snapshot with the highest raft index that is at most `at_or_below`; with
+    `terms`, of those whose entry is in that log: equal index and term mean an equal log up to there
+    (Raft 5.3). A snapshot says what is committed, and may be older on the disk than the log is: at
+    a crash that log may still end in entries that were never committed.
 
-    A damaged one is passed over: an older one and the entries after it say the same.
+    A damaged one is passed over, too: an older one and the entries after it say the same.
     """
     for before in sorted(snapshots_of(disk, spec.path), reverse=True):
-        if before - 1 <= at_or_below:
-            path = f"{spec.path}/{snapshot_name(before)}"
-            try:
-                return parse_snapshot(spec, read_whole(disk, path, _FILE_BYTES_MAX), path)
-            except CorruptData:
-                probe("damaged-snapshot-passed-over")
+        if before - 1 > at_or_below:
+            continue
+        path = f"{spec.path}/{snapshot_name(before)}"
+        try:
+            found = parse_snapshot(spec, read_whole(disk, path, _FILE_BYTES_MAX), path)
+        except CorruptData:
+            probe("damaged-snapshot-passed-over")
+            continue
+        if terms is None or terms.holds(found[0].raft_index, found[0].term):
+            return found
+        probe("snapshot-of-another-log-passed-over")
     return None
 
 

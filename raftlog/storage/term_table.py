@@ -26,6 +26,13 @@ class TermTable:
     def __len__(self) -> int:
         return len(self._terms)
 
+    def copy(self) -> "TermTable":
+        """A table of its own, for a job: the log goes on meanwhile."""
+        found = TermTable(self._terms[0], self._indexes[0], self._offsets[0])
+        found._terms, found._indexes = [*self._terms], [*self._indexes]
+        found._offsets = [*self._offsets]
+        return found
+
     def rows(self) -> list[tuple[Term, RaftIndex, Offset]]:
         """All rows, for inspection and tests."""
         return list(zip(self._terms, self._indexes, self._offsets, strict=True))
@@ -45,6 +52,11 @@ class TermTable:
     def at(self, index: RaftIndex) -> Term:
         """The term of the entry at `index`, which is in the log or just before it."""
         return self._terms[bisect_right(self._indexes, index) - 1]
+
+    def holds(self, index: RaftIndex, term: Term) -> bool:
+        """Whether the log, or the place just before it, has an entry of this index and term, as far
+        as terms tell: the caller knows where the log ends."""
+        return index >= self._indexes[0] and self.at(index) == term
 
     def first_index_of(self, term: Term) -> RaftIndex | None:
         """The first entry of `term` that the log holds."""

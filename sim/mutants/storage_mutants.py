@@ -21,6 +21,7 @@ from raftlog.raft import election, following, replication
 from raftlog.raft.state import FOLLOWER
 from raftlog.storage import recovery, walked_log
 from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.term_table import TermTable
 from raftlog.storage.walk import Walk
 from raftlog.storage.write_round import DirectoryWriter
 
@@ -61,6 +62,12 @@ def producers_forgotten_at_failover() -> None:
         return changed
 
     Serving.follow_role = follow_role  # type: ignore[method-assign]
+
+
+def producers_of_another_log() -> None:
+    """13d: a boot takes the producers of what was committed elsewhere, though its own log ends in
+    what was not (seed 6000616)."""
+    TermTable.holds = lambda self, index, term: True  # type: ignore[method-assign]
 
 
 def uncommitted_is_readable() -> None:
@@ -252,6 +259,7 @@ MUTANTS = (
      ("history-duplicate",)),
     ("13c", "producers-forgotten-at-failover", producers_forgotten_at_failover,
      ("history-duplicate",)),
+    ("13d", "producers-of-another-log", producers_of_another_log, ("producers-equal",)),
     ("14", "uncommitted-is-readable", uncommitted_is_readable, ("history-inconsistent-offsets",)),
     ("16", "names-not-synced", names_not_synced, ("exception",)),
     ("17", "index-trusted-over-the-log", index_trusted_over_the_log, ("exception",)),

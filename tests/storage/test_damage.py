@@ -6,6 +6,7 @@ The scenarios named review-N are those of the design review (shared lessons, par
 import copy
 import os
 
+import attrs
 import pytest
 from raftlog_sim.disk import Keep
 
@@ -351,6 +352,18 @@ def test_snapshots_an_older_one_stands_in(driver):
     assert newest_snapshot(driver.disk, SPEC, log.last_index)[1] == b"at %d" % older
     found = driver.crash(Keep.NONE)
     assert found.producers.before == older
+
+
+def test_a_snapshot_of_another_log_is_passed_over(driver):
+    """Seed 6000616: what was committed elsewhere had its snapshot here before its entries were
+    durable; after a crash the log ended in entries that were never committed."""
+    log = driver.log
+    newest, older = log.segments[2].first_index, log.segments[1].first_index
+    there = attrs.evolve(log.position_before(newest), term=log.last_term + 1)
+    write_snapshot(driver.disk, SPEC, there, b"of another log")
+    assert newest_snapshot(driver.disk, SPEC, log.last_index)[1] == b"of another log"
+    found = driver.crash(Keep.NONE)
+    assert (found.producers.before, found.producers.snapshot) == (older, b"at %d" % older)
 
 
 def test_a_producer_batch_is_replayed_once(driver):

@@ -46,6 +46,25 @@ def test_against_a_list(log, term):
     assert answer[0] == max((t for _, t, _ in entries if t <= term), default=0)
 
 
+@given(logs(), st.integers(0, 20), st.integers(0, 8))
+def test_holds_what_the_list_has(log, index, term):
+    made, entries, _ = log
+    made.drop_before(min(index, len(entries)) // 2, 0)
+    first = min(index, len(entries)) // 2
+    terms = {0: 0, **{at: entry_term for at, entry_term, _ in entries}}
+    for at in range(len(entries) + 1):
+        assert made.holds(at, term) == (at >= first and terms[at] == term)
+
+
+def test_a_copy_is_its_own():
+    made = table((1, 1, 0), (3, 2, 2))
+    copied = made.copy()
+    made.cut(2)
+    assert copied.rows() == [(0, 0, 0), (1, 1, 0), (3, 2, 2)]
+    copied.begin(4, 5, 4)
+    assert made.rows() == [(0, 0, 0), (1, 1, 0)]
+
+
 @given(logs(), st.data())
 def test_cut_and_drop_keep_the_rest(log, data):
     made, entries, _ = log
