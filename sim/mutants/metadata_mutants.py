@@ -69,7 +69,7 @@ def leaders_named_before_their_term_is_durable() -> None:
 
 
 MUTANTS = (
-    ("37", "performed-again", performed_again, ("deleted-stays-deleted",)),
+    ("37", "performed-again", performed_again, ("deleted-stays-deleted", "denied-rightly")),
     ("37b", "performed-for-nothing", performed_for_nothing, ("producer-ids-unique",)),
     ("46", "leaders-named-while-opening", leaders_named_while_opening, ("leader-epoch-monotone",)),
     ("46b", "leaders-of-earlier-boots-forgotten", leaders_of_earlier_boots_forgotten,

@@ -1,6 +1,6 @@
 """What must hold of answers to clients when they leave a broker: each request has one, a producer
 hears within the time that it gave, and what it is told is stored is committed, and lies on enough
-disks.
+disks. What administrators are told is looked at in `topic_checks`.
 
 Requests and answers are looked at as bytes, and where a batch lies is looked up in what was seen
 committed: the broker is asked only who is in sync.
@@ -22,6 +22,7 @@ from raftlog.records.batch import read_header
 from raftlog.records.slices import FileSlice
 from raftlog_sim.client import cut_frames
 from raftlog_sim.committed import Committed, Stored, identity_of
+from raftlog_sim.topic_checks import KEYS, TopicChecks, TopicRequest
 
 if TYPE_CHECKING:
     from raftlog.kafka.messages.produce import ProduceRequest, ProduceResponse
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _LENGTH_BYTES: Final = 4
 _KEY_BYTES: Final = 2
-_PRODUCE: Final = bytes(_KEY_BYTES)
+_PRODUCE: Final = 0
 _ALL: Final = -1
 
 
@@ -48,11 +49,12 @@ class _Asked(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Desk:
-    """The requests of one boot that wait for an answer; None for those that are no Produce."""
+    """The requests of one boot that wait for an answer; None for those of which nothing more is
+    asked."""
 
     boots: int
     turns: int = 0
-    waiting: dict[ConnectionId, dict[int, _Asked | None]] = attrs.Factory(dict)
+    waiting: dict[ConnectionId, dict[int, _Asked | TopicRequest | None]] = attrs.Factory(dict)
     first_by: int = NEVER
     """No answer is due before."""
     now: int = 0
@@ -70,6 +72,7 @@ class AnswerChecks:
     committed: dict[GroupId, Committed]
     shown: dict[GroupId, int]
     durable: Callable[[GroupId, ReplicaId, int], int]
+    topics: TopicChecks
     _desks: dict[NodeId, _Desk] = attrs.Factory(dict)
 
     def hear(self, node: "Node", events: Sequence[Event]) -> bool:
@@ -84,7 +87,7 @@ class AnswerChecks:
         for event in events:
             kind = type(event)
             if kind is Request:
-                _note(desk, cast("Request", event), begins)
+                self._note(desk, cast("Request", event), begins)
             elif kind is ConnectionOpened:
                 desk.waiting[cast("ConnectionOpened", event).connection] = {}
             elif kind is ConnectionClosed:
@@ -111,6 +114,20 @@ class AnswerChecks:
                 desk.waiting[each]]  # fmt: skip
         return f"node {node.number} owes answers to requests {owed}" if owed else ""
 
+    def _note(self, desk: _Desk, request: Request, begins: int) -> None:
+        waiting = desk.waiting.get(request.connection)
+        if waiting is None:
+            return  # it came too late
+        frame = request.frame
+        key = int.from_bytes(frame[:_KEY_BYTES])
+        if key in KEYS:
+            waiting[request.request_no] = self.topics.asked(frame)
+            return
+        asked = _asked(frame, desk.turns, begins) if key == _PRODUCE else None
+        waiting[request.request_no] = asked
+        if asked is not None:
+            desk.first_by = min(desk.first_by, asked.by)
+
     def _reply(self, node: "Node", desk: _Desk, reply: Reply) -> Iterator[tuple[str, str]]:
         waiting = desk.waiting.get(reply.connection)
         if waiting is None:
@@ -124,14 +141,22 @@ class AnswerChecks:
             asked = waiting.pop(number)
             if asked is None:
                 continue
-            late = asked.by < desk.before
-            told = f"node {node.number} answered request {number} of {reply.connection} late"
-            yield "answered-in-time", told if late else ""
+            if type(asked) is _Asked:
+                late = asked.by < desk.before
+                told = f"node {node.number} answered request {number} of {reply.connection} late"
+                yield "answered-in-time", told if late else ""
             if reply.parts is not None:
                 if frames is None:
                     frames = _frames(reply)
                 frame = frames[number - reply.request_no]
-                yield from self._produced(node, desk, asked, frame)
+                if type(asked) is _Asked:
+                    yield from self._produced(node, desk, asked, frame)
+                else:
+                    yield from self._administered(cast("TopicRequest", asked), frame)
+
+    def _administered(self, asked: TopicRequest, frame: bytes) -> Iterator[tuple[str, str]]:
+        for wrong in self.topics.answered(asked, frame[_LENGTH_BYTES:]):
+            yield "denied-rightly", wrong
 
     def _produced(
         self, node: "Node", desk: _Desk, asked: _Asked, frame: bytes
@@ -199,24 +224,13 @@ def _overdue(node: "Node", desk: _Desk) -> str:
     desk.first_by = NEVER
     for connection, waiting in desk.waiting.items():
         for number, asked in waiting.items():
-            if asked is not None and asked.by < desk.now:
+            if type(asked) is not _Asked:
+                continue
+            if asked.by < desk.now:
                 late = f"request {number} of connection {connection}, {desk.now - asked.by} ns late"
                 return f"node {node.number} does not answer a producer: {late}"
-            if asked is not None:
-                desk.first_by = min(desk.first_by, asked.by)
+            desk.first_by = min(desk.first_by, asked.by)
     return ""
-
-
-def _note(desk: _Desk, request: Request, begins: int) -> None:
-    waiting = desk.waiting.get(request.connection)
-    if waiting is None:
-        return  # it came too late
-    frame = request.frame
-    produces = bytes(frame[:_KEY_BYTES]) == _PRODUCE
-    asked = _asked(frame, desk.turns, begins) if produces else None
-    waiting[request.request_no] = asked
-    if asked is not None:
-        desk.first_by = min(desk.first_by, asked.by)
 
 
 def _asked(frame: Buffer, turn: int, begins: int) -> _Asked | None:

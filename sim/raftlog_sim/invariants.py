@@ -22,6 +22,7 @@ from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.metadata_checks import MetadataChecks
 from raftlog_sim.outline import NOTHING, Outline, Seen, outline_of
 from raftlog_sim.replica_checks import ReplicaChecks
+from raftlog_sim.topic_checks import TopicChecks
 from raftlog_sim.violation import NAMES, Violation
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ class Invariants:
     """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
     """What a leader last worked with, per term."""
-    metadata: MetadataChecks = attrs.Factory(MetadataChecks)
     committed: dict[GroupId, Committed] = attrs.Factory(dict)
+    metadata: MetadataChecks = attrs.field(init=False)
     replicas: ReplicaChecks = attrs.field(init=False)
     answers: AnswerChecks = attrs.field(init=False)
     damaged: "Collection[NodeId]" = ()
@@ -71,8 +72,10 @@ class Invariants:
     _whole_at: int = WHOLE_EVERY
 
     def __attrs_post_init__(self) -> None:
+        topics = TopicChecks()
+        self.metadata = MetadataChecks(topics)
         self.replicas = ReplicaChecks(self.committed)
-        self.answers = AnswerChecks(self.committed, self.shown, self._has)
+        self.answers = AnswerChecks(self.committed, self.shown, self._has, topics)
 
     def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
         """Check the node's replicas and what it sent. Raises `Violation`."""

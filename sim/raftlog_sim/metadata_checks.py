@@ -8,6 +8,7 @@ import attrs
 
 from raftlog.base.ids import GroupId, NodeId, TopicId
 from raftlog.broker.handlers import init_producer_id
+from raftlog_sim.topic_checks import TopicChecks
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage
@@ -23,8 +24,9 @@ class MetadataChecks:
     """`images`: the last one seen of each node. `topics`: the oldest version of the image with the
     topic, and the oldest later one without it, or 0. `blocks`: who gives the producer ids from that
     one on, a node and the count of its boots. `reports`: the newest version of the image with the
-    group, and whose leader's report that version knows."""
+    group, and whose leader's report that version knows. `asked`: what administrators want."""
 
+    asked: TopicChecks
     images: dict[NodeId, object] = attrs.Factory(dict)
     digests: dict[int, bytes] = attrs.Factory(dict)
     topics: dict[TopicId, tuple[int, int]] = attrs.Factory(dict)
@@ -40,6 +42,7 @@ class MetadataChecks:
             self.images[node.number] = image
             yield "image-digest", self._digest(node, image)
             yield "deleted-stays-deleted", self._topic_again(image)
+            yield "topics-as-asked", self.asked.show(image)
             yield "reports-ascend", self._older_report(image)
             yield "condemned-rightly", _condemned(node, image)
 

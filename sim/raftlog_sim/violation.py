@@ -29,6 +29,8 @@ NAMES: Final = (
     "metadata-followed",
     "answered-once",
     "answered-in-time",
+    "denied-rightly",
+    "topics-as-asked",
     "produce-promise",
     "producers-ascend",
     "producers-equal",

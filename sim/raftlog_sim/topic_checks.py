@@ -1,0 +1,151 @@
+"""What must hold of what administrators ask of topics: who is told that a topic is not there, or is
+there already, is not told so because of its own request; and no topic comes, grows or goes unless
+somebody asked for it whose request may still be under way.
+
+A request that was never answered, or of which nobody knows what became, may be performed at any
+time: it counts as under way for ever. Where two requests for one name are under way at a time,
+either may be told of what the other did, and nothing is judged.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import RaftlogError
+from raftlog.kafka.codec import decode_request, decode_response
+from raftlog.kafka.error_codes import ErrorCode, error_name
+
+if TYPE_CHECKING:
+    from raftlog.metadata.image import ClusterImage
+
+CREATE_TOPICS: Final = 19
+DELETE_TOPICS: Final = 20
+CREATE_PARTITIONS: Final = 37
+KEYS: Final = frozenset((CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS))
+_UNDECIDED: Final = (
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_CONTROLLER,
+)
+_WHAT: Final = {CREATE_TOPICS: "made", DELETE_TOPICS: "deleted", CREATE_PARTITIONS: "grown"}
+
+
+@final
+@attrs.define(eq=False)
+class TopicWish:
+    """What a request asks of one topic. `there`: how many partitions it had then, 0: no such topic.
+    `alone`: no other request for it has been under way since."""
+
+    key: int
+    name: str
+    count: int
+    there: int
+    alone: bool
+
+
+class TopicRequest(NamedTuple):
+    """A request of an administrator that waits for its answer."""
+
+    key: int
+    version: int
+    wishes: tuple[TopicWish, ...]
+
+
+@final
+@attrs.define(eq=False)
+class TopicChecks:
+    """`topics` are those of the newest image that any node has shown: name -> id and how many
+    partitions. `under_way`: per name what was asked and is not known to be decided."""
+
+    version: int = 0
+    topics: dict[str, tuple[bytes, int]] = attrs.Factory(dict)
+    under_way: dict[str, list[TopicWish]] = attrs.Factory(dict)
+
+    def show(self, image: "ClusterImage") -> str:
+        """A node has this image now: what is wrong with it, or nothing."""
+        if image.version <= self.version:
+            return ""
+        self.version, before = image.version, self.topics
+        self.topics = {
+            topic.name: (topic.topic_id, len(topic.partitions)) for topic in image.topics.values()
+        }
+        for name in {**before, **self.topics}:
+            wrong = self._changed(name, before.get(name), self.topics.get(name))
+            if wrong:
+                return f"{wrong} in version {image.version}, and nobody waits for that"
+        return ""
+
+    def asked(self, frame: Buffer) -> TopicRequest | None:
+        """A client asks; None when nothing would be changed, or the request is not whole."""
+        try:
+            decoded = decode_request(frame)
+        except RaftlogError:
+            return None
+        wanted = list(_wanted(decoded.api_key, decoded.body))
+        wishes = [self._begun(decoded.api_key, name, count) for name, count in wanted]
+        return TopicRequest(decoded.api_key, decoded.api_version, tuple(wishes))
+
+    def answered(self, request: TopicRequest, frame: bytes) -> Iterator[str]:
+        """What is wrong with each part of the answer that can be judged, or nothing."""
+        body = decode_response(request.key, request.version, frame).body
+        for wish, code in zip(request.wishes, _codes(request.key, body), strict=True):
+            if code in _UNDECIDED:
+                continue
+            self.under_way[wish.name].remove(wish)
+            if wish.alone:
+                yield _denied(wish, code)
+
+    def _begun(self, key: int, name: str, count: int) -> TopicWish:
+        others = self.under_way.setdefault(name, [])
+        for other in others:
+            other.alone = False
+        wish = TopicWish(key, name, count, self.topics.get(name, (b"", 0))[1], alone=not others)
+        others.append(wish)
+        return wish
+
+    def _changed(
+        self, name: str, before: tuple[bytes, int] | None, now: tuple[bytes, int] | None
+    ) -> str:
+        if before == now:
+            return ""
+        asked = frozenset(wish.key for wish in self.under_way.get(name, ()))
+        if before is not None and (now is None or now[0] != before[0]):
+            return "" if DELETE_TOPICS in asked else f"topic {name} was deleted"
+        if before is None:
+            return "" if CREATE_TOPICS in asked else f"topic {name} was made"
+        return "" if CREATE_PARTITIONS in asked else f"topic {name} was grown"
+
+
+def _denied(wish: TopicWish, code: int) -> str:
+    if wish.key == CREATE_TOPICS:
+        wrong = code == ErrorCode.TOPIC_ALREADY_EXISTS and not wish.there
+    elif wish.key == DELETE_TOPICS:
+        wrong = code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and wish.there > 0
+    else:
+        wrong = (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and wish.there > 0) or (
+            code == ErrorCode.INVALID_PARTITIONS and 0 < wish.there < wish.count
+        )
+    if not wrong:
+        return ""
+    return (
+        f"who alone wants topic {wish.name} {_WHAT[wish.key]} hears {error_name(code)}; it had"
+        f" {wish.there} partitions"
+    )
+
+
+def _wanted(key: int, body: Any) -> Iterator[tuple[str, int]]:
+    """The names that a request would change, and how many partitions they would have."""
+    if key == DELETE_TOPICS:
+        yield from ((topic.name or "", 0) for topic in body.topics)
+        yield from ((name, 0) for name in body.topic_names)
+    elif not body.validate_only:
+        counts = "num_partitions" if key == CREATE_TOPICS else "count"
+        yield from ((topic.name, getattr(topic, counts)) for topic in body.topics)
+
+
+def _codes(key: int, body: Any) -> list[int]:
+    """The error codes of an answer, in the order in which the topics were asked for."""
+    parts = {CREATE_TOPICS: "topics", DELETE_TOPICS: "responses", CREATE_PARTITIONS: "results"}
+    return [part.error_code for part in getattr(body, parts[key])]
