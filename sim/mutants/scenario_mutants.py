@@ -1,8 +1,18 @@
 """Planted bugs for scenarios that had none. As in raft_mutants.py."""
 
-from raftlog.base.units import NEVER
+from collections.abc import Sequence
+from typing import Any
+
+from raftlog.base.ids import Offset
+from raftlog.base.units import NANOS_PER_SECOND, NEVER, Instant, millis
 from raftlog.broker import registration
+from raftlog.broker.broker import Broker
+from raftlog.broker.clients import Clients
+from raftlog.broker.events import Effects, Event
+from raftlog.broker.ledger import Ledger
 from raftlog.partition.produce_path import ProducePath
+from raftlog.partition.producers import Duplicate
+from raftlog.raft import rounds as raft_rounds
 from raftlog.raft import transfer
 
 
@@ -22,8 +32,58 @@ def produces_without_an_end() -> None:
     ProducePath.expire = lambda self, now: None  # type: ignore[method-assign]
 
 
+def answers_of_an_earlier_boot() -> None:
+    """50: a broker that boots answers at once, out of the image that its disk has."""
+    Clients._serves = property(lambda self: True)  # type: ignore[method-assign, assignment]
+
+
+def disks_get_no_more_time() -> None:
+    """51: who gave up for its disk's sake gives it no more time when it leads again."""
+    raft_rounds.GIVEN_UP_MAX = 0  # type: ignore[misc]
+
+
+def producers_never_released() -> None:
+    """52: who was paused for a group stays so when the group has committed (Redpanda 1503)."""
+    Ledger.settled = lambda self, group, left: None  # type: ignore[method-assign]
+
+
+def time_by_the_wall_clock() -> None:
+    """53: what waits goes by the clock that people set."""
+    real = Broker.handle
+
+    def handle(self: Broker, events: Sequence[Event], now_ns: int, wall_ms: int) -> Effects:
+        off_s = round((millis(wall_ms) - now_ns) / NANOS_PER_SECOND)
+        first_s = _first_off_s.setdefault(self, off_s)
+        ahead = (off_s - first_s) * NANOS_PER_SECOND
+        effects = real(self, events, max(self.context.now, now_ns + ahead), wall_ms)
+        if effects.wake_at != NEVER:
+            effects.wake_at = Instant(effects.wake_at - ahead)
+        return effects
+
+    Broker.handle = handle  # type: ignore[method-assign]
+
+
+_first_off_s: dict[Broker, int] = {}
+
+
+def duplicates_lie_at_the_beginning() -> None:
+    """54: who sends again is told that it is stored, at offset 0 (Bufstream 0.1.0)."""
+    real = ProducePath._append_duplicate
+
+    def append(self: ProducePath, known: Duplicate, *rest: Any, in_sync: bool) -> Any:
+        return real(self, known._replace(base_offset=Offset(0)), *rest, in_sync=in_sync)
+
+    ProducePath._append_duplicate = append  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("47", "forgotten-and-content", forgotten_and_content, ("liveness",)),
     ("48", "transfers-never-end", transfers_never_end, ("liveness",)),
     ("49", "produces-without-an-end", produces_without_an_end, ("answered-in-time",)),
-)
+    ("50", "answers-of-an-earlier-boot", answers_of_an_earlier_boot, ("answered-by-this-boot",)),
+    ("51", "disks-get-no-more-time", disks_get_no_more_time, ("liveness",)),
+    ("52", "producers-never-released", producers_never_released, ("bounded",)),
+    ("53", "time-by-the-wall-clock", time_by_the_wall_clock, ("liveness",)),
+    ("54", "duplicates-lie-at-the-beginning", duplicates_lie_at_the_beginning,
+     ("produce-promise",)),
+)  # fmt: skip

@@ -1,6 +1,7 @@
 """What must hold of answers to clients when they leave a broker: each request has one, a producer
-hears within the time that it gave, and what it is told is stored is committed, and lies on enough
-disks. What administrators are told is looked at in `topic_checks`.
+hears within the time that it gave, what it is told is stored is committed, and lies on enough
+disks, and nobody is told what was so in an earlier boot. What administrators are told is looked at
+in `topic_checks`.
 
 Requests and answers are looked at as bytes, and where a batch lies is looked up in what was seen
 committed: the broker is asked only who is in sync.
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _LENGTH_BYTES: Final = 4
 _KEY_BYTES: Final = 2
 _PRODUCE: Final = 0
+_API_VERSIONS: Final = 18
 _ALL: Final = -1
 
 
@@ -49,12 +51,13 @@ class _Asked(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Desk:
-    """The requests of one boot that wait for an answer; None for those of which nothing more is
-    asked."""
+    """The requests of one boot that wait for an answer: the key of its API, where nothing more is
+    looked at. `version` is of the newest image that anybody had when the boot began."""
 
     boots: int
+    version: int
     turns: int = 0
-    waiting: dict[ConnectionId, dict[int, _Asked | TopicRequest | None]] = attrs.Factory(dict)
+    waiting: dict[ConnectionId, dict[int, _Asked | TopicRequest | int]] = attrs.Factory(dict)
     first_by: int = NEVER
     """No answer is due before."""
     now: int = 0
@@ -79,7 +82,7 @@ class AnswerChecks:
         """What clients ask in this turn; whether an answer may be overdue."""
         desk = self._desks.get(node.number)
         if desk is None or desk.boots != node.boots:
-            desk = self._desks[node.number] = _Desk(node.boots)
+            desk = self._desks[node.number] = _Desk(node.boots, self.topics.version)
         desk.turns += 1
         context = node.broker.context
         desk.before, desk.now = desk.now, context.now
@@ -121,10 +124,10 @@ class AnswerChecks:
         frame = request.frame
         key = int.from_bytes(frame[:_KEY_BYTES])
         if key in KEYS:
-            waiting[request.request_no] = self.topics.asked(frame)
+            waiting[request.request_no] = self.topics.asked(frame) or key
             return
         asked = _asked(frame, desk.turns, begins) if key == _PRODUCE else None
-        waiting[request.request_no] = asked
+        waiting[request.request_no] = asked or key
         if asked is not None:
             desk.first_by = min(desk.first_by, asked.by)
 
@@ -139,7 +142,9 @@ class AnswerChecks:
                 continue
             yield "answered-once", ""
             asked = waiting.pop(number)
-            if asked is None:
+            if asked != _API_VERSIONS and reply.parts is not None:
+                yield "answered-by-this-boot", _of_an_earlier_boot(node, desk)
+            if type(asked) is int:
                 continue
             if type(asked) is _Asked:
                 late = asked.by < desk.before
@@ -217,6 +222,14 @@ class AnswerChecks:
         if replica is None or replica.me != member:
             return True  # it was seen to hold so much before it went down
         return replica.log.term_at(stored.raft_index) in (None, stored.term)  # type: ignore[arg-type]
+
+
+def _of_an_earlier_boot(node: "Node", desk: _Desk) -> str:
+    """Answers wait until the image is as new as the boot (decision 0055)."""
+    version = node.broker.context.image.version
+    if version >= desk.version:
+        return ""
+    return f"node {node.number} answers by version {version}, at its boot there was {desk.version}"
 
 
 def _overdue(node: "Node", desk: _Desk) -> str:

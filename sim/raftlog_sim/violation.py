@@ -29,6 +29,7 @@ NAMES: Final = (
     "metadata-followed",
     "answered-once",
     "answered-in-time",
+    "answered-by-this-boot",
     "denied-rightly",
     "topics-as-asked",
     "produce-promise",

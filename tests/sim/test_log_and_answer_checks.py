@@ -12,6 +12,7 @@ from raftlog_sim.violation import Violation
 
 from raftlog.base.ids import NodeId, Offset
 from raftlog.base.units import NEVER, millis
+from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
 from raftlog.broker.events import Request
 from raftlog.kafka.codec import encode_request
@@ -84,6 +85,12 @@ def test_a_producer_that_hears_nothing_in_its_time(monkeypatch):
     monkeypatch.setattr(ProducePath, "expire", lambda self, now: None)
     case = scenarios.load("parked-until-time-is-up").case
     assert simulate(case.schedule).failure_class == "answered-in-time"
+
+
+def test_an_answer_out_of_an_image_of_an_earlier_boot(monkeypatch):
+    monkeypatch.setattr(Clients, "_serves", property(lambda self: True))
+    case = scenarios.load("requests-wait-for-the-boot").case
+    assert simulate(case.schedule).failure_class == "answered-by-this-boot"
 
 
 def test_a_producer_that_is_told_the_wrong_place(monkeypatch):
