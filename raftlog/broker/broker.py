@@ -49,7 +49,7 @@ from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.reassignment import Reassignment
 from raftlog.broker.registration import Registration
 from raftlog.broker.rounds import Rounds
-from raftlog.broker.router import Router
+from raftlog.broker.router import Floor, Router
 from raftlog.broker.stopping import Stopping
 from raftlog.broker.volume import Volume
 from raftlog.metadata.delta import ClusterDelta, delta_between
@@ -92,8 +92,7 @@ class Broker:
         self.volume = Volume(identity.directory, StoreImage(directory, mark_delay))
         self.deadlines = GroupDeadlines()
         self.campaigns = Campaigns(config.election_ns)
-        stored = self.volume.store.hard_states.items()
-        context.router = Router(context, {group: each.term for group, each in stored})
+        context.router = Router(context, _floors(self.volume.store))
         context.image_waiters = ImageWaiters(context)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
         self._make_metadata_parts()
@@ -337,6 +336,12 @@ def _raft_options(config: BrokerConfig) -> RaftOptions:
         appends_in_flight_max=config.appends_in_flight_max,
         lease_ns=config.election_ns if config.lease else Nanos(0),
     )
+
+
+def _floors(store: StoreImage) -> dict[GroupId, Floor]:
+    """Of each replica that this directory answers for and whose term it has stored."""
+    terms, ours = store.hard_states, store.registrations.items()
+    return {group: Floor(each.replica, terms[group].term) for group, each in ours if group in terms}
 
 
 def _the_directory(config: BrokerConfig, directories: Sequence[DirectoryImage]) -> DirectoryImage:

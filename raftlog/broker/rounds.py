@@ -97,7 +97,7 @@ class Rounds:
             self._start_jobs(replica, output.jobs)
         if output.agreed or output.uncovered or output.leadership:
             self.multi.taken(replica, output)
-        if output.committed or output.leadership:
+        if context.ledger.has_groups_over:
             self._settle(replica)
         if output.damage is not None:
             context.soon(self.manager.failed, group, replica, output.damage)
@@ -124,10 +124,10 @@ class Rounds:
         self.context.touch(replica.group)
 
     def _settle(self, replica: PartitionReplica) -> None:
-        """Let producers go on once the group has committed enough."""
-        if self.context.ledger.has_groups_over:
-            left = replica.uncommitted_bytes if replica.is_leader else 0
-            self.context.ledger.settled(replica.group, left)
+        """Let producers go on once little waits to be committed: what waited for the leader to be
+        ready may have run out of time."""
+        left = replica.uncommitted_bytes if replica.is_leader else 0
+        self.context.ledger.settled(replica.group, left)
 
     def _write(self) -> None:
         write = self.volume.take(IoId(self._io_id), self.context.now)

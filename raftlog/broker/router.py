@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol, final
 
 import attrs
 
-from raftlog.base.ids import GroupId, NodeId, Term, TopicId
+from raftlog.base.ids import GroupId, NodeId, ReplicaId, Term, TopicId
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
@@ -39,6 +39,14 @@ class Leader(NamedTuple):
     epoch: Term
 
 
+class Floor(NamedTuple):
+    """What the store of this directory said at boot of a group: our replica, and its term. In an
+    earlier boot it may have told of leaders of that term, and of no later ones."""
+
+    replica: ReplicaId
+    term: Term
+
+
 class Endpoint(NamedTuple):
     """Where clients reach a broker on one listener."""
 
@@ -50,13 +58,11 @@ class Endpoint(NamedTuple):
 @final
 @attrs.define(eq=False)
 class Router:
-    """Looks things up in the image of the moment; keeps nothing but the terms that this boot found,
-    and the pairs that a running replica told and the image has not heard of yet."""
+    """Looks things up in the image of the moment; keeps nothing but the floors that this boot
+    found, and the pairs that a running replica told and the image has not heard of yet."""
 
     services: Services
-    floors: Mapping[GroupId, Term]
-    """The terms that the replicas of this directory had stored at boot: in an earlier boot they may
-    have told of leaders of these terms, and of no later ones."""
+    floors: Mapping[GroupId, Floor]
     _told: dict[GroupId, Leader] = attrs.Factory(dict)
     """Of groups that run or ran here, until the image says as much or more."""
 
@@ -101,8 +107,8 @@ class Router:
         for the next leader still tells of the last one: the image may know an older one only.
 
         What was told in an earlier boot is not forgotten by clients. So nobody is named before the
-        image is as new as this boot, nor in an epoch before the term that our replica had stored
-        then; and what our replica knows is told when its term is durable."""
+        image is as new as this boot, nor in an epoch below the floor; and what our replica knows is
+        told when its term is durable."""
         if not self.services.caught_up:
             return None
         reported, group = partition.leader, partition.group
@@ -114,11 +120,19 @@ class Router:
             told = Leader(replica.leader.node, replica.term)
         if told is None or (known is not None and known.epoch >= told.epoch):
             self._told.pop(group, None)
-            if known is None or known.epoch < self.floors.get(group, 0):
-                return None
-            return known
-        self._told[group] = told
-        return told
+            newest = known
+        else:
+            newest = self._told[group] = told
+        below = newest is not None and newest.epoch < self._floor(partition)
+        return None if below else newest
+
+    def _floor(self, partition: PartitionImage) -> Term:
+        """No leader of an earlier term may be named, but for a replica that is out: of the leaders
+        after a committed configuration without it, it heard nothing (Raft, section 6)."""
+        floor = self.floors.get(partition.group)
+        if floor is None or floor.replica not in partition.reported.membership.everyone():
+            return Term(0)
+        return floor.term
 
     def forget(self, group: GroupId) -> None:
         """The group's topic is deleted."""

@@ -3,7 +3,7 @@ batches lie, whose they are, what its markers and memberships say.
 
 Producers are followed by a dumb twin of the product's own table, for the two to be compared.
 Nothing here is believed about a group of which some entry was not in memory any more when it was
-looked for: `whole` says so.
+looked for: `whole` says so. But for its membership: the log remembers that (seed 6303549).
 """
 
 from bisect import bisect_right
@@ -87,6 +87,8 @@ class Committed:
         entries = _held(log, first) or _held_by_others(log, first, commit, others())
         if not entries:
             self.whole = False
+            told = [membership for index, membership in log.memberships if index <= commit]
+            self.membership = told[-1] if told else self.membership
         problem = ""
         for entry in entries:
             if entry.raft_index > commit:

@@ -24,13 +24,14 @@ def is_led(world: "World", topic: str, partitions: int) -> bool:
 
 
 def is_converged(world: "World") -> bool:
-    """All nodes are up, registered, and hold one image; every replica is where the image wants it
-    and nowhere else, led, and equal to its fellows, whole and durable. (A node that was alone and
-    has booted agrees with everybody before it has applied anything, seed 3000879.)"""
+    """All nodes are up, hold one image and work what clients ask; every replica is where the image
+    wants it and nowhere else, led, and equal to its fellows, whole and durable. (A node that was
+    alone and has booted agrees with everybody before it has applied anything, seed 3000879; and it
+    holds requests until the others know that it is alive, seed 6201660.)"""
     nodes = world.running()
     if len(nodes) < len(world.nodes):
         return False
-    if not all(node.broker.context.caught_up for node in nodes):
+    if not all(node.broker.clients.serving for node in nodes):
         return False
     images = [node.broker.context.image for node in nodes]
     if len({image.version for image in images}) != 1 or not _equal(nodes, METADATA_GROUP):

@@ -312,6 +312,7 @@ class TrioNode:
         attached = boot.driver is not None
         if not boot.over:
             boot.end("finish")
+            self.suspended = False  # it may have been paused in its last instant (seed 6305504)
             if attached and error is None:
                 self.leaves = False
                 return

@@ -35,9 +35,9 @@ def stalled(cluster):
     return leader
 
 
-def produce(client, count=1):
+def produce(client, count=1, timeout_ms=30_000):
     data = PartitionProduceData(0, batch([VALUE]))
-    body = ProduceRequest(None, -1, 30_000, [TopicProduceData("orders", b"", [data])])
+    body = ProduceRequest(None, -1, timeout_ms, [TopicProduceData("orders", b"", [data])])
     return [client.request(ApiKey.PRODUCE, body, 9) for _ in range(count)]
 
 
@@ -75,3 +75,33 @@ def test_who_is_refused_hears_it_and_is_served_later(cluster):
     codes = [each.answer.responses[0].partition_responses[0].error_code for each in [*taken, again]]
     assert codes == [0] * len(codes)
     assert len(cluster.read_all("orders")) == len(codes)
+
+
+def test_what_runs_out_of_time_before_the_leader_is_ready_pauses_nobody(cluster):
+    """Seed 6301893: a leader that had committed nothing yet held what was produced to it, and
+    paused who had sent it. Their time was up before the leader was ready, and they stayed paused:
+    only a commit looked at how much a group holds."""
+    old = cluster.leader("orders")
+    others = [node for node in cluster.world.running() if node is not old]
+    cluster.kill(old.number)
+
+    def led():
+        replicas = [node.broker.context.router.replica("orders", 0) for node in others]
+        return [replica.is_leader for replica in replicas]
+
+    cluster.wait(lambda: any(led()), 10.0)
+    leader = others[led().index(True)]
+    replica = leader.broker.context.router.replica("orders", 0)
+    assert not replica.ready
+    cluster.world.network.hold(
+        (other.number, leader.number) for other in others if other is not leader
+    )
+    client = Client(leader).connect()
+    sent = produce(client, 6, timeout_ms=10)
+    cluster.run(0.003)
+    assert replica.parked_bytes > LIMIT
+    assert leader.broker.context.ledger.has_groups_over
+    cluster.run(0.010)
+    assert [each.answer.responses[0].partition_responses[0].error_code for each in sent] == [7] * 6
+    assert not replica.ready
+    assert not leader.broker.context.ledger.has_groups_over

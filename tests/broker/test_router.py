@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.broker.router import Leader
+from raftlog.broker.router import Floor, Leader
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
@@ -182,6 +182,22 @@ def test_a_replica_that_campaigns_alone_names_the_leader_of_the_image(three):
     state.term, state.leader = named.epoch + 5, None
     assert found.leader_of("orders", 0) == named
     state.term, state.leader = real
+
+
+def test_the_floor_of_a_replica_that_is_out_hides_no_leader(three, monkeypatch):
+    """Seed 6203439: a broker lost a replica that had campaigned alone, and got another one in its
+    place. The leader's term was below what the first had stored; until the next boot clients of
+    that broker were told that nobody leads."""
+    leader = three.leader("orders", 0)
+    other = next(node for node in three.world.running() if node is not leader)
+    found = router(three, other.number)
+    named, replica = found.leader_of("orders", 0), found.replica("orders", 0)
+    ours = Floor(replica.me, named.epoch + 1)
+    monkeypatch.setattr(found, "floors", {replica.group: ours})
+    assert found.leader_of("orders", 0) is None, "it may have told of a later one"
+    lost = ours.replica._replace(epoch=ours.replica.epoch - 1)
+    monkeypatch.setattr(found, "floors", {replica.group: ours._replace(replica=lost)})
+    assert found.leader_of("orders", 0) == named
 
 
 def test_a_replica_that_does_not_open_hides_no_leader(three):

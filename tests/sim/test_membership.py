@@ -229,8 +229,25 @@ def test_who_has_not_caught_up_has_not_converged():
     )
     (node,) = run.world.running()
     assert is_converged(run.world)
-    node.broker.context.caught_up = False
+    node.broker.clients.serving = False
     assert not is_converged(run.world)
+
+
+def test_who_holds_requests_has_not_converged():
+    """Seeds 6201660, 6304543: a broker had booted again and all replicas agreed, but the others did
+    not know yet that it lives: it held what clients had asked, and the run ended."""
+    run = until(Run(schedule()), 300)
+    while not is_converged(run.world):
+        run.advance()
+    node = run.world.nodes[NodeId(2)]
+    node.stop_process()
+    node.start()
+    held = []
+    while not is_converged(run.world):
+        held.append(node.up and node.broker.context.caught_up and not node.broker.clients.serving)
+        run.advance()
+    assert any(held)
+    assert node.broker.clients.serving
 
 
 def test_what_is_no_core_is_none_when_all_are_down():
