@@ -127,10 +127,11 @@ class Router:
         return None if below else newest
 
     def _floor(self, partition: PartitionImage) -> Term:
-        """No leader of an earlier term may be named, but for a replica that is out: of the leaders
-        after a committed configuration without it, it heard nothing (Raft, section 6)."""
+        """No leader of an earlier term may be named, but for a replica that has left for good: the
+        leaders after a committed configuration without it told it nothing (Raft, section 6). One
+        that is not in the last reported configuration may be about to join."""
         floor = self.floors.get(partition.group)
-        if floor is None or floor.replica not in partition.reported.membership.everyone():
+        if floor is None or floor.replica not in partition.replicas:
             return Term(0)
         return floor.term
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import NodeId, Term
 from raftlog.broker import controller
 from raftlog.broker.controller import Controller
 from raftlog.broker.router import Leader, Router
@@ -68,6 +68,17 @@ def leaders_named_before_their_term_is_durable() -> None:
     RaftNode.term_durable = property(lambda self: True)  # type: ignore[method-assign, assignment]
 
 
+def floors_outlive_their_replicas() -> None:
+    """46d: leaders are named in no earlier term than any replica here had stored at boot, be it
+    long out."""
+
+    def floor(self: Router, partition: PartitionImage) -> Term:
+        found = self.floors.get(partition.group)
+        return Term(0) if found is None else found.term
+
+    Router._floor = floor  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("37", "performed-again", performed_again, ("deleted-stays-deleted", "denied-rightly")),
     ("37b", "performed-for-nothing", performed_for_nothing, ("producer-ids-unique",)),
@@ -76,4 +87,5 @@ MUTANTS = (
      ("leader-epoch-monotone",)),
     ("46c", "leaders-named-before-their-term-is-durable",
      leaders_named_before_their_term_is_durable, ("leader-epoch-monotone",)),
+    ("46d", "floors-outlive-their-replicas", floors_outlive_their_replicas, ("liveness",)),
 )  # fmt: skip

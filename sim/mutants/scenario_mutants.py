@@ -10,8 +10,11 @@ from raftlog.broker.broker import Broker
 from raftlog.broker.clients import Clients
 from raftlog.broker.events import Effects, Event
 from raftlog.broker.ledger import Ledger
+from raftlog.broker.rounds import Rounds
+from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.producers import Duplicate
+from raftlog.partition.replica import PartitionReplica
 from raftlog.raft import rounds as raft_rounds
 from raftlog.raft import transfer
 
@@ -63,6 +66,24 @@ def time_by_the_wall_clock() -> None:
     Broker.handle = handle  # type: ignore[method-assign]
 
 
+def producers_released_by_commits_only() -> None:
+    """52b: whether a group still holds much is looked at when it commits, and at no other time."""
+    take, settle = PartitionReplica.take, Rounds._settle
+    commits: set[PartitionReplica] = set()
+
+    def taken(self: PartitionReplica, *arguments: Any) -> ReplicaOutput:
+        output = take(self, *arguments)
+        (commits.add if output.committed or output.leadership else commits.discard)(self)
+        return output
+
+    def settled(self: Rounds, replica: PartitionReplica) -> None:
+        if replica in commits:
+            settle(self, replica)
+
+    PartitionReplica.take = taken  # type: ignore[method-assign]
+    Rounds._settle = settled  # type: ignore[method-assign]
+
+
 _first_off_s: dict[Broker, int] = {}
 
 
@@ -83,6 +104,7 @@ MUTANTS = (
     ("50", "answers-of-an-earlier-boot", answers_of_an_earlier_boot, ("answered-by-this-boot",)),
     ("51", "disks-get-no-more-time", disks_get_no_more_time, ("liveness",)),
     ("52", "producers-never-released", producers_never_released, ("bounded",)),
+    ("52b", "producers-released-by-commits-only", producers_released_by_commits_only, ("bounded",)),
     ("53", "time-by-the-wall-clock", time_by_the_wall_clock, ("liveness",)),
     ("54", "duplicates-lie-at-the-beginning", duplicates_lie_at_the_beginning,
      ("produce-promise",)),

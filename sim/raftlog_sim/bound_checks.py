@@ -67,12 +67,19 @@ def queues(node: "Node") -> str:
         state = replica.node._state
         if state.reads.count() > state.options.reads_pending_max:
             return f"{state.reads.count()} reads wait in group {group}"
-    ledger = node.broker.context.ledger
+    return producers_paused(node) or miscounted(node.broker.context.ledger)
+
+
+def producers_paused(node: "Node") -> str:
+    """Who produced to a group is paused while it has much that is not committed, and no longer.
+    What is wrong, or nothing."""
+    context = node.broker.context
+    ledger = context.ledger
     for group in ledger._group_producers:
-        held = node.broker.context.replicas.get(group)
+        held = context.replicas.get(group)
         if held is None or held.uncommitted_bytes <= ledger.limits.uncommitted_bytes // 2:
             return f"group {group} pauses producers and has little that is not committed"
-    return miscounted(ledger)
+    return ""
 
 
 def miscounted(ledger: "Ledger") -> str:

@@ -91,6 +91,8 @@ class Invariants:
         self.judge(self.metadata.after_turn(node))
         if self.replicas.has_news(node):
             self.judge(self.replicas.after_turn(node))
+        if context.ledger.has_groups_over:
+            self.judge((("bounded", bound_checks.producers_paused(node)),))
         overdue = self.answers.hear(node, events)
         if overdue or effects.replies or effects.hangups:
             self.judge(self.answers.after_turn(node, effects))
