@@ -51,6 +51,8 @@ class ClientConnection:
     _drained: int = attrs.field(default=0, init=False)
     _running: trio.Event = attrs.field(factory=trio.Event, init=False)
     paused: bool = attrs.field(default=False, init=False)
+    ended: bool = attrs.field(default=False, init=False)
+    """Nothing more is queued for it: behind a frame that broke off it would be read as its rest."""
 
     def reply(self, reply: Reply) -> None:
         """Put a reply in its place and queue what is next in order."""
@@ -125,7 +127,7 @@ class Connections:
         """Give a reply to its connection; one whose file cannot be opened ends the connection, for
         its frame was promised a length that it cannot keep."""
         connection = self._open.get(reply.connection)
-        if connection is None:
+        if connection is None or connection.ended:
             return
         try:
             connection.reply(reply)
@@ -165,10 +167,12 @@ class Connections:
             self.close(connection)
 
     def close(self, connection: ConnectionId) -> None:
-        """What was already queued for it is sent as far as it goes without waiting."""
+        """What was already queued for it is sent as far as it goes without waiting; what is
+        answered from here on, while its tasks end, is not."""
         found = self._open.get(connection)
         if found is None:
             return
+        found.ended = True
         try:
             found.sender.flush()
         except trio.BrokenResourceError:

@@ -79,6 +79,19 @@ def floors_outlive_their_replicas() -> None:
     Router._floor = floor  # type: ignore[method-assign]
 
 
+def floors_end_with_the_reported_configuration() -> None:
+    """46e: whoever is not in the last reported configuration is held to have left, also who is
+    about to join."""
+    real = Router._floor
+
+    def floor(self: Router, partition: PartitionImage) -> Term:
+        found = self.floors.get(partition.group)
+        members = partition.reported.membership.everyone()
+        return real(self, partition) if found is None or found.replica in members else Term(0)
+
+    Router._floor = floor  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("37", "performed-again", performed_again, ("deleted-stays-deleted", "denied-rightly")),
     ("37b", "performed-for-nothing", performed_for_nothing, ("producer-ids-unique",)),
@@ -88,4 +101,6 @@ MUTANTS = (
     ("46c", "leaders-named-before-their-term-is-durable",
      leaders_named_before_their_term_is_durable, ("leader-epoch-monotone",)),
     ("46d", "floors-outlive-their-replicas", floors_outlive_their_replicas, ("liveness",)),
+    ("46e", "floors-end-with-the-reported-configuration",
+     floors_end_with_the_reported_configuration, ("leader-epoch-monotone",)),
 )  # fmt: skip

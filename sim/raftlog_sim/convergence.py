@@ -24,10 +24,10 @@ def is_led(world: "World", topic: str, partitions: int) -> bool:
 
 
 def is_converged(world: "World") -> bool:
-    """All nodes are up, hold one image, work what clients ask and name the leaders; every replica is
-    where the image wants it and nowhere else, and equal to its fellows, whole and durable. (A node that was
-    alone and has booted agrees with everybody before it has applied anything, seed 3000879; and it
-    holds requests until the others know that it is alive, seed 6201660.)"""
+    """All nodes are up, hold one image, work what clients ask and name the leaders; every replica
+    is where the image wants it and nowhere else, and equal to its fellows, whole and durable. (A
+    node that was alone and has booted agrees with everybody before it has applied anything, seed
+    3000879; and it holds requests until the others know that it is alive, seed 6201660.)"""
     nodes = world.running()
     if len(nodes) < len(world.nodes):
         return False
@@ -53,11 +53,8 @@ def _placed(nodes: "list[Node]", group: int, places: Collection[NodeId]) -> bool
 
 def _is_named(nodes: "list[Node]", partition: "PartitionImage") -> bool:
     """Every broker tells its clients who leads (one did not until its next boot, seed 6203439)."""
-    leader = next(
-        node.number
-        for node in nodes
-        if _leads(node.broker.context.replicas.get(partition.group))
-    )
+    group = partition.group
+    leader = next(node.number for node in nodes if _leads(node.broker.context.replicas.get(group)))
     told = [node.broker.context.router.newest(partition) for node in nodes]
     return all(each is not None and each.node == leader for each in told)
 

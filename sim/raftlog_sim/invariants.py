@@ -149,15 +149,20 @@ class Invariants:
             self._vote(node, message, message.to)
 
     def _acknowledged_entries(self, node: "Node", message: AppendReply) -> None:
-        replica = node.broker.context.replicas.get(message.group)
-        if replica is None or replica.me != message.sender:
-            return
+        """The replica may have ended in the turn in which it said so (seed 6401976)."""
+        replica, sender = node.broker.context.replicas.get(message.group), message.sender
         self.checked["promise-durable"] += 1
-        durable = truth.durable_index(node, replica)
+        if replica is not None and replica.me == sender:
+            durable = truth.durable_index(node, replica)
+        else:
+            durable = truth.after_a_crash(node, sender, message.match)
+            seen = self.outlines.get((message.group, sender), NOTHING)
+            held = max(seen.durable, min(durable, message.match))
+            self.outlines[message.group, sender] = seen._replace(durable=held)
         if message.match > durable:
             raise Violation(
                 "promise-durable",
-                f"{message.sender} acknowledged entry {message.match} of group {message.group}, "
+                f"{sender} acknowledged entry {message.match} of group {message.group}, "
                 f"durable are {durable}",
             )
 

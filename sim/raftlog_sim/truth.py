@@ -47,8 +47,8 @@ def durable_index(node: "Node", replica: PartitionReplica) -> int:
     index before the segment concerned, which is all that can be said."""
     log = replica.log
     mark = log.mark(log.durable_index)
-    if mark is None:
-        return _after_a_crash(node, replica)
+    if mark is None:  # while an install is not durable, what it replaces is
+        return after_a_crash(node, replica.me, replica.node.durable)
     if mark.raft_index == 0:
         return log.durable_index
     following: Segment | None = None
@@ -63,13 +63,12 @@ def durable_index(node: "Node", replica: PartitionReplica) -> int:
     return log.durable_index
 
 
-def _after_a_crash(node: "Node", replica: PartitionReplica) -> int:
-    """While an install is not durable, what it replaces is: the last entry that a boot would find.
-    Where that would find damage nothing can be said against what the replica holds."""
+def after_a_crash(node: "Node", replica: ReplicaId, said: int) -> int:
+    """The last entry that a boot would find of this replica. Where that would find damage nothing
+    can be said against what the replica said to hold."""
     groups: Any = inspect_directory(node.disk.durable_copy())["groups"]
-    rows = [row for row in groups if row["replica"] == str(replica.me)]
-    held = replica.node.durable
-    return max((held if row["damaged"] else row["last_index"] for row in rows), default=0)
+    rows = [row for row in groups if row["replica"] == str(replica)]
+    return max((said if row["damaged"] else row["last_index"] for row in rows), default=0)
 
 
 def _is_dropped(

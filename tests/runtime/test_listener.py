@@ -6,6 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from raftlog.base.errors import DiskError
 from raftlog.base.ids import ConnectionId, IoId
 from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.trace import ListTracer
@@ -19,6 +20,7 @@ from raftlog.broker.events import (
     Reply,
     Request,
 )
+from raftlog.records.slices import FileSlice
 from raftlog.runtime.driver import CROWDED_SHARE
 from raftlog.runtime.intake import FRAME_SECONDS_MAX
 from raftlog.runtime.listener import STREAMED_FROM, Connections
@@ -35,13 +37,18 @@ MEDIUM = struct.pack(">ihh", 96, 3, 1) + bytes(92)
 class Rig:
     """Connections over a driver whose broker answers by `plan`."""
 
-    def __init__(self, nursery, plan=None, connections_max: int = 10) -> None:
+    def __init__(self, nursery, plan=None, connections_max: int = 10, files=None) -> None:
         self.nursery = nursery
         self.broker = FakeBroker(plan)
         self.driver = driver_of(self.broker)
         self.tracer = ListTracer()
         self.connections = Connections(
-            self.driver, SlabPool(), OpenFiles({}, None), self.tracer, 1 << 20, connections_max
+            self.driver,
+            SlabPool(),
+            files or OpenFiles({}, None),
+            self.tracer,
+            1 << 20,
+            connections_max,
         )
         self.driver.connections = self.connections
         nursery.start_soon(self.driver.run)
@@ -330,3 +337,39 @@ async def test_a_paused_connection_whose_memory_others_need_is_ended(autojump_cl
         await trio.sleep(1)
         assert any(client.other.closed for client in clients)
         nursery.cancel_scope.cancel()
+
+
+class Unopenable:
+    """Descriptors of a disk that opens nothing."""
+
+    def open(self, path):
+        raise DiskError("sector cannot be read", on=path)
+
+
+async def test_behind_a_frame_that_broke_off_nothing_is_sent():
+    """Seed 6401392: the file of an answer could not be opened when the answer's first bytes were
+    queued. The connection was to be closed, but answers of the same turn followed: a client took
+    them for the records that its frame had promised."""
+    async with trio.open_nursery() as nursery:
+        lost = FileSlice(HOME, "a.log", 0, 100)
+
+        def plan(turn, effects) -> None:
+            for event in rig.broker.turns[turn - 1]:
+                if isinstance(event, Request):
+                    parts = (b"first", lost) if event.request_no == 1 else (b"whole",)
+                    effects.replies.append(Reply(event.connection, event.request_no, parts))
+
+        rig = Rig(nursery, plan, files=OpenFiles({HOME: Unopenable()}, None))
+        client = await rig.connect()
+        client.send_nowait([SMALL * 4])
+        await wait_all_tasks_blocked()
+        assert b"".join([each async for each in everything(client)]) == b"wholefirst"
+        assert rig.events(ConnectionClosed)
+        nursery.cancel_scope.cancel()
+
+
+async def everything(client):
+    """What arrives until the other end is closed."""
+    buffer = bytearray(1000)
+    while size := await client.receive_into(memoryview(buffer)):
+        yield bytes(buffer[:size])

@@ -17,6 +17,7 @@ from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId, Term
 from raftlog.base.units import millis
 from raftlog.metadata.image import ClusterImage
 from raftlog.raft import lease
+from raftlog.raft.messages import AppendReply
 from raftlog.raft.node import Role
 from raftlog.raft.progress import REPLICATE
 from raftlog.raft.rounds import Rounds
@@ -87,6 +88,21 @@ def test_a_term_that_is_not_stored(monkeypatch):
 def test_images_that_differ(monkeypatch):
     monkeypatch.setattr(ClusterImage, "digest", lambda self: str(id(self)).encode())
     assert simulate(schedule()).failure_class == "image-digest"
+
+
+def test_what_a_replica_said_in_its_last_turn_counts():
+    """Seed 6401976: a replica acknowledged an entry and was reopened in one turn. A leader that
+    committed by it was held to have counted wrongly."""
+    run, invariants, group, leader = middle()
+    node = next(node for node in run.world.running() if node.number != leader.me.node)
+    replica = node.broker.context.replicas.pop(group)
+    key, last = (group, replica.me), replica.log.durable_index
+    said = AppendReply(group, replica.me, leader.me, leader.node.term, last, damaged=False)
+    invariants.outlines[key] = invariants.outlines[key]._replace(durable=last - 1)
+    invariants._promised(node, said)
+    assert invariants.outlines[key].durable == last
+    with pytest.raises(Violation, match="promise-durable"):
+        invariants._promised(node, said._replace(match=last + 1))
 
 
 # --- a memory that was tampered with --------------------------------------------------------------

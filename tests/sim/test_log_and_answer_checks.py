@@ -162,6 +162,17 @@ def test_tables_that_differ_where_logs_are_equal():
         invariants.whole(run.world.running())
 
 
+def test_a_membership_that_was_committed_unseen_is_asked_of_the_log():
+    """Seed 6303549: the last entries of a move were in nobody's memory when they were committed,
+    and the replica that had left was held to be removed too early."""
+    _, invariants, leader = middle()
+    committed = invariants.committed[leader.group]
+    committed.membership, committed.end = None, leader.commit
+    committed.follow(leader.log, leader.commit, tuple)
+    assert not committed.whole
+    assert committed.membership == leader.membership
+
+
 # --- where logs begin -----------------------------------------------------------------------------
 
 

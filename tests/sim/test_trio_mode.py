@@ -25,6 +25,7 @@ from raftlog_sim.schedule import Schedule, schedule_from_text, step
 from raftlog_sim.simulation import simulate
 from raftlog_sim.stepping import TrioSteps
 from raftlog_sim.trio_run import TrioWorld
+from raftlog_sim.trio_world import TrioNode
 from raftlog_sim.violation import Violation
 from raftlog_sim.workload import Workload
 
@@ -228,6 +229,20 @@ def test_a_cluster_lives_through_a_fault(fault):
     result = simulate(calm(5, fault, sync_us=300, latency_us=200, jitter_us=200))
     assert result.failure == ""
     assert result.faults == {fault.kind: 1}
+
+
+def test_a_process_that_ends_while_it_is_paused_boots_unpaused(monkeypatch):
+    """Seed 6305504: it was paused between its last turn and its end, and its next boot, of which
+    nobody thought that it was paused, did nothing for ever."""
+    ended = TrioNode._ended
+
+    def paused_at_last(self, boot, error):
+        self.suspended = not boot.over
+        ended(self, boot, error)
+
+    monkeypatch.setattr(TrioNode, "_ended", paused_at_last)
+    result = simulate(calm(1, step(100, "stop", 150, node="n1")))
+    assert (result.failure, result.faults) == ("", {"stop": 1})
 
 
 def test_an_empty_disk_joins_by_asking_a_controller(monkeypatch):
