@@ -109,6 +109,8 @@ def newest_snapshot(
         path = f"{spec.path}/{snapshot_name(before)}"
         try:
             found = parse_snapshot(spec, read_whole(disk, path, _FILE_BYTES_MAX), path)
+            if found[0].raft_index != before - 1:
+                raise CorruptData("a snapshot of another index under this name", on=path)
         except CorruptData:
             probe("damaged-snapshot-passed-over")
             continue

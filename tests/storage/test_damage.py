@@ -16,7 +16,7 @@ from raftlog.base.ids import ReplicaId
 from raftlog.records.batch import read_header
 from raftlog.records.control import write_log_start, write_membership_body
 from raftlog.storage.recovery import ReplicaState
-from raftlog.storage.replica import index_name
+from raftlog.storage.replica import index_name, snapshot_name
 from raftlog.storage.snapshot import newest_snapshot, write_snapshot
 from tests.storage.making import ME, SPEC, Driver, batch_of, new_disk
 
@@ -364,6 +364,19 @@ def test_a_snapshot_of_another_log_is_passed_over(driver):
     assert newest_snapshot(driver.disk, SPEC, log.last_index)[1] == b"of another log"
     found = driver.crash(Keep.NONE)
     assert (found.producers.before, found.producers.snapshot) == (older, b"at %d" % older)
+
+
+def test_a_snapshot_under_another_name_is_damage(driver):
+    """A write that went astray: the whole of a younger snapshot lies in an older one's file, and
+    would be taken for the state before entries that it has counted already."""
+    log = driver.log
+    younger = f"{SPEC.path}/{snapshot_name(log.segments[2].first_index)}"
+    older = f"{SPEC.path}/{snapshot_name(log.segments[1].first_index)}"
+    astray = driver.disk.content(younger)
+    driver.disk.vanish(younger)
+    driver.disk.overwrite(older, 0, astray)
+    assert driver.disk.content(older) == astray
+    assert newest_snapshot(driver.disk, SPEC, log.last_index) is None
 
 
 def test_a_producer_batch_is_replayed_once(driver):
