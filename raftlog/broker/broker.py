@@ -313,8 +313,9 @@ class Broker:
         for removal in delta.delete:
             if removal.topic_id not in image.topics:
                 self.context.router.forget(removal.group)
-        for retarget in delta.retarget:
-            self.reassignment.look(retarget.group)
+        for group in delta.moved:
+            if group in self.context.replicas:
+                self.reassignment.look(group)
         self.context.image_waiters.changed()
         self._serve_clients()
 

@@ -5,7 +5,10 @@ Group 0 holds what is wanted, the group's own log decides what is (DESIGN 7). Fo
 that is led here, and whenever something about it changed:
 
 1. The raft node is told the target of the image; it takes the steps that are safe (learners first,
-   promoted when near the end, joint consensus). A cancel is just another target.
+   promoted when near the end, joint consensus). A cancel is just another target. A move begins only
+   when the image shows a report of this very leader: what leaders of earlier terms reported is then
+   in the image, and can say no more. Otherwise an old image might bring back a replica that has
+   left, and whose files go (docs/bugs.md).
 2. When the membership in force is committed and differs from what the image says was reported (or
    the leader, the in-sync set or the target that was seen differ), a report goes to the
    controller. One report per group is open at a time; what changed meanwhile goes with the next.
@@ -141,6 +144,9 @@ class Reassignment:
         if led.told == partition.target_version:
             return
         target = Membership(tuple(sorted(partition.target)))
+        if target != replica.membership and partition.leader_epoch != replica.term:
+            probe("move-waits-for-a-report")
+            return
         try:
             replica.change_membership(target, self.services.now, self.services.wall)
         except LocalMisuse:

@@ -7,9 +7,11 @@ import attrs
 from raftlog.base.ids import NodeId, Term
 from raftlog.broker import controller
 from raftlog.broker.controller import Controller
+from raftlog.broker.reassignment import Led, Reassignment
 from raftlog.broker.router import Leader, Router
 from raftlog.metadata.requests import Answer, OnceWish
 from raftlog.metadata.topic_image import PartitionImage
+from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.node import RaftNode
 
 
@@ -92,6 +94,20 @@ def floors_end_with_the_reported_configuration() -> None:
     Router._floor = floor  # type: ignore[method-assign]
 
 
+def moves_by_an_old_image() -> None:
+    """55: a leader moves its group as its image says, be that older than what the leader before it
+    reported."""
+    real = Reassignment._tell_target
+
+    def tell(
+        self: Reassignment, replica: PartitionReplica, partition: PartitionImage, led: Led
+    ) -> None:
+        reported = attrs.evolve(partition.reported, term=replica.term)
+        real(self, replica, attrs.evolve(partition, reported=reported), led)
+
+    Reassignment._tell_target = tell  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("37", "performed-again", performed_again, ("deleted-stays-deleted", "denied-rightly")),
     ("37b", "performed-for-nothing", performed_for_nothing, ("producer-ids-unique",)),
@@ -103,4 +119,5 @@ MUTANTS = (
     ("46d", "floors-outlive-their-replicas", floors_outlive_their_replicas, ("liveness",)),
     ("46e", "floors-end-with-the-reported-configuration",
      floors_end_with_the_reported_configuration, ("leader-epoch-monotone",)),
+    ("55", "moves-by-an-old-image", moves_by_an_old_image, ("removed-rightly",)),
 )  # fmt: skip

@@ -381,3 +381,36 @@ class TestBalance:
         reports = len(leader.services.asked)
         assert reports
         assert len(leader.services.timers) == 1
+
+
+class TestOldImages:
+    """A replica leaves the image by the report of a leader that saw a target without it. The next
+    leader may have an older image, and brought it back: its node deleted its files all the same."""
+
+    def test_a_move_begins_when_the_image_shows_a_report_of_this_leader(self):
+        leader = Leader()
+        leader.want(4)
+        leader.look()
+        assert leader.replica.wanted == []
+        (report,) = leader.reported()
+        assert (report.term, report.target_version) == (3, 0), "nobody may leave by it"
+        leader.accept()
+        leader.look()
+        assert [wanted.voters for wanted in leader.replica.wanted] == [part(leader.image).target]
+
+    def test_a_report_of_an_earlier_term_is_not_enough(self):
+        leader = Leader().settle()
+        leader.replica.term = Term(4)
+        leader.want(4)
+        leader.look()
+        assert leader.replica.wanted[1:] == []
+        leader.accept()
+        leader.look()
+        assert leader.replica.wanted[-1].voters == part(leader.image).target
+
+    def test_what_is_there_already_waits_for_nothing(self):
+        leader = Leader()
+        leader.want(1, 3, 2)
+        leader.look()
+        (report,) = leader.reported()
+        assert report.target_version == part(leader.image).target_version
