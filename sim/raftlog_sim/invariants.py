@@ -55,8 +55,9 @@ class Invariants:
     outlines: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
     lives: dict[tuple[GroupId, ReplicaId], PartitionReplica] = attrs.Factory(dict)
     """A replica that was closed and recovered begins anew, in the same boot too."""
-    rolled_back: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
-    """What a replica was last seen to be before an old copy of its disk was put back."""
+    before_damage: dict[tuple[GroupId, ReplicaId], Outline] = attrs.Factory(dict)
+    """The most that a replica was seen to be before its disk was damaged, or an old copy of it put
+    back."""
     drawn: dict[PartitionReplica, tuple[object, ...]] = attrs.Factory(dict)
     """The outline of each replica object as it was last seen; only looked up, never iterated."""
     memberships: dict[tuple[GroupId, ReplicaId, int], Membership] = attrs.Factory(dict)
@@ -119,8 +120,9 @@ class Invariants:
             self.outlines[key] = now
             if self.lives.get(key) is not replica:
                 self.lives[key] = replica
-                if node.rolled_back:
-                    self.rolled_back.setdefault(key, before)
+                if node.rolled_back or node.number in self.damaged:
+                    known = self.before_damage.get(key, NOTHING)
+                    self.before_damage[key] = max(known, before, key=lambda each: each.durable)
                 before = NOTHING
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
@@ -319,10 +321,10 @@ class Invariants:
 
     def _has(self, group: GroupId, replica: ReplicaId, term: int) -> int:
         """Up to which entry this replica was last seen to be durable, for a leader of that term.
-        What it said to leaders before an old copy of its disk was put back holds: it may still be
-        on its way (seed 3000884), and the copy has no vote by which it could be forgotten."""
+        What it said to leaders before its disk was damaged holds: it may still be on its way (seeds
+        3000884, 6800700). A damaged one votes for nobody who lacks it, an old copy for nobody."""
         seen = self.outlines.get((group, replica), NOTHING).durable
-        said = self.rolled_back.get((group, replica), NOTHING)
+        said = self.before_damage.get((group, replica), NOTHING)
         return max(seen, said.durable) if term <= said.term else seen
 
     def _steps(self, group: GroupId, replica: PartitionReplica) -> None:

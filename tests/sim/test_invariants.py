@@ -105,6 +105,23 @@ def test_what_a_replica_said_in_its_last_turn_counts():
         invariants._promised(node, said._replace(match=last + 1))
 
 
+@pytest.mark.parametrize("damaged", [True, False])
+def test_what_was_said_before_a_disk_was_damaged_counts(damaged):
+    """Seed 6800700: a replica had acknowledged an entry to a paused leader, then a file of it
+    rotted away; then the leader heard the acknowledgement and committed by it."""
+    run, invariants, group, leader = middle()
+    node = next(node for node in run.world.running() if node.number != leader.me.node)
+    replica = node.broker.context.replicas[group]
+    key, term = (group, replica.me), replica.node.term
+    invariants.damaged = {node.number} if damaged else ()
+    invariants.outlines[key] = invariants.outlines[key]._replace(durable=10_000)
+    invariants.lives[key] = leader
+    invariants.drawn.clear()
+    invariants._look(node, {group: replica}, ())
+    assert invariants._has(*key, term) == (10_000 if damaged else replica.log.durable_index)
+    assert invariants._has(*key, term + 1) == replica.log.durable_index
+
+
 # --- a memory that was tampered with --------------------------------------------------------------
 
 
