@@ -236,6 +236,8 @@ FORMER_DIRECTORIES_MAX: Final = 64
 that."""
 REMOVALS_MAX: Final = 10_000
 """Removed replicas confirmed by one command."""
+REPORTS_MAX: Final = 2_000
+"""Partitions that one report of a broker may speak of: of 480 bytes each, at the most."""
 COMMAND_BYTES_MAX: Final = 48 * MIB
 """A snapshot of an image of about PARTITIONS_MAX partitions fits; all other commands are smaller
 than CONTROLLER_BODY_BYTES_MAX."""

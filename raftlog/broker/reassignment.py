@@ -28,7 +28,7 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId, Term
-from raftlog.base.limits import REMOVALS_MAX
+from raftlog.base.limits import REPORTS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, WallMillis, millis
 from raftlog.broker.config import BrokerConfig
@@ -111,15 +111,19 @@ class Reassignment:
             self.services.soon(self._look_at_due)
 
     def _look_at_due(self) -> None:
-        self._looking = False
-        due, self._due = self._due, {}
         reports: list[ReportMembership] = []
-        for group in due:
+        while self._due and len(reports) < REPORTS_MAX:
+            group = next(iter(self._due))
+            del self._due[group]
             report = self._work(group)
-            if report is not None and len(reports) < REMOVALS_MAX:
+            if report is not None:
                 reports.append(report)
         if reports:
             self._send(tuple(reports))
+        self._looking = bool(self._due)
+        if self._due:
+            probe("reports-go-in-parts")
+            self.services.at(self.services.now, self._look_at_due)
 
     def _work(self, group: GroupId) -> ReportMembership | None:
         replica = self.services.replicas.get(group)

@@ -6,6 +6,7 @@ import pytest
 from raftlog.base.entries import Membership
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, Term
+from raftlog.broker import reassignment
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.broker.reassignment import BALANCE_NS, BALANCED_AT_ONCE_MAX, Reassignment
 from raftlog.metadata.requests import decode_wish
@@ -414,3 +415,21 @@ class TestOldImages:
         leader.look()
         (report,) = leader.reported()
         assert report.target_version == part(leader.image).target_version
+
+
+def test_many_reports_go_in_parts_and_none_is_forgotten(monkeypatch):
+    """What exceeded one report was held to be under way, and was not reported in that term again:
+    nor did such a group move."""
+    monkeypatch.setattr(reassignment, "REPORTS_MAX", 2)
+    leader = Leader()
+    services = leader.services
+    many = topic(services.image, *[(1, 2, 3)] * 4, name="many", topic_id=bytes(range(16)))
+    services.image = do(services.image, many)
+    for partition in services.image.topic("many").partitions:
+        services.replicas[partition.group] = FakeReplica(partition, replica(partition, 1))
+    for group in services.replicas:
+        leader.reassignment.look(group)
+    services.run_soon()
+    services.pass_time(1)
+    reported = [[each.group for each in decode_wish(ask.body).reports] for ask in services.asked]
+    assert reported == [[1, 2], [3, 4], [5]]
