@@ -287,8 +287,7 @@ class PartitionManager:
         elif new:
             host.state = HostState.REGISTERING
             registration = Registration(host.spec.replica, host.spec.path)
-            record = self.volume.store.register(host.spec.group, registration)
-            self.volume.records.append(record)
+            self.volume.records += self.volume.store.register(host.spec.group, registration)
             self.volume.when_durable(partial(self._run_new, host, value))
         else:
             self._mark_tail(value)

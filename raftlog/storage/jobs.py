@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from raftlog.base.binary import Buffer
-from raftlog.base.entries import Entry, EntryKind
+from raftlog.base.entries import Entry, EntryKind, InstallPosition
 from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import Chain, Offset, RaftIndex, Term
 from raftlog.base.limits import INDEX_FILE_BYTES_MAX
@@ -33,7 +33,7 @@ from raftlog.storage.files import opened, parent_of, read_whole, remove_if_there
 from raftlog.storage.head import write_head
 from raftlog.storage.replica import ReplicaSpec, index_name, snapshot_name
 from raftlog.storage.segment import SegmentRef
-from raftlog.storage.snapshot import newest_snapshot, snapshots_of
+from raftlog.storage.snapshot import newest_snapshot, read_snapshot, snapshots_of
 from raftlog.storage.sparse_index import (
     NO_TIMESTAMP,
     IndexFile,
@@ -96,11 +96,11 @@ class IndexOrder(NamedTuple):
 
 
 class RemovalOrder(NamedTuple):
-    """The log begins with `first_index` from now on; these older files go."""
+    """The log begins behind `head` from now on; these older files go."""
 
     spec: ReplicaSpec
     paths: tuple[str, ...]
-    first_index: RaftIndex
+    head: InstallPosition
 
 
 class ReplayOrder(NamedTuple):
@@ -350,15 +350,18 @@ def remove_files(disk: Disk, paths: Sequence[str]) -> None:
 
 
 def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
-    """Job: the log begins with `first_index` from now on; older files go.
+    """Job: the log begins behind `head` from now on; older files go.
 
     What begins the log is written down first, for a boot could not tell a removed segment from a
-    lost one. Nothing is removed while the new head has no snapshot: `CorruptData` says so.
+    lost one. Nothing is removed while the state at the new head cannot be read, whole and of this
+    log: a boot could not go on from there. `CorruptData` says so.
     """
-    spec, paths, first_index = order
-    if first_index not in snapshots_of(disk, spec.path):
-        name = snapshot_name(first_index)
-        raise CorruptData(f"the state before entry {first_index} is not there", on=name)
+    spec, paths, head = order
+    first_index = RaftIndex(head.raft_index + 1)
+    found, _ = read_snapshot(disk, spec, first_index)
+    if (found.term, found.chain) != (head.term, head.chain):
+        on = f"{spec.path}/{snapshot_name(first_index)}"
+        raise CorruptData("a snapshot of another log", on=on)
     write_head(disk, spec, first_index)
     remove_files(disk, paths)
     for before in snapshots_of(disk, spec.path):

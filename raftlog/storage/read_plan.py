@@ -34,7 +34,7 @@ from raftlog.storage.jobs import (
 )
 from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import LogOptions, ReplicaSpec
-from raftlog.storage.segment import Segment, SegmentRef
+from raftlog.storage.segment import Segment, SegmentRef, position_before
 from raftlog.storage.sparse_index import Point, SegmentIndex
 from raftlog.storage.term_table import TermTable
 from raftlog.storage.walk import WalkPlace
@@ -350,8 +350,8 @@ class ReadPlanner:
         if count == 0:
             return None
         paths = tuple(segment.path for segment in self._segments[:count])
-        first_index = self._segments[count].first_index
-        return ColdRead(remove_segments, (RemovalOrder(self._spec, paths, first_index),))
+        head = position_before(self._segments[count].header)
+        return ColdRead(remove_segments, (RemovalOrder(self._spec, paths, head),))
 
     def _tells(self, count: int, log_start: Offset, marker: RaftIndex) -> bool:
         """Whether the log start is known from what begins with that segment."""

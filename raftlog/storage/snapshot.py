@@ -93,6 +93,20 @@ def write_snapshot(disk: Disk, spec: ReplicaSpec, position: InstallPosition, bod
     write_whole(disk, f"{spec.path}/{name}", snapshot_bytes(spec, position, body))
 
 
+def read_snapshot(
+    disk: Disk, spec: ReplicaSpec, before: RaftIndex
+) -> tuple[InstallPosition, bytes]:
+    """The state before that entry, from its file. Raises as `parse_snapshot` does, and
+    `CorruptData` when there is none."""
+    path = f"{spec.path}/{snapshot_name(before)}"
+    if not disk.exists(path):
+        raise CorruptData(f"the state before entry {before} is not there", on=path)
+    position, body = parse_snapshot(spec, read_whole(disk, path, _FILE_BYTES_MAX), path)
+    if position.raft_index != before - 1:
+        raise CorruptData("a snapshot of another index under this name", on=path)
+    return position, body
+
+
 def newest_snapshot(
     disk: Disk, spec: ReplicaSpec, at_or_below: RaftIndex, terms: TermTable | None = None
 ) -> tuple[InstallPosition, bytes] | None:
@@ -106,11 +120,8 @@ def newest_snapshot(
     for before in sorted(snapshots_of(disk, spec.path), reverse=True):
         if before - 1 > at_or_below:
             continue
-        path = f"{spec.path}/{snapshot_name(before)}"
         try:
-            found = parse_snapshot(spec, read_whole(disk, path, _FILE_BYTES_MAX), path)
-            if found[0].raft_index != before - 1:
-                raise CorruptData("a snapshot of another index under this name", on=path)
+            found = read_snapshot(disk, spec, before)
         except CorruptData:
             probe("damaged-snapshot-passed-over")
             continue

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from raftlog.base.entries import HardState
 from raftlog.base.ids import GroupId
+from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, Nanos, millis
 from raftlog.storage.data_dir import DirectoryImage
 from raftlog.storage.replica import Mark, Registration
@@ -42,12 +43,19 @@ class StoreImage:
         self._dirty: dict[GroupId, Mark] = {}
         self._mark_delay_ns = mark_delay_ns
 
-    def register(self, group: GroupId, registration: Registration) -> bytes:
-        """The record by which this directory answers for the replica. An older registration of the
-        group, its vote and its mark end with it."""
+    def register(self, group: GroupId, registration: Registration) -> list[bytes]:
+        """The records by which this directory answers for the replica; they belong in one round. An
+        older registration of the group, its vote and its mark end with it. Its term goes on: what
+        this directory has told of leaders of that term, no successor of the replica may unsay, and
+        a leader of an earlier one gives way when it speaks to the successor (Raft, section 5.1)."""
+        before = self.hard_states.get(group)
         self._forget(group)
         self.registrations[group] = registration
-        return register_record(group, registration)
+        records = [register_record(group, registration)]
+        if before is not None:
+            probe("successor-goes-on-in-the-term")
+            records.append(self.set_hard_state(group, HardState(before.term, None)))
+        return records
 
     def unregister(self, group: GroupId) -> bytes:
         """The record by which this directory no longer answers for the group."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import attrs
 
-from raftlog.base.ids import NodeId, Term
+from raftlog.base.ids import GroupId, NodeId, Term
 from raftlog.broker import controller
 from raftlog.broker.controller import Controller
 from raftlog.broker.reassignment import Led, Reassignment
@@ -13,6 +13,8 @@ from raftlog.metadata.requests import Answer, OnceWish
 from raftlog.metadata.topic_image import PartitionImage
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.node import RaftNode
+from raftlog.storage.replica import Registration
+from raftlog.storage.store import StoreImage
 
 
 def performed_again() -> None:
@@ -94,6 +96,17 @@ def floors_end_with_the_reported_configuration() -> None:
     Router._floor = floor  # type: ignore[method-assign]
 
 
+def successors_begin_without_a_term() -> None:
+    """46f: a replica that takes the place of a lost one forgets the term that that one was in."""
+    real = StoreImage.register
+
+    def register(self: StoreImage, group: GroupId, registration: Registration) -> list[bytes]:
+        self.hard_states.pop(group, None)
+        return real(self, group, registration)
+
+    StoreImage.register = register  # type: ignore[method-assign]
+
+
 def moves_by_an_old_image() -> None:
     """55: a leader moves its group as its image says, be that older than what the leader before it
     reported."""
@@ -119,5 +132,7 @@ MUTANTS = (
     ("46d", "floors-outlive-their-replicas", floors_outlive_their_replicas, ("liveness",)),
     ("46e", "floors-end-with-the-reported-configuration",
      floors_end_with_the_reported_configuration, ("leader-epoch-monotone",)),
+    ("46f", "successors-begin-without-a-term", successors_begin_without_a_term,
+     ("leader-epoch-monotone",)),
     ("55", "moves-by-an-old-image", moves_by_an_old_image, ("removed-rightly",)),
 )  # fmt: skip

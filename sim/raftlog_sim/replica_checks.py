@@ -10,8 +10,6 @@ import attrs
 
 from raftlog.base.ids import GroupId, NodeId
 from raftlog.broker.events import Event, PeerMessages
-from raftlog.metadata.delta import local_replica
-from raftlog.metadata.topic_image import PartitionImage
 from raftlog.partition.producer_snapshot import write_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append
@@ -49,7 +47,7 @@ class _Home(NamedTuple):
 class ReplicaChecks:
     """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
     clients saw a log start, and where that was. `epochs`: the newest leader epoch of a group that
-    a boot published, and the node of a replica (where there is none: of a directory). `tables`:
+    a boot published, and the node of a directory. `tables`:
     digests of producers at (index, term)."""
 
     committed: dict[GroupId, Committed]
@@ -246,7 +244,7 @@ class ReplicaChecks:
                 leader = context.router.newest(partition)
                 if leader is None:
                     continue
-                problem = self._goes_back(node, partition, leader.epoch)
+                problem = self._goes_back(node, partition.group, leader.epoch)
                 if problem:
                     return problem
                 known = self.leaders.setdefault((partition.group, leader.epoch), leader.node)
@@ -257,16 +255,9 @@ class ReplicaChecks:
                     )
         return ""
 
-    def _goes_back(self, node: "Node", partition: PartitionImage, epoch: int) -> str:
-        """Whether this boot published a newer epoch, or an earlier one with the same replica."""
-        context, group = node.broker.context, partition.group
-        replica = context.replicas.get(group)
-        me: object = context.directory
-        if replica is not None:
-            me = replica.me
-        elif (here := local_replica(partition, context.node, context.directory)) is not None:
-            me = here
-        for key in ((group, (node.number, node.boots)), (group, me)):
+    def _goes_back(self, node: "Node", group: GroupId, epoch: int) -> str:
+        """Whether this boot published a newer epoch, or an earlier one of the same directory."""
+        for key in ((group, (node.number, node.boots)), (group, node.broker.context.directory)):
             before = self.epochs.get(key, 0)
             if epoch < before:
                 return f"node {node.number} published epoch {before} of group {group}, now {epoch}"

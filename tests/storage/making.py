@@ -48,7 +48,7 @@ class Driver:
         format_directory(self.disk, IDENTITY)
         self._open()
         self.log = create_replica(self.disk, SPEC, FOUNDERS, options).log
-        self.round(records=[self.store.register(SPEC.group, Registration(ME, SPEC.path))])
+        self.round(records=self.store.register(SPEC.group, Registration(ME, SPEC.path)))
 
     def _open(self):
         self.image = open_directory(self.disk)

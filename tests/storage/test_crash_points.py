@@ -144,8 +144,7 @@ def retain(driver):
     log.set_log_start(log.next_offset, log.last_index)
     plan = log.plan_removal()
     (order,) = plan.args
-    position = log.position_before(order.first_index)
-    write_snapshot(driver.disk, SPEC, position, b"producer state")
+    write_snapshot(driver.disk, SPEC, order.head, b"producer state")
     driver.run(plan)
     driver.append(1)
     driver.round()
@@ -398,7 +397,7 @@ def test_create_register_delete(prepared, keep, tears):
         disk.crash_at, disk.crash_tears = disk.mutations + call, tears
         try:
             create_replica(disk, other, FOUNDERS, TINY)
-            driver.round([driver.store.register(other.group, registration)])
+            driver.round(driver.store.register(other.group, registration))
             driver.round([driver.store.unregister(other.group)])
             delete_replica(disk, other.path)
         except SimulatedCrashError:

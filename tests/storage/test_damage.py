@@ -83,7 +83,7 @@ def test_review_1_everything_is_known_from_the_head(driver):
     log.set_log_start(log.next_offset - 1, log.last_index)
     plan = log.plan_removal()
     (order,) = plan.args
-    write_snapshot(driver.disk, SPEC, log.position_before(order.first_index), b"producers")
+    write_snapshot(driver.disk, SPEC, order.head, b"producers")
     driver.run(plan)
     driver.settle()
     assert log.first_index > 14
@@ -395,16 +395,51 @@ def test_a_producer_batch_is_replayed_once(driver):
     assert found.producers.end == driver.log.last_index + 1
 
 
-def test_a_log_without_its_head_snapshot_is_lost(driver):
-    """The head's producer state is data: without it a retry would count as new."""
+def planned_removal(driver):
+    """The job that removes all but the last segment, and its order."""
     log = driver.log
     log.append([driver.control(EntryKind.LOG_START, write_log_start(log.next_offset))])
     driver.round()
     driver.commit_all()
     log.set_log_start(log.next_offset, log.last_index)
     plan = log.plan_removal()
-    (order,) = plan.args
-    write_snapshot(driver.disk, SPEC, log.position_before(order.first_index), b"producers")
+    return plan, plan.args[0]
+
+
+def absent(disk, order):
+    disk.vanish(f"{SPEC.path}/{snapshot_name(order.head.raft_index + 1)}")
+
+
+def rotten(disk, order):
+    disk.flip_bit(f"{SPEC.path}/{snapshot_name(order.head.raft_index + 1)}", 60)
+
+
+def of_an_older_term(disk, order):
+    write_snapshot(disk, SPEC, attrs.evolve(order.head, term=order.head.term - 1), b"producers")
+
+
+def of_other_entries(disk, order):
+    write_snapshot(disk, SPEC, attrs.evolve(order.head, chain=order.head.chain ^ 1), b"producers")
+
+
+@pytest.mark.parametrize("snapshot", [absent, rotten, of_an_older_term, of_other_entries])
+def test_nothing_is_removed_while_the_state_at_the_new_head_cannot_be_read(driver, snapshot):
+    """A boot would find no state to go on from: with the older segments it does."""
+    plan, order = planned_removal(driver)
+    write_snapshot(driver.disk, SPEC, order.head, b"producers")
+    snapshot(driver.disk, order)
+    kept = driver.disk.paths()
+    with pytest.raises(CorruptData):
+        driver.run(plan)
+    assert driver.disk.paths() == kept
+    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+    assert driver.log.first_index == 1
+
+
+def test_a_log_without_its_head_snapshot_is_lost(driver):
+    """The head's producer state is data: without it a retry would count as new."""
+    plan, order = planned_removal(driver)
+    write_snapshot(driver.disk, SPEC, order.head, b"producers")
     driver.run(plan)
     driver.settle()
     for path in driver.disk.paths():

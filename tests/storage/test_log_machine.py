@@ -138,9 +138,7 @@ class LogMachine(RuleBasedStateMachine):
         if plan is None:
             return
         (order,) = plan.args
-        write_snapshot(
-            self.driver.disk, SPEC, self.log.position_before(order.first_index), b"state"
-        )
+        write_snapshot(self.driver.disk, SPEC, order.head, b"state")
         self.driver.run(plan)
         gone = self.log.first_index - 1 - self.before[0]
         last = self.entries[gone - 1]

@@ -77,12 +77,25 @@ def test_an_unregistered_group_has_no_mark():
     assert store.deadline == NEVER
 
 
-def test_a_new_registration_forgets_the_old_ones_promises():
-    store = image()
+def test_a_new_registration_forgets_the_old_ones_promises_and_goes_on_in_its_term():
+    store, successor = image(), Registration(OTHER, "groups/y")
     store.set_hard_state(1, HardState(7, ME))
-    store.register(1, Registration(OTHER, "groups/y"))
+    store.note_mark(mark(), 0)
+    records = store.register(1, successor)
+    assert records == [register_record(1, successor), hard_state_record(1, HardState(7, None))]
+    assert store.registrations[1] == successor
+    assert store.hard_states[1] == HardState(7, None)
+    assert 1 not in store.marks
+    read = StoreState()
+    for record in [hard_state_record(1, HardState(7, ME)), *records]:
+        read.apply(record, "store")
+    assert (read.registrations[1], read.hard_states[1]) == (successor, HardState(7, None))
+
+
+def test_a_replica_without_a_term_leaves_none_to_its_successor():
+    store, successor = image(), Registration(OTHER, "groups/y")
+    assert store.register(1, successor) == [register_record(1, successor)]
     assert 1 not in store.hard_states
-    assert store.registrations[1].replica == OTHER
 
 
 def test_terms_never_fall_and_votes_never_change():
