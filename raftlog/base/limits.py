@@ -104,6 +104,8 @@ LOG_READ_HANDOVER_MS: Final = 10_000
 LOG_READ_PLACES_MAX: Final = 16
 """Places whose failed reads are counted at one time: one for each follower that is far behind, a
 few that followers have left; and apart from those, as many of reads for clients."""
+REMOVAL_PAUSE_MS: Final = 10_000
+"""When removing old segments has failed, how long until it is tried again."""
 STORE_BYTES_INITIAL: Final = MIB
 """Each of the two store files is written full of zeros at format, so that votes need no new
 space on a full disk."""

@@ -10,7 +10,12 @@ from typing import Final, TypeVar, final
 
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import Chain, RaftIndex
-from raftlog.base.limits import LOG_READ_FAILURES_MAX, LOG_READ_HANDOVER_MS, LOG_READ_PLACES_MAX
+from raftlog.base.limits import (
+    LOG_READ_FAILURES_MAX,
+    LOG_READ_HANDOVER_MS,
+    LOG_READ_PLACES_MAX,
+    REMOVAL_PAUSE_MS,
+)
 from raftlog.base.ports import Tracer
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
@@ -43,6 +48,7 @@ class Errands:
         "_log",
         "_node",
         "_reads_failed",
+        "_removal_again_at",
         "_removal_failed",
         "_removal_until",
         "_removing",
@@ -71,6 +77,7 @@ class Errands:
         self._removing = False
         self._removal_until: RaftIndex | None = log.last_index
         self._removal_failed: tuple[object, ...] | None = None
+        self._removal_again_at = Instant(0)
         self._jobs: list[ReplicaJob] = []
         self.damage: RaftlogError | None = None
 
@@ -156,14 +163,15 @@ class Errands:
         that is committed now is durable here too."""
         self._removal_until = self._log.last_index
 
-    def remove_segments(self) -> None:
+    def remove_segments(self, now: Instant) -> None:
         """Segments below the log start go, as soon as they may: asked whenever more is committed or
-        durable. One removal at a time; a failed one is tried again when the next segment could
-        go."""
+        durable. One removal at a time; a failed one is tried again when the next segment could go,
+        and after a while, for an error of a disk may pass."""
         if self._removal_until is None or self._removing:
             return
         plan = self._log.plan_removal()
-        if plan is not None and plan.args != self._removal_failed:
+        again = now >= self._removal_again_at
+        if plan is not None and (again or plan.args != self._removal_failed):
             self._removing = True
             self._start_cold(plan, partial(self._segments_removed, plan.args))
         elif self._removal_until <= min(self._log.durable_index, self._node.commit):
@@ -241,10 +249,11 @@ class Errands:
         self._removing = False
         if isinstance(value, SegmentsRemoved):
             self._log.cold_done(value)
-            self.remove_segments()
+            self.remove_segments(now)
         else:
             probe("segment-removal-failed")
             self._removal_failed = args
+            self._removal_again_at = Instant(now + millis(REMOVAL_PAUSE_MS))
 
     def _note_damage(self, value: object, now: Instant) -> None:
         if isinstance(value, CorruptData):

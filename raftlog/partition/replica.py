@@ -290,7 +290,7 @@ class PartitionReplica:
         """That round is durable, and counts."""
         self.log.persisted(io_id)
         self.node.persisted(io_id, now)
-        self._errands.remove_segments()
+        self._errands.remove_segments(now)
 
     def io_failed(self, now: Instant) -> None:
         """A write of this replica failed: those who wait hear so from the next take."""
@@ -464,7 +464,7 @@ class PartitionReplica:
             self._errands.want_removal()
         for snapshot in self._tracker.take_snapshots(commit):
             self._errands.write_snapshot(snapshot)
-        self._errands.remove_segments()
+        self._errands.remove_segments(now)
         self._serving.follow_commit(commit, now)
 
     def _run_errands(self, drained: Output, now: Instant) -> None:

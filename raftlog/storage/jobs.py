@@ -95,12 +95,19 @@ class IndexOrder(NamedTuple):
     end_position: int
 
 
+class NewHead(NamedTuple):
+    """The log may begin behind `position`: so many of the oldest segments go."""
+
+    position: InstallPosition
+    segments: int
+
+
 class RemovalOrder(NamedTuple):
-    """The log begins behind `head` from now on; these older files go."""
+    """The oldest segments, in order, and where the log may begin instead, the last place first."""
 
     spec: ReplicaSpec
     paths: tuple[str, ...]
-    head: InstallPosition
+    heads: tuple[NewHead, ...]
 
 
 class ReplayOrder(NamedTuple):
@@ -350,25 +357,43 @@ def remove_files(disk: Disk, paths: Sequence[str]) -> None:
 
 
 def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
-    """Job: the log begins behind `head` from now on; older files go.
+    """Job: the log begins behind the first head of the order whose state can be read, whole and of
+    this log, for a boot goes on from there; the segments before it go.
 
     What begins the log is written down first, for a boot could not tell a removed segment from a
-    lost one. Nothing is removed while the state at the new head cannot be read, whole and of this
-    log: a boot could not go on from there. `CorruptData` says so.
+    lost one. Raises what is wrong with the last head, and removes nothing, when no head will do.
     """
-    spec, paths, head = order
-    first_index = RaftIndex(head.raft_index + 1)
-    found, _ = read_snapshot(disk, spec, first_index)
-    if (found.term, found.chain) != (head.term, head.chain):
-        on = f"{spec.path}/{snapshot_name(first_index)}"
-        raise CorruptData("a snapshot of another log", on=on)
+    spec = order.spec
+    head = _readable_head(disk, order)
+    first_index = RaftIndex(head.position.raft_index + 1)
     write_head(disk, spec, first_index)
-    remove_files(disk, paths)
+    remove_files(disk, order.paths[: head.segments])
     for before in snapshots_of(disk, spec.path):
         if before < first_index:
             remove_if_there(disk, f"{spec.path}/{snapshot_name(before)}")
     disk.sync_dir(spec.path)
     return SegmentsRemoved(first_index)
+
+
+def _readable_head(disk: Disk, order: RemovalOrder) -> NewHead:
+    *others, last = order.heads
+    for head in others:
+        try:
+            _check_state(disk, order.spec, head.position)
+        except (CorruptData, DiskError):
+            probe("removal-stops-before-a-head")
+        else:
+            return head
+    _check_state(disk, order.spec, last.position)
+    return last
+
+
+def _check_state(disk: Disk, spec: ReplicaSpec, position: InstallPosition) -> None:
+    before = RaftIndex(position.raft_index + 1)
+    found, _ = read_snapshot(disk, spec, before)
+    if (found.term, found.chain) != (position.term, position.chain):
+        on = f"{spec.path}/{snapshot_name(before)}"
+        raise CorruptData("a snapshot of another log", on=on)
 
 
 def _report(disk: Disk, walk: Walk) -> None:

@@ -19,6 +19,7 @@ from raftlog.records.slices import FileSlice
 from raftlog.storage.cold import ColdRead, RangeScanned, SegmentWalked
 from raftlog.storage.jobs import (
     EntriesOrder,
+    NewHead,
     RemovalOrder,
     ReplayOrder,
     ScanOrder,
@@ -345,13 +346,15 @@ class ReadPlanner:
                 probe("removal-waits-for-the-next-segment")
                 break
             count += 1
-        while count and not self._tells(count, log_start, marker):
-            count -= 1
-        if count == 0:
+        heads = tuple(
+            NewHead(position_before(self._segments[going].header), going)
+            for going in range(count, 0, -1)
+            if self._tells(going, log_start, marker)
+        )
+        if not heads:
             return None
-        paths = tuple(segment.path for segment in self._segments[:count])
-        head = position_before(self._segments[count].header)
-        return ColdRead(remove_segments, (RemovalOrder(self._spec, paths, head),))
+        paths = tuple(segment.path for segment in self._segments[: heads[0].segments])
+        return ColdRead(remove_segments, (RemovalOrder(self._spec, paths, heads),))
 
     def _tells(self, count: int, log_start: Offset, marker: RaftIndex) -> bool:
         """Whether the log start is known from what begins with that segment."""

@@ -12,7 +12,10 @@ from raftlog.broker.router import Leader, Router
 from raftlog.metadata.requests import Answer, OnceWish
 from raftlog.metadata.topic_image import PartitionImage
 from raftlog.partition.replica import PartitionReplica
+from raftlog.raft import following
+from raftlog.raft.messages import Append, Install
 from raftlog.raft.node import RaftNode
+from raftlog.raft.state import RaftState
 from raftlog.storage.replica import Registration
 from raftlog.storage.store import StoreImage
 
@@ -107,6 +110,15 @@ def successors_begin_without_a_term() -> None:
     StoreImage.register = register  # type: ignore[method-assign]
 
 
+def leaders_of_older_terms_hear_nothing() -> None:
+    """46g: what a leader of an older term says is dropped, and it is not told of the newer one."""
+
+    def refuse_stale(state: RaftState, message: Append | Install) -> None:
+        del state, message
+
+    following.refuse_stale = refuse_stale
+
+
 def moves_by_an_old_image() -> None:
     """55: a leader moves its group as its image says, be that older than what the leader before it
     reported."""
@@ -134,5 +146,7 @@ MUTANTS = (
      floors_end_with_the_reported_configuration, ("leader-epoch-monotone",)),
     ("46f", "successors-begin-without-a-term", successors_begin_without_a_term,
      ("leader-epoch-monotone",)),
+    ("46g", "leaders-of-older-terms-hear-nothing", leaders_of_older_terms_hear_nothing,
+     ("liveness",)),
     ("55", "moves-by-an-old-image", moves_by_an_old_image, ("removed-rightly",)),
 )  # fmt: skip

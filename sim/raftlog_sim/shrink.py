@@ -2,10 +2,11 @@
 
 In turn: nothing after the failure; what producers send in many steps as one load each; clients,
 coarsely, for they make the run long; whole kinds of faults, whole producers, all reads; faults one
-by one; loads once more, under other seeds too; clients to the last; then a smaller cluster, options
-at their defaults, what a producer sends in many steps in one, smaller numbers (records, durations);
-and all over again while it helps. Each candidate is a whole run. A candidate counts only when it
-fails in the same class with the same signature.
+by one; loads once more, under other seeds too; while that is still much, a drawn part of it under
+other seeds; clients to the last; then a smaller cluster, options at their defaults, what a producer
+sends in many steps in one, smaller numbers (records, durations); and all over again while it helps.
+Each candidate is a whole run. A candidate counts only when it fails in the same class with the same
+signature.
 
 The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
 what a run does after the missing step may differ all the same, so every candidate is run.
@@ -25,6 +26,7 @@ from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import Outcome, signature
 from raftlog_sim.schedule import SMALL_MAX, Argument, Schedule, Step, is_fault
 from raftlog_sim.simulation import Run, Turn, simulate
+from raftlog_sim.streams import Stream
 
 TIME_LIMIT_S: Final = 300.0
 ROUND_MS: Final = 10
@@ -39,6 +41,10 @@ _MANY: Final = 4
 _SEEDS_FIRST: Final = 2
 _SEEDS: Final = 24
 _SEEDS_APART: Final = 1_000_003
+_FEW: Final = 10
+"""Of so many steps none is left out by luck."""
+_KEPT_OF_8: Final = (4,) * 24 + (6,) * 24 + (7,) * 24
+"""How many of eight steps a drawn part keeps, part by part."""
 _SLOTTED: Final = ("produce", "pipeline")
 """Kinds of steps that begin with a producer's slot, a partition and a count."""
 _JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
@@ -110,6 +116,7 @@ def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
         before = found
         found = _fewer(found, judge, effort, clients=False)
         found = _load_for_many(found, judge, effort, _SEEDS)
+        found = _drawn_parts(found, judge, effort)
         found = simplify(found, lambda one: list(_shorter(one)), judge.fails, effort)
         found = _fewer(found, judge, effort, clients=True)
         found = simplify(found, lambda one: list(_simpler(one)), judge.fails, effort)
@@ -243,6 +250,30 @@ def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
     for number in range(seeds if found != schedule else 0):
         seed = schedule.options.seed + number * _SEEDS_APART
         yield attrs.evolve(found, options=attrs.evolve(schedule.options, seed=seed))
+
+
+def _drawn_parts(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
+    """A part of the steps, drawn, under another seed, as long as there is one that fails and the
+    rest is not small. What hangs on an instant misses it without any step; but what is left of the
+    steps often meets such an instant again, in some seed."""
+    found = schedule
+    while len(found.steps) > _FEW and effort.may_go_on():
+        smaller = next((one for one in _parts(found) if _still(one, judge, effort)), None)
+        if smaller is None:
+            break
+        found = smaller
+    return found
+
+
+def _parts(schedule: Schedule) -> Iterator[Schedule]:
+    """Parts of a half first, then larger ones."""
+    stream = Stream(schedule.options.seed, f"shrink/{len(schedule.steps)}")
+    for number, kept_of_8 in enumerate(_KEPT_OF_8):
+        steps = [step for step in schedule.steps if stream.below(8) < kept_of_8]
+        if len(steps) < len(schedule.steps):
+            seed = schedule.options.seed + number * _SEEDS_APART
+            options = attrs.evolve(schedule.options, seed=seed)
+            yield attrs.evolve(schedule, options=options, steps=tuple(steps))
 
 
 def _many(schedule: Schedule) -> list[list[int]]:

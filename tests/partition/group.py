@@ -101,8 +101,8 @@ class Place:
         """First boot: an empty log, registered."""
         self._boot()
         recovered = create_replica(self.disk, self.spec, membership, self.options)
-        record = self.store.register(GROUP, Registration(self.me, self.spec.path))
-        result = self.writer.perform(IoId(1), [StoreRecords([record])])
+        records = self.store.register(GROUP, Registration(self.me, self.spec.path))
+        result = self.writer.perform(IoId(1), [StoreRecords(records)])
         assert result.poisoned is None
         self._run(recovered, now)
 

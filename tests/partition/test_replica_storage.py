@@ -6,12 +6,13 @@ from collections import deque
 import pytest
 
 from raftlog.base.errors import CorruptData, DiskFull
+from raftlog.base.limits import REMOVAL_PAUSE_MS
 from raftlog.base.units import millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import DeleteAnswer
 from raftlog.raft.messages import Append, AppendRefused, RefusalReason
-from raftlog.storage.replica import LogOptions
+from raftlog.storage.replica import LogOptions, snapshot_name
 from raftlog.storage.snapshot import newest_snapshot
 from tests.partition.group import ELECTION, FAR, Group
 from tests.partition.test_replica_idempotence import assert_equal_tables
@@ -321,6 +322,24 @@ def test_a_delete_times_out():
 
 
 # --- a failed disk --------------------------------------------------------------------------------
+
+
+def test_a_removal_that_failed_by_a_passing_error_is_tried_again():
+    """Not at each commit, and not only when the log start moves on, which may be never."""
+    group = long_group(40)
+    place, following = group.places[1], group[1].log.segments[-2]
+    for segment in group[1].log.segments[1:-1]:
+        path = f"{place.spec.path}/{snapshot_name(segment.first_index)}"
+        place.disk.fail("read", path, count=1)
+    delete(group, 1, following.base_offset)
+    group.settle()
+    group.produce(1, b"too early", pid=1, epoch=0, first=40)
+    group.settle()
+    assert group[1].log.first_index == 1
+    group.advance(millis(REMOVAL_PAUSE_MS))
+    group.produce(1, b"again", pid=1, epoch=0, first=41)
+    group.settle()
+    assert group[1].log.first_index == group[2].log.first_index == following.first_index
 
 
 def test_a_full_disk_fails_this_replica_and_the_others_go_on():

@@ -144,7 +144,7 @@ def retain(driver):
     log.set_log_start(log.next_offset, log.last_index)
     plan = log.plan_removal()
     (order,) = plan.args
-    write_snapshot(driver.disk, SPEC, order.head, b"producer state")
+    write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producer state")
     driver.run(plan)
     driver.append(1)
     driver.round()

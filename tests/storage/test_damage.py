@@ -11,7 +11,7 @@ import pytest
 from raftlog_sim.disk import Keep
 
 from raftlog.base.entries import EntryKind, Membership
-from raftlog.base.errors import CorruptData, RaftlogError
+from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import ReplicaId
 from raftlog.records.batch import read_header
 from raftlog.records.control import write_log_start, write_membership_body
@@ -83,7 +83,7 @@ def test_review_1_everything_is_known_from_the_head(driver):
     log.set_log_start(log.next_offset - 1, log.last_index)
     plan = log.plan_removal()
     (order,) = plan.args
-    write_snapshot(driver.disk, SPEC, order.head, b"producers")
+    write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
     driver.run(plan)
     driver.settle()
     assert log.first_index > 14
@@ -406,40 +406,61 @@ def planned_removal(driver):
     return plan, plan.args[0]
 
 
-def absent(disk, order):
-    disk.vanish(f"{SPEC.path}/{snapshot_name(order.head.raft_index + 1)}")
+def absent(disk, position):
+    disk.vanish(f"{SPEC.path}/{snapshot_name(position.raft_index + 1)}")
 
 
-def rotten(disk, order):
-    disk.flip_bit(f"{SPEC.path}/{snapshot_name(order.head.raft_index + 1)}", 60)
+def rotten(disk, position):
+    disk.flip_bit(f"{SPEC.path}/{snapshot_name(position.raft_index + 1)}", 60)
 
 
-def of_an_older_term(disk, order):
-    write_snapshot(disk, SPEC, attrs.evolve(order.head, term=order.head.term - 1), b"producers")
+def unreadable(disk, position):
+    disk.make_unreadable(f"{SPEC.path}/{snapshot_name(position.raft_index + 1)}", 60)
 
 
-def of_other_entries(disk, order):
-    write_snapshot(disk, SPEC, attrs.evolve(order.head, chain=order.head.chain ^ 1), b"producers")
+def of_an_older_term(disk, position):
+    write_snapshot(disk, SPEC, attrs.evolve(position, term=position.term - 1), b"producers")
 
 
-@pytest.mark.parametrize("snapshot", [absent, rotten, of_an_older_term, of_other_entries])
-def test_nothing_is_removed_while_the_state_at_the_new_head_cannot_be_read(driver, snapshot):
-    """A boot would find no state to go on from: with the older segments it does."""
+def of_other_entries(disk, position):
+    write_snapshot(disk, SPEC, attrs.evolve(position, chain=position.chain ^ 1), b"producers")
+
+
+BAD_HEADS = [absent, rotten, unreadable, of_an_older_term, of_other_entries]
+
+
+@pytest.mark.parametrize("spoil", BAD_HEADS)
+def test_a_log_begins_where_its_state_can_be_read(driver, spoil):
+    """Not where a boot would find none to go on from."""
     plan, order = planned_removal(driver)
-    write_snapshot(driver.disk, SPEC, order.head, b"producers")
-    snapshot(driver.disk, order)
+    last, second, *_ = [head.position for head in order.heads]
+    write_snapshot(driver.disk, SPEC, last, b"producers")
+    write_snapshot(driver.disk, SPEC, second, b"producers")
+    spoil(driver.disk, last)
+    driver.run(plan)
+    assert driver.log.first_index == second.raft_index + 1
+    if spoil is not unreadable:  # a boot fails by that until it counts as damage
+        assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
+        assert driver.log.first_index == second.raft_index + 1
+
+
+@pytest.mark.parametrize("spoil", BAD_HEADS)
+def test_nothing_is_removed_while_no_state_can_be_read(driver, spoil):
+    plan, order = planned_removal(driver)
+    for head in order.heads:
+        write_snapshot(driver.disk, SPEC, head.position, b"producers")
+        spoil(driver.disk, head.position)
     kept = driver.disk.paths()
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptData if spoil is not unreadable else DiskError):
         driver.run(plan)
     assert driver.disk.paths() == kept
-    assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
     assert driver.log.first_index == 1
 
 
 def test_a_log_without_its_head_snapshot_is_lost(driver):
     """The head's producer state is data: without it a retry would count as new."""
     plan, order = planned_removal(driver)
-    write_snapshot(driver.disk, SPEC, order.head, b"producers")
+    write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
     driver.run(plan)
     driver.settle()
     for path in driver.disk.paths():

@@ -43,7 +43,7 @@ def made():
     driver.log.set_log_start(offset, driver.log.last_index)
     plan = driver.log.plan_removal()
     (order,) = plan.args
-    write_snapshot(driver.disk, SPEC, order.head, b"producers")
+    write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
     driver.run(plan)
     driver.settle()
     return driver

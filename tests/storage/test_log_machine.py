@@ -138,7 +138,7 @@ class LogMachine(RuleBasedStateMachine):
         if plan is None:
             return
         (order,) = plan.args
-        write_snapshot(self.driver.disk, SPEC, order.head, b"state")
+        write_snapshot(self.driver.disk, SPEC, order.heads[0].position, b"state")
         self.driver.run(plan)
         gone = self.log.first_index - 1 - self.before[0]
         last = self.entries[gone - 1]

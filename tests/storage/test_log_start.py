@@ -39,7 +39,7 @@ def remove(driver):
     plan = driver.log.plan_removal()
     if plan is not None:
         (order,) = plan.args
-        write_snapshot(driver.disk, SPEC, order.head, b"producers")
+        write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
         driver.run(plan)
         driver.settle()
     return [segment.first_index for segment in driver.log.segments]
@@ -134,8 +134,8 @@ def test_the_last_durable_segment_stays_until_the_next_one_is_durable():
     driver.commit_all()
     driver.log.set_log_start(following.base_offset, driver.log.last_index)
     (order,) = driver.log.plan_removal().args
-    assert order.head == driver.log.position_before(driver.log.segments[1].first_index)
-    write_snapshot(driver.disk, SPEC, order.head, b"producers")
+    assert order.heads[0].position == driver.log.position_before(driver.log.segments[1].first_index)
+    write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
     driver.run(driver.log.plan_removal())
     assert driver.log.plan_removal() is None
     assert copy.deepcopy(driver).crash(Keep.NONE).state is ReplicaState.INTACT
