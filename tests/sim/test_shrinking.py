@@ -3,7 +3,7 @@
 from raftlog_sim.minimise import Effort, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import SMALL_MAX, Schedule, schedule_from_text, step
-from raftlog_sim.shrink import _joined, _simpler, _steady
+from raftlog_sim.shrink import _drawn_parts, _joined, _parts, _simpler, _steady
 from raftlog_sim.simulation import simulate
 
 STALL = step(400, "stall", 150, node="n1")
@@ -77,6 +77,32 @@ def test_what_producers_send_in_many_steps_is_tried_as_a_load_under_some_seeds()
 
 def test_few_steps_stay_as_they_are():
     assert list(_steady(schedule_of(*bursts(1, 2, 4), STALL), 3)) == []
+
+
+class Luck:
+    """Fails where the stall is left and the seed is one in five, but for the original."""
+
+    def fails(self, schedule):
+        return STALL in schedule.steps and schedule.options.seed % 5 == 2
+
+
+def test_what_hangs_on_an_instant_is_tried_in_parts_under_other_seeds():
+    schedule = schedule_of(*bursts(*[1] * 39), STALL)
+    found = _drawn_parts(schedule, Luck(), Effort(lambda: False))
+    assert STALL in found.steps
+    assert len(found.steps) <= 10
+    assert set(found.steps) <= set(schedule.steps)
+    assert found.options.seed % 5 == 2
+    assert found == _drawn_parts(schedule, Luck(), Effort(lambda: False))
+
+
+def test_parts_are_smaller_and_few_steps_are_not_left_out_by_luck():
+    schedule = schedule_of(*bursts(*[1] * 39), STALL)
+    parts = list(_parts(schedule))
+    assert all(len(part.steps) < 40 for part in parts)
+    assert [part.options.seed for part in parts[:1]] == [schedule.options.seed]
+    few = schedule_of(*bursts(*[1] * 9), STALL)
+    assert _drawn_parts(few, Luck(), Effort(lambda: False)) == few
 
 
 def test_a_load_is_a_record_at_a_time_until_clients_stop():
