@@ -238,6 +238,8 @@ FORMER_DIRECTORIES_MAX: Final = 64
 that."""
 REMOVALS_MAX: Final = 10_000
 """Removed replicas confirmed by one command."""
+REMOVALS_WAITING_MAX: Final = 10_000
+"""Removed replicas that wait for a broker that is away: with so many it is given no new ones."""
 REPORTS_MAX: Final = 2_000
 """Partitions that one report of a broker may speak of: of 480 bytes each, at the most."""
 COMMAND_BYTES_MAX: Final = 48 * MIB

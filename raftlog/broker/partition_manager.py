@@ -32,7 +32,7 @@ from raftlog.broker.context import Context
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
 from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
-from raftlog.metadata.delta import ClusterDelta, StartReplica
+from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
@@ -126,6 +126,11 @@ class PartitionManager:
             self._configure(topic_id)
         for removal in delta.delete:
             self.delete(removal)
+        for start in delta.start:  # whom a younger one stood in the way of, which was deleted
+            if start.group not in self.hosts:
+                self.volume.when_durable(partial(self.start, start))
+        for retarget in delta.retarget:
+            self._look_for_lost(retarget)
 
     def start(self, wanted: StartReplica) -> None:
         """Run this replica of a topic."""
@@ -200,6 +205,22 @@ class PartitionManager:
         self._stop(old)
         self._close_files(host, self._open)
 
+    def _look_for_lost(self, retarget: Retarget) -> None:
+        """Whether a replica is wanted that runs here no more. It may have been told before, when it
+        was not wanted, and got no successor."""
+        group = retarget.group
+        for replica in retarget.target:
+            if (replica.node, replica.directory) != (self.context.node, self.volume.directory):
+                continue
+            host = self.hosts.get(group)
+            if host is not None and host.spec.replica == replica:
+                gone = host.state is HostState.LOST
+            else:
+                gone = self._is_late(group, replica)
+            if gone:
+                probe("lost-replica-wanted-again")
+                self.reports.report_lost(group, replica)
+
     def _is_late(self, group: GroupId, replica: ReplicaId) -> bool:
         """Whether this id, or a younger one of the group, is known here already."""
         host = self.hosts.get(group)
@@ -233,11 +254,25 @@ class PartitionManager:
             host = None
         if host is None:
             self.volume.ops.append(CloseGroup(group))
-        registered = self.volume.store.registrations.get(group)
-        if registered is not None and registered.replica == replica:
+        if group in self.volume.store.registrations and not self._has_elders(removal):
             self.volume.records.append(self.volume.store.unregister(group))
         path = replica_path(removal.topic_id, removal.partition, replica.epoch)
         self.volume.when_durable(partial(self._delete_files, group, replica, path))
+
+    def _has_elders(self, removal: Removal) -> bool:
+        """Whether the image still lists another id that this directory registered, the last one or
+        one before it. The last registration then stays, be its replica gone: it says that none of
+        them may begin again."""
+        topic = self.context.image.topics.get(removal.topic_id)
+        if topic is None:
+            return False
+        partition = topic.partitions[removal.partition]
+        last = self.volume.store.registrations[removal.group].replica
+        return any(
+            (each.node, each.directory) == (last.node, last.directory) and each.epoch <= last.epoch
+            for each in partition.replicas
+            if each != removal.replica
+        )
 
     def _delete_files(self, group: GroupId, replica: ReplicaId, path: str) -> None:
         done = partial(self._deleted, group, replica, path)

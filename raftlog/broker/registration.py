@@ -97,6 +97,8 @@ class Registration:
     _lost: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
     _removed: dict[tuple[GroupId, ReplicaEpoch], None] = attrs.Factory(dict)
     _telling: bool = False
+    _told_lost: bool = False
+    """Whether the last news was of a lost replica."""
 
     @property
     def registered(self) -> bool:
@@ -208,8 +210,12 @@ class Registration:
     # --- what was lost, what is gone ---
 
     def report_lost(self, group: GroupId, replica: ReplicaId) -> None:
-        """The files of a registered replica are not there: it needs a new id."""
-        self._lost[group, replica] = None
+        """This id runs here no more, for its files are not there or a younger one has its place: if
+        it is wanted, it needs a successor. Group 0 goes first: it brings all other news."""
+        if group == METADATA_GROUP:
+            self._lost = {(group, replica): None, **self._lost}
+        else:
+            self._lost[group, replica] = None
         self._tell_soon()
 
     def confirm_removed(self, removed: Iterable[tuple[GroupId, ReplicaEpoch]]) -> None:
@@ -223,10 +229,11 @@ class Registration:
             self.services.soon(self._tell)
 
     def _tell(self) -> None:
-        """Tell the first lost replica, or else all removals at once; one question at a time."""
+        """Tell of one lost replica, or of all removals at once, in turns; one question at a
+        time."""
         self._telling = False
-        command = self._next_news()
-        if command is None or self.ended:
+        command = None if self.ended else self._next_news()
+        if command is None:
             return
         self._telling = True
         services = self.services
@@ -235,8 +242,14 @@ class Registration:
         services.ask_controller(ControllerKind.PROPOSE, body, deadline, _Told(self, command).told)
 
     def _next_news(self) -> c.Command | None:
-        for group, replica in self._lost:
+        """What is told is news no more, until it must be told again: then it goes to the end, so
+        that it holds up nothing else."""
+        if self._lost and not (self._removed and self._told_lost):
+            self._told_lost = True
+            group, replica = next(iter(self._lost))
+            del self._lost[group, replica]
             return c.ReplaceReplica(group=group, lost=replica)
+        self._told_lost = False
         if not self._removed:
             return None
         return c.ConfirmRemoved(
@@ -249,11 +262,12 @@ class Registration:
         """The controller heard it, or it must be told again."""
         answer = _answer(reply)
         if answer is None or answer.refusal in _AGAIN:
+            if isinstance(command, c.ReplaceReplica):
+                self._lost[command.group, command.lost] = None
             self._later(self._tell)
             return
         if isinstance(command, c.ReplaceReplica):
-            self._lost.pop((command.group, command.lost), None)
-            if command.group == METADATA_GROUP and answer.refusal is None:
+            if command.group == METADATA_GROUP:  # refused, perhaps, for it had been done before
                 self._register()
         elif isinstance(command, c.ConfirmRemoved):
             for key in command.removed:

@@ -16,7 +16,6 @@ from raftlog.base.limits import (
     FORMER_DIRECTORIES_MAX,
     HOST_BYTES_MAX,
     LISTENERS_MAX,
-    PARTITIONS_MAX,
     RACK_BYTES_MAX,
 )
 from raftlog.metadata import fields as f
@@ -106,10 +105,13 @@ BROKER: Final = f.record(
     ),
 )
 
+_AS_MANY_AS_THERE_ARE: Final = 2**32 - 1
+"""Each has a length of its own, so that the bytes that are there bound them. What waits for a node
+that is away is bounded by nothing else: topics come and go meanwhile."""
 REMOVALS: Final = f.many(
     f.record(
         Removal,
         (("group", f.U64), ("replica", f.REPLICA), ("topic_id", f.TOPIC), ("partition", f.U32)),
     ),
-    PARTITIONS_MAX,
+    _AS_MANY_AS_THERE_ARE,
 )

@@ -129,14 +129,14 @@ def with_removals(
     leaving: Iterable[tuple[int, GroupId, ReplicaId]],
 ) -> Mapping[NodeId, tuple[Removal, ...]]:
     """The removals of the image and those of these replicas, (partition, group, replica)."""
-    removals = dict(image.removals)
+    added: dict[NodeId, list[Removal]] = {}
     for number, group, replica in leaving:
         broker = image.brokers.get(replica.node)
-        if broker is None or broker.directory != replica.directory:
-            continue
-        removal = Removal(group=group, replica=replica, topic_id=topic_id, partition=number)
-        removals[replica.node] = (*removals.get(replica.node, ()), removal)
-    return removals
+        if broker is not None and broker.directory == replica.directory:
+            removal = Removal(group=group, replica=replica, topic_id=topic_id, partition=number)
+            added.setdefault(replica.node, []).append(removal)
+    more = {node: (*image.removals.get(node, ()), *new) for node, new in added.items()}
+    return {**image.removals, **more}
 
 
 def _replica_at(

@@ -17,6 +17,8 @@ from typing import Final, final
 import attrs
 
 from raftlog.base.ids import DirectoryId, NodeId
+from raftlog.base.limits import REMOVALS_WAITING_MAX
+from raftlog.metadata.broker_image import BrokerImage
 from raftlog.metadata.commands import Assignment
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
@@ -152,12 +154,19 @@ def _candidates(image: ClusterImage, factor: int) -> list[Candidate] | None:
     live = [broker for broker in brokers if not broker.fenced]
     usable = live
     if len(live) < factor:
-        spare = [broker for broker in brokers if broker.fenced and not broker.condemned]
+        spare = [broker for broker in brokers if _is_spare(image, broker)]
         if len(live) * 2 <= factor or len(live) + len(spare) < factor:
             return None
         usable = live + spare[: factor - len(live)]
     found = [Candidate(broker.node, broker.directory, broker.rack) for broker in usable]
     return sorted(found, key=lambda candidate: candidate.node)
+
+
+def _is_spare(image: ClusterImage, broker: BrokerImage) -> bool:
+    """Whether a broker that is away may be given replicas: not when very many are to be removed
+    there, for topics that come and go while it is away would add to them without an end."""
+    waiting = image.removals.get(broker.node, ())
+    return broker.fenced and not broker.condemned and len(waiting) < REMOVALS_WAITING_MAX
 
 
 def _load(image: ClusterImage, present: Iterable[PartitionImage], nodes: Sequence[NodeId]) -> Load:

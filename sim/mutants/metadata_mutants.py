@@ -7,8 +7,11 @@ import attrs
 from raftlog.base.ids import GroupId, NodeId, Term
 from raftlog.broker import controller
 from raftlog.broker.controller import Controller
+from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.reassignment import Led, Reassignment
 from raftlog.broker.router import Leader, Router
+from raftlog.metadata.broker_image import Removal
+from raftlog.metadata.delta import Retarget
 from raftlog.metadata.requests import Answer, OnceWish
 from raftlog.metadata.topic_image import PartitionImage
 from raftlog.partition.replica import PartitionReplica
@@ -119,6 +122,26 @@ def leaders_of_older_terms_hear_nothing() -> None:
     following.refuse_stale = refuse_stale
 
 
+def the_last_registration_ends_all() -> None:
+    """56: when a replica is deleted its directory forgets the group, and with it that an older id,
+    which has not left yet, was registered too."""
+
+    def has_elders(self: PartitionManager, removal: Removal) -> bool:
+        del self, removal
+        return False
+
+    PartitionManager._has_elders = has_elders  # type: ignore[method-assign]
+
+
+def the_lost_are_told_of_once() -> None:
+    """57: a replica that was told to be lost when it was not wanted is not told of again."""
+
+    def look(self: PartitionManager, retarget: Retarget) -> None:
+        del self, retarget
+
+    PartitionManager._look_for_lost = look  # type: ignore[method-assign]
+
+
 def moves_by_an_old_image() -> None:
     """55: a leader moves its group as its image says, be that older than what the leader before it
     reported."""
@@ -149,4 +172,7 @@ MUTANTS = (
     ("46g", "leaders-of-older-terms-hear-nothing", leaders_of_older_terms_hear_nothing,
      ("liveness",)),
     ("55", "moves-by-an-old-image", moves_by_an_old_image, ("removed-rightly",)),
+    ("56", "the-last-registration-ends-all", the_last_registration_ends_all,
+     ("replica-begins-once",)),
+    ("57", "the-lost-are-told-of-once", the_lost_are_told_of_once, ("liveness",)),
 )  # fmt: skip

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 @final
 @attrs.define(eq=False)
 class Atlas:
-    """See the module. `damaged` are the nodes that may have lost what they promised."""
+    """See the module. `damaged` are the nodes that may have lost what they promised, `unaware`
+    those of them that may not know it before they boot or read once more."""
 
     world: "World"
     churn: bool = False
@@ -49,10 +50,11 @@ class Atlas:
     planned: tuple[tuple[NodeId, ...], ...] = ()
     """Where partitions are moved during the run."""
     damaged: dict[NodeId, None] = attrs.Factory(dict)
+    unaware: dict[NodeId, None] = attrs.Factory(dict)
     voters: dict[tuple[NodeId, ...], None] = attrs.Factory(dict)
     """Every set that was ever seen here."""
 
-    def allow(self, number: NodeId) -> bool:
+    def allow(self, number: NodeId, *, aware: bool = False) -> bool:
         """Whether this node may be damaged now; if so it counts from here on. When no node is up
         that knows of a topic, nobody knows who votes where: then it may not (seed 302202: only a
         node that had been wiped was up, so the second of three was wiped)."""
@@ -66,6 +68,8 @@ class Atlas:
             if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
                 return False
         self.damaged[number] = None
+        if not aware:
+            self.unaware[number] = None
         return True
 
 

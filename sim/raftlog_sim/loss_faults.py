@@ -173,14 +173,14 @@ def heal(nemesis: "Nemesis", node: Node) -> None:
 
 
 def _lose_replica(nemesis: "Nemesis", step: Step) -> bool:
-    """All files of one partition's replica are gone."""
+    """All files of one partition's replica are gone, as the process finds when it boots next."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
     struck = False
     for node in nemesis.nodes(step, "node"):
         registration = None
         if group is not None:
             registration = peek_directory(node.disk.durable_copy()).registrations.get(group)
-        if registration is None or not nemesis.atlas.allow(node.number):
+        if registration is None or not nemesis.atlas.allow(node.number, aware=True):
             continue
         nemesis.note("lost-replica", node.number)
         if node.up:

@@ -105,7 +105,8 @@ class Nemesis:
         self.done[step.kind] = self.done.get(step.kind, 0) + 1
 
     def heal(self) -> None:
-        """Everything works again from here on. What was damaged boots once more, to find out."""
+        """Everything works again from here on. Who may not know of its damage boots once more, to
+        find out."""
         self._heal(sorted(self.world.nodes))
 
     def heal_core(self, core: Sequence[NodeId]) -> None:
@@ -127,7 +128,7 @@ class Nemesis:
             loss_faults.heal(self, self.world.nodes[number])
             disk_faults.heal(self, self.world.nodes[number])
             process_faults.heal(self, self.world.nodes[number])
-        for number in [number for number in self.atlas.damaged if number in numbers]:
+        for number in [number for number in self.atlas.unaware if number in numbers]:
             process_faults.reboot(self, self.world.nodes[number])
 
     # --- for the kinds ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import attrs
 
-from raftlog.base.ids import GroupId, NodeId
+from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaId
 from raftlog.broker.events import Event, PeerMessages
 from raftlog.partition.producer_snapshot import write_producers
 from raftlog.partition.replica import PartitionReplica
@@ -47,13 +47,14 @@ class _Home(NamedTuple):
 class ReplicaChecks:
     """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
     clients saw a log start, and where that was. `epochs`: the newest leader epoch of a group that
-    a boot published, and the node of a directory. `tables`:
+    a boot published, and the node of a directory. `ids`: the youngest that ran there. `tables`:
     digests of producers at (index, term)."""
 
     committed: dict[GroupId, Committed]
     starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
     leaders: dict[tuple[GroupId, int], NodeId] = attrs.Factory(dict)
     epochs: dict[tuple[GroupId, object], int] = attrs.Factory(dict)
+    ids: dict[tuple[GroupId, DirectoryId], ReplicaId] = attrs.Factory(dict)
     tables: dict[tuple[GroupId, int, int], bytes] = attrs.Factory(dict)
     _routes: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
     _terms: dict[PartitionReplica, _Terms] = attrs.Factory(dict)
@@ -234,6 +235,17 @@ class ReplicaChecks:
 
     def routes_changed(self, node: "Node") -> Iterator[tuple[str, str]]:
         yield "leader-epoch-monotone", self._published(node)
+        yield "replica-begins-once", self._begun_again(node)
+
+    def _begun_again(self, node: "Node") -> str:
+        """A replica whose place a younger one took runs no more: it would begin empty, and vote."""
+        context = node.broker.context
+        for group, replica in context.replicas.items():
+            youngest = self.ids.setdefault((group, context.directory), replica.me)
+            if replica.me.epoch < youngest.epoch:
+                return f"{replica.me} of group {group} runs where {youngest} ran before"
+            self.ids[group, context.directory] = replica.me
+        return ""
 
     def _published(self, node: "Node") -> str:
         """Pairs of leader and epoch, as clients are told: they only rise, across boots too, and an

@@ -38,6 +38,7 @@ NAMES: Final = (
     "log-start-committed",
     "log-start-monotone",
     "leader-epoch-monotone",
+    "replica-begins-once",
     "truncation-proven",
     "removed-rightly",
     "mark-synced",

@@ -205,3 +205,52 @@ def test_settings_reach_a_running_replica():
     _, _, host = parts(cluster)
     assert host.config.max_message_bytes == 100
     assert cluster.produce("orders", ["x" * 200]).error_code == 10
+
+
+def test_an_elder_runs_again_when_the_younger_one_is_deleted_before_it_was_registered(one):
+    node, manager, host = parts(one)
+    elder = host.spec.replica.epoch
+    manager.start(start_of(host, elder + 1000))
+    image = node.broker.context.image
+    delta = delta_between(EMPTY_IMAGE, image, node.number, node.directory)
+    manager.apply(attrs.evolve(delta, delete=(removal_of(host, elder + 1000),)))
+    node.deliver_nothing()
+    one.run(0.5)
+    again = manager.hosts[host.spec.group]
+    assert (again.spec.replica.epoch, again.state) == (elder, HostState.RUNNING)
+    assert one.read_all("orders") == [(0, b"v")]
+
+
+def test_an_elder_never_begins_again_when_the_younger_one_is_deleted(one):
+    """The younger id leaves first; the older one is still a voter, and would be one without its
+    log and its vote."""
+    node, manager, host = parts(one)
+    elder = host.spec.replica.epoch
+    manager.start(start_of(host, elder + 1000))
+    node.deliver_nothing()
+    one.run(0.5)
+    image = node.broker.context.image
+    delta = delta_between(EMPTY_IMAGE, image, node.number, node.directory)
+    manager.apply(attrs.evolve(delta, delete=(removal_of(host, elder + 1000),)))
+    node.deliver_nothing()
+    one.run(0.5)
+    assert host.spec.group not in manager.hosts
+    registered = node.broker.volume.store.registrations[host.spec.group].replica
+    assert registered.epoch == elder + 1000, "it may not be forgotten that the elder was before it"
+    one.kill(1)
+    node.start()
+    one.run(2.0)
+    assert host.spec.group not in node.broker.manager.hosts
+
+
+def test_the_last_registration_goes_with_the_last_of_its_elders(one):
+    node, manager, host = parts(one)
+    elder = host.spec.replica.epoch
+    manager.start(start_of(host, elder + 1000))
+    node.deliver_nothing()
+    one.run(0.5)
+    manager.delete(removal_of(host, elder + 1000))
+    manager.delete(removal_of(host, elder))
+    node.deliver_nothing()
+    one.run(0.5)
+    assert host.spec.group not in node.broker.volume.store.registrations

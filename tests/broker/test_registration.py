@@ -208,7 +208,51 @@ class TestNews:
             told.append(boot.asked[0][1].command)
             assert len(boot.asked) == 1
             boot.reply(answered())
-        assert [type(one).__name__ for one in told] == ["ReplaceReplica"] * 3 + ["ConfirmRemoved"]
+        lost = [c.ReplaceReplica(group=GroupId(group), lost=LOST) for group in (3, 4, 5)]
+        assert [told[0], *told[2:]] == lost
+        assert type(told[1]) is c.ConfirmRemoved
+
+    def test_what_must_wait_holds_up_nothing_else(self):
+        """A group of 64 ids without a majority is busy for good."""
+        boot = Boot().register()
+        for group in (3, 4):
+            boot.registration.report_lost(GroupId(group), LOST)
+        boot.registration.confirm_removed([(GroupId(9), ReplicaEpoch(2))])
+        boot.services.run_soon()
+        told = []
+        for _ in range(9):
+            command = boot.asked[0][1].command
+            told.append(command)
+            busy = isinstance(command, c.ReplaceReplica) and command.group == 3
+            boot.reply(answered(Refusal.BUSY if busy else None))
+            boot.services.asked[:] = [one for one in boot.services.asked if one.kind == 1]
+            if not boot.asked:
+                boot.services.pass_time(millis(500))
+                boot.services.asked[:] = [one for one in boot.services.asked if one.kind == 1]
+        waits, other = (c.ReplaceReplica(group=GroupId(group), lost=LOST) for group in (3, 4))
+        assert type(told[1]) is c.ConfirmRemoved
+        assert [one for one in told if type(one) is not c.ConfirmRemoved][:3] == [
+            waits, other, waits,
+        ]  # fmt: skip
+        assert told[3:] == [waits] * 6
+
+    def test_what_is_lost_again_while_it_is_told_is_told_again(self):
+        """It was not wanted when the controller heard of it first, and is wanted now."""
+        boot = Boot().register()
+        boot.registration.report_lost(GroupId(3), LOST)
+        boot.services.run_soon()
+        boot.registration.report_lost(GroupId(3), LOST)
+        boot.services.run_soon()
+        assert len(boot.asked) == 1
+        boot.reply(answered())
+        assert boot.asked[0][1].command == c.ReplaceReplica(group=GroupId(3), lost=LOST)
+
+    def test_group_0_is_told_of_first(self):
+        boot = Boot().register()
+        boot.registration.report_lost(GroupId(3), LOST)
+        boot.registration.report_lost(METADATA_GROUP, founder(1))
+        boot.services.run_soon()
+        assert boot.asked[0][1].command.group == METADATA_GROUP
 
     def test_removals_go_together(self):
         boot = Boot().register()
@@ -231,12 +275,14 @@ class TestNews:
         boot.reply(answered())
         assert boot.asked[0][1].command.removed == ((2, 2),)
 
-    def test_a_lost_replica_of_group_0_leads_to_a_new_grant(self):
-        """The new id comes with a grant, for there is no image here to read it from."""
+    @pytest.mark.parametrize("refusal", [None, Refusal.STALE])
+    def test_a_lost_replica_of_group_0_leads_to_a_new_grant(self, refusal):
+        """The new id comes with a grant, for there is no image here to read it from. Stale: it was
+        replaced when it was told first, and that answer was lost."""
         boot = Boot().register()
         boot.registration.report_lost(METADATA_GROUP, founder(1))
         boot.services.run_soon()
-        boot.reply(answered())
+        boot.reply(answered(refusal))
         assert boot.kinds() == [ControllerKind.REGISTER]
         boot.reply(answered(grant=GRANT))
         assert boot.grants == 2

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.errors import CorruptData, FutureFormat
-from raftlog.base.ids import GroupId, NodeId
+from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.base.limits import PARTITIONS_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata.apply import apply
+from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.image import (
     DIGEST_BYTES,
     EMPTY_IMAGE,
@@ -176,3 +178,12 @@ def test_a_refused_command_leaves_the_object():
 
 
 RICH = rich()
+
+
+def test_a_snapshot_with_more_removals_than_there_may_be_partitions_is_read():
+    """What waits for a broker that is away has no bound of its own."""
+    image = cluster(1, 2)
+    replica = ReplicaId(NodeId(2), directory(2), ReplicaEpoch(7))
+    waiting = Removal(group=GroupId(1), replica=replica, topic_id=ORDERS, partition=0)
+    image = attrs.evolve(image, removals={NodeId(2): (waiting,) * (PARTITIONS_MAX + 1)})
+    assert len(decode_snapshot(encode_snapshot(image)).removals[NodeId(2)]) == PARTITIONS_MAX + 1

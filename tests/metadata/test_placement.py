@@ -2,11 +2,14 @@
 
 from collections import Counter
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.base.limits import REMOVALS_WAITING_MAX
 from raftlog.metadata import commands as c
+from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.placement import Candidate, Load, place, place_partitions
 from tests.metadata.clusters import ORDERS, cluster, directory, do, fence, places, topic
 
@@ -122,6 +125,18 @@ def test_one_broker_down_does_not_stop_creation_at_factor_three():
     image = do(image, fence(image, 2))
     placed = place_partitions(image, count=3, factor=3)
     assert replicas(placed) == {1: 3, 2: 3, 3: 3}
+
+
+def test_who_is_away_with_very_many_removals_waiting_is_given_no_more():
+    """Topics that come and go while it is away would leave more of them without an end."""
+    image = cluster(1, 2, 3)
+    image = do(image, fence(image, 2))
+    replica = ReplicaId(NodeId(2), directory(2), ReplicaEpoch(7))
+    waiting = Removal(group=GroupId(1), replica=replica, topic_id=ORDERS, partition=0)
+    few, many = [{NodeId(2): (waiting,) * (REMOVALS_WAITING_MAX - less)} for less in (1, 0)]
+    assert place_partitions(attrs.evolve(image, removals=few), count=1, factor=3) is not None
+    assert place_partitions(attrs.evolve(image, removals=many), count=1, factor=3) is None
+    assert place_partitions(attrs.evolve(image, removals=many), count=1, factor=2) is not None
 
 
 def test_live_ones_must_be_a_majority_of_each_partition():

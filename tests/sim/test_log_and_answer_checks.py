@@ -214,6 +214,16 @@ def test_an_epoch_that_went_back_while_the_replica_was_opened():
     assert "published epoch 99" in found["leader-epoch-monotone"]
 
 
+def test_a_replica_that_runs_where_a_younger_one_ran():
+    run, invariants, leader = middle()
+    one = run.world.nodes[NodeId(1)]
+    context = one.broker.context
+    younger = context.replicas[leader.group].me._replace(epoch=99)
+    invariants.replicas.ids[leader.group, context.directory] = younger
+    found = dict(invariants.replicas.routes_changed(one))
+    assert "ran before" in found["replica-begins-once"]
+
+
 def test_two_leaders_of_one_epoch_that_clients_hear_of():
     run, invariants, leader = middle()
     invariants.replicas.leaders[leader.group, leader.term] = NodeId(9)
