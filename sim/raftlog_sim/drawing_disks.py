@@ -83,7 +83,10 @@ def _wipe(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
 def _lose_replica(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     node, partition = draw_victim(stream, options), stream.below(options.partitions)
     down_ms = stream.between(50, 1500)
-    yield step(at_ms, "lose-replica", down_ms, node=node, partition=partition)
+    if stream.chance(1, 4):
+        yield step(at_ms, "lose-metadata", down_ms, node=node)
+    else:
+        yield step(at_ms, "lose-replica", down_ms, node=node, partition=partition)
 
 
 def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:

@@ -6,7 +6,7 @@ All of it asks the atlas first.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId
 from raftlog.base.units import millis
 from raftlog.storage.data_dir import DirectoryIdentity, peek_directory, read_identity
 from raftlog_sim.disk import Keep, SimulatedDisk
@@ -173,13 +173,21 @@ def heal(nemesis: "Nemesis", node: Node) -> None:
 
 
 def _lose_replica(nemesis: "Nemesis", step: Step) -> bool:
-    """All files of one partition's replica are gone, as the process finds when it boots next."""
+    """All files of one partition's replica are gone."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
+    return group is not None and _lose(nemesis, step, group)
+
+
+def _lose_metadata(nemesis: "Nemesis", step: Step) -> bool:
+    """All files of the metadata are gone."""
+    return _lose(nemesis, step, METADATA_GROUP)
+
+
+def _lose(nemesis: "Nemesis", step: Step, group: GroupId) -> bool:
+    """The process finds it when it boots next, which it does."""
     struck = False
     for node in nemesis.nodes(step, "node"):
-        registration = None
-        if group is not None:
-            registration = peek_directory(node.disk.durable_copy()).registrations.get(group)
+        registration = peek_directory(node.disk.durable_copy()).registrations.get(group)
         if registration is None or not nemesis.atlas.allow(node.number, aware=True):
             continue
         nemesis.note("lost-replica", node.number)
@@ -200,4 +208,5 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "wipe": _wipe,
     "empty-disk": _empty_disk,
     "lose-replica": _lose_replica,
+    "lose-metadata": _lose_metadata,
 }

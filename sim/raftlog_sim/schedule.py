@@ -175,6 +175,10 @@ KINDS: Final = {
         (("node", "nodes"), ("partition", "small")), True, "nemesis",
         "the files of one partition are gone from a machine; within the atlas",
     ),
+    "lose-metadata": Kind(
+        (("node", "nodes"),), True, "nemesis",
+        "the files of the metadata are gone from a machine; within the atlas",
+    ),
     "image": Kind(
         (("node", "nodes"),), False, "nemesis", "a copy of a disk is put aside, as a backup is",
     ),

@@ -55,6 +55,8 @@ def until(run, at_ms):
         step(200, "rot", node="n2", file="header", how="zero"),
         step(200, "wipe", 100, node="follower:0"),
         step(200, "lose-replica", 100, node="follower:0", partition=0),
+        step(200, "lose-metadata", 100, node="follower:0"),
+        step(200, "lose-metadata", 100, node="controller"),
     ],
     ids=lambda fault: fault.kind,
 )
