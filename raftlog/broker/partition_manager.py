@@ -128,7 +128,7 @@ class PartitionManager:
             self.delete(removal)
         for start in delta.start:  # whom a younger one stood in the way of, which was deleted
             if start.group not in self.hosts:
-                self.volume.when_durable(partial(self.start, start))
+                self.volume.when_durable(partial(self._start_again, start))
         for retarget in delta.retarget:
             self._look_for_lost(retarget)
 
@@ -149,6 +149,12 @@ class PartitionManager:
             config=partition_config(values, self.context.config),
             options=log_options(values, self.context.config),
         )
+
+    def _start_again(self, wanted: StartReplica) -> None:
+        """If it has not left meanwhile: then its registration went, and it would begin empty."""
+        topic = self.context.image.topics.get(wanted.topic_id)
+        if topic is not None and wanted.replica in topic.partitions[wanted.partition].replicas:
+            self.start(wanted)
 
     def start_metadata(self, replica: ReplicaId, founders: tuple[ReplicaId, ...]) -> None:
         """Run this replica of the metadata group, a founder's or a granted one."""
@@ -254,24 +260,23 @@ class PartitionManager:
             host = None
         if host is None:
             self.volume.ops.append(CloseGroup(group))
-        if group in self.volume.store.registrations and not self._has_elders(removal):
+        if group in self.volume.store.registrations and not self._has_others(removal):
             self.volume.records.append(self.volume.store.unregister(group))
         path = replica_path(removal.topic_id, removal.partition, replica.epoch)
         self.volume.when_durable(partial(self._delete_files, group, replica, path))
 
-    def _has_elders(self, removal: Removal) -> bool:
-        """Whether the image still lists another id that this directory registered, the last one or
-        one before it. The last registration then stays, be its replica gone: it says that none of
-        them may begin again."""
+    def _has_others(self, removal: Removal) -> bool:
+        """Whether the image still lists another id of the group on this directory. The last
+        registration then stays, be its replica gone: it says that no older one may begin again, and
+        in which term a younger one goes on."""
         topic = self.context.image.topics.get(removal.topic_id)
         if topic is None:
             return False
         partition = topic.partitions[removal.partition]
-        last = self.volume.store.registrations[removal.group].replica
+        here = (self.context.node, self.volume.directory)
         return any(
-            (each.node, each.directory) == (last.node, last.directory) and each.epoch <= last.epoch
+            (each.node, each.directory) == here and each != removal.replica
             for each in partition.replicas
-            if each != removal.replica
         )
 
     def _delete_files(self, group: GroupId, replica: ReplicaId, path: str) -> None:

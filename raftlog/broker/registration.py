@@ -93,6 +93,8 @@ class Registration:
     message: str = ""
     ended: bool = False
     _asking: bool = False
+    _asked_again: bool = False
+    """Somebody wants a grant of after the question that is open."""
     _beating: bool = False
     _lost: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
     _removed: dict[tuple[GroupId, ReplicaEpoch], None] = attrs.Factory(dict)
@@ -113,8 +115,9 @@ class Registration:
 
     def _register(self) -> None:
         if self._asking or self.ended:
+            self._asked_again = self._asking
             return
-        self._asking = True
+        self._asking, self._asked_again = True, False
         services = self.services
         deadline = Instant(services.now + services.config.request_ns)
         body = encode_wish(self._command())
@@ -144,6 +147,8 @@ class Registration:
         answer = _answer(reply)
         if answer is not None and answer.refusal is None and answer.grant is not None:
             self._take_grant(answer.grant)
+            if self._asked_again:  # that grant may be of before
+                self._register()
             return
         if answer is not None and answer.refusal in _FINAL:
             self._refuse(answer.refusal, answer.message)
@@ -212,11 +217,14 @@ class Registration:
     def report_lost(self, group: GroupId, replica: ReplicaId) -> None:
         """This id runs here no more, for its files are not there or a younger one has its place: if
         it is wanted, it needs a successor. Group 0 goes first: it brings all other news."""
+        self._add_lost(group, replica)
+        self._tell_soon()
+
+    def _add_lost(self, group: GroupId, replica: ReplicaId) -> None:
         if group == METADATA_GROUP:
             self._lost = {(group, replica): None, **self._lost}
         else:
             self._lost[group, replica] = None
-        self._tell_soon()
 
     def confirm_removed(self, removed: Iterable[tuple[GroupId, ReplicaEpoch]]) -> None:
         """These replicas' files are gone, as the image asked."""
@@ -263,7 +271,7 @@ class Registration:
         answer = _answer(reply)
         if answer is None or answer.refusal in _AGAIN:
             if isinstance(command, c.ReplaceReplica):
-                self._lost[command.group, command.lost] = None
+                self._add_lost(command.group, command.lost)
             self._later(self._tell)
             return
         if isinstance(command, c.ReplaceReplica):

@@ -126,11 +126,11 @@ def the_last_registration_ends_all() -> None:
     """56: when a replica is deleted its directory forgets the group, and with it that an older id,
     which has not left yet, was registered too."""
 
-    def has_elders(self: PartitionManager, removal: Removal) -> bool:
+    def has_others(self: PartitionManager, removal: Removal) -> bool:
         del self, removal
         return False
 
-    PartitionManager._has_elders = has_elders  # type: ignore[method-assign]
+    PartitionManager._has_others = has_others  # type: ignore[method-assign]
 
 
 def the_lost_are_told_of_once() -> None:
@@ -140,6 +140,11 @@ def the_lost_are_told_of_once() -> None:
         del self, retarget
 
     PartitionManager._look_for_lost = look  # type: ignore[method-assign]
+
+
+def starts_that_waited_are_made_anyway() -> None:
+    """58: a replica whose start waited for the disk begins, though it left the group meanwhile."""
+    PartitionManager._start_again = PartitionManager.start  # type: ignore[method-assign]
 
 
 def moves_by_an_old_image() -> None:
@@ -175,4 +180,6 @@ MUTANTS = (
     ("56", "the-last-registration-ends-all", the_last_registration_ends_all,
      ("replica-begins-once",)),
     ("57", "the-lost-are-told-of-once", the_lost_are_told_of_once, ("liveness",)),
+    ("58", "starts-that-waited-are-made-anyway", starts_that_waited_are_made_anyway,
+     ("replica-begins-once",)),
 )  # fmt: skip

@@ -252,7 +252,26 @@ class TestNews:
         boot.registration.report_lost(GroupId(3), LOST)
         boot.registration.report_lost(METADATA_GROUP, founder(1))
         boot.services.run_soon()
-        assert boot.asked[0][1].command.group == METADATA_GROUP
+        for _ in range(3):
+            assert boot.asked[0][1].command.group == METADATA_GROUP
+            boot.reply(TIMED_OUT)
+            boot.services.pass_time(millis(500))
+            boot.services.asked[:] = [one for one in boot.services.asked if one.kind == 1]
+
+    def test_a_grant_that_was_asked_for_before_the_loss_was_told_is_not_the_last(self):
+        """The answer of a controller that was deposed meanwhile names the lost replica."""
+        boot = Boot()
+        boot.registration.start()
+        boot.registration.report_lost(METADATA_GROUP, founder(1))
+        boot.services.run_soon()
+        assert boot.kinds() == [ControllerKind.REGISTER, ControllerKind.PROPOSE]
+        boot.reply(answered(), ask=1)
+        assert boot.kinds() == [ControllerKind.REGISTER]
+        boot.reply(answered(grant=GRANT))
+        assert boot.kinds().count(ControllerKind.REGISTER) == 1
+        boot.reply(answered(grant=GRANT), ask=boot.kinds().index(ControllerKind.REGISTER))
+        assert boot.grants == 2
+        assert ControllerKind.REGISTER not in boot.kinds()
 
     def test_removals_go_together(self):
         boot = Boot().register()
