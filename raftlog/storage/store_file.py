@@ -4,9 +4,12 @@ A generation begins with a full image of the state; every round adds one frame. 
 full, or at a boot, the next generation begins in the other file, so no file is ever half of the
 truth. Only the last frame can be torn, and only before it was synced; since nothing later vouches
 for that last frame, each frame lies there twice, in sectors of its own: one bad sector loses no
-vote. Sectors of 512 bytes (big-endian):
+vote. The copies of an image lie in blocks of 4 KiB of their own as well, and an image names the
+checksum of its header, so that the header can be told from it: the first block of a file may be
+lost. Sectors of 512 bytes (big-endian):
 
-    file:    header, the same header again, frames from byte 1024 on
+    file:    header, the same header again, the image at byte 1024, the image again at the next
+             multiple of 4096 (zeros between), then frames, each twice, back to back
     header:    0 magic "rlstore\\0"    8 format version u16 = 1    10 minimum reader version u16
               12 cluster id, 16 bytes  28 node u32                32 directory id u64
               40 generation u64        48 number of its first frame u64
@@ -44,13 +47,17 @@ SECTOR: Final = 512
 _MAGIC: Final = b"rlstore\x00"
 _FRAME_MAGIC: Final = b"RLFR"
 _FRAMES_AT: Final = 2 * SECTOR
+_BLOCK: Final = 4 * KIB
+"""What a disk loses at once when its sectors are larger than they say."""
 _HEADER_CRC_AT: Final = 56
 _FRAME_HEAD_BYTES: Final = 28
+_FRAME_PLACE_AT: Final = 8
 _FRAME_PLACE: Final = struct.Struct(">QQI")
 """Generation, number, checksum of the frame before."""
 _FILE_BYTES_MAX: Final = 3 * STORE_FRAME_BYTES_MAX
-_IMAGES_A_FILE: Final = 4
-"""A file holds this many images: one, and room for rounds before the next generation."""
+_ROOM_IMAGES: Final = 3
+"""Behind its image a file has room for as many more: for rounds before the next generation."""
+_WHAT_TO_DO: Final = "treat the data directory as lost: move it away and let the broker join as new"
 _ZEROS: Final = (bytes(64 * KIB), bytes(4 * KIB), bytes(SECTOR))
 
 
@@ -72,15 +79,16 @@ class _Frame(NamedTuple):
 
 
 class _Generation(NamedTuple):
-    """A file as read: what it adds up to, or why it cannot be used (`state` is None). `damage`
-    counts only while no newer generation is whole: see `_newest`."""
+    """A file as read: what it adds up to, or why it cannot be used (`state` is None). `ahead`:
+    generation and number of the furthest whole frame of a generation above this one, or (0, 0).
+    `damage` counts only while no newer generation is whole: see `_newest`."""
 
     slot: int
     generation: int
     last_number: int
     state: StoreState | None
     why: str
-    seen: int
+    ahead: tuple[int, int]
     damage: CorruptData | None = None
 
 
@@ -88,7 +96,7 @@ def format_store(
     disk: Disk, owner: StoreOwner, *, bytes_initial: int = STORE_BYTES_INITIAL
 ) -> None:
     """Make both files, zero-filled, with an empty first generation; durable when it returns. They
-    keep this size until four images need more."""
+    keep this size until an image, and room behind it, need more."""
     for slot, name in enumerate(STORE_FILES):
         with opened(disk, name, create=True, write=True) as file:
             file.write_at(0, [bytes(bytes_initial)])
@@ -143,20 +151,15 @@ class StoreFiles:
         """Write a full image into the other file. Until it is synced the present file is the
         truth."""
         slot = 1 - self._slot
-        image, checksum = _image_bytes(
-            self._owner, self._generation + 1, self._number + 1, self.state
-        )
-        file = self._files[slot]
-        size = file.size()
-        wanted = max(_IMAGES_A_FILE * len(image), *(each.size() for each in self._files))
-        if size < wanted:
-            file.write_at(size, [bytes(wanted - size)])
-        file.write_at(0, [image])
+        image, frame = _image_bytes(self._owner, self._generation + 1, self._number + 1, self.state)
+        wanted = len(image) + _ROOM_IMAGES * 2 * len(frame)
+        end = _grown(self._files[slot], max(wanted, *(each.size() for each in self._files)))
+        self._files[slot].write_at(0, [image])
         self._slot, self._generation = slot, self._generation + 1
         self._number += 1
         self._position = len(image)
-        self._checksum = checksum
-        self._end = max(size, wanted)
+        self._checksum = _checksum_of(frame)
+        self._end = end
 
     def sync(self) -> None:
         """Make what was appended durable."""
@@ -165,6 +168,14 @@ class StoreFiles:
     def close(self) -> None:
         for file in self._files:
             file.close()
+
+
+def _grown(file: DiskFile, wanted: int) -> int:
+    """The size of the file once it is at least as large as wanted."""
+    size = file.size()
+    if size < wanted:
+        file.write_at(size, [bytes(wanted - size)])
+    return max(size, wanted)
 
 
 def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
@@ -188,13 +199,29 @@ def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
         if generation.damage is not None:
             raise generation.damage
         if generation.state is not None:
-            return generation, max(one.seen for one in found)
+            _check_nothing_newer(generation, found)
+            return generation, max(max(one.generation, one.ahead[0]) for one in found)
     why = "; ".join(f"{STORE_FILES[one.slot]}: {one.why}" for one in found)
     raise CorruptData(
         f"the store of votes and registrations is damaged: {why}",
         on=" and ".join(STORE_FILES),
-        do="treat the data directory as lost: move it away and let the broker join as new",
+        do=_WHAT_TO_DO,
     )
+
+
+def _check_nothing_newer(truth: _Generation, found: list[_Generation]) -> None:
+    """An attempt at the next generation that is not synced is an image with the next number; what
+    follows that was written when the image was synced. Where such a frame is whole and its image is
+    not, the image is damaged: its votes must not be forgotten."""
+    for one in found:
+        generation, number = one.ahead
+        if generation > truth.generation and number > truth.last_number + 1:
+            raise CorruptData(
+                f"the image of store generation {generation} is damaged and frame {number} "
+                "follows it",
+                on=STORE_FILES[one.slot],
+                do=_WHAT_TO_DO,
+            )
 
 
 def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
@@ -202,21 +229,21 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
     over."""
     name = STORE_FILES[slot]
     if not disk.exists(name):
-        return _Generation(slot, 0, 0, None, "missing", 0)
+        return _Generation(slot, 0, 0, None, "missing", (0, 0))
     data = _used(read_whole(disk, name, _FILE_BYTES_MAX))
-    header = _read_header(data, owner, name)
-    seen = _highest_generation(data)
-    if header is None:
-        return _Generation(slot, 0, 0, None, "no whole header", seen)
+    told = _read_header(data, owner, name) or (0, 0, 0)
+    header = _header_of_image(data, owner, told[0]) or told
     generation, first, checksum = header
-    seen = max(seen, generation)
+    ahead = _furthest_frame(data, generation)
+    if generation == 0:
+        return _Generation(slot, 0, 0, None, "no whole header", ahead)
     try:
         state, number = _read_frames(data, generation, first, checksum, name)
     except CorruptData as damage:
-        return _Generation(slot, generation, first, None, damage.what, seen, damage)
+        return _Generation(slot, generation, first, None, damage.what, ahead, damage)
     if number == first:
-        return _Generation(slot, generation, number, None, "no whole image", seen)
-    return _Generation(slot, generation, number - 1, state, "", seen)
+        return _Generation(slot, generation, number, None, "no whole image", ahead)
+    return _Generation(slot, generation, number - 1, state, "", ahead)
 
 
 def _read_frames(
@@ -245,47 +272,60 @@ def _used(data: bytes) -> bytes:
     return data[: _padded(end - len(last) + len(last.rstrip(b"\0")))]
 
 
-def _highest_generation(data: bytes) -> int:
-    """Of all whole frames in the file, whatever generation the file is of. A frame that states no
-    higher one than is known need not be looked at."""
-    highest = 0
-    for at in _frame_places(data, _FRAMES_AT):
-        stated = int.from_bytes(data[at + 8 : at + 16], "big")
-        if stated > highest and _parse_frame(data, at) is not None:
-            highest = stated
-    return highest
+def _header_of_image(data: bytes, owner: StoreOwner, above: int) -> tuple[int, int, int] | None:
+    """What the header says, or said, of the newest generation above this one whose image is whole:
+    its image names the header's checksum, and all that a header holds is known."""
+    found = None
+    for at, (generation, number, previous) in _frame_places(data, _FRAMES_AT):
+        if generation <= above or previous != crc32c(_header_content(owner, generation, number)):
+            continue
+        if _parse_frame(data, at) is not None:
+            above, found = generation, (generation, number, previous)
+    return found
 
 
-def _frame_places(data: bytes, start: int) -> Iterator[int]:
-    """The sectors from `start` on that begin like a frame."""
+def _furthest_frame(data: bytes, above: int) -> tuple[int, int]:
+    """Generation and number of the furthest whole frame of a generation above this one, the file's
+    own; (0, 0) when there is none."""
+    furthest = (above, 0)
+    for at, (generation, number, _) in _frame_places(data, _FRAMES_AT):
+        ahead = generation > above and (generation, number) > furthest
+        if ahead and _parse_frame(data, at) is not None:
+            furthest = (generation, number)
+    return furthest if furthest[0] > above else (0, 0)
+
+
+def _frame_places(data: bytes, start: int) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """The sectors from `start` on that begin like a frame, and the generation, number and checksum
+    of the frame before that they state."""
     at = data.find(_FRAME_MAGIC, start)
     while at >= 0:
-        if at % SECTOR == 0:
-            yield at
+        if at % SECTOR == 0 and at + _FRAME_HEAD_BYTES <= len(data):
+            yield at, _FRAME_PLACE.unpack_from(data, at + _FRAME_PLACE_AT)
         at = data.find(_FRAME_MAGIC, at + 1)
 
 
 def _find_frame(
     data: bytes, position: int, generation: int, number: int, previous: int, name: str
 ) -> tuple[_Frame, int] | None:
-    """The frame with this number, and where the next one begins; None when the file ends here.
-
-    The first copy lies at `position`; should it be damaged, the second lies in some later sector.
-    """
-    for at in _frame_places(data, position):
-        frame = _parse_frame(data, at)
-        if frame is None or frame.generation != generation:
+    """The frame with this number, and where the first copy of it ends that is whole; None when the
+    store ends here. It lies at or behind `position`, and so may copies of the one before."""
+    damaged = False
+    for at, stated in _frame_places(data, position):
+        if stated[0] != generation or stated[1] < number:
             continue
-        if (frame.number, frame.previous) == (number, previous):
-            copies = 2 if at == position else 1
-            if copies == 1:
+        frame = _parse_frame(data, at)
+        if frame is None:
+            damaged = True
+        elif stated[1:] == (number, previous):
+            if damaged:
                 probe("store-second-copy-used")
-            return frame, at + copies * frame.padded_bytes
-        if frame.number > number:
+            return frame, at + frame.padded_bytes
+        elif frame.number > number:
             raise CorruptData(
                 f"store frame {number} is damaged and frame {frame.number} follows it",
                 on=f"{name} at byte {position}",
-                do="treat the data directory as lost: move it away and let the broker join as new",
+                do=_WHAT_TO_DO,
             )
     return None
 
@@ -299,7 +339,7 @@ def _parse_frame(data: bytes, at: int) -> _Frame | None:
     content = data[at:end]
     if crc32c(content) != checksum:
         return None
-    reader = Reader(content, CorruptData, "store frame", position=8)
+    reader = Reader(content, CorruptData, "store frame", position=_FRAME_PLACE_AT)
     generation, number, previous = reader.unpack(_FRAME_PLACE)
     records = []
     while reader.remaining():
@@ -323,17 +363,23 @@ def _checksum_of(frame: bytes) -> int:
     return int.from_bytes(frame[end : end + 4], "big")
 
 
+def _header_content(owner: StoreOwner, generation: int, number: int) -> bytes:
+    """What a header's checksum is of."""
+    writer = Writer().raw(_MAGIC).u16(VERSION).u16(VERSION).raw(owner.cluster).u32(owner.node)
+    return writer.u64(owner.directory).u64(generation).u64(number).bytes()
+
+
 def _image_bytes(
     owner: StoreOwner, generation: int, number: int, state: StoreState
-) -> tuple[bytes, int]:
-    """Headers and image frames of a generation, and the checksum of its image."""
-    writer = Writer().raw(_MAGIC).u16(VERSION).u16(VERSION).raw(owner.cluster).u32(owner.node)
-    content = writer.u64(owner.directory).u64(generation).u64(number).bytes()
+) -> tuple[bytes, bytes]:
+    """A generation as it begins, and its image frame."""
+    content = _header_content(owner, generation, number)
     checksum = crc32c(content)
     header = content + checksum.to_bytes(4, "big")
     header += bytes(SECTOR - len(header))
     frame = _frame_bytes(generation, number, checksum, list(state.records()))
-    return header + header + frame + frame, _checksum_of(frame)
+    first = header + header + frame
+    return first + bytes(-len(first) % _BLOCK) + frame, frame
 
 
 def _read_header(data: bytes, owner: StoreOwner, name: str) -> tuple[int, int, int] | None:

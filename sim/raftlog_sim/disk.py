@@ -15,7 +15,7 @@ Which fault each kind of file must survive (tests/storage has one scenario per r
     segment            torn tail, lost tail; damage below the mark is told from it
     segment header     one bad copy; a lost creation leaves the old file
     sparse index       anything: it is rebuilt
-    store              torn last frame, one bad sector anywhere
+    store              torn last frame, one bad sector anywhere, its first 4 KiB
     producer snapshot  anything, while an older one and the entries after it are there
     image snapshot     as a producer snapshot; the head's is data
     staged install     a crash at every call: the old state or the new one, whole

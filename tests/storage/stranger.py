@@ -148,8 +148,7 @@ def find_frame(data, start, generation, number, previous):
         fields, records = Fields(body, 28), []
         while fields.at < len(body):
             records.append(fields.block())
-        size = -(-(28 + length + 4) // 512) * 512
-        return records, checksum, at + (2 * size if at == start else size)
+        return records, checksum, at + 512
     return None
 
 
