@@ -28,7 +28,7 @@ from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Reader, Writer
 from raftlog.base.checksum import crc32c
-from raftlog.base.errors import CorruptData, FutureFormat
+from raftlog.base.errors import CorruptData, DiskFull, FutureFormat
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId
 from raftlog.base.limits import (
     STORE_BYTES_INITIAL,
@@ -124,12 +124,18 @@ class StoreFiles:
         self._generation = generation_seen
         self._number = newest.last_number
         self._slot = newest.slot
-        self._files: list[DiskFile] = [disk.open(name) for name in STORE_FILES]
+        self._files: list[DiskFile] = []
         self._position = 0
         self._checksum = 0
         self._end = 0
-        self.begin_generation()
-        self.sync()
+        try:
+            for name in STORE_FILES:
+                self._files.append(disk.open(name))
+            self.begin_generation()
+            self.sync()
+        except BaseException:
+            self.close()
+            raise
 
     def append(self, records: list[bytes]) -> None:
         """Write one frame, or a new generation when it does not fit. Durable after `sync`, which
@@ -152,8 +158,9 @@ class StoreFiles:
         truth."""
         slot = 1 - self._slot
         image, frame = _image_bytes(self._owner, self._generation + 1, self._number + 1, self.state)
-        wanted = len(image) + _ROOM_IMAGES * 2 * len(frame)
-        end = _grown(self._files[slot], max(wanted, *(each.size() for each in self._files)))
+        room = len(image) + _ROOM_IMAGES * 2 * len(frame)
+        wanted = max(room, *(each.size() for each in self._files))
+        end = _grown(self._files[slot], wanted, len(image))
         self._files[slot].write_at(0, [image])
         self._slot, self._generation = slot, self._generation + 1
         self._number += 1
@@ -170,12 +177,21 @@ class StoreFiles:
             file.close()
 
 
-def _grown(file: DiskFile, wanted: int) -> int:
-    """The size of the file once it is at least as large as wanted."""
+def _grown(file: DiskFile, wanted: int, needed: int) -> int:
+    """The size of the file, which is grown when it is less than wanted. Where the disk has no room
+    for that, it stays as it is, if what is needed fits: votes need no new space on a full disk, and
+    the next generation tries again."""
     size = file.size()
-    if size < wanted:
+    if size >= wanted:
+        return size
+    try:
         file.write_at(size, [bytes(wanted - size)])
-    return max(size, wanted)
+    except DiskFull:
+        file.truncate(size)
+        if size < needed:
+            raise
+        return size
+    return wanted
 
 
 def read_store(disk: Disk, owner: StoreOwner) -> StoreState:

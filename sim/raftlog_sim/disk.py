@@ -420,6 +420,8 @@ class SimulatedFile:
         failure = self._failure(position, content)
         if failure is not None:
             content = content[: self._disk.entropy_below(len(content) + 1)]
+            if self._disk.free is not None:
+                content = content[: max(0, len(self._inode.seen) + self._disk.free - position)]
         self._put(position, content)
         if failure is not None:
             raise failure
