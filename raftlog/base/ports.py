@@ -69,7 +69,10 @@ class Disk(Protocol):
         """Names in a directory, sorted; empty when the directory does not exist."""
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of that name. What cannot be told is an error: who
+        took it for a no would found a state on what is not known to be gone."""
+        ...
 
     def make_dir(self, path: str) -> None:
         """Create the directory and its missing parents; an existing one is left alone."""

@@ -224,7 +224,12 @@ class PosixDisk:
                 return []
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(self._at(path))
+        with _blamed_on(path):
+            try:
+                os.stat(self._at(path))
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+        return True
 
     def make_dir(self, path: str) -> None:
         with _blamed_on(path):

@@ -16,7 +16,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.errors import CorruptData, DiskError, DiskFull
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
-from raftlog.storage.replica import Mark, parse_segment_name
+from raftlog.storage.replica import INDEX_SUFFIX, Mark, parse_segment_name
 
 _SECTOR: Final = 512
 
@@ -48,7 +48,13 @@ class SalvagingDisk:
         return self._disk.list(path)
 
     def exists(self, path: str) -> bool:
-        return self._disk.exists(path)
+        """As it is; an index file that nobody can tell of is as good as none."""
+        try:
+            return self._disk.exists(path)
+        except DiskError:
+            if not path.endswith(INDEX_SUFFIX):
+                raise
+            return False
 
     def make_dir(self, path: str) -> None:
         self._disk.make_dir(path)

@@ -166,7 +166,10 @@ class _Walker:
             reference = self._segments[-1].reference(
                 self._spec.replica.directory, self._options.interval_bytes
             )
-            write_index(self._disk, IndexOrder(reference, index, end.place.position))
+            # The file is a cache: a full disk, where it cannot be written, keeps no replica closed.
+            # The next boot walks the segment again.
+            with suppress(DiskError):
+                write_index(self._disk, IndexOrder(reference, index, end.place.position))
         return end.fault
 
     def _walk_file(

@@ -122,6 +122,7 @@ class SimulatedDisk:
         return sorted([name for name in inside if "/" not in name])
 
     def exists(self, path: str) -> bool:
+        self._errors.check("exists", path)
         return path in self._names or path in self._directories
 
     def make_dir(self, path: str) -> None:
@@ -260,9 +261,9 @@ class SimulatedDisk:
         late: bool = False,
     ) -> None:
         """Let calls of `operation` (open, create, read, write, truncate, sync, sync_dir, sync_all,
-        rename, remove, list) on paths that contain `path_part` fail: after `skip` good ones,
-        `count` times. With `late` (create, write, truncate, rename, remove of a file) they are done
-        all the same."""
+        rename, remove, list, exists) on paths that contain `path_part` fail: after `skip` good
+        ones, `count` times. With `late` (create, write, truncate, rename, remove of a file) they
+        are done all the same."""
         self._errors.ask(operation, path_part, error, skip, count, late)
 
     def forget_faults(self) -> None:

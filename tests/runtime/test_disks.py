@@ -1,5 +1,6 @@
 """The real disk keeps the port's promises; the write-back disk forgets what was not synced."""
 
+import errno
 import os
 
 import pytest
@@ -119,6 +120,24 @@ def test_creating_what_exists_fails(disk):
     put(disk, "a", b"1")
     with pytest.raises(DiskError, match="exists"):
         disk.open("a", create=True)
+
+
+def test_a_name_that_cannot_be_looked_up_is_not_a_missing_one(tmp_path, monkeypatch):
+    """A failing `stat` counted as "not there": a boot would have found a replica without its head,
+    its snapshot, or the store without one of its files."""
+    disk = PosixDisk(str(tmp_path))
+    put(disk, "a", b"1")
+    assert (disk.exists("a"), disk.exists("b"), disk.exists("a/b")) == (True, False, False)
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(DiskError, match="round"):
+        disk.exists("round")
+
+    def failing(path):
+        raise OSError(errno.EIO, "no")
+
+    monkeypatch.setattr(real_ports.os, "stat", failing)
+    with pytest.raises(DiskError, match=r"Input/output error \(a\)"):
+        disk.exists("a")
 
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "a//b", "./a"])

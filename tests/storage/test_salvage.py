@@ -15,10 +15,12 @@ from raftlog.base import probes
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import DiskError, RaftlogError
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.storage.data_dir import open_directory
 from raftlog.storage.recovery import ReplicaState, recover_replica, salvage_replica
 from raftlog.storage.replica import index_name
 from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.store_file import STORE_FILES
 from tests.storage.making import SPEC, Driver, new_disk
 
 
@@ -167,3 +169,41 @@ def test_everything_else_is_the_disk_below(driver):
     disk.remove("extra/b")
     assert not disk.exists("extra/b")
     assert disk.free_bytes() == driver.disk.free_bytes()
+
+
+@pytest.mark.parametrize("function", [recover_replica, salvage_replica])
+def test_an_index_file_that_cannot_be_looked_up_keeps_no_replica_closed(driver, function):
+    sealed = index_name(driver.log.segments[0].path)
+    driver.disk.fail("exists", sealed, count=10**6)
+    if function is recover_replica:
+        with pytest.raises(DiskError):
+            open_with(driver, function)
+    else:
+        assert open_with(driver, function).state is ReplicaState.INTACT
+
+
+@pytest.mark.parametrize("function", [recover_replica, salvage_replica])
+def test_a_head_that_cannot_be_looked_up_is_not_missing(driver, function):
+    """It may pass; a replica without its head may count as lost for good."""
+    driver.disk.fail("exists", "head", count=10**6)
+    with pytest.raises(DiskError):
+        open_with(driver, function)
+
+
+@pytest.mark.parametrize("name", STORE_FILES)
+def test_a_store_file_that_cannot_be_looked_up_is_not_missing(driver, name):
+    """The other one may say what was true before."""
+    driver.disk.fail("exists", name, count=10**6)
+    with pytest.raises(DiskError):
+        open_directory(driver.disk)
+
+
+def test_a_full_disk_keeps_no_replica_closed(driver):
+    """Index files can be rebuilt at any time: a walk that cannot write one is none the worse."""
+    sealed = index_name(driver.log.segments[0].path)
+    driver.disk.remove(sealed)
+    driver.disk.free = 0
+    found = open_with(driver, recover_replica)
+    assert found.state is ReplicaState.INTACT
+    assert found.log.last_index == driver.log.last_index
+    assert not driver.disk.exists(sealed)
