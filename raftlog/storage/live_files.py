@@ -9,7 +9,7 @@ from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.storage.files import opened
 from raftlog.storage.head import read_head
-from raftlog.storage.replica import ReplicaSpec, parse_segment_name
+from raftlog.storage.replica import Mark, ReplicaSpec, parse_segment_name
 from raftlog.storage.segment_header import SegmentHeader, read_segment_header
 
 
@@ -36,6 +36,13 @@ class LiveFiles(NamedTuple):
     sequence_max: int
     unreadable: str | None
     head: RaftIndex | None
+
+    def vouch_for(self, mark: Mark | None) -> bool:
+        """Whether the commit hint of the mark speaks of these entries. A file that cannot be read,
+        or that is not there though the mark was made in it, may have replaced some of them."""
+        if mark is None or self.unreadable is not None:
+            return False
+        return any(file.header.file_sequence == mark.file_sequence for file in self.live)
 
 
 class _Named(NamedTuple):

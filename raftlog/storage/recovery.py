@@ -231,6 +231,7 @@ def _log_of(
     options: LogOptions,
     files: LiveFiles,
     walked: WalkedLog,
+    mark: Mark | None,
     claimed: tuple[RaftIndex, Term] | None,
 ) -> PartitionLog:
     head = files.live[0].header
@@ -242,7 +243,7 @@ def _log_of(
         terms=walked.terms,
         memberships=walked.memberships,
         log_start=max(head.log_start, head.base_offset),
-        file_sequence=files.sequence_max,
+        file_sequence=max(files.sequence_max, mark.file_sequence if mark else 0),
         repair=claimed,
         repair_file_due=walked.fault is not None,
         new_file_resets=not walked.segments and head.reset,
@@ -288,7 +289,7 @@ def _attempt(
 ) -> _Attempt:
     walked = walk_log(disk, spec, files, mark, options, trust_indexes=trust_indexes)
     claimed = _claimed(walked, mark, files.live + files.beyond)
-    log = _log_of(spec, options, files, walked, claimed)
+    log = _log_of(spec, options, files, walked, mark, claimed)
     (order,) = log.plan_producer_replay().args
     assert isinstance(order, ReplayOrder), order
     try:

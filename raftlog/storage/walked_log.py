@@ -123,7 +123,8 @@ class _Walker:
         self._mark = mark
         self._options = options
         head = files.live[0].header
-        self._hint = RaftIndex(mark.commit if mark else 0)
+        self._hint_counts = files.vouch_for(mark)
+        self._hint = RaftIndex(mark.commit if mark and self._hint_counts else 0)
         self._segments: list[Segment] = []
         self._term_rows: list[TermRow] = []
         self._memberships = [(head.membership_index, head.membership)]
@@ -446,7 +447,6 @@ class _Walker:
         position = last.end_position if last and last.end_position else SEGMENT_HEADER_BYTES
         sequence = last.header.file_sequence if last else 0
         after = RaftIndex(end.raft_index + 1)
-        unsure = self._files.unreadable is not None or self._mark_is_beyond()
         return WalkedLog(
             end=FileEnd(end, sequence, position),
             segments=self._segments,
@@ -457,11 +457,8 @@ class _Walker:
             fault=fault,
             seen=seen,
             repair=self._files.live[-1].header.repair,
-            hint_counts=not unsure,
+            hint_counts=self._hint_counts,
         )
-
-    def _mark_is_beyond(self) -> bool:
-        return self._mark is not None and self._mark.file_sequence > self._files.sequence_max
 
     def _terms(self, after: RaftIndex) -> TermTable:
         before = before_header(self._files.live[0].header)

@@ -1,0 +1,74 @@
+"""A segment file that is lost, with the mark in it, may have replaced what older files hold."""
+
+import pytest
+from raftlog_sim.disk import Keep
+
+from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.replica import LogOptions
+from tests.storage.making import Driver
+
+
+@pytest.fixture
+def driver():
+    """Entries from 10 on, which an index file vouches for, are replaced by a file with a mark."""
+    driver = Driver(
+        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
+    )
+    driver.lead(1)
+    driver.append(4, size=2000)
+    driver.commit_all()
+    driver.settle()
+    driver.append(31, size=2000)
+    driver.settle()
+    driver.log.truncate_from(10)
+    driver.lead(2)
+    driver.append(30, size=1000)
+    driver.round()
+    driver.commit_all()
+    driver.round()
+    return driver
+
+
+def without(driver, path):
+    driver.round()
+    driver.disk.crash(Keep.NONE)
+    driver.disk.vanish(path)
+    return driver.reopen()
+
+
+@pytest.mark.parametrize("younger", [False, True])
+def test_what_a_lost_file_replaced_is_not_committed(driver, younger):
+    """The commit hint was of the entries of the lost file. It let a boot take a segment below it
+    unwalked, whose places were not in memory when the leader truncated the log: an assert stopped
+    the broker, at this boot and at every one after it. When a younger file was there, the replaced
+    entries counted as committed."""
+    lost, marked = driver.log.segments[-1].path, driver.log.mark(driver.commit)
+    if younger:
+        driver.append(60, size=1000)
+        assert driver.log.segments[-1].path != lost
+    found = without(driver, lost)
+    assert driver.image.marks[marked.group] == marked
+    assert found.state is ReplicaState.DAMAGED
+    assert found.claimed[0] >= marked.raft_index
+    assert (found.commit_hint, driver.log.last_term) == (0, 1)
+    assert driver.log.last_index > 10
+    driver.log.truncate_from(10)
+    driver.lead(2)
+    driver.append(3)
+    driver.round()
+    driver.reopen()
+    assert driver.log.last_index == 13
+
+
+def test_the_sequence_of_a_lost_file_is_not_given_again(driver):
+    """A mark that is still in the store would speak of the new file of that name."""
+    marked = driver.log.mark(driver.commit)
+    without(driver, driver.log.segments[-1].path)
+    driver.log.truncate_from(10)
+    driver.lead(2)
+    driver.round()
+    assert driver.log.segments[-1].header.file_sequence > marked.file_sequence
+    driver.disk.crash(Keep.NONE)
+    found = driver.reopen()
+    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (marked.raft_index, marked.term))
+    assert (found.commit_hint, driver.log.last_index) == (0, 10)
