@@ -27,7 +27,7 @@ class LiveFiles(NamedTuple):
     `live`: oldest first. `void`: paths of files of which nothing counts any more. `beyond`: whole
     files behind one whose header cannot be read; they only show how far the log once went.
     `unreadable`: why the last live file's end cannot be continued, None when nothing is wrong.
-    `head`: the first entry since retention removed something.
+    `head`: the first entry since retention removed something. `paths`: of all segment files.
     """
 
     live: list[LiveFile]
@@ -36,6 +36,7 @@ class LiveFiles(NamedTuple):
     sequence_max: int
     unreadable: str | None
     head: RaftIndex | None
+    paths: list[str]
 
     def vouch_for(self, mark: Mark | None) -> bool:
         """Whether the commit hint of the mark speaks of these entries. A file that cannot be read,
@@ -85,7 +86,8 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
             reset = header.reset
         stop = name.first_index
     sequence_max = max((name.file_sequence for name in named), default=0)
-    return LiveFiles(live, void, beyond, sequence_max, unreadable, head)
+    paths = [name.path for name in named]
+    return LiveFiles(live, void, beyond, sequence_max, unreadable, head, paths)
 
 
 def _named_files(disk: Disk, path: str) -> list[_Named]:

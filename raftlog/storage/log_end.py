@@ -27,7 +27,8 @@ class LogParts:
 
     `before` is the place before the first entry; `file_sequence` the highest number ever used in
     the directory; `repair` what a damaged replica once held, and `repair_file_due` whether no file
-    says so yet; `new_file_resets` belongs to a log whose only file is to be replaced.
+    says so yet; `new_file_resets` belongs to a log whose only file is to be replaced. `obsolete`:
+    files that are void once the file that is due is durable.
     """
 
     before: LogEnd
@@ -41,3 +42,4 @@ class LogParts:
     repair: tuple[RaftIndex, Term] | None = None
     repair_file_due: bool = False
     new_file_resets: bool = False
+    obsolete: tuple[str, ...] = ()

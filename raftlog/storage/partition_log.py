@@ -101,7 +101,7 @@ class PartitionLog:
         self._commit = RaftIndex(0)
         self._rounds = Rounds(parts.end)
         path = parts.segments[-1].path if parts.segments else ""
-        self._pending = PendingWrites(spec.group, path, parts.end.position)
+        self._pending = PendingWrites(spec.group, path, parts.end.position, parts.obsolete)
         self._rolls: list[RaftIndex] = []
         self._jobs: list[ColdRead] = []
         self._planner = ReadPlanner(spec, options, parts.segments, parts.window, parts.terms)

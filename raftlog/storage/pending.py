@@ -15,14 +15,16 @@ class PendingWrites:
 
     __slots__ = ("_group", "_ops", "_parts", "_parts_position", "obsolete", "path", "position")
 
-    def __init__(self, group: GroupId, path: str, position: int) -> None:
+    def __init__(
+        self, group: GroupId, path: str, position: int, obsolete: tuple[str, ...] = ()
+    ) -> None:
         self._group = group
         self._ops: list[WriteOp] = []
         self._parts: list[Buffer] = []
         self._parts_position = position
         self.path = path
         self.position = position
-        self.obsolete: list[str] = []
+        self.obsolete = list(obsolete)
 
     def append(self, batch: Buffer) -> None:
         """The next batch of the file of now."""

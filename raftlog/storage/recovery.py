@@ -61,7 +61,8 @@ class RecoveredReplica:
     * `claimed`: (index, term) that a DAMAGED replica once held: it compares candidates with that,
       and never campaigns, until its durable log is as far again.
     * `commit_hint`: at most the log's end. `log_starts`: the markers in the log, (index, offset).
-    * `obsolete`: void files, for `remove_files`. `why`: what is damaged or lost, for the operator.
+    * `obsolete`: void files, for `remove_files`; of a damaged log, the log itself sees to them.
+    * `why`: what is damaged or lost, for the operator.
     """
 
     state: ReplicaState
@@ -247,8 +248,21 @@ def _log_of(
         repair=claimed,
         repair_file_due=walked.fault is not None,
         new_file_resets=not walked.segments and head.reset,
+        obsolete=_behind_the_fault(files, walked),
     )
     return PartitionLog(spec, options, parts)
+
+
+def _behind_the_fault(files: LiveFiles, walked: WalkedLog) -> tuple[str, ...]:
+    """The files that hold nothing of the valid prefix. Until the file that begins behind it is
+    durable they are the evidence of what the replica once held. That file is the youngest and
+    begins at or before all of them (or is a reset), so it makes them void, and its header says what
+    they were evidence of: they go then, or a repair would need the room of the log once more.
+    """
+    if walked.fault is None:
+        return ()
+    held = {segment.path for segment in walked.segments}
+    return tuple(path for path in files.paths if path not in held)
 
 
 class _Attempt(NamedTuple):
