@@ -116,15 +116,18 @@ class LogTracker:
                 self._take(entry)
 
     def committed(self, index: RaftIndex) -> Offset | None:
-        """Entries up to here stay. The log start that the last of the markers among them says;
-        `start_marker` is that one."""
+        """Entries up to here stay. The highest log start that the markers among them say, None
+        without any; `start_marker` is the marker that says it. A client may ask for a lower one
+        while a higher one is under way, so that the last is not always the highest."""
         self._commit = index
         self.producers.committed(index)
         while len(self._runs) > 1 and self._runs[1].first <= index:
             self._runs.popleft()
         log_start = None
         while self._log_starts and self._log_starts[0][0] <= index:
-            self.start_marker, log_start = self._log_starts.popleft()
+            marker, offset = self._log_starts.popleft()
+            if log_start is None or offset > log_start:
+                self.start_marker, log_start = marker, offset
         return log_start
 
     def installed(self, index: RaftIndex, snapshot: Buffer) -> None:

@@ -223,6 +223,22 @@ def test_deleting_what_is_gone_is_done_at_once():
     assert delete(group, 1, 3) == [DeleteAnswer(ErrorCode.NONE, 5)]
 
 
+def test_a_lower_deletion_behind_a_higher_one_takes_nothing_back():
+    """Both markers were committed in one step, and the last one counted: the first client was told
+    30, records from 10 on were read, and only a boot found 30 again."""
+    group = long_group()
+    answers = [delete(group, 1, 30), delete(group, 1, 10)]
+    group.settle()
+    assert answers == [[DeleteAnswer(ErrorCode.NONE, 30)]] * 2
+    group.advance(ELECTION)
+    assert [group[number].log_start for number in (1, 2, 3)] == [30, 30, 30]
+    assert all(group[number].log.first_index > 1 for number in (1, 2, 3))
+    group.crash(2)
+    group.restart(2)
+    group.advance(ELECTION)
+    assert group[2].log_start == 30
+
+
 def test_a_follower_deletes_nothing_on_demand():
     assert errors(delete(long_group(3), 2, 1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
