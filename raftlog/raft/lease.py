@@ -13,7 +13,7 @@ What could break it, and what is done about each:
 * The quorum changes: a membership entry ends the lease; only rounds that the new quorum echoed
   begin another. An election by an older membership needs voters of the quorum that promised too.
 * A voter forgets its promise in a crash: for one lease after its boot it neither votes nor
-  campaigns, unless it has always been the only voter.
+  campaigns, unless it has always been the only voter by a whole log.
 * A voter's term is raised by something else than a request for its vote: the promise binds in the
   new term as well.
 * A fallen link makes a follower campaign early: not before its promise ends.
@@ -91,8 +91,11 @@ def promise(state: RaftState) -> None:
 
 def boot(state: RaftState) -> None:
     """What was promised before the crash is not known: promise anew. Who is the only voter by every
-    membership in its log never promised anybody; by the last one alone it may have."""
-    alone = all(each.all_voters() == (state.me,) for _, each in state.memberships)
+    membership in its log never promised anybody; by the last one alone it may have, and so may a
+    damaged replica, which knows the memberships of the valid prefix only."""
+    alone = state.damaged is None and all(
+        each.all_voters() == (state.me,) for _, each in state.memberships
+    )
     if state.options.lease_ns and state.term > 0 and not alone:
         probe("boot-promises-one-lease")
         promise(state)

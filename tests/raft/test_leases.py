@@ -9,13 +9,23 @@ import random
 import attrs
 import pytest
 
+from raftlog.base.entries import HardState, LogPosition
+from raftlog.base.ids import RaftIndex, Term
 from raftlog.base.units import NEVER, Instant, Nanos, millis
 from raftlog.raft import election, lease
-from raftlog.raft.messages import Append, PreVoteReply, ReadEcho, TimeoutNow, VoteReply, VoteRequest
+from raftlog.raft.messages import (
+    NO_CHAIN,
+    Append,
+    PreVoteReply,
+    ReadEcho,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
 from raftlog.raft.node import Role
 from raftlog.raft.options import RaftOptions
 from tests.raft.chaos import Chaos
-from tests.raft.cluster import ELECTION, OPTIONS, WALL, Cluster, voters
+from tests.raft.cluster import ELECTION, OPTIONS, WALL, Cluster, rid, voters
 
 LEASED = attrs.evolve(OPTIONS, lease_ns=ELECTION)
 LASTS = ELECTION * (1000 - lease.DRIFT_PERMILLE) // 1000
@@ -219,6 +229,20 @@ def test_a_voter_without_others_waits_for_nobody():
     c.crash(1)
     c.settle()
     assert election.campaign_deadline(c.node(1)._state) <= c.now
+
+
+def test_a_damaged_voter_is_not_alone_by_the_memberships_that_it_can_read():
+    """What it lost may have named other voters. It booted as the only one, promised nothing anew,
+    and gave its vote to a candidate while the leader that it had promised read by its lease."""
+    c = Cluster(1, options=LEASED, membership=voters(1), hard_states={1: HardState(Term(3), rid(2))})
+    c[1].mark = LogPosition(RaftIndex(9), Term(3), NO_CHAIN)
+    c.crash(1)
+    request = VoteRequest(1, rid(3), rid(1), Term(4), RaftIndex(9), Term(3), False)
+    c.node(1).receive([request], c.now)
+    assert c.node(1).vote != rid(3)
+    wait(c, ELECTION)
+    c.node(1).receive([request], c.now)
+    assert c.node(1).vote == rid(3)
 
 
 def test_promises_that_end_together_do_not_split_the_vote():
