@@ -14,7 +14,7 @@ from raftlog.base.errors import LocalMisuse, ProtocolError, RaftlogError
 from raftlog.base.ids import RaftIndex, ReplicaId
 from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
 from raftlog.base.probes import probe
-from raftlog.raft import lease, transfer
+from raftlog.raft import lease, reads, transfer
 from raftlog.raft.progress import REPLICATE, Progress
 from raftlog.raft.proposals import append_control
 from raftlog.raft.state import LEADER, RaftState
@@ -163,6 +163,9 @@ def _follow_membership(state: RaftState) -> None:
     )
     if state.role is LEADER:
         follow_everyone(state, state.log.last_index)
+        # those who echoed may be a quorum of these; no lease comes of it, for `lease.end` has
+        # forgotten when their rounds were sent
+        reads.confirm(state)
 
 
 def follow_everyone(state: RaftState, following: RaftIndex) -> None:

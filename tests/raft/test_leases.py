@@ -199,6 +199,18 @@ def test_a_membership_change_ends_the_lease():
     assert not lease.holds(c.node(1)._state)
 
 
+def test_a_read_that_the_new_quorum_has_confirmed_begins_no_lease():
+    c = Cluster(2, options=LEASED)
+    c.elect(1)
+    c.write(1, b"a")
+    c.isolate(2)
+    assert read(c, 1, 77) == "unanswered"
+    c.node(1).change_membership(voters(1), c.now, WALL)
+    c.flush(1)
+    assert c[1].reads[77] == 2
+    assert not lease.holds(c.node(1)._state)
+
+
 def test_a_new_leader_has_no_lease():
     c = led()
     c.node(1).transfer(c[2].me, c.now)

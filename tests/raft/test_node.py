@@ -6,7 +6,7 @@ import pytest
 from raftlog.base.entries import EntryKind
 from raftlog.base.errors import LocalMisuse
 from raftlog.raft.node import Role
-from tests.raft.cluster import BEAT, ELECTION, OPTIONS, WALL, Cluster, make_batch, rid
+from tests.raft.cluster import BEAT, ELECTION, OPTIONS, WALL, Cluster, make_batch, rid, voters
 
 
 def test_a_group_elects_and_commits():
@@ -136,6 +136,22 @@ def test_a_leader_awaits_answers_while_a_read_or_a_transfer_waits():
     c.node(1).transfer(rid(2), c.now)
     c.flush(1)
     assert c.node(1).awaits_answers
+
+
+def test_a_read_is_answered_when_the_quorum_shrinks_to_those_who_echoed():
+    """It was looked at only with the next read or echo: of a sole voter there are no echoes, and
+    its client waited for ever."""
+    c = Cluster(2)
+    c.elect(1)
+    c.write(1, b"a")
+    commit = c.node(1).commit
+    c.isolate(2)
+    c.node(1).read_index(77, c.now)
+    c.settle()
+    assert 77 not in c[1].reads
+    c.node(1).change_membership(voters(1), c.now, WALL)
+    c.settle()
+    assert c[1].reads[77] == commit
 
 
 def test_a_leader_awaits_the_answers_of_who_lags():
