@@ -96,7 +96,7 @@ class Broker:
         context.image_waiters = ImageWaiters(context)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
         self._make_metadata_parts()
-        raft = _raft_options(config)
+        raft = _raft_options(config, directory.promised_ns)
         self.manager = PartitionManager(
             context, self.volume, raft, self.registration, self._group_dropped
         )
@@ -329,13 +329,14 @@ class Broker:
             self.clients.serve()
 
 
-def _raft_options(config: BrokerConfig) -> RaftOptions:
+def _raft_options(config: BrokerConfig, promised_ns: Nanos) -> RaftOptions:
     return RaftOptions(
         heartbeat_ns=config.heartbeat_ns,
         election_ns=config.election_ns,
         append_bytes_max=config.append_bytes_max,
         appends_in_flight_max=config.appends_in_flight_max,
-        lease_ns=config.election_ns if config.lease else Nanos(0),
+        lease_ns=config.lease_ns,
+        earlier_lease_ns=promised_ns,
     )
 
 

@@ -137,6 +137,11 @@ class BrokerConfig:
         return next(own, registered)
 
     @property
+    def lease_ns(self) -> Nanos:
+        """What a voter promises with the echo of a read round."""
+        return self.election_ns if self.lease else Nanos(0)
+
+    @property
     def is_controller(self) -> bool:
         """Whether this node is one of the configured controllers."""
         return any(address.node == self.node for address in self.controllers)

@@ -358,7 +358,8 @@ class PartitionManager:
         """Brokers act on what the metadata group has committed: they hear of it at once, not with
         the next append or heartbeat. Nobody reads it by lease, so its elections need not wait."""
         if group == METADATA_GROUP:
-            return attrs.evolve(self.raft, eager_commit=True, lease_ns=Nanos(0))
+            none = Nanos(0)
+            return attrs.evolve(self.raft, eager_commit=True, lease_ns=none, earlier_lease_ns=none)
         return self.raft
 
     def _run(self, host: Host, recovered: RecoveredReplica) -> None:

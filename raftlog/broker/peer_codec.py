@@ -7,6 +7,7 @@
     3  its reply: round u64, disagreed
     4  controller request: number u64, kind u8, body
     5  controller reply: number u64, error u16, text, body
+    6  (protocol 2) an echo of a read round: promised ns u64, then the message as in 1
 
     offers                a u32 count, then each: group u64, term u32, the replica ids of leader
                           and follower (node u32, directory u64, epoch u64)
@@ -40,6 +41,7 @@ from raftlog.base.limits import (
     PEER_MESSAGES_MAX,
 )
 from raftlog.base.probes import probe
+from raftlog.base.units import Nanos
 from raftlog.broker.peer_messages import (
     ControllerReply,
     ControllerRequest,
@@ -49,9 +51,11 @@ from raftlog.broker.peer_messages import (
     Place,
 )
 from raftlog.raft import message_codec
+from raftlog.raft.messages import ReadEcho
 
 _ON: Final = "peer frame"
 _U32: Final = struct.Struct(">I")
+_U64: Final = struct.Struct(">Q")
 _HEAD: Final = struct.Struct(">BI")
 _PLACE_BYTES: Final = 12
 _OFFER_BYTES: Final = _PLACE_BYTES + 2 * REPLICA_ID_BYTES
@@ -161,6 +165,10 @@ def _write_reply(writer: Writer, message: ControllerReply) -> None:
     writer.u64(message.request_no).u16(message.error).text(message.text).block(message.body)
 
 
+def _write_promise(echo: ReadEcho) -> list[Buffer]:
+    return [_U64.pack(echo.promised_ns), *message_codec.encode(echo)]
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -200,6 +208,15 @@ def _read_request(reader: Reader) -> ControllerRequest:
 def _read_reply(reader: Reader) -> ControllerReply:
     number, error, text = reader.u64(), reader.u16(), reader.text(CONTROLLER_TEXT_BYTES_MAX)
     return ControllerReply(number, error, text, bytes(reader.block(CONTROLLER_BODY_BYTES_MAX)))
+
+
+def _read_promise(view: memoryview) -> ReadEcho:
+    reader = Reader(view, ProtocolError, f"{_ON}, kind 6")
+    promised_ns = Nanos(reader.u64())
+    echo = message_codec.decode(reader.take(reader.remaining()))
+    if not isinstance(echo, ReadEcho):
+        raise reader.fail("a promise without an echo")
+    return echo._replace(promised_ns=promised_ns)
 
 
 # --- versions -------------------------------------------------------------------------------------
@@ -246,7 +263,14 @@ PROTOCOL_1: Final = PeerCodec(
     },
 )
 
-PROTOCOLS: Final[Mapping[int, PeerCodec]] = {1: PROTOCOL_1}
+PROTOCOL_2: Final = PeerCodec(
+    version=2,
+    writers={**PROTOCOL_1.writers, ReadEcho: (6, _write_promise)},
+    readers={**PROTOCOL_1.readers, 6: _read_promise},
+)
+"""Voters say what they promise with an echo. By protocol 1 an echo arrives as no promise at all."""
+
+PROTOCOLS: Final[Mapping[int, PeerCodec]] = {1: PROTOCOL_1, 2: PROTOCOL_2}
 """By version, without a gap: a link uses one of them from the oldest to the newest."""
 PROTOCOL_MIN: Final = min(PROTOCOLS)
 PROTOCOL_MAX: Final = max(PROTOCOLS)

@@ -38,10 +38,8 @@ def on_append(state: RaftState, message: Append) -> None:
     if not learn_leader(state, message.sender):
         return
     if message.read_context:
-        lease.promise(state)
-        state.promise(
-            ReadEcho(state.group, state.me, message.sender, state.term, message.read_context)
-        )
+        me, to, lasts = state.me, message.sender, lease.promise(state)
+        state.promise(ReadEcho(state.group, me, to, state.term, message.read_context, lasts))
     if not _seam_holds(state, message):
         return
     entries = message.entries

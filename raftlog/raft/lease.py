@@ -1,10 +1,10 @@
 """Leases: linearizable reads without a round of messages (thesis 6.4.1), off unless asked for.
 
 A follower that echoes a read round promises the leader, by that, to elect nobody else for
-`lease_ns` from when it heard of the round. The leader counts from when it *sent* the round, which
-was earlier, and less by the bound on how far two clocks may drift apart: while its lease lasts, a
-quorum refuses its votes to everybody, so nobody else has committed anything that the reader could
-miss.
+`lease_ns` from when it heard of the round, and says for how long that is. The leader counts from
+when it *sent* the round, which was earlier, and less by the bound on how far two clocks may drift
+apart: while its lease lasts, a quorum refuses its votes to everybody, so nobody else has committed
+anything that the reader could miss.
 
 What could break it, and what is done about each:
 
@@ -14,6 +14,12 @@ What could break it, and what is done about each:
   begin another. An election by an older membership needs voters of the quorum that promised too.
 * A voter forgets its promise in a crash: for one lease after its boot it neither votes nor
   campaigns, unless it has always been the only voter by a whole log.
+* Brokers are of different settings or releases, while they are restarted one by one: the leader
+  rests on what the echoes of a quorum say, the least of it, and never on its own setting alone. An
+  echo of a release that says nothing counts as no promise.
+* A voter is restarted with leases off, or with a shorter election time: its data directory says how
+  long an earlier boot may have promised, and the boot promises that again. So the settings may be
+  changed by restarting brokers one by one, in any order.
 * A voter's term is raised by something else than a request for its vote: the promise binds in the
   new term as well.
 * A fallen link makes a follower campaign early: not before its promise ends.
@@ -26,7 +32,8 @@ What could break it, and what is done about each:
 from typing import Final
 
 from raftlog.base.probes import probe
-from raftlog.base.units import NEVER, Instant
+from raftlog.base.units import NEVER, Instant, Nanos
+from raftlog.raft.quorum import VoteResult, joint_vote
 from raftlog.raft.state import LEADER, RaftState
 
 DRIFT_PERMILLE: Final = 100
@@ -34,6 +41,7 @@ DRIFT_PERMILLE: Final = 100
 leaves room for virtual machines whose clocks catch up after a pause."""
 
 NO_LEASE: Final = Instant(0)
+NO_PROMISE: Final = Instant(0)
 
 
 # --- the leader's side ----------------------------------------------------------------------------
@@ -64,8 +72,21 @@ def round_echoed(state: RaftState, context: int) -> None:
         if oldest > context:
             return
         began = sent.pop(oldest)
-        lasts = state.options.lease_ns * (1000 - DRIFT_PERMILLE) // 1000
-        state.lease_until = max(state.lease_until, Instant(began + lasts))
+        lasts = _promised(state, context) * (1000 - DRIFT_PERMILLE) // 1000
+        if lasts:
+            state.lease_until = max(state.lease_until, Instant(began + lasts))
+
+
+def _promised(state: RaftState, context: int) -> Nanos:
+    """For how long a quorum elects nobody else, each from when it echoed this round or a later one.
+    We elect nobody while we hold a lease."""
+    said = {r: p.promised_ns for r, p in state.progress.items() if p.echoed >= context}
+    said[state.me] = state.options.lease_ns
+    for lasts in sorted(said.values(), reverse=True):
+        votes = {replica: True for replica, promised in said.items() if promised >= lasts}
+        if joint_vote(state.membership, votes) is VoteResult.WON:
+            return min(lasts, state.options.lease_ns)
+    return Nanos(0)
 
 
 def end(state: RaftState) -> None:
@@ -83,22 +104,29 @@ def give_up(state: RaftState) -> None:
 # --- the voter's side -----------------------------------------------------------------------------
 
 
-def promise(state: RaftState) -> None:
-    """A read round of our leader is being echoed."""
-    if state.options.lease_ns:
-        state.promised_until = Instant(state.now + state.options.lease_ns)
+def promise(state: RaftState) -> Nanos:
+    """A read round of our leader is being echoed: for how long we promise to elect nobody else."""
+    _bind(state, state.options.lease_ns)
+    return state.options.lease_ns
 
 
 def boot(state: RaftState) -> None:
-    """What was promised before the crash is not known: promise anew. Who is the only voter by every
-    membership in its log never promised anybody; by the last one alone it may have, and so may a
-    damaged replica, which knows the memberships of the valid prefix only."""
+    """What was promised before the crash is not known: promise anew, the longest that it may have
+    been. Who is the only voter by every membership in its log never promised anybody; by the last
+    one alone it may have, and so may a damaged replica, which knows the memberships of the valid
+    prefix only."""
     alone = state.damaged is None and all(
         each.all_voters() == (state.me,) for _, each in state.memberships
     )
-    if state.options.lease_ns and state.term > 0 and not alone:
+    lasts = max(state.options.lease_ns, state.options.earlier_lease_ns)
+    if lasts and state.term > 0 and not alone:
         probe("boot-promises-one-lease")
-        promise(state)
+        _bind(state, lasts)
+
+
+def _bind(state: RaftState, lasts: Nanos) -> None:
+    if lasts:
+        state.promised_until = max(state.promised_until, Instant(state.now + lasts))
 
 
 def binds(state: RaftState) -> bool:
@@ -109,7 +137,7 @@ def binds(state: RaftState) -> bool:
 def campaign_from(state: RaftState, deadline: Instant) -> Instant:
     """The deadline, or the end of the promise if that is later. All voters promised in the same
     instant: up to two heartbeats by chance keep them from campaigning in the same one, too."""
-    if deadline == NEVER or not state.options.lease_ns:
+    if deadline == NEVER or state.promised_until == NO_PROMISE:
         return deadline
     options = state.options
     chance = state.election_timeout - options.election_ns

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, final
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, InstallPosition
 from raftlog.base.ids import Chain, GroupId, RaftIndex, ReplicaId, Term
+from raftlog.base.units import Nanos
 
 NO_CHAIN: Final = Chain(0)
 """Stands for a chain that is not in memory: nothing is compared with it."""
@@ -126,13 +127,16 @@ class AppendRefused(NamedTuple):
 
 
 class ReadEcho(NamedTuple):
-    """Still your follower in this term, after you sent `context` (thesis 6.4)."""
+    """Still your follower in this term, after you sent `context` (thesis 6.4). For `promised_ns`
+    from now on the sender elects nobody else (raftlog.raft.lease); 0: it promises nothing, or is of
+    a release that does not say."""
 
     group: GroupId
     sender: ReplicaId
     to: ReplicaId
     term: Term
     context: int
+    promised_ns: Nanos = Nanos(0)
 
 
 class Install(NamedTuple):

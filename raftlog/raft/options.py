@@ -16,7 +16,8 @@ class RaftOptions:
     `eager_commit`: followers are told of a commit in the turn in which it moved (the metadata
     group, where every broker waits for it), not with the next append or heartbeat.
     `lease_ns`: how long a voter that echoed a read round elects nobody else; 0, no leases: every
-    read costs a round. See raftlog.raft.lease for what it takes for granted.
+    read costs a round. See raftlog.raft.lease for what it takes for granted. `earlier_lease_ns`:
+    the longest that an earlier boot may have promised, with other settings.
     """
 
     heartbeat_ns: Nanos = millis(100)
@@ -25,6 +26,7 @@ class RaftOptions:
     check_quorum: bool = True
     eager_commit: bool = False
     lease_ns: Nanos = Nanos(0)
+    earlier_lease_ns: Nanos = Nanos(0)
     append_bytes_max: int = limits.APPEND_BYTES_MAX
     appends_in_flight_max: int = limits.APPENDS_IN_FLIGHT_MAX
     inflight_bytes_max: int = limits.INFLIGHT_BYTES_MAX

@@ -17,7 +17,7 @@ import attrs
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import InstallPosition
 from raftlog.base.ids import RaftIndex, ReplicaId
-from raftlog.base.units import Instant
+from raftlog.base.units import Instant, Nanos
 from raftlog.raft.options import RaftOptions
 
 
@@ -65,7 +65,8 @@ class Progress:
     * `commit_sent`: the highest commit index told to it. `spoken_to`: something was sent to it
       since the last heartbeat.
     * `read_token`: the log read under way for it.
-    * `echoed`: the newest read-index round that it echoed.
+    * `echoed`: the newest read-index round that it echoed; `promised_ns`: for how long it elects
+      nobody else since then.
     """
 
     replica: ReplicaId
@@ -84,6 +85,7 @@ class Progress:
     read_token: int | None = None
     install: InstallSender | None = None
     echoed: int = 0
+    promised_ns: Nanos = Nanos(0)
 
     def become_probe(self, next_index: RaftIndex) -> None:
         """Look for the agreement again, from `next_index`; what was in flight is forgotten."""

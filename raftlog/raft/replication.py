@@ -322,7 +322,7 @@ def on_read_echo(state: RaftState, message: ReadEcho) -> None:
     """A follower was still ours after it got this read round."""
     follower = _follower_of(state, message)
     if follower is not None and message.context > follower.echoed:
-        follower.echoed = message.context
+        follower.echoed, follower.promised_ns = message.context, message.promised_ns
         reads.confirm(state)
 
 

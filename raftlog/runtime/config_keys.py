@@ -68,7 +68,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "raftlog.read.lease.enable": Setting(
         "flag",
         "false",
-        about="Linearizable reads without a round to the followers; needs clocks that keep step.",
+        about="Linearizable reads without a round to the followers, when a quorum of brokers has "
+        "this on; needs clocks that keep step.",
     ),
     "raftlog.raft.heartbeat.ms": Setting("int", "100", 1, 60_000, about="Heartbeat interval."),
     "raftlog.raft.election.timeout.ms": Setting(

@@ -164,7 +164,7 @@ async def _format_as_joiner(machine: Machine, config: ServerConfig, tracer: Trac
 
 
 def _open_image(config: ServerConfig, disk: Disk) -> DirectoryImage:
-    image = open_directory(disk)
+    image = open_directory(disk, config.broker.lease_ns)
     if image.identity.node != config.broker.node:
         raise OperatingError(
             f"the data directory belongs to node {image.identity.node}, not {config.broker.node}",

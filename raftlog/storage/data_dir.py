@@ -27,6 +27,7 @@ from raftlog.base.errors import CorruptData, FutureFormat, OperatingError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, GroupId, NodeId, ReplicaId
 from raftlog.base.limits import STORE_BYTES_INITIAL, VOTERS_MAX
 from raftlog.base.ports import Disk
+from raftlog.base.units import Nanos
 from raftlog.storage.files import read_whole, remove_if_there, write_whole
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration
 from raftlog.storage.store_file import (
@@ -65,13 +66,17 @@ class DirectoryIdentity:
 @final
 @attrs.frozen(kw_only=True)
 class DirectoryImage:
-    """A data directory as a boot finds it; `boot` is already this boot's number, and durable."""
+    """A data directory as a boot finds it; `boot` is already this boot's number, and durable.
+    `promised_ns`: how long a voter of this boot or an earlier one promises to elect nobody else, at
+    most; `lease_ns` is that of this boot."""
 
     identity: DirectoryIdentity
     boot: BootNumber
     registrations: dict[GroupId, Registration]
     hard_states: dict[GroupId, HardState]
     marks: dict[GroupId, Mark]
+    promised_ns: Nanos = Nanos(0)
+    lease_ns: Nanos = Nanos(0)
 
 
 def is_formatted(disk: Disk) -> bool:
@@ -109,8 +114,9 @@ def format_directory(
     write_whole(disk, FORMAT_FILE, _format_bytes(identity))
 
 
-def open_directory(disk: Disk) -> DirectoryImage:
-    """Begin a boot: read everything, raise the boot number, durably.
+def open_directory(disk: Disk, lease_ns: Nanos = Nanos(0)) -> DirectoryImage:
+    """Begin a boot: read everything, raise the boot number, durably. The voters of this boot will
+    promise for `lease_ns`, and a later boot must know that (raftlog.raft.lease).
 
     What a killed process wrote and did not sync is read back from the kernel's memory like all
     else, and the replicas of this boot will promise it: so it is made durable first.
@@ -122,12 +128,13 @@ def open_directory(disk: Disk) -> DirectoryImage:
     disk.sync_all()
     store = StoreFiles(disk, identity.owner)
     try:
+        store.raise_promise(lease_ns)
         boot = BootNumber(store.state.boot + 1)
         store.append([boot_record(boot)])
         store.sync()
     finally:
         store.close()
-    return _image(identity, store.state)
+    return attrs.evolve(_image(identity, store.state), lease_ns=lease_ns)
 
 
 def peek_directory(disk: Disk) -> DirectoryImage:
@@ -143,6 +150,7 @@ def _image(identity: DirectoryIdentity, state: StoreState) -> DirectoryImage:
         registrations=dict(state.registrations),
         hard_states=dict(state.hard_states),
         marks=dict(state.marks),
+        promised_ns=state.promised_ns,
     )
 
 

@@ -3,7 +3,8 @@
 Votes and registrations are urgent: they are due in the round of the turn that made them, and what
 waits for them leaves only after that round is persisted. Marks are not: they ride on a round that
 carries urgent records anyway, or wait at most `mark_delay_ns`, so that a busy log costs one sync a
-round and not two (docs/decisions has the figures).
+round and not two (docs/decisions has the figures). With a round goes, once, that promises which
+earlier boots may have given are over, when they were longer than those of this boot.
 """
 
 from typing import Final, final
@@ -17,6 +18,7 @@ from raftlog.storage.replica import Mark, Registration
 from raftlog.storage.store_records import (
     hard_state_record,
     mark_record,
+    promise_record,
     register_record,
     unregister_record,
 )
@@ -33,7 +35,17 @@ class StoreImage:
     * `deadline`: when a turn must take pending marks; NEVER when none are pending.
     """
 
-    __slots__ = ("_dirty", "_mark_delay_ns", "deadline", "hard_states", "marks", "registrations")
+    __slots__ = (
+        "_dirty",
+        "_lease_ns",
+        "_mark_delay_ns",
+        "_promised_ns",
+        "_promises_end",
+        "deadline",
+        "hard_states",
+        "marks",
+        "registrations",
+    )
 
     def __init__(self, image: DirectoryImage, mark_delay_ns: Nanos = MARK_DELAY_NS) -> None:
         self.registrations: dict[GroupId, Registration] = dict(image.registrations)
@@ -42,6 +54,9 @@ class StoreImage:
         self.deadline = NEVER
         self._dirty: dict[GroupId, Mark] = {}
         self._mark_delay_ns = mark_delay_ns
+        self._lease_ns = image.lease_ns
+        self._promised_ns = image.promised_ns
+        self._promises_end: Instant | None = None
 
     def register(self, group: GroupId, registration: Registration) -> list[bytes]:
         """The records by which this directory answers for the replica; they belong in one round. An
@@ -88,9 +103,23 @@ class StoreImage:
         if not self._dirty or not (urgent or now >= self.deadline):
             return urgent
         records = urgent + [mark_record(mark) for mark in self._dirty.values()]
+        records += self._promises_over(now)
         self._dirty.clear()
         self.deadline = NEVER
         return records
+
+    def _promises_over(self, now: Instant) -> list[bytes]:
+        """The record that says so. Counted from the first round of this boot: replicas that began
+        later promised anew, and were not there before."""
+        if self._promised_ns == self._lease_ns:
+            return []
+        if self._promises_end is None:
+            self._promises_end = Instant(now + self._promised_ns)
+        if now < self._promises_end:
+            return []
+        probe("promises-of-earlier-boots-over")
+        self._promised_ns = self._lease_ns
+        return [promise_record(self._lease_ns)]
 
     def _forget(self, group: GroupId) -> None:
         self.registrations.pop(group, None)

@@ -10,7 +10,7 @@ lost. Sectors of 512 bytes (big-endian):
 
     file:    header, the same header again, the image at byte 1024, the image again at the next
              multiple of 4096 (zeros between), then frames, each twice, back to back
-    header:    0 magic "rlstore\\0"    8 format version u16 = 1    10 minimum reader version u16
+    header:    0 magic "rlstore\\0"    8 format version u16        10 minimum reader version u16
               12 cluster id, 16 bytes  28 node u32                32 directory id u64
               40 generation u64        48 number of its first frame u64
               56 CRC-32C of all before, u32, zeros up to 512
@@ -19,7 +19,8 @@ lost. Sectors of 512 bytes (big-endian):
               28 records, each a u32 length and that many bytes
               .. checksum: CRC-32C of all before, u32, zeros up to a whole sector
 
-Numbers rise by one from frame to frame, across generations too.
+Numbers rise by one from frame to frame, across generations too. The version, and the oldest reader,
+of a generation is 1, or 2 when its image holds a promise, which version 1 does not know.
 """
 
 import struct
@@ -37,12 +38,13 @@ from raftlog.base.limits import (
 )
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
-from raftlog.base.units import KIB
+from raftlog.base.units import KIB, Nanos
 from raftlog.storage.files import opened, read_whole
 from raftlog.storage.store_records import StoreState
 
 STORE_FILES: Final = ("store-0", "store-1")
-VERSION: Final = 1
+VERSION: Final = 2
+_VERSIONS: Final = range(1, VERSION + 1)
 SECTOR: Final = 512
 _MAGIC: Final = b"rlstore\x00"
 _FRAME_MAGIC: Final = b"RLFR"
@@ -136,6 +138,14 @@ class StoreFiles:
         except BaseException:
             self.close()
             raise
+
+    def raise_promise(self, promised_ns: Nanos) -> None:
+        """Hold at least this promise, durably, in a generation that begins with it: an older
+        release must not read it as damage."""
+        if promised_ns > self.state.promised_ns:
+            self.state.promised_ns = promised_ns
+            self.begin_generation()
+            self.sync()
 
     def append(self, records: list[bytes]) -> None:
         """Write one frame, or a new generation when it does not fit. Durable after `sync`, which
@@ -293,7 +303,8 @@ def _header_of_image(data: bytes, owner: StoreOwner, above: int) -> tuple[int, i
     its image names the header's checksum, and all that a header holds is known."""
     found = None
     for at, (generation, number, previous) in _frame_places(data, _FRAMES_AT):
-        if generation <= above or previous != crc32c(_header_content(owner, generation, number)):
+        headers = (_header_content(each, owner, generation, number) for each in _VERSIONS)
+        if generation <= above or previous not in map(crc32c, headers):
             continue
         if _parse_frame(data, at) is not None:
             above, found = generation, (generation, number, previous)
@@ -379,9 +390,9 @@ def _checksum_of(frame: bytes) -> int:
     return int.from_bytes(frame[end : end + 4], "big")
 
 
-def _header_content(owner: StoreOwner, generation: int, number: int) -> bytes:
+def _header_content(version: int, owner: StoreOwner, generation: int, number: int) -> bytes:
     """What a header's checksum is of."""
-    writer = Writer().raw(_MAGIC).u16(VERSION).u16(VERSION).raw(owner.cluster).u32(owner.node)
+    writer = Writer().raw(_MAGIC).u16(version).u16(version).raw(owner.cluster).u32(owner.node)
     return writer.u64(owner.directory).u64(generation).u64(number).bytes()
 
 
@@ -389,7 +400,8 @@ def _image_bytes(
     owner: StoreOwner, generation: int, number: int, state: StoreState
 ) -> tuple[bytes, bytes]:
     """A generation as it begins, and its image frame."""
-    content = _header_content(owner, generation, number)
+    version = 2 if state.promised_ns else 1
+    content = _header_content(version, owner, generation, number)
     checksum = crc32c(content)
     header = content + checksum.to_bytes(4, "big")
     header += bytes(SECTOR - len(header))

@@ -8,6 +8,8 @@ A record is a kind byte and a body (big-endian); unknown kinds are refused:
     4 hard state        group u64, term u32, voted u8 (0 or 1), then the replica id voted for
     5 mark              group u64, file sequence u64, end position u64, raft index u64, term u32,
                         chain u64, commit hint u64
+    6 promise           u64 nanoseconds: how long voters here may promise to elect nobody else; 0
+                        to begin with. Known from version 2 of the store's files on
 """
 
 import struct
@@ -21,6 +23,7 @@ from raftlog.base.entries import HardState, read_replica_id, write_replica_id
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import BootNumber, Chain, GroupId, RaftIndex, Term
 from raftlog.base.limits import REPLICA_PATH_BYTES_MAX
+from raftlog.base.units import Nanos
 from raftlog.storage.replica import Mark, Registration
 
 _BOOT: Final = 1
@@ -28,6 +31,7 @@ _REGISTER: Final = 2
 _UNREGISTER: Final = 3
 _HARD_STATE: Final = 4
 _MARK: Final = 5
+_PROMISE: Final = 6
 _MARK_LAYOUT: Final = struct.Struct(">QQQQIQQ")
 
 
@@ -62,6 +66,11 @@ def mark_record(mark: Mark) -> bytes:
     return Writer().u8(_MARK).pack(_MARK_LAYOUT, *mark).bytes()
 
 
+def promise_record(promised_ns: Nanos) -> bytes:
+    """The longest that a voter of this directory promises to elect nobody else."""
+    return Writer().u8(_PROMISE).u64(promised_ns).bytes()
+
+
 @final
 @attrs.define(eq=False)
 class StoreState:
@@ -72,6 +81,7 @@ class StoreState:
     registrations: dict[GroupId, Registration] = attrs.Factory(dict)
     hard_states: dict[GroupId, HardState] = attrs.Factory(dict)
     marks: dict[GroupId, Mark] = attrs.Factory(dict)
+    promised_ns: Nanos = Nanos(0)
 
     def apply(self, record: Buffer, on: str) -> None:
         """Take one record into account. Raises `CorruptData` when it says what no release wrote."""
@@ -87,6 +97,8 @@ class StoreState:
             self._forget(GroupId(reader.u64()))
         elif kind == _BOOT:
             self._apply_boot(reader)
+        elif kind == _PROMISE:
+            self.promised_ns = Nanos(reader.u64())
         else:
             raise reader.fail(f"store record of unknown kind {kind}")
         reader.end()
@@ -94,6 +106,8 @@ class StoreState:
     def records(self) -> Iterator[bytes]:
         """The shortest list of records that says the same: a full image."""
         yield boot_record(self.boot)
+        if self.promised_ns:
+            yield promise_record(self.promised_ns)
         for group, registration in self.registrations.items():
             yield register_record(group, registration)
         for group, hard_state in self.hard_states.items():

@@ -165,7 +165,7 @@ def reads_without_a_quorum() -> None:
 
 def leases_without_a_promise() -> None:
     """12: a voter that echoed a round elects whom it likes at once."""
-    lease.promise = lambda state: None
+    lease.promise = lambda state: state.options.lease_ns
 
 
 def promises_forgotten_at_boot() -> None:

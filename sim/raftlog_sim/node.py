@@ -176,7 +176,7 @@ class Node:
         """None when the machine or its disk failed meanwhile: whoever looks after the process
         starts it again."""
         try:
-            return open_directory(self.disk), DirectoryWriter(self.disk)
+            return open_directory(self.disk, self.config.lease_ns), DirectoryWriter(self.disk)
         except SimulatedCrashError:
             self._disk_stops()
         except CorruptData:

@@ -13,7 +13,8 @@ from raftlog.base.limits import (
     CONTROLLER_BODY_BYTES_MAX,
     PEER_FRAME_BYTES_AIM,
 )
-from raftlog.broker.peer_codec import PROTOCOL_1, PROTOCOLS, common_version
+from raftlog.base.units import Nanos
+from raftlog.broker.peer_codec import PROTOCOL_1, PROTOCOL_2, PROTOCOLS, common_version
 from raftlog.broker.peer_messages import (
     ControllerReply,
     ControllerRequest,
@@ -22,7 +23,8 @@ from raftlog.broker.peer_messages import (
     Offer,
     Place,
 )
-from raftlog.raft.messages import TimeoutNow, VoteReply
+from raftlog.raft import message_codec
+from raftlog.raft.messages import ReadEcho, TimeoutNow, VoteReply
 
 
 def rid(node: int, epoch: int = 1) -> ReplicaId:
@@ -42,8 +44,11 @@ EXAMPLES = [
 ]
 
 
-def wire(messages) -> bytes:
-    return b"".join(bytes(part) for part in PROTOCOL_1.encode(messages))
+PROMISE = ReadEcho(7, rid(1), rid(2), 5, 3, Nanos(500_000_000))
+
+
+def wire(messages, codec=PROTOCOL_1) -> bytes:
+    return b"".join(bytes(part) for part in codec.encode(messages))
 
 
 @pytest.mark.parametrize("messages", EXAMPLES, ids=range(len(EXAMPLES)))
@@ -55,7 +60,8 @@ def test_round_trip(messages):
 def test_golden_bytes(version):
     """One line per example: a change of these bytes needs a new version of the peer protocol, with
     a file of its own."""
-    lines = [b"".join(PROTOCOLS[version].encode(messages)).hex() for messages in EXAMPLES]
+    examples = [*EXAMPLES, [PROMISE]]
+    lines = [b"".join(PROTOCOLS[version].encode(messages)).hex() for messages in examples]
     golden = Path(__file__).parent.parent / "golden" / f"peer_messages_{version}.txt"
     assert golden.read_text().splitlines() == lines
 
@@ -74,6 +80,30 @@ def test_golden_bytes(version):
 def test_the_version_of_a_link_is_the_newest_that_both_know(mine, theirs, common):
     assert common_version(mine, theirs) == common
     assert common_version(theirs, mine) == common
+
+
+@pytest.mark.parametrize("messages", [*EXAMPLES, [PROMISE]], ids=range(len(EXAMPLES) + 1))
+def test_protocol_2_carries_what_echoes_promise(messages):
+    assert PROTOCOL_2.decode(wire(messages, PROTOCOL_2)) == messages
+
+
+def test_protocol_1_knows_of_no_promises():
+    """So a leader of this release counts on nothing that an older voter may do, and the other way
+    round nothing is sent that could not be read."""
+    assert PROTOCOL_1.decode(wire([PROMISE])) == [PROMISE._replace(promised_ns=0)]
+    with pytest.raises(ProtocolError, match="unknown kind 6 in protocol 1"):
+        PROTOCOL_1.decode(wire([PROMISE], PROTOCOL_2))
+
+
+def test_a_promise_that_is_cut_or_of_another_message_is_refused():
+    data = wire([PROMISE], PROTOCOL_2)
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            PROTOCOL_2.decode(data[:size])
+    other = bytes(8) + b"".join(map(bytes, message_codec.encode(TimeoutNow(7, rid(1), rid(2), 5))))
+    frame = b"\0\0\0\1\6" + len(other).to_bytes(4, "big") + other
+    with pytest.raises(ProtocolError, match="a promise without an echo"):
+        PROTOCOL_2.decode(frame)
 
 
 def test_every_message_has_a_kind_that_is_read():

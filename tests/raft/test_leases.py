@@ -246,7 +246,8 @@ def test_a_voter_without_others_waits_for_nobody():
 def test_a_damaged_voter_is_not_alone_by_the_memberships_that_it_can_read():
     """What it lost may have named other voters. It booted as the only one, promised nothing anew,
     and gave its vote to a candidate while the leader that it had promised read by its lease."""
-    c = Cluster(1, options=LEASED, membership=voters(1), hard_states={1: HardState(Term(3), rid(2))})
+    voted = {1: HardState(Term(3), rid(2))}
+    c = Cluster(1, options=LEASED, membership=voters(1), hard_states=voted)
     c[1].mark = LogPosition(RaftIndex(9), Term(3), NO_CHAIN)
     c.crash(1)
     request = VoteRequest(1, rid(3), rid(1), Term(4), RaftIndex(9), Term(3), False)
@@ -415,8 +416,13 @@ def from_the_answer(state, context):
     state.lease_until = Instant(state.now + state.options.lease_ns)
 
 
+def say_and_forget(state):
+    """The voter says that it promises, and does as it likes."""
+    return state.options.lease_ns
+
+
 REMEDIES = [
-    ("promise", forget),
+    ("promise", say_and_forget),
     ("boot", forget),
     ("give_up", forget),
     ("round_echoed", from_the_answer),

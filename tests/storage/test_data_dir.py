@@ -9,6 +9,7 @@ from raftlog.base.checksum import crc32c
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, FutureFormat, OperatingError
 from raftlog.base.ids import ReplicaId
+from raftlog.storage import store_file
 from raftlog.storage.data_dir import (
     FORMAT_FILE,
     DirectoryIdentity,
@@ -18,7 +19,8 @@ from raftlog.storage.data_dir import (
     peek_directory,
     read_identity,
 )
-from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.store_file import STORE_FILES, StoreFiles
+from raftlog.storage.store_records import promise_record
 from tests.storage.making import CLUSTER, IDENTITY, ME, SPEC, Driver, new_disk
 
 FOUNDER = DirectoryIdentity(
@@ -48,6 +50,48 @@ def test_every_boot_has_a_higher_number():
         assert open_directory(disk).boot == boot
         disk.crash(Keep.NONE)
         assert peek_directory(disk).boot == boot
+
+
+def test_a_boot_finds_the_longest_promise_and_makes_its_own_durable():
+    disk = new_disk()
+    format_directory(disk, IDENTITY)
+    for lease_ns, promised_ns in ((0, 0), (500, 500), (0, 500), (200, 500), (900, 900)):
+        image = open_directory(disk, lease_ns)
+        assert (image.lease_ns, image.promised_ns) == (lease_ns, promised_ns)
+        disk.crash(Keep.NONE)
+        assert peek_directory(disk).promised_ns == promised_ns
+
+
+def test_promises_that_are_over_are_forgotten():
+    disk = new_disk()
+    format_directory(disk, IDENTITY)
+    open_directory(disk, 500)
+    store = StoreFiles(disk, IDENTITY.owner)
+    store.append([promise_record(0)])
+    store.sync()
+    assert open_directory(disk).promised_ns == 0
+
+
+def test_a_release_that_knows_no_promises_refuses_them_by_their_version(monkeypatch):
+    """And not as damage: it would have told the operator to move the directory away. Before leases
+    were on, and after their promises are over, it reads the store."""
+    disk = new_disk()
+    format_directory(disk, IDENTITY)
+    open_directory(disk, 500)
+    before = {path: disk.content(path) for path in disk.paths()}
+    with monkeypatch.context() as older:
+        older.setattr(store_file, "VERSION", 1)
+        with pytest.raises(FutureFormat, match="store of version 2"):
+            open_directory(disk)
+    assert {path: disk.content(path) for path in disk.paths()} == before
+    store = StoreFiles(disk, IDENTITY.owner)
+    store.append([promise_record(0)])
+    store.begin_generation()
+    store.sync()
+    open_directory(disk)
+    open_directory(disk)
+    monkeypatch.setattr(store_file, "VERSION", 1)
+    assert open_directory(disk).promised_ns == 0
 
 
 def test_an_old_image_of_the_disk_shows_by_its_boot_number():

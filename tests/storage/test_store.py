@@ -1,5 +1,6 @@
 """StoreImage: urgent records at once, marks on the next round that has them or in time."""
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from raftlog.storage.store_records import (
     boot_record,
     hard_state_record,
     mark_record,
+    promise_record,
     register_record,
     unregister_record,
 )
@@ -24,10 +26,11 @@ from tests.storage.making import IDENTITY, ME, OTHER
 HERE = Registration(ME, "groups/x-0-5")
 
 
+IMAGE = DirectoryImage(identity=IDENTITY, boot=1, registrations={}, hard_states={}, marks={})
+
+
 def image():
-    store = StoreImage(
-        DirectoryImage(identity=IDENTITY, boot=1, registrations={}, hard_states={}, marks={})
-    )
+    store = StoreImage(IMAGE)
     store.register(1, HERE)
     store.register(2, HERE)
     return store
@@ -66,6 +69,33 @@ def test_only_the_newest_mark_of_a_group_is_written_and_none_twice():
     assert store.deadline == NEVER
     store.note_mark(None, 5)
     assert store.deadline == NEVER
+
+
+def booted(promised_ns, lease_ns):
+    """A store whose directory has promised that; voters of this boot promise for `lease_ns`."""
+    return StoreImage(attrs.evolve(IMAGE, promised_ns=promised_ns, lease_ns=lease_ns))
+
+
+@pytest.mark.parametrize("lease_ns", [0, 200])
+def test_longer_promises_of_earlier_boots_are_stored_until_they_are_over(lease_ns):
+    store = booted(500, lease_ns)
+    store.register(1, HERE)
+    for index, now in ((5, 10**6), (6, 10**6 + 499)):
+        store.note_mark(mark(index=index), 0)
+        assert store.take_records([b"urgent"], now) == [b"urgent", mark_record(mark(index=index))]
+    store.note_mark(mark(index=7), 0)
+    over = [mark_record(mark(index=7)), promise_record(lease_ns)]
+    assert store.take_records([], NEVER) == over
+    store.note_mark(mark(index=8), 0)
+    assert store.take_records([], NEVER) == [mark_record(mark(index=8))]
+
+
+def test_promises_as_long_as_ours_stay():
+    store = booted(500, 500)
+    store.register(1, HERE)
+    for index in (5, 6):
+        store.note_mark(mark(index=index), 0)
+        assert store.take_records([], NEVER) == [mark_record(mark(index=index))]
 
 
 def test_an_unregistered_group_has_no_mark():
