@@ -210,6 +210,19 @@ def disk_opened(disk):
     return opened
 
 
+def test_the_header_of_a_store_with_a_promise_is_told_from_its_image(driver):
+    """Such a generation is of version 2."""
+    driver.disk.crash(Keep.ALL)
+    promised_ns = 450_000_000
+    open_directory(driver.disk, promised_ns)
+    assert peek_directory(driver.disk).promised_ns == promised_ns
+    truth = peek_directory(driver.disk)
+    for name in STORE_FILES:
+        disk = copy.deepcopy(driver.disk)
+        disk.overwrite(name, 0, bytes(2 * SECTOR))
+        assert peek_directory(disk) == truth
+
+
 def test_a_segment_header_that_went_astray_takes_no_vote_back(driver):
     """As a drive may do it: 4 KiB that were meant for a new segment land on the store."""
     vote(driver, 5)
