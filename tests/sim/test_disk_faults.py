@@ -78,20 +78,23 @@ def test_a_killed_process_finds_what_it_wrote_and_did_not_sync():
     assert crashes == [], "the machine lived on"
 
 
+def zero_the_store(disk):
+    for name in ("store-0", "store-1"):
+        disk.overwrite(name, 0, bytes(len(disk.content(name))))
+
+
 def test_a_store_that_cannot_be_read_is_replaced_and_the_node_joins_as_new():
     run = until(Run(schedule(step(300, "rot", node="n2", file="store", how="flip"))), 350)
     node = run.world.nodes[NodeId(2)]
     directory = node.directory
-    for name in ("store-0", "store-1"):
-        node.disk.overwrite(name, 0, bytes(4_096))
+    zero_the_store(node.disk)
     assert run.play() == ""
     assert node.directory != directory
 
 
 def test_a_store_that_rots_by_itself_is_not_replaced():
     run = until(Run(schedule(step(400, "crash", 50, node="n2"))), 350)
-    for name in ("store-0", "store-1"):
-        run.world.nodes[NodeId(2)].disk.overwrite(name, 0, bytes(4_096))
+    zero_the_store(run.world.nodes[NodeId(2)].disk)
     assert run.play().startswith("exception: CorruptData")
 
 
