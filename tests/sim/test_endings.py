@@ -22,7 +22,8 @@ def rotten():
     read."""
     probes.reset()
     run = Run(schedule(value_bytes=3_000, segment_bytes=20_000))
-    run.nemesis.atlas.damaged[TWO] = None
+    atlas = run.nemesis.atlas
+    atlas.damaged[TWO] = atlas.unaware[TWO] = None
     while run.phase != "final read":
         run.advance()
     disk = run.world.nodes[TWO].disk
