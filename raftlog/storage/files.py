@@ -1,6 +1,7 @@
 """Whole small files: read with a bound; written so that a crash leaves the old file or the new
 one."""
 
+from contextlib import suppress
 from typing import final
 
 from raftlog.base.binary import Buffer
@@ -40,12 +41,18 @@ def read_whole(disk: Disk, path: str, bytes_max: int) -> bytes:
 
 
 def write_whole(disk: Disk, path: str, content: Buffer) -> None:
-    """Write under another name, sync, rename, sync the directory: durable when this returns."""
+    """Write under another name, sync, rename, sync the directory: durable when this returns. What
+    a full disk has no room for leaves nothing behind."""
     temporary = path + TEMPORARY_SUFFIX
     remove_if_there(disk, temporary)
-    with opened(disk, temporary, create=True, write=True) as file:
-        file.write_at(0, [content])
-        file.sync()
+    try:
+        with opened(disk, temporary, create=True, write=True) as file:
+            file.write_at(0, [content])
+            file.sync()
+    except DiskError:
+        with suppress(DiskError):  # the first error is told
+            remove_if_there(disk, temporary)
+        raise
     named(disk, temporary, path)
     disk.sync_dir(parent_of(path))
 

@@ -7,6 +7,7 @@ tail.
 
 from array import array
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from raftlog.base.binary import Buffer
@@ -402,20 +403,26 @@ def _report(disk: Disk, walk: Walk) -> None:
     show how far it is whole."""
     if walk.fault is None:
         return
-    path = index_name(walk.on)
-    if disk.exists(path):
-        probe("index-distrusted")
-        try:
-            stored = read_index_file(read_whole(disk, path, INDEX_FILE_BYTES_MAX), 1, path)
-            write_whole(disk, path, write_index_file(stored._replace(end=_NOWHERE)))
-        except (CorruptData, DiskError):  # a full disk removes, though it does not write
-            remove_if_there(disk, path)
+    # Whatever becomes of the cache, the fault is told.
+    with suppress(DiskError):
+        _distrust(disk, index_name(walk.on))
     place = walk.place
     raise CorruptData(
         walk.fault,
         on=f"{walk.on}, entry {place.raft_index} at byte {place.position}",
         do="the replica is reopened and refetches what is damaged",
     )
+
+
+def _distrust(disk: Disk, path: str) -> None:
+    if not disk.exists(path):
+        return
+    probe("index-distrusted")
+    try:
+        stored = read_index_file(read_whole(disk, path, INDEX_FILE_BYTES_MAX), 1, path)
+        write_whole(disk, path, write_index_file(stored._replace(end=_NOWHERE)))
+    except (CorruptData, DiskError):  # a full disk removes, though it does not write
+        remove_if_there(disk, path)
 
 
 _NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NO_TIMESTAMP)

@@ -283,13 +283,27 @@ def _walk_and_replay(
     """The log, and the producer state at its end; None when the snapshot it needs is not there.
 
     The replay may be the first to look at a segment that an index file vouched for: should it meet
-    damage there, everything is walked, and the valid prefix ends where the damage is.
+    damage there, everything is walked, and the valid prefix ends where the damage is. And where the
+    walk does not reach the mark's file, the mark's commit hint says nothing of what it found.
     """
-    attempt = _attempt(disk, spec, files, mark, options, trust_indexes=trust_indexes)
-    if attempt.producers is not None or not trust_indexes:
-        return attempt
-    probe("damage-met-by-the-replay")
-    return _attempt(disk, spec, files, mark, options, trust_indexes=False)
+    hint_counts = files.vouch_for(mark)
+    while True:
+        attempt = _attempt(disk, spec, files, mark, options, trust_indexes, hint_counts)
+        if hint_counts and not _reaches(attempt.walked, mark):
+            hint_counts = False
+        elif attempt.producers is None and trust_indexes:
+            probe("damage-met-by-the-replay")
+            trust_indexes = False
+        else:
+            return attempt
+
+
+def _reaches(walked: WalkedLog, mark: Mark | None) -> bool:
+    """Whether the walk came to the file that the mark was made in. A file between that is gone may
+    have replaced entries of those before it."""
+    if mark is None or walked.fault is None:
+        return True
+    return any(one.header.file_sequence == mark.file_sequence for one in walked.segments)
 
 
 def _attempt(
@@ -298,10 +312,12 @@ def _attempt(
     files: LiveFiles,
     mark: Mark | None,
     options: LogOptions,
-    *,
     trust_indexes: bool,
+    hint_counts: bool,
 ) -> _Attempt:
-    walked = walk_log(disk, spec, files, mark, options, trust_indexes=trust_indexes)
+    walked = walk_log(
+        disk, spec, files, mark, options, trust_indexes=trust_indexes, hint_counts=hint_counts
+    )
     claimed = _claimed(walked, mark, files.live + files.beyond)
     log = _log_of(spec, options, files, walked, mark, claimed)
     (order,) = log.plan_producer_replay().args

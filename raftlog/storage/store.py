@@ -32,7 +32,8 @@ class StoreImage:
 
     * `registrations`, `hard_states`, `marks`: as of the last call, durable or not; who needs to
       know that they are durable waits for the round that carried the record.
-    * `deadline`: when a turn must take pending marks; NEVER when none are pending.
+    * `deadline`: when a turn must take pending marks, or say that earlier promises are over; NEVER
+      when neither is pending.
     """
 
     __slots__ = (
@@ -100,26 +101,27 @@ class StoreImage:
     def take_records(self, urgent: list[bytes], now: Instant) -> list[bytes]:
         """The records for this round: the urgent ones, with all pending marks when there are urgent
         ones or the deadline has come. [] when the round needs none."""
-        if not self._dirty or not (urgent or now >= self.deadline):
+        over_at = self._promises_end
+        if over_at is None:
+            over_at = self._promises_end = self._end_of_promises(now)
+            self.deadline = min(self.deadline, over_at)
+        if not (urgent or now >= self.deadline):
             return urgent
         records = urgent + [mark_record(mark) for mark in self._dirty.values()]
-        records += self._promises_over(now)
+        if self._promised_ns != self._lease_ns and now >= over_at:
+            probe("promises-of-earlier-boots-over")
+            records.append(promise_record(self._lease_ns))
+            self._promised_ns, over_at = self._lease_ns, NEVER
         self._dirty.clear()
-        self.deadline = NEVER
+        self.deadline = self._promises_end = over_at
         return records
 
-    def _promises_over(self, now: Instant) -> list[bytes]:
-        """The record that says so. Counted from the first round of this boot: replicas that began
-        later promised anew, and were not there before."""
-        if self._promised_ns == self._lease_ns:
-            return []
-        if self._promises_end is None:
-            self._promises_end = Instant(now + self._promised_ns)
-        if now < self._promises_end:
-            return []
-        probe("promises-of-earlier-boots-over")
-        self._promised_ns = self._lease_ns
-        return [promise_record(self._lease_ns)]
+    def _end_of_promises(self, now: Instant) -> Instant:
+        """When those of earlier boots are over, counted from the first turn of this one: replicas
+        that began later promised anew, and were not there before. NEVER: they are as long as those
+        of this boot."""
+        longer = self._promised_ns != self._lease_ns
+        return Instant(now + self._promised_ns) if longer else NEVER
 
     def _forget(self, group: GroupId) -> None:
         self.registrations.pop(group, None)
@@ -127,4 +129,4 @@ class StoreImage:
         self.marks.pop(group, None)
         self._dirty.pop(group, None)
         if not self._dirty:
-            self.deadline = NEVER
+            self.deadline = NEVER if self._promises_end is None else self._promises_end

@@ -98,9 +98,11 @@ def walk_log(
     options: LogOptions,
     *,
     trust_indexes: bool = True,
+    hint_counts: bool = True,
 ) -> WalkedLog:
-    """Walk all live files (at least one). Cuts a torn tail of the last one, durably."""
-    return _Walker(disk, spec, files, mark, options, trust_indexes).run()
+    """Walk all live files (at least one). Cuts a torn tail of the last one, durably. `hint_counts`:
+    whether what lies below the commit hint of the mark is what was committed."""
+    return _Walker(disk, spec, files, mark, options, trust_indexes, hint_counts).run()
 
 
 @final
@@ -115,6 +117,7 @@ class _Walker:
         mark: Mark | None,
         options: LogOptions,
         trust_indexes: bool,
+        hint_counts: bool,
     ) -> None:
         self._disk = disk
         self._trust_indexes = trust_indexes
@@ -123,8 +126,8 @@ class _Walker:
         self._mark = mark
         self._options = options
         head = files.live[0].header
-        self._hint_counts = files.vouch_for(mark)
-        self._hint = RaftIndex(mark.commit if mark and self._hint_counts else 0)
+        self._hint_counts = hint_counts
+        self._hint = RaftIndex(mark.commit if mark and hint_counts else 0)
         self._segments: list[Segment] = []
         self._term_rows: list[TermRow] = []
         self._memberships = [(head.membership_index, head.membership)]

@@ -72,3 +72,48 @@ def test_the_sequence_of_a_lost_file_is_not_given_again(driver):
     found = driver.reopen()
     assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (marked.raft_index, marked.term))
     assert (found.commit_hint, driver.log.last_index) == (0, 10)
+
+
+@pytest.mark.parametrize("failed", ["write_index", "remove_files", ""])
+def test_what_a_lost_file_before_the_marked_one_replaced_is_not_committed(failed):
+    """The mark is in a younger file. What showed that the lost one had replaced entries was gone,
+    for a job of the truncation had failed: they counted as committed, at every boot, and the
+    replica could never be repaired."""
+    driver = begun_with_one_file()
+    for job in driver.log.take_jobs():
+        if job.function.__name__ != failed:
+            driver.run(job)
+    driver.append(100, size=1000)
+    driver.commit_all()
+    driver.round()
+    driver.settle()
+    _, lost, marked = [segment.path for segment in driver.log.segments]
+    found = without(driver, lost)
+    assert marked not in [segment.path for segment in driver.log.segments]
+    assert found.state is ReplicaState.DAMAGED
+    assert found.commit_hint == 0
+    if failed:
+        assert driver.log.term_at(10) == 1
+        driver.log.truncate_from(10)
+    driver.lead(2)
+    driver.append(3)
+    driver.round()
+    assert driver.log.last_index == 13
+
+
+def begun_with_one_file():
+    """Entries from 10 on are replaced by a file in which there is no mark; jobs are to be run."""
+    driver = Driver(
+        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
+    )
+    driver.lead(1)
+    driver.append(4, size=2000)
+    driver.commit_all()
+    driver.settle()
+    driver.append(45, size=2000)
+    driver.settle()
+    driver.log.truncate_from(10)
+    driver.lead(2)
+    driver.append(5, size=1000)
+    driver.round()
+    return driver

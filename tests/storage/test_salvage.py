@@ -13,11 +13,12 @@ from raftlog_sim.inode import SECTOR
 
 from raftlog.base import probes
 from raftlog.base.entries import InstallPosition
-from raftlog.base.errors import DiskError, RaftlogError
+from raftlog.base.errors import CorruptData, DiskError, DiskFull, RaftlogError
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.storage.data_dir import open_directory
+from raftlog.storage.files import write_whole
 from raftlog.storage.recovery import ReplicaState, recover_replica, salvage_replica
-from raftlog.storage.replica import index_name
+from raftlog.storage.replica import TEMPORARY_SUFFIX, index_name
 from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.snapshot import write_snapshot
 from raftlog.storage.store_file import STORE_FILES
@@ -207,3 +208,26 @@ def test_a_full_disk_keeps_no_replica_closed(driver):
     assert found.state is ReplicaState.INTACT
     assert found.log.last_index == driver.log.last_index
     assert not driver.disk.exists(sealed)
+
+
+def test_a_fault_is_told_though_its_index_cannot_be_looked_up():
+    """The error of the disk hid the damage, which a leader then never found."""
+    driver = Driver()
+    driver.lead(1)
+    driver.append(12, 2, size=60)
+    driver.commit_all()
+    driver.settle()
+    path = driver.log.segments[0].path
+    driver.disk.flip_bit(path, 4096 + 300)
+    driver.disk.fail("exists", index_name(path), count=10**6)
+    with pytest.raises(CorruptData):
+        driver.run(driver.log.plan_verify(1, 3))
+
+
+def test_what_a_full_disk_has_no_room_for_leaves_nothing_behind():
+    disk = new_disk()
+    disk.make_dir("groups")
+    disk.free = 100
+    with pytest.raises(DiskFull):
+        write_whole(disk, "groups/one", bytes(5000))
+    assert not disk.exists("groups/one" + TEMPORARY_SUFFIX)

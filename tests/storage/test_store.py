@@ -90,6 +90,16 @@ def test_longer_promises_of_earlier_boots_are_stored_until_they_are_over(lease_n
     assert store.take_records([], NEVER) == [mark_record(mark(index=8))]
 
 
+def test_promises_of_earlier_boots_end_on_a_broker_that_writes_nothing():
+    store = booted(500, 0)
+    assert store.take_records([], 10**6) == []
+    assert store.deadline == 10**6 + 500
+    store.note_mark(mark(), 10**6)
+    assert store.take_records([], 10**6 + 499) == []
+    assert store.take_records([], 10**6 + 500) == [promise_record(0)]
+    assert store.deadline == NEVER
+
+
 def test_promises_as_long_as_ours_stay():
     store = booted(500, 500)
     store.register(1, HERE)
