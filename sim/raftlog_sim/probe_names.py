@@ -42,6 +42,7 @@ UNREACHABLE: Final = {
     "malformed-request": _OWN_CLIENTS,
     "unsupported-version": _OWN_CLIENTS,
     "controller-busy-asked-again": _MUCH,
+    "promises-of-earlier-boots-over": "the settings of a node are the same at every boot",
     "reports-go-in-parts": _MUCH,
     "controller-requests-over-limit": _MUCH,
     "waiting-bytes-over-limit": _MUCH,

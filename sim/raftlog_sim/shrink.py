@@ -244,9 +244,7 @@ def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
     """All that producers send in many steps, as a load of each: under a few seeds, for a failure
     that hangs on an instant survives no other change either, and where nothing but a load and a few
     faults are left another seed often has such an instant."""
-    found = schedule
-    for places in _many(schedule):
-        found = _as_load(found, [schedule.steps[place] for place in places])
+    found = _as_loads(schedule)
     for number in range(seeds if found != schedule else 0):
         seed = schedule.options.seed + number * _SEEDS_APART
         yield attrs.evolve(found, options=attrs.evolve(schedule.options, seed=seed))
@@ -266,10 +264,12 @@ def _drawn_parts(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
 
 
 def _parts(schedule: Schedule) -> Iterator[Schedule]:
-    """Parts of a half first, then larger ones."""
+    """Parts of a half first, then larger ones; every other one of what producers send as loads."""
+    bases = (schedule, _as_loads(schedule))
     stream = Stream(schedule.options.seed, f"shrink/{len(schedule.steps)}")
     for number, kept_of_8 in enumerate(_KEPT_OF_8):
-        steps = [step for step in schedule.steps if stream.below(8) < kept_of_8]
+        base = bases[number % len(bases)]
+        steps = [step for step in base.steps if stream.below(8) < kept_of_8]
         if len(steps) < len(schedule.steps):
             seed = schedule.options.seed + number * _SEEDS_APART
             options = attrs.evolve(schedule.options, seed=seed)
@@ -283,6 +283,14 @@ def _many(schedule: Schedule) -> list[list[int]]:
         if step.kind == "produce":
             families.setdefault(step.arguments[:2], []).append(place)
     return [places for places in families.values() if len(places) >= _MANY]
+
+
+def _as_loads(schedule: Schedule) -> Schedule:
+    """With a load for all that one producer sends to one partition, where it sends often."""
+    found = schedule
+    for places in _many(schedule):
+        found = _as_load(found, [schedule.steps[place] for place in places])
+    return found
 
 
 def _as_load(schedule: Schedule, steps: Sequence[Step]) -> Schedule:
