@@ -8,9 +8,9 @@ from raftlog.storage.replica import LogOptions
 from tests.storage.making import Driver
 
 
-@pytest.fixture
-def driver():
-    """Entries from 10 on, which an index file vouches for, are replaced by a file with a mark."""
+def begun(held, replacing):
+    """Entries from 10 on, which an index file vouches for when its job has run, are replaced by
+    those of another file."""
     driver = Driver(
         options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
     )
@@ -18,12 +18,19 @@ def driver():
     driver.append(4, size=2000)
     driver.commit_all()
     driver.settle()
-    driver.append(31, size=2000)
+    driver.append(held, size=2000)
     driver.settle()
     driver.log.truncate_from(10)
     driver.lead(2)
-    driver.append(30, size=1000)
+    driver.append(replacing, size=1000)
     driver.round()
+    return driver
+
+
+@pytest.fixture
+def driver():
+    """The mark is in the file that replaced what was there."""
+    driver = begun(31, 30)
     driver.commit_all()
     driver.round()
     return driver
@@ -79,7 +86,7 @@ def test_what_a_lost_file_before_the_marked_one_replaced_is_not_committed(failed
     """The mark is in a younger file. What showed that the lost one had replaced entries was gone,
     for a job of the truncation had failed: they counted as committed, at every boot, and the
     replica could never be repaired."""
-    driver = begun_with_one_file()
+    driver = begun(45, 5)
     for job in driver.log.take_jobs():
         if job.function.__name__ != failed:
             driver.run(job)
@@ -99,21 +106,3 @@ def test_what_a_lost_file_before_the_marked_one_replaced_is_not_committed(failed
     driver.append(3)
     driver.round()
     assert driver.log.last_index == 13
-
-
-def begun_with_one_file():
-    """Entries from 10 on are replaced by a file in which there is no mark; jobs are to be run."""
-    driver = Driver(
-        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
-    )
-    driver.lead(1)
-    driver.append(4, size=2000)
-    driver.commit_all()
-    driver.settle()
-    driver.append(45, size=2000)
-    driver.settle()
-    driver.log.truncate_from(10)
-    driver.lead(2)
-    driver.append(5, size=1000)
-    driver.round()
-    return driver
