@@ -6,9 +6,15 @@ All of it asks the atlas first.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from raftlog.base.errors import CorruptData
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId
 from raftlog.base.units import millis
-from raftlog.storage.data_dir import DirectoryIdentity, peek_directory, read_identity
+from raftlog.storage.data_dir import (
+    DirectoryIdentity,
+    DirectoryImage,
+    peek_directory,
+    read_identity,
+)
 from raftlog_sim.disk import Keep, SimulatedDisk
 from raftlog_sim.node import Node
 from raftlog_sim.process_faults import restart_later
@@ -31,7 +37,7 @@ def _wipe(nemesis: "Nemesis", step: Step) -> bool:
         if not nemesis.atlas.allow(node.number):
             continue
         nemesis.note("wipe", node.number)
-        cluster = peek_directory(node.disk.durable_copy()).identity.cluster
+        cluster = read_identity(node.disk.durable_copy()).cluster
         if node.up:
             node.stop_process()
             restart_later(nemesis, step, node)
@@ -183,11 +189,21 @@ def _lose_metadata(nemesis: "Nemesis", step: Step) -> bool:
     return _lose(nemesis, step, METADATA_GROUP)
 
 
+def readable(disk: SimulatedDisk) -> DirectoryImage | None:
+    """What is durable of the directory; None where its store has rotted so that nobody can read it,
+    as the process will find (seed 7800338)."""
+    try:
+        return peek_directory(disk.durable_copy())
+    except CorruptData:
+        return None
+
+
 def _lose(nemesis: "Nemesis", step: Step, group: GroupId) -> bool:
     """The process finds it when it boots next, which it does."""
     struck = False
     for node in nemesis.nodes(step, "node"):
-        registration = peek_directory(node.disk.durable_copy()).registrations.get(group)
+        image = readable(node.disk)
+        registration = None if image is None else image.registrations.get(group)
         if registration is None or not nemesis.atlas.allow(node.number, aware=True):
             continue
         nemesis.note("lost-replica", node.number)

@@ -238,7 +238,10 @@ class ReplicaChecks:
         yield "replica-begins-once", self._begun_again(node)
 
     def _begun_again(self, node: "Node") -> str:
-        """A replica whose place a younger one took runs no more: it would begin empty, and vote."""
+        """A replica whose place a younger one took runs no more: it would begin empty, and vote. An
+        old copy of a disk knows of no younger one until it is refused (seed 7800313)."""
+        if node.rolled_back:
+            return ""
         context = node.broker.context
         for group, replica in context.replicas.items():
             youngest = self.ids.setdefault((group, context.directory), replica.me)

@@ -13,12 +13,11 @@ from raftlog.base.ids import GroupId
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.records.batch import CONTROL, read_header
 from raftlog.records.control import parse_control_entry
-from raftlog.storage.data_dir import peek_directory
 from raftlog.storage.replica import Mark
 from raftlog.storage.store_file import STORE_FILES
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.inode import SECTOR
-from raftlog_sim.loss_faults import replaced
+from raftlog_sim.loss_faults import readable, replaced
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.streams import Stream
@@ -201,7 +200,8 @@ def _rot_everywhere(nemesis: "Nemesis", step: Step) -> bool:
 
 def _batches_of(disk: SimulatedDisk, group: GroupId) -> dict[bytes, tuple[str, int]]:
     """Batches of records of a group that lie below its durable mark, and where."""
-    registration = peek_directory(disk.durable_copy()).registrations.get(group)
+    image = readable(disk)
+    registration = None if image is None else image.registrations.get(group)
     if registration is None:
         return {}
     return {
@@ -297,7 +297,9 @@ def _store_place(disk: SimulatedDisk, stream: Stream) -> tuple[str, int] | None:
 def _ends_below_marks(disk: SimulatedDisk) -> list[tuple[str, int]]:
     """Segment files that a durable mark covers, and up to which position."""
     found = []
-    image = peek_directory(disk.durable_copy())
+    image = readable(disk)
+    if image is None:
+        return []
     for group, mark in sorted(image.marks.items()):
         registration = image.registrations.get(group)
         if registration is not None:

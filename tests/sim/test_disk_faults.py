@@ -1,7 +1,7 @@
 """Disks in a world that fail, fill, slow down, rot, vanish; and the atlas that rations damage."""
 
 import pytest
-from raftlog_sim import rot_faults
+from raftlog_sim import loss_faults, rot_faults
 from raftlog_sim.disk import Keep
 from raftlog_sim.disk_faults import _disk_error
 from raftlog_sim.options import SimOptions
@@ -18,6 +18,7 @@ from raftlog.base.units import millis
 from raftlog.broker.events import Effects, PeerSend
 from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.raft.messages import VoteReply
+from raftlog.storage.store_file import STORE_FILES
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 900, 30))
 
@@ -382,3 +383,14 @@ def test_steps_beyond_the_atlas_do_nothing():
     )
     assert result.failure == ""
     assert result.faults == {"wipe": 1}
+
+
+def test_a_store_that_nobody_can_read_stops_no_other_fault():
+    """Seed 7800338: two sectors of one frame had rotted, and the nemesis read the store itself."""
+    run = until(Run(schedule()), 300)
+    disk = run.world.nodes[NodeId(2)].disk
+    assert _ends_below_marks(disk) != []
+    for name in STORE_FILES:
+        disk.overwrite(name, 0, bytes(len(disk.content(name))))
+    assert loss_faults.readable(disk) is None
+    assert _ends_below_marks(disk) == []

@@ -222,6 +222,8 @@ def test_a_replica_that_runs_where_a_younger_one_ran():
     invariants.replicas.ids[leader.group, context.directory] = younger
     found = dict(invariants.replicas.routes_changed(one))
     assert "ran before" in found["replica-begins-once"]
+    one.rolled_back = True
+    assert dict(invariants.replicas.routes_changed(one))["replica-begins-once"] == ""
 
 
 def test_two_leaders_of_one_epoch_that_clients_hear_of():
