@@ -80,7 +80,11 @@ def round_echoed(state: RaftState, context: int) -> None:
 def _promised(state: RaftState, context: int) -> Nanos:
     """For how long a quorum elects nobody else, each from when it echoed this round or a later one.
     We elect nobody while we hold a lease."""
-    said = {r: p.promised_ns for r, p in state.progress.items() if p.echoed >= context}
+    said = {
+        replica: follower.promised_ns
+        for replica, follower in state.progress.items()
+        if follower.echoed >= context
+    }
     said[state.me] = state.options.lease_ns
     for lasts in sorted(said.values(), reverse=True):
         votes = {replica: True for replica, promised in said.items() if promised >= lasts}

@@ -244,10 +244,11 @@ class ReplicaChecks:
             return ""
         context = node.broker.context
         for group, replica in context.replicas.items():
-            youngest = self.ids.setdefault((group, context.directory), replica.me)
+            place = (group, context.directory)
+            youngest = self.ids.get(place, replica.me)
             if replica.me.epoch < youngest.epoch:
                 return f"{replica.me} of group {group} runs where {youngest} ran before"
-            self.ids[group, context.directory] = replica.me
+            self.ids[place] = replica.me
         return ""
 
     def _published(self, node: "Node") -> str:
