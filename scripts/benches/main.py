@@ -8,7 +8,7 @@ from benches import consuming, failing, idling, latency, measuring, producing, s
 TOTAL = 200_000_000
 
 
-def run(name: str, rounds: int) -> dict:
+def run(name: str, rounds: int, *, compiled: bool) -> dict:
     """Measure one thing."""
     if name == "produce":
         return producing.compare(name, rounds, 1024, 1_000_000, TOTAL)
@@ -23,7 +23,7 @@ def run(name: str, rounds: int) -> dict:
     if name == "idle":
         return idling.measure(rounds)
     if name == "simulator":
-        return simulating.measure(rounds)
+        return simulating.measure(rounds, trio=not compiled)
     return failing.measure(rounds)
 
 
@@ -47,12 +47,19 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="what to measure")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    parser.add_argument(
+        "--compiled", type=Path, metavar="DIR",
+        help="measure the simulator as scripts/compile made it there",
+    )  # fmt: skip
     options = parser.parse_args(arguments)
+    compiled = options.compiled is not None
+    if compiled and options.names != ["simulator"]:
+        parser.error("--compiled is for simulator alone")
     results: dict[str, object] = {}
     print(f"hardware: {measuring.hardware()}")
     for name in options.names or NAMES:
         print(name)
-        results[name] = run(name, options.rounds)
+        results[name] = run(name, options.rounds, compiled=compiled)
         if options.out:
             measuring.save(results, options.out)
     return 0

@@ -2,7 +2,7 @@
 callback."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import attrs
 
@@ -20,6 +20,16 @@ _LENGTH_BYTES: Final = 4
 CLIENT_NS: Final = 50 * NANOS_PER_MICRO
 """A frame's way to the broker."""
 Then = Callable[[Any], None]
+
+
+class Connected(Protocol):
+    """Who is connected to a node. Answers may come in another order than the requests."""
+
+    def answered(self, request_no: int, frame: bytes | None) -> None:
+        """The answer to that request, or None: it asked for none."""
+
+    def lost(self) -> None:
+        """The node hung up, or is gone."""
 
 
 class ConnectionLostError(RaftlogError):

@@ -39,7 +39,7 @@ Then = Callable[[Any], None]
 @final
 @attrs.define(eq=False)
 class _Wire:
-    """One connection of a client to one boot of a node; the node calls `answered` and `lost`."""
+    """One connection of a client to one boot of a node, which calls `answered` and `lost`."""
 
     driver: "SimClient"
     dial: int
@@ -138,7 +138,7 @@ class SimClient:
             self._turn((Disconnected(dial.dial, "nobody listens"),))
             return
         wire = self._wires[dial.dial] = _Wire(self, dial.dial, node)
-        wire.connection = node.connect(wire)  # type: ignore[arg-type]
+        wire.connection = node.connect(wire)
         self._turn((Connected(dial.dial),))
 
     def _send(self, send: Send) -> None:

@@ -22,7 +22,7 @@ from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter, RoundResult
 from raftlog_sim import turns
-from raftlog_sim.client import cut_frames
+from raftlog_sim.client import Connected, cut_frames
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
 from raftlog_sim.releases import RELEASES
@@ -30,7 +30,6 @@ from raftlog_sim.releases import RELEASES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from raftlog_sim.client import Client
     from raftlog_sim.world import World
 
 WRITE_NS: Final = 50 * NANOS_PER_MICRO
@@ -66,7 +65,7 @@ class Boot:
     jobs: deque[e.Job | e.Read] = attrs.Factory(deque)
     working: bool = False
     peers: tuple[e.PeerAddress, ...] = ()
-    clients: "dict[ConnectionId, Client]" = attrs.Factory(dict)
+    clients: dict[ConnectionId, Connected] = attrs.Factory(dict)
     paused: dict[ConnectionId, None] = attrs.Factory(dict)
     held: list[e.Request] = attrs.Factory(list)
     """Requests of paused connections: in their sockets, unread."""
@@ -452,7 +451,7 @@ class Node:
 
     # --- clients ---
 
-    def connect(self, client: "Client") -> ConnectionId:
+    def connect(self, client: Connected) -> ConnectionId:
         """A client connects to the first listener."""
         self._last_connection += 1
         connection = ConnectionId(self._last_connection)

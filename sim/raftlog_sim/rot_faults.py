@@ -255,7 +255,7 @@ def _twin(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
         for other, other_end in ends
         if path.rpartition("/")[0] != other.rpartition("/")[0]
         for start, batch in _batches(node.disk.content(path)[:end])
-        if _is_twin(batch, node.disk.content(other)[start : min(start + len(batch), other_end)])
+        if _is_twin(batch, node.disk.content(other)[:other_end][start : start + len(batch)])
     ]
     if not found or not nemesis.atlas.allow(node.number):
         return False

@@ -266,7 +266,7 @@ class Run:
         if self._goal is None:
             return False
         if self.look():
-            return self._goal is not None
+            return not self.over
         due = self.world.next_at()
         if due is None or due > self._deadline:
             raise self._stuck()

@@ -10,10 +10,12 @@ SIGTERM, do not hear Ctrl-C, which is the parent's, and watch for the parent's d
 
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -46,10 +48,11 @@ class Lost(NamedTuple):
 @final
 @attrs.define(eq=False)
 class _Worker:
-    """A process, the pipe to it, and the number of the call that it has."""
+    """A process, the pipe to it, where it imports from, and the number of the call that it has."""
 
     process: SpawnProcess
     pipe: "Connection[Any, Any]"
+    home: str
     number: int | None = None
     played: int = 0
 
@@ -58,12 +61,14 @@ class _Worker:
 @attrs.define(eq=False)
 class Workers:
     """See the module. `play` and `prepare` are found by their names in the workers; `prepare` runs
-    once in each. `may_go_on` is asked before a call is handed out."""
+    once in each. `may_go_on` is asked before a call is handed out. `home_of` a call is the folder
+    from which its worker imports before any other; empty, it imports what this process does."""
 
     jobs: int
     play: Callable[..., Any]
     prepare: Callable[[], None]
     may_go_on: Callable[[], bool]
+    home_of: Callable[[Call], str] = lambda call: ""
     grace_seconds: float = GRACE_SECONDS
     deaths: int = 0
     _workers: list[_Worker] = attrs.Factory(list)
@@ -110,22 +115,25 @@ class Workers:
         return busy < self.jobs and given < AHEAD * self.jobs
 
     def _hand_out(self, number: int, call: Call) -> None:
-        worker = next((each for each in self._workers if each.number is None), None)
+        home = self.home_of(call)
+        idle = (each for each in self._workers if each.number is None and each.home == home)
+        worker = next(idle, None)
         if worker is None:
-            worker = self._started()
+            worker = self._started(home)
         worker.number = number
         try:
             worker.pipe.send(call)
         except OSError:
             self._buried(worker)
 
-    def _started(self) -> _Worker:
+    def _started(self, home: str) -> _Worker:
         context = get_context("spawn")
         mine, its = context.Pipe()
         process = context.Process(target=_serve, args=(its, self.play, self.prepare), daemon=True)
-        process.start()
+        with _importing_from(home):
+            process.start()
         its.close()
-        worker = _Worker(process, mine)
+        worker = _Worker(process, mine, home)
         self._workers.append(worker)
         return worker
 
@@ -180,6 +188,17 @@ class Workers:
             _let_go(worker)
         for worker in workers:
             _waited_for(worker)
+
+
+@contextmanager
+def _importing_from(home: str) -> Iterator[None]:
+    """A process that is started meanwhile is handed this process's path with `home` before it."""
+    before = sys.path.copy()
+    sys.path[:0] = [home] if home else []
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _let_go(worker: _Worker) -> None:

@@ -29,6 +29,8 @@ def played(what, *more):
         raise ValueError("no such thing")
     if what == "refuse":
         raise OperatingError("it cannot be", on="this", do="that")
+    if what == "where":
+        return sys.path[0]
     if what == "wait":
         time.sleep(600)
     return (what, os.getpid(), *more)
@@ -81,6 +83,15 @@ def test_what_is_refused_reaches_the_caller_whole():
 def test_a_worker_is_replaced_after_some_calls():
     answers = list(workers_of(1).answers([("a",)] * (CALLS_A_WORKER + 1)))
     assert len({answer[1] for _, answer in answers}) == 2
+
+
+def test_a_worker_imports_from_the_home_of_its_calls(tmp_path):
+    before = sys.path.copy()
+    workers = workers_of(home_of=lambda call: call[1])
+    homes = ["", str(tmp_path), "", str(tmp_path)] * 3
+    answers = [answer for _, answer in workers.answers(("where", home) for home in homes)]
+    assert answers == [home or before[0] for home in homes]
+    assert sys.path == before
 
 
 def test_a_slow_call_does_not_let_the_others_run_far_ahead():

@@ -14,17 +14,19 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 import attrs
 
-from raftlog_sim import mutation, scenarios, spark_sweep
+from raftlog_sim import compiled_build, mutation, scenarios, spark_sweep
 from raftlog_sim.cases import BROKERS, drawn
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import traces_elsewhere
+from raftlog_sim.options import draw_options
 from raftlog_sim.outcome import failure_class, signature
 from raftlog_sim.probe_names import missed_names
-from raftlog_sim.workers import Lost, Workers
+from raftlog_sim.workers import Call, Lost, Workers
 
 KEPT_A_GROUP: Final = 3
 FOLDERS_MAX: Final = 30
@@ -121,6 +123,10 @@ def add(parsers: common.Parsers) -> None:
     sweep.add_argument(
         "--spark", metavar="MASTER", help="play the seeds on Spark, such as local[4] or spark://..."
     )
+    sweep.add_argument(
+        "--compiled", metavar="DIR", type=Path,
+        help="play the seeds that are not of trio mode by what scripts/compile made there",
+    )  # fmt: skip
     sweep.add_argument("--time-limit", type=common.seconds, default=float("inf"), metavar="SECONDS")
     filing.add_to(sweep)
     sweep.add_argument(
@@ -140,6 +146,8 @@ def _sweep(options: argparse.Namespace) -> int:
         raise common.UsageError("--jobs must be at least 1", "raftlog sim sweep")
     if options.mutant:
         mutation.named(options.mutant)
+    if options.compiled is not None:
+        _check_compiled(options)
     deadline = common.Deadline(options.time_limit)
     tally, files = _Tally(), filing.filing_of(options)
     try:
@@ -166,6 +174,16 @@ def _sweep(options: argparse.Namespace) -> int:
     if tally.failed or tally.scenarios_failed or not tally.seeds or lacking:
         return common.FAILED
     return common.DISAGREED if tally.disagreed else common.DONE
+
+
+def _check_compiled(options: argparse.Namespace) -> None:
+    """Raises for what cannot be played by compiled code, and for a folder of other sources."""
+    for name, given in (("--mutant", options.mutant), ("--spark", options.spark)):
+        if given:
+            raise common.UsageError(f"--compiled does not go with {name}", "raftlog sim sweep")
+    if options.subject != BROKERS:
+        raise common.UsageError(f"--compiled plays {BROKERS} only", "raftlog sim sweep")
+    compiled_build.check(options.compiled)
 
 
 # --- running --------------------------------------------------------------------------------------
@@ -222,7 +240,7 @@ def _on_spark(options: argparse.Namespace, deadline: common.Deadline) -> Generat
 
 def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Generator[Row, None, None]:
     calls = _calls(options)
-    if options.jobs == 1:
+    if options.jobs == 1 and options.compiled is None:
         common.switch_on(options.mutant)
         for call in calls:
             if deadline.passed():
@@ -234,12 +252,22 @@ def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Generator[R
         play=run_seed,
         prepare=partial(mutation.switch_on_if, options.mutant),
         may_go_on=lambda: not deadline.passed(),
+        home_of=partial(_home, options.compiled),
     )
     with closing(workers.answers(calls)) as answers:
         for call, answer in answers:
             yield _lost_row(call[0], answer.why) if isinstance(answer, Lost) else answer
     if workers.gave_up:
         raise _GaveUpError(f"gave up: {workers.deaths} processes died; see worker-died")
+
+
+def _home(compiled: Path | None, call: Call) -> str:
+    """Where what plays a seed is imported from. Trio mode has a world and nodes of its own, which
+    compiled code does not take for its own."""
+    seed, profile, *_ = call
+    if compiled is None or draw_options(seed, profile).trio:
+        return ""
+    return str(compiled.resolve())
 
 
 def _lost_row(seed: int, why: str) -> Row:

@@ -1,0 +1,173 @@
+"""Have product and simulator compiled: copy, rewrite, number fields, mypyc, the C compiler.
+
+    sources -> DIR/*.py, rewritten -> DIR/.build/c/*.c -> DIR/.build/o -> DIR/*.so
+
+What is not compiled stays in DIR as the same Python, so that DIR is all that a process must import
+from. `compiled.json` there says of which sources it is, and is written last.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import sysconfig
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from mypyc.build import mypycify
+from raftlog_sim.compiled_build import PACKAGES, say_what, sources_digest
+from setuptools import setup
+from setuptools._distutils.compilers.C import base
+
+from compiling.named_fields import number_fields
+from compiling.rewriting import HELPERS, HELPERS_TEXT, Tree
+
+FOLDERS = [
+    "raftlog/base",
+    "raftlog/records",
+    "raftlog/raft",
+    "raftlog/storage",
+    "raftlog/kafka",
+    "raftlog/metadata",
+    "raftlog/partition",
+    "raftlog/broker",
+    "raftlog/client/core",
+    "raftlog/verify",
+    "raftlog_sim",
+]
+# What stays Python, and why.
+LEFT_OUT = {
+    "raftlog/base/_compiled.py": "helpers for attrs itself",
+    "raftlog/kafka/error_codes.py": "an enum with a __new__ of its own",
+    "raftlog/verify/edn.py": "inherits from str",
+    "raftlog/verify/facts.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/history.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/history_reader.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/pairing.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/pairs.py": "msgspec.Struct has a metaclass",
+    "raftlog_sim/__init__.py": "empty",
+    "raftlog_sim/__main__.py": "a program",
+    "raftlog_sim/spark_sweep.py": "Spark's types",
+    "raftlog_sim/stepping.py": "an attribute whose name is a word of C",
+    "raftlog_sim/workers.py": "starts processes",
+}
+LEFT_OUT_BEGINNINGS = ("raftlog_sim/trio_", "raftlog_sim/commands/", "raftlog_sim/subjects/")
+SETTINGS = "[mypy]\npython_version = 3.11\nignore_missing_imports = True\n"
+
+
+def copy_rewritten(folder: Path) -> int:
+    """Both packages, rewritten; how many modules."""
+    modules, others = {}, []
+    for package, source in PACKAGES.items():
+        for path in sorted(source.rglob("*")):
+            relative = package / path.relative_to(source)
+            if path.suffix == ".py":
+                modules[_module(relative)] = path
+            elif path.is_file() and "__pycache__" not in path.parts:
+                others.append((path, relative))
+    tree = Tree(modules)
+    for module, path in modules.items():
+        package = Path(module.partition(".")[0])
+        _write(folder / package / path.relative_to(PACKAGES[package]), tree.rewritten(module))
+    for path, relative in others:
+        (folder / relative).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / relative)
+    _write(folder / (HELPERS.replace(".", "/") + ".py"), HELPERS_TEXT)
+    return len(modules)
+
+
+def compiled_paths(folder: Path) -> list[str]:
+    """The modules that are compiled, relative to the folder."""
+    paths = [
+        path.relative_to(folder).as_posix()
+        for each in FOLDERS
+        for path in sorted((folder / each).rglob("*.py"))
+    ]
+    return [
+        path for path in paths
+        if path not in LEFT_OUT and not path.startswith(LEFT_OUT_BEGINNINGS)
+    ]  # fmt: skip
+
+
+def compile_all(paths: list[str], optimise: str) -> None:
+    """mypyc and the C compiler, in the current folder."""
+    base.Compiler.compile = _compile_side_by_side
+    extensions = mypycify(
+        ["--config-file", "mypy.ini", *paths],
+        opt_level=optimise,
+        debug_level="0",
+        multi_file=True,
+        target_dir=".build/c",
+        group_name="raftlog",
+    )
+    setup(
+        name="raftlog-compiled",
+        packages=[],
+        ext_modules=extensions,
+        script_args=["-q", "build_ext", "--inplace", "-t", ".build/o", "-b", ".build/lib"],
+    )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description="Compile product and simulator.", epilog="Example: scripts/compile --optimise 1"
+    )
+    parser.add_argument("--out", type=Path, default=Path("build/compiled"))
+    parser.add_argument("--optimise", choices=("0", "1", "2", "3"), default="2")
+    options = parser.parse_args(arguments)
+    _need_a_compiler()
+    folder = options.out.resolve()
+    began, sources = time.perf_counter(), sources_digest()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _write(folder / "mypy.ini", SETTINGS)
+    modules = copy_rewritten(folder)
+    _tell(began, f"{modules} modules rewritten")
+    os.chdir(folder)
+    paths = compiled_paths(folder)
+    count = number_fields(paths, "mypy.ini")
+    _tell(began, f"{count['numbered']} fields of named tuples numbered")
+    compile_all(paths, options.optimise)
+    shutil.rmtree(folder / ".build")
+    say_what(folder, sources, len(paths))
+    _tell(began, f"{len(paths)} modules compiled into {folder}")
+    return 0
+
+
+def _compile_side_by_side(self, sources, output_dir=None, macros=None, include_dirs=None, debug=0,
+                          extra_preargs=None, extra_postargs=None, depends=None):  # fmt: skip
+    """distutils compiles one file after the other."""
+    macros, objects, extra_postargs, preprocess, files = self._setup_compile(
+        output_dir, macros, include_dirs, sources, depends, extra_postargs
+    )
+    arguments = self._get_cc_args(preprocess, debug, extra_preargs)
+
+    def one(target):
+        source, extension = files[target]
+        self._compile(target, source, extension, arguments, extra_postargs, preprocess)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(one, objects))
+    return objects
+
+
+def _need_a_compiler() -> None:
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    for what, found in ((compiler, shutil.which(compiler)), (str(header), header.exists())):
+        if not found:
+            sys.exit(f"error: {what} is missing. On Debian: apt-get install gcc python3-dev")
+
+
+def _module(relative: Path) -> str:
+    return relative.with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def _tell(began: float, what: str) -> None:
+    print(f"{time.perf_counter() - began:5.0f} s  {what}", flush=True)

@@ -1,0 +1,362 @@
+"""The text of a module, rewritten so that mypyc compiles it well; what it does stays the same.
+
+mypyc gives a class the layout of a C struct only when it knows every decorator, and calls what
+makes a named tuple through the interpreter. So, in a copy of the sources:
+
+- a class under `attrs.define(eq=False)` or `attrs.frozen` becomes a plain class with the
+  `__init__`, `__repr__` and, for frozen ones, `__eq__` and `__hash__` that attrs would have made;
+- each named tuple at the top of a module gets a function that makes it, `_new_<Name>`, which is
+  called in place of the class where that is plain to see;
+- an imported module is also named by `from module import __name__`: among modules that are compiled
+  together the order in which they are typed follows such imports only;
+- `x in (a, *b)`, `del argument`, the types of a named tuple's fields and a second `except ... as
+  error` of a function are put so that mypyc 2 takes them.
+
+Edits are places in the text, so that all that is not rewritten stays as it was, comments too.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from pathlib import Path
+from typing import NamedTuple
+
+HELPERS = "raftlog.base._compiled"
+HELPERS_TEXT = '''"""What rewritten modules use in place of attrs."""
+
+from typing import Any, TypeVar
+
+import attrs
+
+T = TypeVar("T")
+
+
+def attributes(names: list[str]) -> Any:
+    """What attrs tells of a class with these fields."""
+    fields = {name: attrs.field(default=None) for name in names}
+    return attrs.fields(attrs.make_class("fields", fields))
+
+
+def evolve(value: T, **changes: Any) -> T:
+    """`attrs.evolve`."""
+    kind: Any = type(value)
+    for each in kind.__attrs_attrs__:
+        if each.alias not in changes:
+            changes[each.alias] = getattr(value, each.name)
+    made: T = kind(**changes)
+    return made
+'''
+_HEADER = (
+    "from typing import Any as _Any, ClassVar as _ClassVar, Final as _Final; "
+    "_new_tuple: _Final[_Any] = tuple.__new__; "
+    f"import {HELPERS} as _compiled; from {HELPERS} import __name__ as _compiled_name\n"
+)
+_KNOWN = {"factory", "default", "init", "eq", "repr", "converter"}
+
+
+class RewritingError(Exception):
+    """A class says something to attrs that this module does not know."""
+
+
+class Field(NamedTuple):
+    """A field of an attrs class. `made` is the expression of its value in `__init__`."""
+
+    name: str
+    parameter: str
+    made: str
+    compared: bool
+    shown: bool
+
+
+class Tree:
+    """All modules that are rewritten together: module -> path, and the named tuples of each."""
+
+    def __init__(self, modules: dict[str, Path]) -> None:
+        self.modules = modules
+        self.tuples = {}
+        for module, path in modules.items():
+            body = ast.parse(path.read_text("utf-8")).body
+            self.tuples[module] = {each.name for each in body if _is_named_tuple(each)}
+
+    def rewritten(self, module: str) -> str:
+        """The new text of a module."""
+        return _Rewriting(self, module, self.modules[module].read_text("utf-8")).text()
+
+
+class _Rewriting:
+    """One module."""
+
+    def __init__(self, tree: Tree, module: str, source: str) -> None:
+        self.world, self.module, self.source = tree, module, source
+        self.lines = source.encode().split(b"\n")
+        self.tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
+        self.edits: list[tuple[int, int, str]] = []
+        self.needs_helpers = "attrs.evolve(" in source
+
+    def text(self) -> str:
+        tree = ast.parse(self.source)
+        self._calls(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                self._import(node)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._function(node)
+            elif isinstance(node, ast.Compare):
+                self._compare(node)
+            elif isinstance(node, ast.ClassDef):
+                self._class(node)
+        if self.needs_helpers:
+            first = next(
+                each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)
+            )
+            self._insert(first.lineno, 0, _HEADER)
+        data = self.source.encode()
+        for start, end, text in sorted(self.edits, reverse=True):
+            data = data[:start] + text.encode() + data[end:]
+        text = data.decode().replace("attrs.evolve(", "_compiled.evolve(")
+        ast.parse(text)
+        return text
+
+    # --- edits ---
+
+    def _at(self, line: int, column: int) -> int:
+        return sum(len(each) + 1 for each in self.lines[: line - 1]) + column
+
+    def _insert(self, line: int, column: int, text: str) -> None:
+        self.edits.append((self._at(line, column), self._at(line, column), text))
+
+    def _after(self, node: ast.AST, text: str) -> None:
+        self._insert(node.end_lineno, node.end_col_offset, text)
+
+    def _replace(self, node: ast.AST, text: str) -> None:
+        start = self._at(node.lineno, node.col_offset)
+        self.edits.append((start, self._at(node.end_lineno, node.end_col_offset), text))
+
+    def _said(self, node: ast.AST) -> str:
+        """A type as it is written, on one line."""
+        return " ".join(ast.get_source_segment(self.source, node).split())
+
+    # --- what mypyc 2 does not take as it is ---
+
+    def _import(self, node: ast.ImportFrom) -> None:
+        for each in node.names:
+            if f"{node.module}.{each.name}" in self.world.modules:
+                whole = f"{node.module}.{each.name}"
+                self._after(node, f"; from {whole} import __name__ as _{each.name}_name")
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        arguments = {each.arg for each in node.args.args}
+        for each in node.body:
+            if isinstance(each, ast.Delete) and {ast.unparse(x) for x in each.targets} <= arguments:
+                self._replace(each, "pass")
+        names = set()
+        for each in ast.walk(node):
+            if isinstance(each, ast.ExceptHandler) and each.name:
+                if each.name in names:
+                    self._rename(each, each.name, f"{each.name}_{each.lineno}")
+                names.add(each.name)
+
+    def _rename(self, handler: ast.ExceptHandler, name: str, new: str) -> None:
+        """What a handler caught: mypyc takes all of one name for what the first of them caught."""
+        end = handler.end_lineno, handler.end_col_offset
+        before = ""
+        for token in self.tokens:
+            if (handler.lineno, handler.col_offset) <= token.start and token.end <= end:
+                start = self._at(token.start[0], token.start[1])
+                if token.type == tokenize.NAME and token.string == name and before != ".":
+                    self.edits.append((start, start + len(name), new))
+                elif token.type == tokenize.STRING and token.string[0] in "fF":
+                    text = re.sub(rf"\{{{name}\b", "{" + new, token.string)
+                    self.edits.append((start, start + len(token.string.encode()), text))
+            before = token.string
+
+    def _compare(self, node: ast.Compare) -> None:
+        for each in node.comparators:
+            if isinstance(each, ast.Tuple) and any(isinstance(x, ast.Starred) for x in each.elts):
+                self._insert(each.lineno, each.col_offset, "tuple(")
+                self._after(each, ")")
+
+    # --- named tuples ---
+
+    def _calls(self, tree: ast.Module) -> None:
+        """Calls of classes that are named tuples, by the names under which they are known here."""
+        known = dict.fromkeys(self.world.tuples[self.module])
+        folders = {}
+        for node in ast.walk(tree):
+            for each in node.names if isinstance(node, ast.ImportFrom) else ():
+                whole = f"{node.module}.{each.name}"
+                if each.name in self.world.tuples.get(node.module, ()):
+                    known[each.asname or each.name] = (node, each)
+                elif whole in self.world.tuples:
+                    folders[each.asname or each.name] = self.world.tuples[whole]
+        called = set()
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call) or _unpacks(node):
+                continue
+            name = _name_among(node.func, known, folders)
+            if name:
+                end = node.func.end_col_offset
+                self._insert(node.func.end_lineno, end - len(name.encode()), "_new_")
+                called.add(name if isinstance(node.func, ast.Name) else None)
+        for name, found in known.items():
+            if found is not None and name in called:
+                node, alias = found
+                renamed = f" as _new_{alias.asname}" if alias.asname else ""
+                self._after(node, f"; from {node.module} import _new_{alias.name}{renamed}")
+
+    def _named_tuple(self, node: ast.ClassDef) -> None:
+        fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
+        parameters, names = [], []
+        for each in fields:
+            said, name = self._said(each.annotation).replace('"', ""), each.target.id
+            if '"' not in self._said(each.annotation):
+                self._replace(each.annotation, f'"{said}"')
+            default = f" = {ast.unparse(each.value)}" if each.value else ""
+            parameters.append(f'{name}: "{said}"{default}')
+            names.append(f"{name}, ")
+        if node.name not in self.world.tuples[self.module]:
+            return
+        self.needs_helpers = True
+        self._insert(node.end_lineno + 1, 0, (
+            f"\n\ndef _new_{node.name}({', '.join(parameters)}) -> {node.name}:\n"
+            f"    return _new_tuple({node.name}, ({''.join(names)}))\n"
+        ))  # fmt: skip
+
+    # --- attrs ---
+
+    def _class(self, node: ast.ClassDef) -> None:
+        if _is_named_tuple(node):
+            self._named_tuple(node)
+            return
+        decorator = next(filter(_is_of_attrs, node.decorator_list), None)
+        if decorator is None:
+            return
+        said = {} if not isinstance(decorator, ast.Call) else {
+            each.arg: ast.unparse(each.value) for each in decorator.keywords
+        }  # fmt: skip
+        if not said.keys() <= {"eq", "kw_only"}:
+            raise RewritingError(f"{self.module}.{node.name}: attrs is told {sorted(said)}")
+        frozen, compared = "frozen" in ast.unparse(decorator), said.get("eq") != "False"
+        if (compared and not frozen) or any(not _is_generic(each) for each in node.bases):
+            return
+        self._drop(decorator)
+        fields = self._fields(node)
+        text = self._init(node, fields, "kw_only" in said)
+        if compared:
+            text += _comparison(node.name, [each.name for each in fields if each.compared])
+        text += _shown(node.name, [each.name for each in fields if each.shown])
+        if frozen:
+            self.needs_helpers = True
+            names = [each.name for each in fields if each.parameter]
+            text += "\n    __attrs_attrs__: _ClassVar[_Any] = None\n"
+            text += f"\n\n{node.name}.__attrs_attrs__ = _compiled.attributes({names!r})\n"
+        self._insert(node.end_lineno + 1, 0, text)
+
+    def _drop(self, decorator: ast.AST) -> None:
+        """Its line becomes a comment."""
+        start = self._at(decorator.lineno, decorator.col_offset) - len("@")
+        self.edits.append((start, self._at(decorator.end_lineno, decorator.end_col_offset), "#"))
+
+    def _fields(self, node: ast.ClassDef) -> list[Field]:
+        defaults = {}
+        for method in node.body:
+            for each in getattr(method, "decorator_list", ()):
+                if ast.unparse(each).endswith(".default"):
+                    defaults[ast.unparse(each).removesuffix(".default")] = method.name
+                    self._drop(each)
+        found = []
+        for each in node.body:
+            if isinstance(each, ast.AnnAssign) and "ClassVar" not in self._said(each.annotation):
+                found.append(self._field(node, each, defaults.get(each.target.id)))
+                if each.value is not None:
+                    start = self._at(each.annotation.end_lineno, each.annotation.end_col_offset)
+                    end = self._at(each.value.end_lineno, each.value.end_col_offset)
+                    self.edits.append((start, end, ""))
+        return found
+
+    def _field(self, node: ast.ClassDef, each: ast.AnnAssign, method: str | None) -> Field:
+        name, typed = each.target.id, self._said(each.annotation)
+        said = self._told(each.value)
+        if not said.keys() <= _KNOWN:
+            raise RewritingError(f"{self.module}.{node.name}.{name}: attrs is told {sorted(said)}")
+        compared, shown = said.get("eq") != "False", said.get("repr") != "False"
+        argument, factory, default = name.lstrip("_"), said.get("factory"), said.get("default")
+        if method is not None:
+            return Field(name, "", f"self.{method}()", compared, shown)
+        if said.get("init") == "False":
+            return Field(name, "", f"({factory})()" if factory else default or "", compared, shown)
+        if said.get("converter"):
+            self.needs_helpers = True
+            given = f"{argument}: _Any" + (f" = {default}" if default else "")
+            return Field(name, given, f"{said['converter']}({argument})", compared, shown)
+        if factory:
+            bare = typed.replace('"', "")
+            made = f"({factory})() if {argument} is None else {argument}"
+            return Field(name, f'{argument}: "{bare} | None" = None', made, compared, shown)
+        given = f"{argument}: {typed}" + (f" = {default}" if default else "")
+        return Field(name, given, argument, compared, shown)
+
+    def _told(self, value: ast.expr | None) -> dict[str, str]:
+        """What a field's default tells attrs."""
+        if value is None:
+            return {}
+        called = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+        if called == "attrs.Factory":
+            return {"factory": ast.unparse(value.args[0])}
+        if called == "attrs.field":
+            return {each.arg: ast.unparse(each.value) for each in value.keywords}
+        return {"default": ast.unparse(value)}
+
+    def _init(self, node: ast.ClassDef, fields: list[Field], keywords_only: bool) -> str:
+        parameters = [each.parameter for each in fields if each.parameter]
+        body = [f"self.{each.name} = {each.made}" for each in fields if each.made]
+        if any(getattr(each, "name", "") == "__attrs_post_init__" for each in node.body):
+            body.append("self.__attrs_post_init__()")
+        given = ["self", *(["*"] if keywords_only and parameters else []), *parameters]
+        lines = [f"def __init__({', '.join(given)}) -> None:"]
+        lines += [f"    {each}" for each in body or ["pass"]]
+        return "\n" + "".join(f"    {each}\n" for each in lines)
+
+
+def _comparison(name: str, fields: list[str]) -> str:
+    same = " and ".join(f"self.{each} == other.{each}" for each in fields) or "True"
+    values = "".join(f"self.{each}, " for each in fields)
+    return (
+        "\n    def __eq__(self, other: object) -> bool:\n"
+        f"        if not isinstance(other, {name}):\n            return NotImplemented\n"
+        f"        return {same}\n"
+        f"\n    def __hash__(self) -> int:\n        return hash(({values}))\n"
+    )
+
+
+def _shown(name: str, fields: list[str]) -> str:
+    values = ", ".join(f"{each}={{self.{each}!r}}" for each in fields)
+    return f'\n    def __repr__(self) -> str:\n        return f"{name}({values})"\n'
+
+
+def _is_named_tuple(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases)
+
+
+def _is_of_attrs(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return ast.unparse(called) in ("attrs.define", "attrs.frozen")
+
+
+def _is_generic(node: ast.expr) -> bool:
+    return ast.unparse(node).startswith("Generic[")
+
+
+def _unpacks(node: ast.Call) -> bool:
+    starred = any(isinstance(each, ast.Starred) for each in node.args)
+    return starred or any(each.arg is None for each in node.keywords)
+
+
+def _name_among(called: ast.expr, known: dict, folders: dict) -> str:
+    """The class that is called, when it is a named tuple."""
+    if isinstance(called, ast.Name):
+        return called.id if called.id in known else ""
+    if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+        return called.attr if called.attr in folders.get(called.value.id, ()) else ""
+    return ""

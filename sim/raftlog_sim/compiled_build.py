@@ -1,0 +1,65 @@
+"""A folder with product and simulator compiled, and whether it is of the sources at hand.
+
+`scripts/compile` makes it. `compiled.json` in it: `{"sources": <SHA-256 of all modules>, "python":
+<tag of the interpreter's binary interface>, "modules": <how many are compiled>}`.
+"""
+
+import json
+import sysconfig
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import raftlog
+import raftlog_sim
+from raftlog.base.errors import OperatingError
+
+PACKAGES: Final = {
+    Path("raftlog"): Path(raftlog.__file__).parent,
+    Path("raftlog_sim"): Path(raftlog_sim.__file__).parent,
+}
+"""Package -> the folder of its sources."""
+_SAID: Final = "compiled.json"
+
+
+class UnusableBuildError(OperatingError):
+    """The folder is not what `scripts/compile` made of these sources for this interpreter."""
+
+
+def sources_digest() -> str:
+    """Of the paths and bytes of all modules of both packages."""
+    digest = sha256()
+    for package, source in PACKAGES.items():
+        for path in sorted(source.rglob("*.py")):
+            content = path.read_bytes()
+            digest.update(f"{package / path.relative_to(source)} {len(content)}\n".encode())
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def say_what(folder: Path, sources: str, modules: int) -> None:
+    """Say in a folder of what it was compiled: `sources_digest` of before. For whoever made it,
+    last."""
+    said = {"sources": sources, "python": _binary_interface(), "modules": modules}
+    (folder / _SAID).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+
+
+def check(folder: Path) -> None:
+    """Raises UnusableBuildError unless the folder was compiled of the sources at hand."""
+    try:
+        said = json.loads((folder / _SAID).read_text(encoding="utf-8"))
+        found = said["sources"], said["python"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise _unusable(folder, "is no compiled build") from None
+    if found[1] != _binary_interface():
+        raise _unusable(folder, f"was compiled for {found[1]}, this is {_binary_interface()}")
+    if found[0] != sources_digest():
+        raise _unusable(folder, "was compiled of other sources")
+
+
+def _unusable(folder: Path, why: str) -> UnusableBuildError:
+    return UnusableBuildError(why, on=str(folder), do=f"run scripts/compile --out {folder}")
+
+
+def _binary_interface() -> str:
+    return str(sysconfig.get_config_var("SOABI"))

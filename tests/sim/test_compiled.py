@@ -1,0 +1,243 @@
+"""What is compiled is the same program: rewritten modules against what they were written from."""
+
+import importlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from raftlog_sim import compiled_build
+from raftlog_sim.cases import drawn
+
+from raftlog.base.errors import OperatingError
+from scripts.compiling.rewriting import HELPERS, HELPERS_TEXT, RewritingError, Tree
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
+HEADERS = Path(sysconfig.get_path("include"), "Python.h")
+SHAPES = '''
+from typing import ClassVar, NamedTuple, Generic, TypeVar, final
+
+import attrs
+
+T = TypeVar("T")
+
+
+class Point(NamedTuple):
+    """Where."""
+
+    x: int
+    label: object = "a  b"
+
+
+@final
+@attrs.define(eq=False)
+class Queue:
+    """Documented."""
+
+    limit: int
+    _held: list[int] = attrs.Factory(list)
+    """Of a field."""
+    places: "dict[int, Point]" = attrs.field(factory=dict, init=False)
+    closed: bool = attrs.field(default=False, init=False)
+    KINDS: ClassVar[int] = 3
+    late: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.late = self.limit + 1
+
+
+@attrs.define(eq=False, kw_only=True)
+class Box(Generic[T]):
+    item: T
+    times: int = 2
+
+
+@attrs.frozen
+class Options:
+    name: str
+    steps: tuple[int, ...] = attrs.field(converter=tuple)
+    note: str = attrs.field(default="none", eq=False, repr=False)
+    table: dict[str, int] = attrs.field(init=False, eq=False)
+
+    @table.default
+    def _by_name(self) -> dict[str, int]:
+        return {self.name: len(self.steps)}
+'''
+USES = """
+import attrs
+
+from shapes import Options, Point
+from shapes import Point as Place
+import shapes
+
+
+def moved(options: Options) -> Options:
+    return attrs.evolve(options, name="moved")
+
+
+def points() -> list[Point]:
+    given = (3, "c")
+    return [Point(1), Place(label="b", x=2), shapes.Point(*given), Point._make(given)]
+
+
+def among(value: int, more: list[int], unused: int) -> bool:
+    del unused
+    return value in (0, *more)
+
+
+def caught(what: object) -> str:
+    try:
+        return str(int(what))
+    except ValueError as error:
+        return f"value {error.args[0][:7]}"
+    except TypeError as error:
+        said = {"error": error}
+        return f"type {type(said['error']).__name__} {error!r:.9} error" + str(error)[:3]
+"""
+
+
+def imported(folder: Path, text_of) -> dict[str, ModuleType]:
+    """`shapes` and `uses` as they are in a folder, which no later import finds."""
+    folder.mkdir()
+    for name in ("shapes", "uses"):
+        (folder / f"{name}.py").write_text(text_of(name))
+    sys.path.insert(0, str(folder))
+    try:
+        return {name: importlib.import_module(name) for name in ("shapes", "uses")}
+    finally:
+        sys.path.remove(str(folder))
+        for name in ("shapes", "uses"):
+            sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def both(tmp_path, monkeypatch):
+    """The modules as written and as rewritten."""
+    helpers = ModuleType(HELPERS)
+    exec(HELPERS_TEXT, helpers.__dict__)
+    monkeypatch.setitem(sys.modules, HELPERS, helpers)
+    monkeypatch.setattr("raftlog.base._compiled", helpers, raising=False)
+    texts = {"shapes": SHAPES, "uses": USES}
+    sources = {}
+    for name, text in texts.items():
+        sources[name] = tmp_path / f"{name}.txt"
+        sources[name].write_text(text)
+    tree = Tree(sources)
+    return (
+        imported(tmp_path / "written", texts.__getitem__),
+        imported(tmp_path / "rewritten", tree.rewritten),
+    )
+
+
+def told(modules: dict[str, ModuleType]) -> list[object]:
+    """What one can see of these modules."""
+    shapes, uses = modules["shapes"], modules["uses"]
+    queue, other = shapes.Queue(4), shapes.Queue(limit=4, held=[1])
+    queue.places[1] = shapes.Point(1)
+    options = shapes.Options("n", [1, 2])
+    same, else_ = shapes.Options("n", (1, 2), note="x"), shapes.Options("m", (1,))
+    moved = uses.moved(options)
+    seen = [
+        repr(queue), repr(other), queue == other, queue.late, shapes.Queue.KINDS,
+        shapes.Queue(1)._held is shapes.Queue(1)._held, queue.closed,
+        repr(shapes.Box(item="i")), repr(options), options == same, hash(options) == hash(same),
+        options == else_, options == ("n", (1, 2)), moved.name, moved.steps, moved.note,
+        moved.table, uses.points(), [type(each).__name__ for each in uses.points()],
+        uses.among(0, [], 1), uses.among(7, [7], 1), uses.among(8, [7], 1),
+        uses.caught("1"), uses.caught("one"), uses.caught(None),
+    ]  # fmt: skip
+    for call in (lambda: shapes.Box("i"), shapes.Queue, shapes.Point):
+        with pytest.raises(TypeError):
+            call()
+    return seen
+
+
+def test_rewritten_classes_do_what_attrs_made_them_do(both):
+    written, rewritten = both
+    assert told(rewritten) == told(written)
+    assert not hasattr(rewritten["shapes"].Queue, "__attrs_attrs__")
+    assert hasattr(rewritten["shapes"], "_new_Point")
+
+
+def test_what_attrs_is_told_and_nobody_knows_is_refused(tmp_path):
+    path = tmp_path / "odd.py"
+    for told_, what in (
+        ("@attrs.define(eq=False, order=True)\nclass Odd:\n    x: int\n", "order"),
+        ("@attrs.frozen\nclass Odd:\n    x: int = attrs.field(validator=print)\n", "validator"),
+    ):
+        path.write_text(f"import attrs\n\n\n{told_}")
+        with pytest.raises(RewritingError, match=what):
+            Tree({"odd": path}).rewritten("odd")
+
+
+def rewritten_tree(folder: Path) -> None:
+    """Product and simulator, rewritten."""
+    code = "import sys; from pathlib import Path; from compiling import build; " \
+           "build.copy_rewritten(Path(sys.argv[1]))"  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}:{ROOT / 'sim'}"},
+        check=True,
+    )
+
+
+@pytest.mark.slow
+def test_the_rewritten_product_gives_the_same_traces(tmp_path):
+    """As Python: what the rewriting alone would change, without a compiler."""
+    rewritten_tree(tmp_path / "tree")
+    for seed in (3, 5, 9):
+        command = ["run", "--seed", str(seed), "--no-folder", "--format", "json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "raftlog_sim", *command],
+            env={**os.environ, "PYTHONPATH": str(tmp_path / "tree")},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert json.loads(done.stdout)["trace_hash"] == drawn(seed, "swarm").play().trace_hash
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@pytest.mark.skipif(
+    COMPILER is None or not HEADERS.exists(),
+    reason="no C compiler or no Python.h; scripts/system_packages installs them",
+)
+def test_the_compiled_product_gives_the_same_traces(tmp_path):
+    """Each seed is played again by the sources, under another hash seed."""
+    script = [sys.executable, str(ROOT / "scripts" / "compile"), "--optimise", "0"]
+    subprocess.run([*script, "--out", str(tmp_path / "compiled")], check=True)
+    sweep = ["sweep", "--seeds", "1..24", "--jobs", "1", "--check-every", "1", "--format", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "raftlog_sim", *sweep, "--compiled", str(tmp_path / "compiled")],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'sim'}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told_ = json.loads(done.stdout)
+    assert (told_["seeds"], told_["failed"], told_["disagreed"]) == (24, 0, []), done.stdout
+
+
+def test_only_a_build_of_these_sources_is_used(tmp_path):
+    with pytest.raises(OperatingError, match="no compiled build"):
+        compiled_build.check(tmp_path)
+    compiled_build.say_what(tmp_path, compiled_build.sources_digest(), 1)
+    compiled_build.check(tmp_path)
+    compiled_build.say_what(tmp_path, "of others", 1)
+    with pytest.raises(OperatingError, match="other sources") as raised:
+        compiled_build.check(tmp_path)
+    assert raised.value.do == f"run scripts/compile --out {tmp_path}"
+    said = json.loads((tmp_path / "compiled.json").read_text())
+    for content in ("", "[]", json.dumps({**said, "python": "cpython-27"})):
+        (tmp_path / "compiled.json").write_text(content)
+        with pytest.raises(OperatingError, match=r"no compiled build|compiled for cpython-27"):
+            compiled_build.check(tmp_path)
