@@ -13,6 +13,8 @@ Laws:
    runs.
 2. Who speaks is known from the link. A broker speaks of its own boots, replicas and files only.
 3. Nothing is answered from the projection before what it rests on is committed.
+4. Who hears how things are, and not what was done for him, hears it when a majority has said that
+   nobody else decides: this node may have been deposed and not know it.
 """
 
 from collections.abc import Callable
@@ -42,6 +44,7 @@ from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY, BrokerConfig
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.broker.sessions import BrokerSessions
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.applied import Applied
@@ -56,6 +59,9 @@ from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6
 """How often sessions are looked at: a silent broker is fenced at most so much too late."""
+
+_REPEATED: Final = (r.Heartbeat, r.Reports)
+"""Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
 
 
 class Call(Protocol):
@@ -102,7 +108,8 @@ class Controller:
 
     `_expected` are the proposals not yet committed, by serial, with what applying them gave here;
     `_after` are answers that leave when that serial is committed; `_outgoing` are those not yet
-    handed to the engine.
+    handed to the engine. A majority must confirm the answers `_unconfirmed`, by the number of their
+    read, and `_gathered`, those of this turn.
     """
 
     services: Services
@@ -117,6 +124,9 @@ class Controller:
     _expected: dict[int, Applied] = attrs.Factory(dict)
     _after: dict[int, list[tuple[Call, r.Answer]]] = attrs.Factory(dict)
     _outgoing: list[bytes] = attrs.Factory(list)
+    _gathered: list[tuple[Call, r.Answer]] = attrs.Factory(list)
+    _unconfirmed: dict[int, list[tuple[Call, r.Answer]]] = attrs.Factory(dict)
+    _reads: int = 0
     _waiting: int = 0
     _flushing: bool = False
     _compared: int = 0
@@ -173,12 +183,15 @@ class Controller:
     def _resign(self) -> None:
         """Somebody else decides now; what was proposed may or may not be committed."""
         self.services.trace("controller-resigned", self._where(), term=self.term)
-        waiting = [entry for entries in self._after.values() for entry in entries]
+        waits = (*self._after.values(), *self._unconfirmed.values(), self._gathered)
+        waiting = [entry for entries in waits for entry in entries]
         self.term = None
         self.projected = EMPTY_IMAGE
         self._expected.clear()
         self._after.clear()
         self._outgoing.clear()
+        self._unconfirmed.clear()
+        self._gathered = []
         self._waiting = 0
         if waiting:
             probe("controller-resigned-with-calls-open")
@@ -302,30 +315,38 @@ class Controller:
             # Brokers are few and known, and one whose heartbeats are refused is fenced.
             self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
             return
-        if type(wish) is r.CurrentVersion:
-            self._confirm(call)
+        proposed = self._serial
+        answer = _SERVE[type(wish)](self, call.sender, wish)
+        if self._serial != proposed or type(wish) in _REPEATED:
+            self._answer(call, answer)
         else:
-            self._answer(call, _SERVE[type(wish)](self, call.sender, wish))
+            self._confirm(call, answer)
 
-    def _confirm(self, call: Call) -> None:
-        """Tell the version of now, once a majority has said that nobody else decides: this node may
-        have been deposed and not know it."""
+    def _confirm(self, call: Call, answer: r.Answer) -> None:
+        """Answer when a majority has confirmed this leadership; one read for all of a turn."""
+        if not self._gathered:
+            self.services.soon(self._read)
+        self._gathered.append((call, answer))
+        self._waiting += 1
+
+    def _read(self) -> None:
+        self._reads += 1
+        self._unconfirmed[self._reads], self._gathered = self._gathered, []
         replica, services = self.services.replicas.get(METADATA_GROUP), self.services
-        if replica is None:  # its log is being opened again: it will be told that it was deposed
-            self._redirect(call)
-            return
-        refused = replica.read_index(partial(self._confirmed, call, self.term), services.now)
-        if refused is not None:
-            self._redirect(call)
-            return
-        services.touch(METADATA_GROUP)
+        then = partial(self._confirmed, self._reads)
+        if replica is not None and replica.read_index(then, services.now) is None:
+            services.touch(METADATA_GROUP)
+        else:  # it was deposed, or its log is being opened again, and it will hear that it was
+            then(ReadAnswer(ErrorCode.NOT_CONTROLLER))
 
-    def _confirmed(self, call: Call, term: Term | None, read: ReadAnswer) -> None:
-        if read.error or self.term != term:
-            self._redirect(call)
-            return
-        answer = r.Answer(refusal=None, message="", version=self.projected.version)
-        self._answer(call, answer)
+    def _confirmed(self, number: int, read: ReadAnswer) -> None:
+        for call, answer in self._unconfirmed.pop(number, ()):
+            self._waiting -= 1
+            if read.error:
+                probe("controller-not-confirmed")
+                self._redirect(call)
+            else:
+                self._answer(call, answer)
 
     def _answer(self, call: Call, answer: r.Answer) -> None:
         """Answer when everything proposed so far is committed."""
@@ -374,10 +395,7 @@ class Controller:
 
     def _serve_once(self, sender: NodeId, wish: r.OnceWish) -> r.Answer:
         once = OnceId(
-            node=sender,
-            incarnation=wish.incarnation,
-            number=wish.number,
-            settled=wish.settled,
+            node=sender, incarnation=wish.incarnation, number=wish.number, settled=wish.settled
         )
         done = done_before(self.projected, once)
         if done is not None:
@@ -395,6 +413,9 @@ class Controller:
             probe("request-closed")
             self._propose(c.CloseRequest(refusal=answer.refusal), once)
         return answer
+
+    def _serve_version(self, sender: NodeId, wish: r.CurrentVersion) -> r.Answer:
+        return r.Answer(refusal=None, message="", version=self.projected.version)
 
     def _serve_reassign(self, sender: NodeId, wish: r.ReassignWish) -> r.Answer:
         command = wishes.reassign(self.projected, wish)
@@ -472,6 +493,7 @@ _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = 
     r.GrowTopicWish: Controller._serve_submit,
     r.OnceWish: Controller._serve_once,
     r.ReassignWish: Controller._serve_reassign,
+    r.CurrentVersion: Controller._serve_version,
     c.RegisterBroker: Controller._serve_register,
     r.Heartbeat: Controller._serve_heartbeat,
     r.Reports: Controller._serve_reports,

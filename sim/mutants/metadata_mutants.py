@@ -46,6 +46,11 @@ def performed_for_nothing() -> None:
     table[OnceWish] = serve
 
 
+def answers_of_the_deposed() -> None:
+    """37c: a controller says how things are without asking whether it still decides."""
+    Controller._confirm = Controller._answer  # type: ignore[method-assign]
+
+
 def leaders_named_while_opening() -> None:
     """46: a booted broker names leaders before its image is as new as its boot."""
     real = Router.newest
@@ -164,6 +169,7 @@ def moves_by_an_old_image() -> None:
 MUTANTS = (
     ("37", "performed-again", performed_again, ("deleted-stays-deleted", "denied-rightly")),
     ("37b", "performed-for-nothing", performed_for_nothing, ("producer-ids-unique",)),
+    ("37c", "answers-of-the-deposed", answers_of_the_deposed, ("denied-rightly",)),
     ("46", "leaders-named-while-opening", leaders_named_while_opening, ("leader-epoch-monotone",)),
     ("46b", "leaders-of-earlier-boots-forgotten", leaders_of_earlier_boots_forgotten,
      ("leader-epoch-monotone",)),

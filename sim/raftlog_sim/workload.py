@@ -69,10 +69,6 @@ def _padded(value: str, size: int) -> bytes:
     return value.encode() + b"~".ljust(max(0, size - len(value)), b".") if size else value.encode()
 
 
-def _nobody_waits(outcome: Any) -> None:
-    del outcome
-
-
 def plain(value: Any) -> str:
     """A value without what it was filled up with."""
     return bytes(value or b"").partition(b"~")[0].decode()
@@ -194,8 +190,12 @@ class Workload:
         self._reader.call(call, heard)
 
     def administer(self, call: Call) -> None:
-        """An operation of an administrator; nobody waits for what comes of it."""
-        self._reader.call(call, _nobody_waits)
+        """An operation of an administrator; the run ends after it, whatever comes of it."""
+        self.busy += 1
+        self._reader.call(call, self._administered)
+
+    def _administered(self, outcome: Any) -> None:
+        self.busy -= 1
 
     def start(self) -> None:
         """Steps do something from here on, until `stop`."""

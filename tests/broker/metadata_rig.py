@@ -37,6 +37,7 @@ from raftlog.metadata.requests import (
     decode_answer,
     encode_wish,
 )
+from raftlog.partition.output import ReadAnswer
 from tests.metadata.clusters import CLUSTER, ORDERS, directory, founder, registration
 
 SESSION_NS = millis(3000)
@@ -187,11 +188,25 @@ class Call:
 
 
 class FakeGroupZero:
-    """The replica of group 0, as far as the controller moves its membership."""
+    """The replica of group 0, as far as the controller moves its membership and reads by it:
+    `reads` wait for `confirm`, unless nobody is `silent`."""
 
     def __init__(self):
         self.wanted = []
         self.stopped = False
+        self.silent = False
+        self.reads = []
+
+    def read_index(self, then, now):
+        self.reads.append(then)
+        if not self.silent:
+            self.confirm()
+
+    def confirm(self, error=0):
+        """The majority has spoken; an error: of another leader."""
+        reads, self.reads = self.reads, []
+        for then in reads:
+            then(ReadAnswer(error))
 
     def change_membership(self, target, now, wall_ms):
         self.wanted.append(target)

@@ -127,11 +127,6 @@ class TestAnswers:
         assert first.error == 0
         assert (second.error, second.text) == (36, "Topic 'orders' already exists.")
 
-    def test_a_refusal_that_rests_on_the_committed_image_comes_at_once(self):
-        rig = led(1)
-        call = rig.ask(1, create(""), commit=False)
-        assert call.error == 17
-
     def test_a_repeated_creation_is_performed_once(self):
         rig = led(1, 2, 3)
         assert rig.ask(2, create(count=3)).error == 0

@@ -11,6 +11,7 @@ from raftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from raftlog.kafka.versions import ApiKey
 from tests.broker.cluster import Cluster
@@ -106,6 +107,28 @@ def test_a_deposed_controller_that_does_not_know_it_confirms_nothing():
     body = CreatePartitionsRequest([topic], 400, False)
     pending = cluster.client(controller.number).request(ApiKey.CREATE_PARTITIONS, body)
     assert finished(cluster, pending) == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_controller_that_was_paused_refuses_nothing_by_its_old_image():
+    """Seed 8104786: another controller had deleted a topic meanwhile, and said so; who then wanted
+    it made, and asked the broker that had been paused, heard that it is there already."""
+    cluster = Cluster(brokers=3, controllers=3).ready()
+    nodes = cluster.world.running()
+    paused = next(node for node in nodes if node.broker.controller.active)
+    cluster.create("t", 2, 3)
+    client = cluster.client(paused.number)
+    others = [node for node in nodes if node is not paused]
+    cluster.world.network.hold((other.number, paused.number) for other in others)
+    paused.suspend()
+    cluster.wait(lambda: any(n.broker.controller.active for n in others), 10.0, "a successor")
+    assert finished(cluster, delete(cluster, others[0])) == ErrorCode.NONE
+    body = CreateTopicsRequest([CreatableTopic("t", 1, 3)], 10_000, False)
+    pending = client.request(ApiKey.CREATE_TOPICS, body)
+    paused.resume()
+    cluster.run(0.02)
+    cluster.world.network.heal()
+    cluster.wait(lambda: pending.done, 20.0, "an answer")
+    assert pending.answer.topics[0].error_code == ErrorCode.NONE
 
 
 def test_a_controller_whose_log_is_closed_confirms_nothing():

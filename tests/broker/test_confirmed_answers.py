@@ -1,0 +1,93 @@
+"""What a controller says and has not just done is told when a majority has confirmed that it still
+decides: it may have been deposed and not know it."""
+
+import pytest
+
+from raftlog.base.limits import CONTROLLER_CALLS_MAX
+from raftlog.metadata import commands as c
+from raftlog.metadata import requests as r
+from raftlog.metadata.refusals import Refusal
+from tests.broker.metadata_rig import Call, create, led
+from tests.metadata.clusters import FLIGHTS, ORDERS
+
+
+def test_a_refusal_that_rests_on_the_committed_image_is_confirmed_first():
+    """A controller that had been paused refused to make a topic which its successor had
+    deleted (seed 8104786): the refusal came by itout of its old image."""
+    rig = led(1)
+    rig.ask(1, create())
+    rig.group_zero.silent = True
+    calls = [
+        rig.ask(1, create(topic_id=FLIGHTS), commit=False),
+        rig.ask(1, create(""), commit=False),
+    ]
+    rig.commit()
+    assert [call.error for call in calls] == [None, None]
+    assert len(rig.group_zero.reads) == 1, "one for all of a turn"
+    rig.group_zero.confirm()
+    assert [call.error for call in calls] == [36, 17]
+
+
+@pytest.mark.parametrize("learns", ["by its read", "first"])
+def test_what_a_deposed_controller_cannot_confirm_is_asked_elsewhere(learns):
+    rig = led(1)
+    rig.ask(1, create())
+    rig.group_zero.silent = True
+    calls = [rig.ask(1, create(topic_id=FLIGHTS)), rig.ask(1, r.CurrentVersion())]
+    late = rig.ask(1, create(""), commit=False)
+    if learns == "first":
+        rig.engine.depose(leader=2)
+        rig.turn()
+        assert late.error == 41
+    rig.turn()
+    rig.group_zero.confirm(error=6)
+    assert [call.error for call in calls] == [41, 41]
+    assert late.error == 41
+    rig.group_zero.silent = False
+    rig.lead(term=3)
+    assert rig.ask(1, create(topic_id=FLIGHTS)).error == 36
+
+
+def test_what_is_so_already_is_confirmed_too():
+    """Else a change that the next controller has undone would be said to be made."""
+    rig = led(1)
+    rig.ask(1, create())
+    changed = (("retention.ms", "1"),)
+    command = c.AlterTopicConfigs(topic_id=ORDERS, changed=changed, removed=())
+    alter = r.SubmitCommand(command=command)
+    assert rig.ask(1, alter).error == 0
+    rig.group_zero.silent = True
+    again = rig.ask(1, alter)
+    assert again.error is None
+    rig.group_zero.confirm()
+    assert again.error == 0
+
+
+def test_what_was_done_for_the_call_needs_no_other_word():
+    rig = led(1)
+    rig.group_zero.silent = True
+    assert rig.ask(1, create()).error == 0
+    assert rig.beat(1).error == 0
+    assert rig.group_zero.reads == []
+
+
+def test_what_is_confirmed_still_waits_for_what_it_rests_on():
+    rig = led(1)
+    first = rig.ask(1, create(), commit=False)
+    second = rig.ask(1, create(topic_id=FLIGHTS), commit=False)
+    rig.turn()
+    assert rig.group_zero.reads == []
+    assert (first.error, second.error) == (None, None)
+    rig.commit()
+    assert (first.error, second.error) == (0, 36)
+
+
+def test_calls_that_wait_for_a_word_are_bounded():
+    rig = led(1)
+    rig.group_zero.silent = True
+    for _ in range(CONTROLLER_CALLS_MAX):
+        rig.controller.serve(Call(1, create("")))
+    assert rig.ask(1, create("")).answer.refusal is Refusal.BUSY
+    rig.group_zero.confirm()
+    rig.group_zero.silent = False
+    assert rig.ask(1, create("")).error == 17
