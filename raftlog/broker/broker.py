@@ -100,7 +100,7 @@ class Broker:
         self.manager = PartitionManager(
             context, self.volume, raft, self.registration, self._group_dropped
         )
-        self.links = Links(context, self.multi, self.registration)
+        self.links = Links(context, self.multi, self.registration, self.engine)
         self.clients = Clients(context, handler_of, take_run)
         self.rounds = Rounds(
             context,

@@ -2,6 +2,10 @@
 
 A message counts only over the session of the moment. Raft's messages go to the replica they name,
 if it runs here and the sender is a replica of the node at the other end; all else is dropped.
+
+While the image is older than what is known here to be committed, as after a boot that reads slowly,
+an old copy of a peer's disk cannot be told yet: in the metadata group nobody's vote counts until
+then, and nobody gets one.
 """
 
 from collections.abc import Callable
@@ -9,7 +13,7 @@ from typing import Any, Final, Protocol, final
 
 import attrs
 
-from raftlog.base.ids import BootNumber, DirectoryId, GroupId, NodeId
+from raftlog.base.ids import METADATA_GROUP, BootNumber, DirectoryId, GroupId, NodeId
 from raftlog.base.probes import probe
 from raftlog.broker.context import Context
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, Unlink
@@ -20,8 +24,10 @@ from raftlog.broker.peer_messages import (
     NodeHeartbeat,
     NodeHeartbeatReply,
 )
+from raftlog.raft.messages import PreVoteReply, PreVoteRequest, VoteReply, VoteRequest
 
 _HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply)
+_VOTING: Final = (PreVoteRequest, PreVoteReply, VoteRequest, VoteReply)
 
 
 class Gate(Protocol):
@@ -32,6 +38,13 @@ class Gate(Protocol):
     def peer_outlived(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
 
 
+class Knowledge(Protocol):
+    """How much the image of the moment knows."""
+
+    @property
+    def behind(self) -> bool: ...
+
+
 @final
 @attrs.define(eq=False)
 class Links:
@@ -40,6 +53,7 @@ class Links:
     context: Context
     multi: MultiRaft
     gate: Gate
+    knowledge: Knowledge
     refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
     """Sessions of peers that may not take part: only what they ask of the controller is heard."""
     peers: tuple[PeerAddress, ...] = ()
@@ -156,17 +170,27 @@ class Links:
 
     def _deliver(self, peer: NodeId, batches: dict[GroupId, list[Any]]) -> None:
         context = self.context
-        for group, messages in batches.items():
+        for group, came in batches.items():
             replica = context.replicas.get(group)
             if replica is None:
                 probe("message-for-no-replica-dropped")
                 continue
+            messages = self._that_count(group, came)
             if any(message.sender.node != peer for message in messages):
                 probe("message-with-a-false-sender-dropped")
                 replica.receive([m for m in messages if m.sender.node == peer], context.now)
             else:
                 replica.receive(messages, context.now)
             context.touched[group] = replica
+
+    def _that_count(self, group: GroupId, messages: list[Any]) -> list[Any]:
+        """Appends always do: their leader was elected by those who knew."""
+        if group != METADATA_GROUP or not self.knowledge.behind:
+            return messages
+        heard = [message for message in messages if type(message) not in _VOTING]
+        if len(heard) < len(messages):
+            probe("vote-before-the-image-dropped")
+        return heard
 
     def _node_heartbeat(self, link: LinkUp, message: NodeHeartbeat) -> None:
         self.multi.heard(link.peer, message)

@@ -1,6 +1,8 @@
 """What comes over a link counts only in its session, from its node, for a replica that runs
 here."""
 
+from types import SimpleNamespace
+
 import attrs
 import pytest
 from raftlog_sim.client import ConnectionLostError
@@ -90,6 +92,26 @@ def test_a_message_for_a_group_that_is_not_here_is_dropped(three):
     follower.deliver(PeerMessages(leader.number, session(follower, leader), [message]))
     three.run(0.01)
     assert fired()["message-for-no-replica-dropped"] == 1
+
+
+def test_nobody_votes_on_the_metadata_before_the_image_is_what_is_committed(three):
+    """Seed 8201837: a broker booted on a slow disk and read its metadata log for half a second.
+    Its log said that a peer had booted six times, its image knew of one boot: an old copy of that
+    peer's disk voted for it."""
+    leader = three.world.running()[0]
+    follower = next(n for n in three.world.running() if n is not leader)
+    mine, theirs = (n.broker.context.replicas[METADATA_GROUP] for n in (leader, follower))
+    message = vote_request(mine, theirs, theirs.term + 5)
+    links, before = follower.broker.links, theirs.term
+    links.knowledge = SimpleNamespace(behind=True)
+    follower.deliver(PeerMessages(leader.number, session(follower, leader), [message]))
+    three.run(0.01)
+    assert theirs.term == before
+    assert fired()["vote-before-the-image-dropped"] == 1
+    links.knowledge = SimpleNamespace(behind=False)
+    follower.deliver(PeerMessages(leader.number, session(follower, leader), [message]))
+    three.run(0.01)
+    assert theirs.term >= before + 5
 
 
 def test_a_new_session_ends_the_old_one(three):

@@ -274,6 +274,42 @@ def test_a_read_that_fails_is_tried_again_by_itself_and_in_the_end_is_damage():
     assert "bad sector" in str(rig.replica.damage)
 
 
+def test_it_is_behind_until_all_that_is_committed_was_read():
+    rig = Rig()
+    assert not rig.engine.behind
+    for value in (b"a", b"b", b"c"):
+        rig.propose(value)
+    assert not rig.engine.behind
+    rig.replica.log.window = RaftIndex(4)
+    rig.commit(2)
+    assert rig.engine.behind
+    rig.answer_read(1)
+    rig.commit(2)
+    assert rig.engine.behind
+    rig.answer_read(1)
+    rig.commit(2)
+    assert not rig.engine.behind
+
+
+def test_a_bad_moment_of_the_disk_leaves_it_behind_and_damage_does_not():
+    """What cannot be read is not waited for: who waits elects nobody, and a leader must heal it."""
+    rig = Rig()
+    rig.propose(b"a")
+    rig.replica.log.window = RaftIndex(2)
+    rig.commit()
+    rig.services.jobs.pop().then(DiskError("a bad moment"))
+    assert rig.engine.behind
+    rig.commit()
+    rig.services.jobs.pop().then(CorruptData("rot"))
+    assert not rig.engine.behind
+    rig.commit()
+    assert not rig.engine.behind
+    rig.answer_read(1)
+    assert rig.engine.behind
+    assert rig.commit() == [(0, b"a")]
+    assert not rig.engine.behind
+
+
 def test_a_replica_that_was_reopened_goes_on_where_the_last_one_was():
     rig = Rig()
     rig.propose(b"a")

@@ -53,7 +53,8 @@ class Services(Protocol):
 class NativeEngine:
     """`next_index` is the first entry not handed over; `wake` is called when a cold read brought
     more. Of a read only the entries up to `_read_until` count, the commit index when it was asked
-    for: what lies behind may be cut, and another entry committed there, before it comes back."""
+    for: what lies behind may be cut, and another entry committed there, before it comes back.
+    `_unreadable`: damage was told, or a read brought nothing, and no read brought more since."""
 
     services: Services
     wake: Callable[[], None] | None = None
@@ -62,6 +63,7 @@ class NativeEngine:
     _reading: bool = False
     _read_until: RaftIndex = RaftIndex(0)
     _failures: int = 0
+    _unreadable: bool = False
     _jumped: bool = False
     _read: list[Entry] = attrs.Factory(list)
 
@@ -88,6 +90,15 @@ class NativeEngine:
         """Whether everything in the log is committed and was handed over."""
         replica = self._replica()
         return replica is not None and self.next_index > replica.log.last_index
+
+    @property
+    def behind(self) -> bool:
+        """Whether committed entries were not handed over that the disk can still bring. Not where
+        it is damaged: such a replica may need a leader to be healed."""
+        replica = self._replica()
+        if replica is None or self._unreadable:
+            return False
+        return self.next_index <= min(replica.commit, replica.log.last_index)
 
     def propose(self, values: Sequence[bytes], now: Instant, wall_ms: WallMillis) -> bool:
         """Append records, as batches of at most about a megabyte."""
@@ -168,6 +179,7 @@ class NativeEngine:
         replica = self._replica()
         if isinstance(value, EntriesRead):
             self._failures = 0
+            self._unreadable = not value.entries
             if replica is not None:
                 replica.log.cold_done(value)
             until = self._read_until
@@ -181,6 +193,7 @@ class NativeEngine:
             return
         if isinstance(value, CorruptData) or self._failures >= _FAILURES_MAX:
             self._failures = 0
+            self._unreadable = True
             error = value if isinstance(value, CorruptData) else CorruptData(str(value), on=_ON)
             replica.damage_found(error, self.services.now)
             self.services.touch(METADATA_GROUP)
