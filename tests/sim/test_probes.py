@@ -34,6 +34,7 @@ SELDOM = {
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a hundred clusters and more, one after the other
 def test_scenarios_and_some_seeds_reach_every_rare_path():
     reached = Counter()
     for name in scenarios.names():
