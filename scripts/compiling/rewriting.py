@@ -19,6 +19,7 @@ import ast
 import io
 import re
 import tokenize
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,8 +89,9 @@ class _Rewriting:
     """One module."""
 
     def __init__(self, tree: Tree, module: str, source: str) -> None:
-        self.world, self.module, self.source = tree, module, source
-        self.lines = source.encode().split(b"\n")
+        self.together, self.module, self.source = tree, module, source
+        sizes = (len(line) + 1 for line in source.encode().split(b"\n"))
+        self.starts = list(accumulate(sizes, initial=0))
         self.tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
         self.edits: list[tuple[int, int, str]] = []
         self.needs_helpers = "attrs.evolve(" in source
@@ -121,7 +123,7 @@ class _Rewriting:
     # --- edits ---
 
     def _at(self, line: int, column: int) -> int:
-        return sum(len(each) + 1 for each in self.lines[: line - 1]) + column
+        return self.starts[line - 1] + column
 
     def _insert(self, line: int, column: int, text: str) -> None:
         self.edits.append((self._at(line, column), self._at(line, column), text))
@@ -141,7 +143,7 @@ class _Rewriting:
 
     def _import(self, node: ast.ImportFrom) -> None:
         for each in node.names:
-            if f"{node.module}.{each.name}" in self.world.modules:
+            if f"{node.module}.{each.name}" in self.together.modules:
                 whole = f"{node.module}.{each.name}"
                 self._after(node, f"; from {whole} import __name__ as _{each.name}_name")
 
@@ -181,15 +183,15 @@ class _Rewriting:
 
     def _calls(self, tree: ast.Module) -> None:
         """Calls of classes that are named tuples, by the names under which they are known here."""
-        known = dict.fromkeys(self.world.tuples[self.module])
+        known = dict.fromkeys(self.together.tuples[self.module])
         folders = {}
         for node in ast.walk(tree):
             for each in node.names if isinstance(node, ast.ImportFrom) else ():
                 whole = f"{node.module}.{each.name}"
-                if each.name in self.world.tuples.get(node.module, ()):
+                if each.name in self.together.tuples.get(node.module, ()):
                     known[each.asname or each.name] = (node, each)
-                elif whole in self.world.tuples:
-                    folders[each.asname or each.name] = self.world.tuples[whole]
+                elif whole in self.together.tuples:
+                    folders[each.asname or each.name] = self.together.tuples[whole]
         called = set()
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or _unpacks(node):
@@ -215,7 +217,7 @@ class _Rewriting:
             default = f" = {ast.unparse(each.value)}" if each.value else ""
             parameters.append(f'{name}: "{said}"{default}')
             names.append(f"{name}, ")
-        if node.name not in self.world.tuples[self.module]:
+        if node.name not in self.together.tuples[self.module]:
             return
         self.needs_helpers = True
         self._insert(node.end_lineno + 1, 0, (
