@@ -142,7 +142,7 @@ class FrameReceiver:
 
     def _first_slab(self) -> bytearray:
         size = self._appetite
-        if self.intake is not None and not self.intake.admits(self._key, size):
+        if self.intake is not None and not self.intake.has_room(self._key, size):
             size = FIRST_SLAB_BYTES
         self._start = self._end = 0
         return self._use(self.pool.take(size))
@@ -153,7 +153,7 @@ class FrameReceiver:
         rest = self._end - self._start
         size = size_for(max(rest + 1, min(self._wanted, 2 * rest)))
         liked = max(size, self._appetite)
-        if self.intake is None or self.intake.admits(self._key, liked):
+        if self.intake is None or self.intake.has_room(self._key, liked):
             size = liked
         else:
             await self.intake.admit(self._key, size)

@@ -49,13 +49,23 @@ class Intake:
     """They may have sent everything long ago, and are not the ones that take long."""
     _released: trio.Event = attrs.field(factory=trio.Event, init=False)
 
+    def has_room(self, key: int, size: int) -> bool:
+        """Whether `key` may hold `size` bytes within the bound: what it would like but can do
+        without."""
+        return self._held_by_others(key) + size <= self.bytes_max
+
     def admits(self, key: int, size: int) -> bool:
-        """Whether `key` may hold `size` bytes now."""
-        before = self._shares.get(key)
-        if self.held - (before.size if before else 0) + size <= self.bytes_max:
+        """Whether `key` may hold `size` bytes, which its frame needs, now. One frame goes beyond
+        the bound, so that somebody always finishes, but not on top of another one that did: that
+        one is paused, and is ended when others have waited for it."""
+        if self.has_room(key, size):
             return True
         first = next((each for each in self._shares if each not in self._resting), key)
-        return first == key
+        return first == key and self._held_by_others(key) <= self.bytes_max
+
+    def _held_by_others(self, key: int) -> int:
+        share = self._shares.get(key)
+        return self.held - (share.size if share else 0)
 
     async def admit(self, key: int, size: int) -> None:
         """Wait until `key` may hold `size` bytes; meanwhile end frames that take too long."""

@@ -158,6 +158,17 @@ async def test_a_frame_whose_connection_is_paused_is_not_waited_for():
     assert intake.held == 0
 
 
+async def test_nobody_goes_beyond_the_bound_on_top_of_a_paused_frame_that_did():
+    """Each that was paused in the midst of a large frame let the next one in beside it."""
+    intake = Intake()
+    paused, second = 1, 2
+    intake.hold(paused, LARGE, nobody)
+    intake.rest(paused)
+    assert not intake.admits(second, MIB)
+    intake.release(paused)
+    assert intake.admits(second, LARGE)
+
+
 def nobody() -> None:
     raise AssertionError("nobody is sent away")
 

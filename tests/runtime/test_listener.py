@@ -297,6 +297,20 @@ async def test_requests_that_wait_to_be_handed_in_count_as_receive_memory():
         nursery.cancel_scope.cancel()
 
 
+async def test_paused_connections_that_came_one_after_another_are_bounded_too():
+    """Each of them found all who held memory paused, took itself for the one that may go beyond
+    the bound, and had a large slab because its traffic deserved one: 75 MiB for 300 of them."""
+    async with trio.open_nursery() as nursery:
+        rig = pausing(nursery, after=500)  # by then it receives into large slabs
+        for _ in range(100):
+            client = await rig.connect()
+            client.send_nowait([MEDIUM * 3_000])
+            await wait_all_tasks_blocked()
+        intake = rig.connections.intake
+        assert intake.bytes_max // 2 < intake.held <= intake.bytes_max
+        nursery.cancel_scope.cancel()
+
+
 async def test_large_frames_that_wait_for_a_turn_hold_up_those_who_would_bring_more():
     """A whole frame was counted by nobody until a turn took it, and a turn takes two megabytes:
     whoever came meanwhile had receive memory for another one."""
