@@ -14,9 +14,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from raftlog_sim import compiled_build
 from raftlog_sim.bug_base import commit, file_log
 
+from raftlog.base.errors import OperatingError
+
 SEEDS_A_ROUND = 50
+COMPILED_SEEDS_A_ROUND = 200
 PARTS = ("seeds", "examples", "power", "crashes")
 EXAMPLES = ["tests/raft", "tests/storage", "tests/partition", "tests/metadata", "tests/kafka"]
 SHRINK_SECONDS = 300
@@ -52,6 +56,9 @@ def parsed(arguments):
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--from", dest="first", type=int, default=1_000, help="the first seed")
     parser.add_argument("--jobs", type=int, default=2, help="processes that play seeds")
+    parser.add_argument(
+        "--compiled", metavar="DIR", type=Path, help="play seeds by what scripts/compile made"
+    )
     parser.add_argument("--bugs", type=Path, default=Path("bugs"), help="where failures are filed")
     parser.add_argument("--mutant", default="", help="with this planted bug, to see it found")
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
@@ -63,6 +70,13 @@ def parsed(arguments):
         parser.error("--minutes is a number above 0")
     if options.first < 0 or options.jobs < 1:
         parser.error("--from is a seed from 0 on, --jobs at least 1")
+    if options.compiled and options.mutant:
+        parser.error("a planted bug is played by the sources: leave out --compiled or --mutant")
+    try:
+        if options.compiled:
+            compiled_build.check(options.compiled)
+    except OperatingError as error:
+        parser.error(str(error))
     return options
 
 
@@ -119,12 +133,16 @@ class Soak:
 
     def sweep(self):
         options, first = self.options, self.seed
-        self.seed += SEEDS_A_ROUND
+        self.seed += COMPILED_SEEDS_A_ROUND if options.compiled else SEEDS_A_ROUND
         command = [sys.executable, "-m", "raftlog_sim", "sweep"]
         command += ["--seeds", f"{first}..{self.seed - 1}", "--jobs", str(options.jobs)]
         command += ["--time-limit", f"{max(1, self.left):.0f}", "--bugs", str(options.bugs)]
         command += ["--shrink-limit", f"{min(SHRINK_SECONDS, max(30, self.left)):.0f}"]
-        return [*command, *(["--mutant", options.mutant] if options.mutant else [])]
+        if options.mutant:
+            command += ["--mutant", options.mutant]
+        if options.compiled:
+            command += ["--compiled", str(options.compiled)]
+        return command
 
     def tell(self):
         for each in self.failed:

@@ -46,7 +46,9 @@ def parts_of(process):
 @pytest.mark.parametrize(
     "arguments",
     [[], ["--minutes", "x"], ["--minutes", "0"], ["--minutes", "nan"], ["--minutes", "1", "dreams"],
-     ["--minutes", "1", "--from", "-1"], ["--minutes", "1", "--jobs", "0"]],
+     ["--minutes", "1", "--from", "-1"], ["--minutes", "1", "--jobs", "0"],
+     ["--minutes", "1", "--compiled", "build/compiled", "--mutant", "1"],
+     ["--minutes", "1", "--compiled", "nothing-here"]],
     ids=" ".join,
 )  # fmt: skip
 def test_wrong_usage_is_64(arguments, tmp_path):
