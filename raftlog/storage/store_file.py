@@ -83,7 +83,8 @@ class _Frame(NamedTuple):
 class _Generation(NamedTuple):
     """A file as read: what it adds up to, or why it cannot be used (`state` is None). `ahead`:
     generation and number of the furthest whole frame of a generation above this one, or (0, 0).
-    `damage` counts only while no newer generation is whole: see `_newest`."""
+    `damage` counts only while no newer generation is whole: see `_newest`. `checksum` is that of
+    the last frame, whose first whole copy ends at `end`."""
 
     slot: int
     generation: int
@@ -92,6 +93,8 @@ class _Generation(NamedTuple):
     why: str
     ahead: tuple[int, int]
     damage: CorruptData | None = None
+    checksum: int = 0
+    end: int = 0
 
 
 def format_store(
@@ -211,6 +214,36 @@ def read_store(disk: Disk, owner: StoreOwner) -> StoreState:
     return newest.state
 
 
+@final
+class StoreReader:
+    """Reads a store again and again as it grows, without changing it. While all that was read
+    before is as it was, it goes on from there."""
+
+    def __init__(self) -> None:
+        self._owner: StoreOwner | None = None
+        self._files: list[bytes] = []
+        self._known: _Generation | None = None
+
+    def read(self, disk: Disk, owner: StoreOwner) -> StoreState:
+        """As `read_store`; what was returned before must not be used any more."""
+        known, self._known = self._known, None
+        files = [read_whole(disk, name, _FILE_BYTES_MAX) if disk.exists(name) else b""
+                 for name in STORE_FILES]  # fmt: skip
+        if known is not None and owner == self._owner and self._grew(files, known):
+            known = _read_frames(files[known.slot], known)
+        else:
+            known, _ = _newest(disk, owner)
+        self._owner, self._files, self._known = owner, files, known
+        assert known.state is not None, known.why
+        return known.state
+
+    def _grew(self, files: list[bytes], known: _Generation) -> bool:
+        """Whether all is as it was but for what follows the last frame."""
+        slot, end = known.slot, known.end
+        other, before = 1 - slot, self._files
+        return files[other] == before[other] and files[slot][:end] == before[slot][:end]
+
+
 def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
     """The newest generation whose image is whole, and the highest number that any frame or header
     carries: a torn attempt at a generation must not be mixed up with the next one.
@@ -264,26 +297,33 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
     if generation == 0:
         return _Generation(slot, 0, 0, None, "no whole header", ahead)
     try:
-        state, number = _read_frames(data, generation, first, checksum, name)
+        before = _Generation(
+            slot, generation, first - 1, StoreState(), "", ahead, None, checksum, _FRAMES_AT
+        )
+        found = _read_frames(data, before)
     except CorruptData as damage:
         return _Generation(slot, generation, first, None, damage.what, ahead, damage)
-    if number == first:
-        return _Generation(slot, generation, number, None, "no whole image", ahead)
-    return _Generation(slot, generation, number - 1, state, "", ahead)
+    if found.last_number < first:
+        return _Generation(slot, generation, first, None, "no whole image", ahead)
+    return found
 
 
-def _read_frames(
-    data: bytes, generation: int, number: int, checksum: int, name: str
-) -> tuple[StoreState, int]:
-    """What the frames from this number on add up to, and the number after the last of them."""
-    state = StoreState()
-    position = _FRAMES_AT
-    while found := _find_frame(data, position, generation, number, checksum, name):
+def _read_frames(data: bytes, before: _Generation) -> _Generation:
+    """With the frames that follow its last one taken into account."""
+    state, number, checksum, position = (
+        before.state,
+        before.last_number,
+        before.checksum,
+        before.end,
+    )
+    assert state is not None, before.why
+    name = STORE_FILES[before.slot]
+    while found := _find_frame(data, position, before.generation, number + 1, checksum, name):
         frame, position = found
         for record in frame.records:
             state.apply(record, name)
-        number, checksum = frame.number + 1, frame.checksum
-    return state, number
+        number, checksum = frame.number, frame.checksum
+    return before._replace(last_number=number, checksum=checksum, end=position)
 
 
 def _used(data: bytes) -> bytes:

@@ -20,6 +20,7 @@ from raftlog.broker.config import BrokerConfig
 from raftlog.records.slices import FileSlice
 from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
+from raftlog.storage.store_file import StoreReader
 from raftlog.storage.write_round import DirectoryWriter, RoundResult
 from raftlog_sim import turns
 from raftlog_sim.client import Connected, cut_frames
@@ -109,7 +110,7 @@ class Node:
     """The disk answers nothing until it goes on."""
     suspended: bool = False
     """The process stands still (SIGSTOP); what arrives waits."""
-    looked_up: tuple[SimulatedDisk, int, dict[GroupId, HardState]] | None = None
+    looked_up: tuple[SimulatedDisk, int, StoreReader, dict[GroupId, HardState]] | None = None
     """What invariants found in the durable store, when the disk had seen so many changes."""
     _last_connection: int = 0
 

@@ -14,13 +14,13 @@ from raftlog.metadata.apply import apply
 from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.record import records_of
-from raftlog.storage.data_dir import FORMAT_FILE, peek_directory
+from raftlog.storage.data_dir import FORMAT_FILE, peek_directory, read_identity
 from raftlog.storage.files import opened
 from raftlog.storage.inspect import inspect_directory
 from raftlog.storage.live_files import find_live_files
 from raftlog.storage.replica import Mark, ReplicaSpec
 from raftlog.storage.segment import Segment, before_header
-from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.store_file import STORE_FILES, StoreReader
 from raftlog.storage.walk import Walk, segment_start
 
 if TYPE_CHECKING:
@@ -96,12 +96,14 @@ def _hard_states(node: "Node") -> "dict[GroupId, HardState]":
     disk = node.disk
     known = node.looked_up
     if known is None or known[:2] != (disk, disk.mutations):
+        found = disk.durable_copy(_STORE)
+        reader = StoreReader() if known is None else known[2]
         try:
-            states = peek_directory(disk.durable_copy(_STORE)).hard_states
+            states = reader.read(found, read_identity(found).owner).hard_states
         except RaftlogError:
             states = {}
-        node.looked_up = known = (disk, disk.mutations, states)
-    return known[2]
+        node.looked_up = known = (disk, disk.mutations, reader, states)
+    return known[3]
 
 
 def durable_marks(node: "Node") -> "dict[GroupId, Mark]":

@@ -3,16 +3,21 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from raftlog_sim.disk import Keep
 
 from raftlog.base.entries import HardState
-from raftlog.base.errors import DiskError, DiskFull
+from raftlog.base.errors import DiskError, DiskFull, RaftlogError
+from raftlog.base.units import KIB
 from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.data_dir import format_directory, open_directory
 from raftlog.storage.replica import Registration
-from raftlog.storage.store_file import STORE_FILES, StoreFiles
+from raftlog.storage.store_file import STORE_FILES, StoreFiles, StoreReader, read_store
 from raftlog.storage.store_records import hard_state_record, register_record
 from tests.storage.making import IDENTITY, ME, SPEC, new_disk
+
+STRIKES = ("power", "old", "bit", "lost", "tear")
 
 
 @pytest.fixture
@@ -45,6 +50,57 @@ def test_a_store_that_cannot_grow_goes_on_in_the_room_it_has(disk):
     disk.free = None
     open_directory(disk)
     assert max(len(disk.content(name)) for name in STORE_FILES) > max(sizes)
+
+
+def what_it_says(read, disk):
+    """Everything that a reader says of a disk, or its error."""
+    try:
+        state = read(disk, IDENTITY.owner)
+    except RaftlogError as error:
+        return str(error)
+    return state.boot, state.registrations, state.hard_states, state.marks, state.promised_ns
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.sampled_from([*["vote"] * 6, *STRIKES, "generation"]), max_size=40),
+    st.randoms(use_true_random=False),
+)
+def test_reading_on_says_what_reading_all_of_it_says(steps, rng):
+    disk = new_disk()
+    format_directory(disk, IDENTITY, store_bytes=8 * KIB)
+    store, reader, old, term = StoreFiles(disk, IDENTITY.owner), StoreReader(), {}, 0
+    for step in steps:
+        name = rng.choice(STORE_FILES)
+        if step == "vote":
+            term += 1
+            try:
+                store.append([hard_state_record(rng.randrange(4), HardState(term, ME))])
+                store.sync()
+            except RaftlogError:
+                return
+        elif step == "generation":
+            store.begin_generation()
+            store.sync()
+        elif step == "power":
+            store.append([hard_state_record(9, HardState(term, ME))])
+            disk.crash(Keep.SOME)
+        elif step == "old":
+            old = old or {each: disk.content(each) for each in STORE_FILES}
+            for each, content in old.items():
+                disk.overwrite(each, 0, content)
+        elif step == "bit":
+            disk.flip_bit(name, rng.randrange(len(disk.content(name))))
+        elif step == "lost":
+            disk.vanish(name)
+        elif step == "tear":
+            disk.overwrite(name, 512 * rng.randrange(16), bytes(512))
+        assert what_it_says(reader.read, disk) == what_it_says(read_store, disk)
+        if step in STRIKES:
+            try:
+                store = StoreFiles(disk, IDENTITY.owner)
+            except RaftlogError:
+                return
 
 
 def test_a_store_without_room_for_its_image_says_so(disk):
