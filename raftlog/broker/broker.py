@@ -289,6 +289,7 @@ class Broker:
         self.manager.apply(whole)
 
     def _metadata_taken(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
+        self.loader.look()
         if output.committed or output.leadership or output.installed:
             self.loader.advance()
         if output.leadership or output.membership:

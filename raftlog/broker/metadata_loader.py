@@ -131,7 +131,13 @@ class MetadataLoader:
         services = self.services
         services.trace("metadata-stopped", f"node {services.node}", why=why)
         services.count("metadata_stopped")
+        self.look()
+
+    def look(self) -> None:
+        """After a stop no replica of the group may run here, nor one that was opened since: its
+        image would be old for good, and so would be what it knows of others' boots."""
+        services = self.services
         replica = services.replicas.get(METADATA_GROUP)
-        if replica is not None:
+        if self.stopped is not None and replica is not None and not replica.stopped:
             replica.stop(services.now)
             services.touch(METADATA_GROUP)

@@ -3,11 +3,12 @@
 import pytest
 
 from raftlog.base import probes
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import METADATA_GROUP, NodeId, Term
 from raftlog.metadata import commands as c
 from raftlog.metadata.command_codec import Proposal, encode_proposal
 from raftlog.metadata.image import encode_snapshot
+from tests.broker.cluster import Cluster
 from tests.broker.metadata_rig import Rig
 from tests.metadata.clusters import ORDERS, cluster, directory, do, found, registration, topic
 
@@ -86,6 +87,25 @@ def test_damage_found_by_the_engine_stops_it_too():
     assert "fewer records" in rig.loader.stopped
     assert rig.group_zero.stopped
     rig.turn()
+
+
+def test_a_replica_that_is_opened_after_the_stop_is_stopped_too():
+    """The loader of a follower had stopped, and its replica with it. Then the replica was opened
+    anew for a failed write, and followed: its image never moved again, so it was behind for good,
+    and dropped every vote of the metadata group."""
+    cluster = Cluster(3, 3).ready()
+    follower = next(n for n in cluster.world.running() if not n.broker.engine.leading_term)
+    broker, replicas = follower.broker, follower.broker.context.replicas
+    broker.loader._stop("a wrong image")
+    cluster.run(0.1)
+    first = replicas[METADATA_GROUP]
+    assert first.stopped
+    broker.manager.failed(METADATA_GROUP, first, DiskError("a write failed", on="a test"))
+    cluster.wait(lambda: METADATA_GROUP in replicas, 5.0, "a replica that was opened anew")
+    cluster.run(0.1)
+    assert replicas[METADATA_GROUP] is not first
+    assert replicas[METADATA_GROUP].stopped
+    assert METADATA_GROUP not in broker.context.touched
 
 
 def test_a_different_digest_stops_this_replica_only():
