@@ -310,6 +310,66 @@ def test_a_bad_moment_of_the_disk_leaves_it_behind_and_damage_does_not():
     assert not rig.engine.behind
 
 
+def test_what_memory_holds_is_not_waited_for():
+    """A vote that came in the turn in which the commit moved was dropped, though nothing was to be
+    read for it."""
+    rig = Rig()
+    for value in (b"a", b"b", b"c"):
+        rig.propose(value)
+    rig.replica.commit = RaftIndex(2)
+    assert not rig.engine.behind
+    assert rig.commit(2) == [(0, b"a"), (1, b"b")]
+
+
+def test_while_a_read_is_on_its_way_memory_does_not_count():
+    """An installed snapshot brings a log that memory holds: it is handed over when the read of the
+    log before it has come back."""
+    rig = Rig()
+    for value in (b"a", b"b", b"c"):
+        rig.propose(value)
+    log = rig.replica.log
+    log.window = RaftIndex(2)
+    rig.commit(1)
+    (job,) = rig.services.jobs
+    log.trimmed = 1
+    rig.replica.commit = RaftIndex(3)
+    assert rig.engine.behind
+    job.then(EntriesRead(RaftIndex(1), 0, log.all[:1]))
+    assert not rig.engine.behind
+    assert rig.commit() == [(1, b"b"), (2, b"c")]
+
+
+def test_after_damage_any_progress_ends_the_excuse():
+    """What could not be read came from a leader, and was handed over from memory: no read succeeded
+    that could say that the disk brings more again, and votes were heard before the next one."""
+    rig = Rig()
+    for value in (b"a", b"b", b"c"):
+        rig.propose(value)
+    log = rig.replica.log
+    log.window = RaftIndex(2)
+    rig.commit(1)
+    rig.services.jobs.pop().then(CorruptData("rot"))
+    assert not rig.engine.behind
+    log.window = RaftIndex(1)
+    assert rig.commit(1) == [(0, b"a")]
+    log.window = RaftIndex(4)
+    rig.replica.commit = RaftIndex(3)
+    assert rig.engine.behind
+
+
+def test_after_damage_a_log_that_begins_later_ends_the_excuse():
+    rig = Rig()
+    for value in (b"a", b"b", b"c"):
+        rig.propose(value)
+    log = rig.replica.log
+    log.window = RaftIndex(4)
+    rig.commit(1)
+    rig.services.jobs.pop().then(CorruptData("rot"))
+    log.trimmed = 1
+    rig.commit(2)
+    assert rig.engine.behind
+
+
 def test_a_replica_that_was_reopened_goes_on_where_the_last_one_was():
     rig = Rig()
     rig.propose(b"a")

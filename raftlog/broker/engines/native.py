@@ -54,7 +54,7 @@ class NativeEngine:
     """`next_index` is the first entry not handed over; `wake` is called when a cold read brought
     more. Of a read only the entries up to `_read_until` count, the commit index when it was asked
     for: what lies behind may be cut, and another entry committed there, before it comes back.
-    `_unreadable`: damage was told, or a read brought nothing, and no read brought more since."""
+    `_unreadable`: damage was told, and nothing was read or handed over since."""
 
     services: Services
     wake: Callable[[], None] | None = None
@@ -93,12 +93,16 @@ class NativeEngine:
 
     @property
     def behind(self) -> bool:
-        """Whether committed entries were not handed over that the disk can still bring. Not where
-        it is damaged: such a replica may need a leader to be healed."""
+        """Whether committed entries were not handed over that the disk must bring, and can: what
+        memory holds is handed over in the turn in which it is committed. Not where the disk is
+        damaged: such a replica may need a leader to be healed."""
         replica = self._replica()
         if replica is None or self._unreadable:
             return False
-        return self.next_index <= min(replica.commit, replica.log.last_index)
+        first = max(self.next_index, replica.log.first_index)
+        if first > min(replica.commit, replica.log.last_index):
+            return False
+        return self._reading or replica.log.entries(first, 1) is None
 
     def propose(self, values: Sequence[bytes], now: Instant, wall_ms: WallMillis) -> bool:
         """Append records, as batches of at most about a megabyte."""
@@ -143,6 +147,7 @@ class NativeEngine:
         self.next_index = first
         self._read = []
         self._jumped = True
+        self._unreadable = False
 
     def _replica(self) -> PartitionReplica | None:
         return self.services.replicas.get(METADATA_GROUP)
@@ -154,6 +159,7 @@ class NativeEngine:
             if entry.kind is EntryKind.RECORDS:
                 self._take_records(entry, found)
             self.next_index = RaftIndex(entry.raft_index + 1)
+            self._unreadable = False
 
     def _take_records(self, entry: Entry, found: list[Committed]) -> None:
         if self._jumped:
@@ -179,7 +185,7 @@ class NativeEngine:
         replica = self._replica()
         if isinstance(value, EntriesRead):
             self._failures = 0
-            self._unreadable = not value.entries
+            self._unreadable = False
             if replica is not None:
                 replica.log.cold_done(value)
             until = self._read_until
