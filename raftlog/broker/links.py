@@ -4,8 +4,10 @@ A message counts only over the session of the moment. Raft's messages go to the 
 if it runs here and the sender is a replica of the node at the other end; all else is dropped.
 
 While the image is older than what is known here to be committed, as after a boot that reads slowly,
-an old copy of a peer's disk cannot be told yet: in the metadata group nobody's vote counts until
-then, and nobody gets one.
+an old copy of a peer's disk cannot be told yet. Until then, in the metadata group, nobody's vote
+counts and nobody gets one, no leadership is taken over, and what a follower acknowledges is not
+heard. It is told again: acknowledgements answer heartbeats, and a leadership is offered as often.
+Nobody waits for it to read on: that needs the own disk only.
 """
 
 from collections.abc import Callable
@@ -24,10 +26,22 @@ from raftlog.broker.peer_messages import (
     NodeHeartbeat,
     NodeHeartbeatReply,
 )
-from raftlog.raft.messages import PreVoteReply, PreVoteRequest, VoteReply, VoteRequest
+from raftlog.raft.messages import (
+    AppendReply,
+    InstallReply,
+    PreVoteReply,
+    PreVoteRequest,
+    ReadEcho,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
 
 _HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply)
-_VOTING: Final = (PreVoteRequest, PreVoteReply, VoteRequest, VoteReply)
+_ELECTING: Final = (PreVoteRequest, PreVoteReply, VoteRequest, VoteReply, TimeoutNow)
+_PROMISING: Final = (AppendReply, ReadEcho, InstallReply)
+_HEARD_LATER: Final = frozenset((*_ELECTING, *_PROMISING))
+"""By these a majority decides, so it matters of which life of its disk a peer is."""
 
 
 class Gate(Protocol):
@@ -184,12 +198,13 @@ class Links:
             context.touched[group] = replica
 
     def _that_count(self, group: GroupId, messages: list[Any]) -> list[Any]:
-        """Appends always do: their leader was elected by those who knew."""
+        """Appends always do: their leader was elected by those who knew. Refusals do: nothing is
+        decided by them, but a leader hears that it is deposed."""
         if group != METADATA_GROUP or not self.knowledge.behind:
             return messages
-        heard = [message for message in messages if type(message) not in _VOTING]
+        heard = [message for message in messages if type(message) not in _HEARD_LATER]
         if len(heard) < len(messages):
-            probe("vote-before-the-image-dropped")
+            probe("word-before-the-image-dropped")
         return heard
 
     def _node_heartbeat(self, link: LinkUp, message: NodeHeartbeat) -> None:

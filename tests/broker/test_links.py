@@ -21,7 +21,9 @@ from raftlog.broker.events import (
 )
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.kafka.versions import ApiKey
-from raftlog.raft.messages import TimeoutNow, VoteRequest
+from raftlog.metadata.command_codec import Proposal, encode_proposal
+from raftlog.metadata.commands import DeleteTopic
+from raftlog.raft.messages import AppendRefused, TimeoutNow, VoteRequest
 from tests.broker.cluster import Cluster
 
 
@@ -107,11 +109,63 @@ def test_nobody_votes_on_the_metadata_before_the_image_is_what_is_committed(thre
     follower.deliver(PeerMessages(leader.number, session(follower, leader), [message]))
     three.run(0.01)
     assert theirs.term == before
-    assert fired()["vote-before-the-image-dropped"] == 1
+    assert fired()["word-before-the-image-dropped"] == 1
     links.knowledge = SimpleNamespace(behind=False)
     follower.deliver(PeerMessages(leader.number, session(follower, leader), [message]))
     three.run(0.01)
     assert theirs.term >= before + 5
+
+
+def metadata_parts(cluster):
+    """The controller's node, another one, and their replicas of the metadata."""
+    leader = next(n for n in cluster.world.running() if n.broker.engine.leading_term)
+    other = next(n for n in cluster.world.running() if n is not leader)
+    return (leader, other, *(n.broker.context.replicas[METADATA_GROUP] for n in (leader, other)))
+
+
+def test_who_is_behind_takes_no_leadership_over(three):
+    """It would have deposed the leader, and heard no vote: the group had no leader for nothing."""
+    leader, other, mine, theirs = metadata_parts(three)
+    other.broker.links.knowledge = SimpleNamespace(behind=True)
+    before = mine.term
+    mine.transfer(theirs.me, leader.broker.context.now)
+    leader.broker.context.touch(METADATA_GROUP)
+    three.wait(lambda: fired().get("transfer-aborted"), 5.0, "the end of the transfer")
+    assert mine.is_leader
+    assert mine.term == before
+    other.broker.links.knowledge = SimpleNamespace(behind=False)
+    mine.transfer(theirs.me, leader.broker.context.now)
+    leader.broker.context.touch(METADATA_GROUP)
+    three.wait(lambda: theirs.is_leader, 5.0, "a leadership that was taken over")
+
+
+def test_a_leader_that_is_behind_counts_no_acknowledgement_until_it_is_not(three):
+    """A follower that is an old copy of its disk may forget what it acknowledged, and what it
+    echoed to a leader that others deposed meanwhile."""
+    leader, _, mine, _ = metadata_parts(three)
+    leader.broker.links.knowledge = knowledge = SimpleNamespace(behind=True)
+    heard = []
+    now, commit = leader.broker.context.now, mine.commit
+    nothing = Proposal(mine.term + 1, 1, DeleteTopic(topic_id=bytes(15) + b"x"))
+    assert leader.broker.engine.propose([encode_proposal(nothing)], now, 0)
+    mine.read_index(heard.append, now)
+    three.run(0.3)
+    assert mine.commit == commit
+    assert heard == []
+    knowledge.behind = False
+    three.run(0.3)
+    assert mine.is_leader
+    assert mine.commit > commit
+    assert len(heard) == 1
+
+
+def test_a_leader_that_is_behind_hears_that_it_is_deposed(three):
+    leader, other, mine, theirs = metadata_parts(three)
+    leader.broker.links.knowledge = SimpleNamespace(behind=True)
+    message = AppendRefused(METADATA_GROUP, theirs.me, mine.me, mine.term + 3, 0, 1, 1, 1)
+    leader.deliver(PeerMessages(other.number, session(leader, other), [message]))
+    three.run(0.01)
+    assert not mine.is_leader
 
 
 def test_a_new_session_ends_the_old_one(three):
