@@ -190,9 +190,11 @@ class Broker:
             replica = context.replicas.get(group)
             if replica is None:
                 continue
-            waits = group != METADATA_GROUP and replica.wants_to_campaign(now)
-            if waits and not campaigns.admit(group, now):
-                continue
+            if replica.wants_to_campaign(now):
+                if group == METADATA_GROUP:
+                    self._put_off(replica)
+                elif not campaigns.admit(group, now):
+                    continue
             replica.tick(now, context.wall)
             context.touched[group] = replica
         while (next_group := campaigns.next()) is not None:
@@ -202,6 +204,13 @@ class Broker:
                 continue
             replica.tick(now, context.wall)
             context.touched[next_group] = replica
+
+    def _put_off(self, replica: PartitionReplica) -> None:
+        """Behind what is committed nobody's vote is heard: campaigns would do nothing but make the
+        replica patient, so that it slept when it could be elected."""
+        if self.engine.behind:
+            probe("metadata-campaign-waits-for-the-image")
+            replica.node.put_off(Instant(self.context.now + self.context.config.heartbeat_ns))
 
     def _look_whether_retired(self) -> None:
         """Rule of identity: a directory that was rolled back, condemned or replaced takes part in

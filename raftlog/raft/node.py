@@ -338,6 +338,13 @@ class RaftNode:
         if state.role is FOLLOWER and state.leader is None and not (state.covered or alone):
             state.election_deadline = Instant(state.election_deadline + pause)
 
+    def put_off(self, deadline: Instant) -> None:
+        """Do not campaign before then, be a leader known or not: it would be in vain. Who needs
+        nobody else's vote may."""
+        state = self._state
+        if state.membership.all_voters() != (state.me,):
+            state.election_deadline = max(state.election_deadline, deadline)
+
     def written(self, io_id: IoId) -> None:
         """The round can be read back, but is not durable: that promises nothing, and nothing
         moves."""

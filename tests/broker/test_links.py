@@ -10,6 +10,7 @@ from raftlog_sim.client import ConnectionLostError
 from raftlog.base.errors import DiskError, ProtocolError
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import fired, reset
+from raftlog.broker.engines.native import NativeEngine
 from raftlog.broker.events import (
     JobDone,
     LinkDown,
@@ -166,6 +167,24 @@ def test_a_leader_that_is_behind_hears_that_it_is_deposed(three):
     leader.deliver(PeerMessages(other.number, session(leader, other), [message]))
     three.run(0.01)
     assert not mine.is_leader
+
+
+def test_who_is_behind_does_not_grow_patient(three, monkeypatch):
+    """It campaigned in vain, each time waiting longer, and when it had read on it slept."""
+    _, other, _, theirs = metadata_parts(three)
+    behind = True
+    monkeypatch.setattr(
+        NativeEngine, "behind", property(lambda engine: behind and engine is other.broker.engine)
+    )
+    for node in three.world.running():
+        if node is not other:
+            three.kill(node.number)
+    three.run(5.0)
+    assert not theirs.is_campaigning
+    assert theirs.node._state.campaigns == 0
+    behind = False
+    three.run(other.broker.context.config.heartbeat_ns / 1e9)
+    assert theirs.is_campaigning
 
 
 def test_a_new_session_ends_the_old_one(three):

@@ -136,3 +136,19 @@ def test_holding_back_means_nothing_to_who_is_alone_leads_or_has_a_leader():
         before = c.node(number)._state.election_deadline
         c.node(number).defer(2 * ELECTION)
         assert c.node(number)._state.election_deadline == before
+
+
+def test_who_puts_off_campaigns_neither_then_nor_grows_patient():
+    c = Cluster(3)
+    c.isolate(1)
+    node = c.node(1)
+    until = c.now + 6 * ELECTION
+    node.put_off(until)
+    c.advance(5 * ELECTION)
+    assert node._state.campaigns == 0
+    c.advance(2 * ELECTION)
+    assert node._state.campaigns == 1
+    alone = Cluster(1).node(1)
+    before = alone._state.election_deadline
+    alone.put_off(before + ELECTION)
+    assert alone._state.election_deadline == before
