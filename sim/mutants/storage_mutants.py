@@ -9,6 +9,7 @@ from raftlog_sim import disk as simulated_disk
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import RaftIndex
 from raftlog.broker import partition_manager
+from raftlog.broker.engines.native import NativeEngine
 from raftlog.broker.multi_raft import MultiRaft
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.registration import Registration
@@ -219,6 +220,11 @@ def boot_numbers_not_compared() -> None:
     Registration.peer_allowed = lambda self, peer, directory, boot: True  # type: ignore[method-assign]
 
 
+def votes_before_the_image() -> None:
+    """28d: a broker asks for votes and counts them before it has read what it knows of others."""
+    NativeEngine.behind = property(lambda self: False)  # type: ignore[method-assign,assignment]
+
+
 def _fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
 
@@ -274,6 +280,7 @@ MUTANTS = (
     ("27", "damage-cut-as-a-torn-tail", damage_cut_as_a_torn_tail, ("leader-completeness",)),
     ("28", "lost-replica-begins-empty", lost_replica_begins_empty, ("leader-completeness",)),
     ("28b", "boot-numbers-not-compared", boot_numbers_not_compared, ("leader-completeness",)),
+    ("28d", "votes-before-the-image", votes_before_the_image, ("leader-completeness",)),
     ("29", "node-heartbeat-counts-for-every-group", node_heartbeat_counts_for_every_group,
      ("liveness",)),
 )  # fmt: skip
