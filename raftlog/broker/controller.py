@@ -44,7 +44,6 @@ from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY, BrokerConfig
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.broker.sessions import BrokerSessions
-from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.applied import Applied
@@ -336,14 +335,14 @@ class Controller:
         then = partial(self._confirmed, self._reads)
         if replica is not None and replica.read_index(then, services.now) is None:
             services.touch(METADATA_GROUP)
-        else:  # it was deposed, or its log is being opened again, and it will hear that it was
-            then(ReadAnswer(ErrorCode.NOT_CONTROLLER))
+        elif self.term is not None:  # it was deposed, or its log is closed
+            probe("controller-not-confirmed")
+            self._resign()
 
     def _confirmed(self, number: int, read: ReadAnswer) -> None:
         for call, answer in self._unconfirmed.pop(number, ()):
             self._waiting -= 1
             if read.error:
-                probe("controller-not-confirmed")
                 self._redirect(call)
             else:
                 self._answer(call, answer)

@@ -78,6 +78,8 @@ class Rounds:
             for message in output.send:
                 context.send(message.to.node, message)
         if context.replicas.get(group) is not replica:
+            if group == METADATA_GROUP:  # it was closed, and who was the controller by it is not
+                self.metadata_taken(replica, output)
             return
         if replica.node.awaits_answers or replica.awaits_in_sync:
             self.awaiting[group] = None

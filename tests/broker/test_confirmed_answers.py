@@ -3,17 +3,21 @@ decides: it may have been deposed and not know it."""
 
 import pytest
 
+from raftlog.base.errors import DiskError
+from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.limits import CONTROLLER_CALLS_MAX
+from raftlog.broker.events import WriteFailed
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
+from tests.broker.cluster import Cluster
 from tests.broker.metadata_rig import Call, create, led
 from tests.metadata.clusters import FLIGHTS, ORDERS
 
 
 def test_a_refusal_that_rests_on_the_committed_image_is_confirmed_first():
     """A controller that had been paused refused to make a topic which its successor had
-    deleted (seed 8104786): the refusal came by itout of its old image."""
+    deleted (seed 8104786): the refusal came by its old image."""
     rig = led(1)
     rig.ask(1, create())
     rig.group_zero.silent = True
@@ -91,3 +95,36 @@ def test_calls_that_wait_for_a_word_are_bounded():
     rig.group_zero.confirm()
     rig.group_zero.silent = False
     assert rig.ask(1, create("")).error == 17
+
+
+@pytest.mark.parametrize("disk", ["a write", "the directory"])
+def test_who_was_the_controller_knows_when_its_log_is_closed(disk):
+    """Its replica of the metadata group was closed by a failed write, and nobody told it: until a
+    session had passed it held itself for the controller, answered heartbeats, and its own broker
+    asked nobody else, only to be refused."""
+    cluster = Cluster(brokers=3, controllers=3).ready()
+    nodes = cluster.world.running()
+    node = next(node for node in nodes if node.broker.controller.active)
+    broker, error = node.broker, DiskError("gone")
+    if disk == "a write":
+        broker.manager.failed(METADATA_GROUP, broker.context.replicas[METADATA_GROUP], error)
+    else:
+        broker.rounds.failed(WriteFailed(0, node.directory, None, error))
+    broker.handle([], node.live.clock.now(cluster.world.now), 0)
+    assert not broker.controller.active
+    cluster.wait(lambda: any(n.broker.controller.active for n in nodes), 10.0, "a successor")
+
+
+def test_who_resigned_in_this_turn_resigns_once():
+    rig = led(1)
+    rig.ask(1, create())
+    rig.group_zero.silent = True
+    calls = [
+        rig.ask(1, create("b", topic_id=FLIGHTS), commit=False),
+        rig.ask(1, create(""), commit=False),
+    ]
+    rig.engine.depose(leader=2)
+    del rig.services.replicas[METADATA_GROUP]
+    rig.turn()
+    assert [call.error for call in calls] == [41, 41]
+    assert rig.services.traced().count("controller-resigned") == 1

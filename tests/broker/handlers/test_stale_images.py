@@ -3,6 +3,7 @@
 import pytest
 
 from raftlog.base import probes
+from raftlog.base.errors import DiskError
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.units import Instant
 from raftlog.broker.handlers.controller_calls import when_current
@@ -132,14 +133,16 @@ def test_a_controller_that_was_paused_refuses_nothing_by_its_old_image():
 
 
 def test_a_controller_whose_log_is_closed_confirms_nothing():
-    """Its metadata log could not be written and is opened again; until the next turn it believes
-    itself to be in charge. The question for the version of now ended its process."""
+    """Its metadata log could not be written and is opened again; until the end of the turn it may
+    believe itself to be in charge. The question for the version of now ended its process."""
     cluster = Cluster(brokers=3, controllers=3).ready()
     node = next(node for node in cluster.world.running() if node.broker.controller.active)
-    replica = node.broker.context.replicas.pop(METADATA_GROUP)
-    told = []
-    when_current(node.broker.context, Instant(2**62), told.append)
-    node.broker.context.run_soon()
+    context, told = node.broker.context, []
+    replica = context.replicas[METADATA_GROUP]
+    node.broker.manager.failed(METADATA_GROUP, replica, DiskError("a write failed"))
+    assert node.broker.controller.active
+    when_current(context, Instant(2**62), told.append)
+    context.run_soon()
     assert told == []
-    node.broker.context.replicas[METADATA_GROUP] = replica
-    cluster.wait(lambda: told == [True], 5.0, "asked again")
+    assert not node.broker.controller.active
+    cluster.wait(lambda: told == [True], 5.0, "asked elsewhere")
