@@ -41,6 +41,7 @@ from raftlog.base.trace import TraceValue
 from raftlog.base.units import Instant, WallMillis
 from raftlog.broker import wishes
 from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY, BrokerConfig
+from raftlog.broker.confirmations import Confirmations
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.broker.sessions import BrokerSessions
@@ -53,7 +54,6 @@ from raftlog.metadata.engine import MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
 from raftlog.metadata.performed import OnceId, done_before, once_problem
 from raftlog.metadata.refusals import Refusal, kafka_code
-from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6
@@ -107,8 +107,8 @@ class Controller:
 
     `_expected` are the proposals not yet committed, by serial, with what applying them gave here;
     `_after` are answers that leave when that serial is committed; `_outgoing` are those not yet
-    handed to the engine. A majority must confirm the answers `_unconfirmed`, by the number of their
-    read, and `_gathered`, those of this turn.
+    handed to the engine. `_waiting` calls have no answer yet: those in `_after`, and those that a
+    majority must confirm first.
     """
 
     services: Services
@@ -123,9 +123,7 @@ class Controller:
     _expected: dict[int, Applied] = attrs.Factory(dict)
     _after: dict[int, list[tuple[Call, r.Answer]]] = attrs.Factory(dict)
     _outgoing: list[bytes] = attrs.Factory(list)
-    _gathered: list[tuple[Call, r.Answer]] = attrs.Factory(list)
-    _unconfirmed: dict[int, list[tuple[Call, r.Answer]]] = attrs.Factory(dict)
-    _reads: int = 0
+    _confirmations: Confirmations = attrs.field(init=False)
     _waiting: int = 0
     _flushing: bool = False
     _compared: int = 0
@@ -134,6 +132,7 @@ class Controller:
 
     def __attrs_post_init__(self) -> None:
         self.sessions = BrokerSessions(self.services.config.session_ns)
+        self._confirmations = Confirmations(self.services, self._resign)
 
     @property
     def active(self) -> bool:
@@ -182,20 +181,19 @@ class Controller:
     def _resign(self) -> None:
         """Somebody else decides now; what was proposed may or may not be committed."""
         self.services.trace("controller-resigned", self._where(), term=self.term)
-        waits = (*self._after.values(), *self._unconfirmed.values(), self._gathered)
-        waiting = [entry for entries in waits for entry in entries]
+        waiting = [call for entries in self._after.values() for call, _ in entries]
+        if self._waiting:
+            probe("controller-resigned-with-calls-open")
         self.term = None
         self.projected = EMPTY_IMAGE
         self._expected.clear()
         self._after.clear()
         self._outgoing.clear()
-        self._unconfirmed.clear()
-        self._gathered = []
-        self._waiting = 0
-        if waiting:
-            probe("controller-resigned-with-calls-open")
-        for call, _ in waiting:
+        self._waiting -= len(waiting)
+        for call in waiting:
             self._redirect(call)
+        self._confirmations.end()
+        assert self._waiting == 0, self._waiting
 
     def _look(self, term: Term) -> None:
         """Fence who fell silent, and look again later, as long as this leadership lasts."""
@@ -317,42 +315,28 @@ class Controller:
         proposed = self._serial
         answer = _SERVE[type(wish)](self, call.sender, wish)
         if self._serial != proposed or type(wish) in _REPEATED:
-            self._answer(call, answer)
+            self._answer(call, answer, self._serial)
         else:
-            self._confirm(call, answer)
+            self._confirm(call, answer, self._serial)
 
-    def _confirm(self, call: Call, answer: r.Answer) -> None:
-        """Answer when a majority has confirmed this leadership; one read for all of a turn."""
-        if not self._gathered:
-            self.services.soon(self._read)
-        self._gathered.append((call, answer))
+    def _confirm(self, call: Call, answer: r.Answer, serial: int) -> None:
+        """Answer when a majority has confirmed this leadership, too."""
         self._waiting += 1
+        self._confirmations.wait(partial(self._confirmed, call, answer, serial))
 
-    def _read(self) -> None:
-        self._reads += 1
-        self._unconfirmed[self._reads], self._gathered = self._gathered, []
-        replica, services = self.services.replicas.get(METADATA_GROUP), self.services
-        then = partial(self._confirmed, self._reads)
-        if replica is not None and replica.read_index(then, services.now) is None:
-            services.touch(METADATA_GROUP)
-        elif self.term is not None:  # it was deposed, or its log is closed
-            probe("controller-not-confirmed")
-            self._resign()
+    def _confirmed(self, call: Call, answer: r.Answer, serial: int, confirmed: bool) -> None:
+        self._waiting -= 1
+        if confirmed:
+            self._answer(call, answer, serial)
+        else:
+            self._redirect(call)
 
-    def _confirmed(self, number: int, read: ReadAnswer) -> None:
-        for call, answer in self._unconfirmed.pop(number, ()):
-            self._waiting -= 1
-            if read.error:
-                self._redirect(call)
-            else:
-                self._answer(call, answer)
-
-    def _answer(self, call: Call, answer: r.Answer) -> None:
-        """Answer when everything proposed so far is committed."""
-        if not self._expected:
+    def _answer(self, call: Call, answer: r.Answer, serial: int) -> None:
+        """Answer when the proposals up to that one are committed: they are in order."""
+        if serial not in self._expected:
             self._reply(call, answer)
             return
-        self._after.setdefault(self._serial, []).append((call, answer))
+        self._after.setdefault(serial, []).append((call, answer))
         self._waiting += 1
 
     def _reply(self, call: Call, answer: r.Answer) -> None:

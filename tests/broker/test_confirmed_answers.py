@@ -10,6 +10,7 @@ from raftlog.broker.events import WriteFailed
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
+from raftlog.partition.output import ReadAnswer
 from tests.broker.cluster import Cluster
 from tests.broker.metadata_rig import Call, create, led
 from tests.metadata.clusters import FLIGHTS, ORDERS
@@ -43,8 +44,9 @@ def test_what_a_deposed_controller_cannot_confirm_is_asked_elsewhere(learns):
         rig.engine.depose(leader=2)
         rig.turn()
         assert late.error == 41
-    rig.turn()
-    rig.group_zero.confirm(error=6)
+    for _ in range(2):
+        rig.turn()
+        rig.group_zero.confirm(error=6)
     assert [call.error for call in calls] == [41, 41]
     assert late.error == 41
     rig.group_zero.silent = False
@@ -86,6 +88,48 @@ def test_what_is_confirmed_still_waits_for_what_it_rests_on():
     assert (first.error, second.error) == (0, 36)
 
 
+def test_what_was_proposed_later_holds_up_no_refusal():
+    rig = led(1)
+    rig.ask(1, create())
+    rig.group_zero.silent = True
+    refused = rig.ask(1, create(topic_id=FLIGHTS))
+    later = rig.ask(1, create("flights", topic_id=FLIGHTS), commit=False)
+    rig.turn()
+    rig.group_zero.confirm()
+    assert (refused.error, later.error) == (36, None)
+
+
+def test_one_read_is_open_and_what_comes_meanwhile_waits_for_the_next():
+    """A word that was asked for before a call came says nothing of the time when it came."""
+    rig = led(1)
+    rig.group_zero.silent = True
+    calls = [rig.ask(1, create("")) for _ in range(3)]
+    assert len(rig.group_zero.reads) == 1
+    rig.group_zero.confirm()
+    assert [call.error for call in calls] == [17, None, None]
+    rig.turn()
+    assert len(rig.group_zero.reads) == 1
+    rig.group_zero.confirm()
+    assert [call.error for call in calls] == [17, 17, 17]
+    rig.turn()
+    assert rig.group_zero.reads == []
+
+
+def test_a_read_of_an_earlier_leadership_confirms_nothing():
+    rig = led(1)
+    rig.group_zero.silent = True
+    before = rig.ask(1, create(""))
+    old, rig.group_zero.reads = rig.group_zero.reads, []
+    rig.engine.depose()
+    rig.turn()
+    rig.lead(term=3)
+    after = rig.ask(1, create(""))
+    old[0](ReadAnswer(0))
+    assert (before.error, after.error) == (41, None)
+    rig.group_zero.confirm()
+    assert after.error == 17
+
+
 def test_calls_that_wait_for_a_word_are_bounded():
     rig = led(1)
     rig.group_zero.silent = True
@@ -115,7 +159,7 @@ def test_who_was_the_controller_knows_when_its_log_is_closed(disk):
     cluster.wait(lambda: any(n.broker.controller.active for n in nodes), 10.0, "a successor")
 
 
-def test_who_resigned_in_this_turn_resigns_once():
+def test_who_resigned_in_this_turn_reads_nothing():
     rig = led(1)
     rig.ask(1, create())
     rig.group_zero.silent = True
@@ -124,7 +168,7 @@ def test_who_resigned_in_this_turn_resigns_once():
         rig.ask(1, create(""), commit=False),
     ]
     rig.engine.depose(leader=2)
-    del rig.services.replicas[METADATA_GROUP]
     rig.turn()
     assert [call.error for call in calls] == [41, 41]
+    assert rig.group_zero.reads == []
     assert rig.services.traced().count("controller-resigned") == 1
