@@ -254,6 +254,9 @@ PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are handed to a broker in blocks of this size, as Kafka does."""
 CONTROLLER_CALLS_MAX: Final = 4096
 """Calls waiting for an answer, per controller and per caller; beyond it the answer is BUSY."""
+CONTROLLER_BROKER_CALLS_MAX: Final = 1024
+"""Registrations and reports that may wait beyond those, so that no flood of wishes keeps a broker
+out. Each boot has one registration open, and a partition stands in one open report."""
 ENCODED_METADATA_MAX: Final = 8
 """Answers about all topics that are kept encoded: clients of a few versions on a few listeners. One
 has about 100 bytes a partition."""

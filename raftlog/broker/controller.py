@@ -35,7 +35,11 @@ from raftlog.base.ids import (
     ReplicaId,
     Term,
 )
-from raftlog.base.limits import CONTROLLER_CALLS_MAX, SNAPSHOT_BYTES_MAX
+from raftlog.base.limits import (
+    CONTROLLER_BROKER_CALLS_MAX,
+    CONTROLLER_CALLS_MAX,
+    SNAPSHOT_BYTES_MAX,
+)
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceValue
 from raftlog.base.units import Instant, WallMillis
@@ -61,6 +65,10 @@ _LOOKS_PER_SESSION: Final = 6
 
 _REPEATED: Final = (r.Heartbeat, r.Reports)
 """Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
+
+_OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
+"""Who may not register takes part in nothing, and what is not reported is moved by nobody: they
+have places that no client's wish takes."""
 
 
 class Call(Protocol):
@@ -308,8 +316,7 @@ class Controller:
         except FutureFormat as error:
             self._reply(call, self._refusal(Refusal.FEATURE_UNSUPPORTED, str(error)))
             return
-        if self._waiting >= CONTROLLER_CALLS_MAX and type(wish) is not r.Heartbeat:
-            # Brokers are few and known, and one whose heartbeats are refused is fenced.
+        if self._is_full(type(wish)):
             self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
             return
         proposed = self._serial
@@ -318,6 +325,14 @@ class Controller:
             self._answer(call, answer, self._serial)
         else:
             self._confirm(call, answer, self._serial)
+
+    def _is_full(self, kind: type[Any]) -> bool:
+        """Whether a call of this kind must come again. Brokers are few and known, and one whose
+        heartbeats are refused is fenced."""
+        if kind is r.Heartbeat:
+            return False
+        more = CONTROLLER_BROKER_CALLS_MAX if kind in _OF_BROKERS else 0
+        return self._waiting >= CONTROLLER_CALLS_MAX + more
 
     def _confirm(self, call: Call, answer: r.Answer, serial: int) -> None:
         """Answer when a majority has confirmed this leadership, too."""

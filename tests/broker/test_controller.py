@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.base.entries import Membership
 from raftlog.base.ids import GroupId, NodeId
-from raftlog.base.limits import CONTROLLER_CALLS_MAX
+from raftlog.base.limits import CONTROLLER_BROKER_CALLS_MAX, CONTROLLER_CALLS_MAX
 from raftlog.base.units import millis
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
@@ -160,6 +160,23 @@ class TestAnswers:
         )
         assert rig.ask(2, beat, commit=False).error is None, "it waits, and is not refused"
         assert rig.controller.sessions.heard[NodeId(2)] == rig.services.now
+
+    def test_a_flood_of_calls_keeps_no_broker_out(self):
+        """Registrations and reports were refused with all else: a broker that booted meanwhile took
+        part in nothing, and what partitions had reached was not heard. They, too, are bounded."""
+        rig = led(1, 2)
+        for _ in range(CONTROLLER_CALLS_MAX):
+            rig.controller.serve(Call(1, allocate(1)))
+        rig.services.link(3)
+        own = [rig.ask(3, registration(3), commit=False)]
+        reports = r.Reports(reports=())
+        own += [rig.ask(2, reports, commit=False) for _ in range(CONTROLLER_BROKER_CALLS_MAX - 1)]
+        assert {call.error for call in own} == {None}
+        assert rig.ask(2, reports, commit=False).answer.refusal is Refusal.BUSY
+        assert rig.ask(3, registration(3), commit=False).answer.refusal is Refusal.BUSY
+        rig.commit()
+        assert {call.error for call in own} == {0}
+        assert NodeId(3) in rig.image.brokers
 
     def test_all_proposals_of_a_turn_go_to_the_engine_together(self):
         rig = led(1)
