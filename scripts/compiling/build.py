@@ -2,13 +2,18 @@
 
     sources -> DIR/*.py, rewritten -> DIR/.build/c/*.c -> DIR/.build/o -> DIR/*.so
 
+Tuned, the last two steps are taken twice: what the first compiled build counts while it plays some
+seeds tells the C compiler which branches are taken (gcc's -fprofile-use).
+
 What is not compiled stays in DIR as the same Python, so that DIR is all that a process must import
 from. `compiled.json` there says of which sources it is, and is written last.
 """
 
 import argparse
+import copy
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import time
@@ -17,7 +22,7 @@ from pathlib import Path
 
 from mypyc.build import mypycify
 from raftlog_sim.compiled_build import PACKAGES, say_what, sources_digest
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools._distutils.compilers.C import base
 
 from compiling.named_fields import number_fields
@@ -53,6 +58,11 @@ LEFT_OUT = {
     "raftlog_sim/workers.py": "starts processes",
 }
 LEFT_OUT_BEGINNINGS = ("raftlog_sim/trio_", "raftlog_sim/commands/", "raftlog_sim/subjects/")
+# A name that another module of ours cannot replace while it runs is called and inlined directly.
+FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
+COUNTING = ["-fprofile-generate", "-fprofile-update=single"]
+COUNTED = ["-fprofile-use", "-fprofile-partial-training", "-Wno-missing-profile"]
+TRAINING = Path(__file__).with_name("training.py")
 SETTINGS = "[mypy]\npython_version = 3.11\nignore_missing_imports = True\n"
 
 
@@ -90,10 +100,9 @@ def compiled_paths(folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def compile_all(paths: list[str], optimise: str) -> None:
-    """mypyc and the C compiler, in the current folder."""
-    base.Compiler.compile = _compile_side_by_side
-    extensions = mypycify(
+def c_sources(paths: list[str], optimise: str) -> list[Extension]:
+    """What mypyc makes of the modules, in the current folder."""
+    return mypycify(
         ["--config-file", "mypy.ini", *paths],
         opt_level=optimise,
         debug_level="0",
@@ -101,12 +110,23 @@ def compile_all(paths: list[str], optimise: str) -> None:
         target_dir=".build/c",
         group_name="raftlog",
     )
+
+
+def compile_c(extensions: list[Extension], more: list[str]) -> None:
+    """The C compiler and the linker, in the current folder, with more flags."""
+    base.Compiler.compile = _compile_side_by_side
+    with_flags = copy.deepcopy(extensions)
+    for each in with_flags:
+        each.extra_compile_args += [*FLAGS, *more]
+        each.extra_link_args += more
     setup(
         name="raftlog-compiled",
         packages=[],
-        ext_modules=extensions,
-        script_args=["-q", "build_ext", "--inplace", "-t", ".build/o", "-b", ".build/lib"],
-    )
+        ext_modules=with_flags,
+        script_args=[
+            "-q", "build_ext", "--force", "--inplace", "-t", ".build/o", "-b", ".build/lib"
+        ],
+    )  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:
@@ -115,6 +135,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--out", type=Path, default=Path("build/compiled"))
     parser.add_argument("--optimise", choices=("0", "1", "2", "3"), default="2")
+    parser.add_argument("--tuned", action="store_true", help="twice as long; a tenth faster (gcc)")
     options = parser.parse_args(arguments)
     _need_a_compiler()
     folder = options.out.resolve()
@@ -128,7 +149,15 @@ def main(arguments: list[str]) -> int:
     paths = compiled_paths(folder)
     count = number_fields(paths, "mypy.ini")
     _tell(began, f"{count['numbered']} fields of named tuples numbered")
-    compile_all(paths, options.optimise)
+    extensions = c_sources(paths, options.optimise)
+    if options.tuned:
+        compile_c(extensions, COUNTING)
+        _tell(began, "compiled to count, plays seeds")
+        command = [sys.executable, str(TRAINING)]
+        told = subprocess.run(command, check=False, env=os.environ | {"PYTHONPATH": str(folder)})
+        if told.returncode:
+            return told.returncode
+    compile_c(extensions, COUNTED if options.tuned else [])
     shutil.rmtree(folder / ".build")
     say_what(folder, sources, len(paths))
     _tell(began, f"{len(paths)} modules compiled into {folder}")

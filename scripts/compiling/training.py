@@ -1,0 +1,12 @@
+"""Plays some seeds, by what PYTHONPATH names first: what they run is what most seeds run."""
+
+from raftlog_sim.cases import BROKERS, drawn
+from raftlog_sim.options import draw_options
+
+PROFILE = "swarm"
+SEEDS = range(1001, 1016)
+
+if __name__ == "__main__":
+    for seed in SEEDS:
+        if not draw_options(seed, PROFILE).trio:
+            drawn(seed, PROFILE, BROKERS).play()
