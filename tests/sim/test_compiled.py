@@ -204,12 +204,58 @@ def test_the_rewritten_product_gives_the_same_traces(tmp_path):
         assert json.loads(done.stdout)["trace_hash"] == drawn(seed, "swarm").play().trace_hash
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3000)
-@pytest.mark.skipif(
+needs_a_compiler = pytest.mark.skipif(
     COMPILER is None or not HEADERS.exists(),
     reason="no C compiler or no Python.h; scripts/system_packages installs them",
 )
+SUMS = """
+def less(one: int, other: int) -> int:
+    return one - 1 if one > other else one
+"""
+USES = """
+import sums
+
+def total(count: int) -> int:
+    return sum([sums.less(each, 900) for each in range(count)])
+"""
+TUNING = """
+import subprocess, sys
+from compiling import build
+
+extensions = build.c_sources(["sums.py", "uses.py"], "0")
+for more in (build.COUNTING, build.COUNTED):
+    build.compile_c(extensions, more)
+    told = subprocess.run([sys.executable, "-c", "import uses; print(uses.total(1000), uses)"])
+    assert told.returncode == 0
+"""
+
+
+@pytest.mark.slow
+@needs_a_compiler
+def test_a_tuned_build_counts_and_uses_what_it_counted(tmp_path):
+    (tmp_path / "mypy.ini").write_text("[mypy]\n")
+    (tmp_path / "sums.py").write_text(SUMS)
+    (tmp_path / "uses.py").write_text(USES)
+    done = subprocess.run(
+        [sys.executable, "-c", TUNING],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}:{ROOT / 'sim'}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["499401", "499401"]
+    assert "cpython" in done.stdout
+    assert {path.name for path in (tmp_path / ".build").rglob("*.gcda")} >= {
+        "__native_sums.gcda",
+        "__native_uses.gcda",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+@needs_a_compiler
 def test_the_compiled_product_gives_the_same_traces(tmp_path):
     """Each seed is played again by the sources, under another hash seed."""
     # Other tests come first: some of them end when they wait too long.
