@@ -51,6 +51,8 @@ class FrameReceiver:
     _appetite: int = attrs.field(default=FIRST_SLAB_BYTES, init=False)
     """What the traffic of this connection deserves: a slab that was full makes the next one larger,
     one whose bytes would have fitted the class below makes it smaller."""
+    _beyond: bool = attrs.field(default=False, init=False)
+    """The slab went beyond the bound of all: it is for this frame only."""
     _receiving: bool = attrs.field(default=False, init=False)
     """It waits for the client, and not the client for us."""
     _gave: bool = attrs.field(default=False, init=False)
@@ -80,9 +82,10 @@ class FrameReceiver:
             slab = self._first_slab()
         elif self._end == len(slab):
             slab = await self._grow(slab)
+        end = self._start + self._wanted if self._beyond else len(slab)
         self._receiving = True
         try:
-            with memoryview(slab) as whole, whole[self._end :] as room:
+            with memoryview(slab) as whole, whole[self._end : end] as room:
                 return await self.stream.receive_into(room)
         finally:
             self._receiving = False
@@ -153,10 +156,12 @@ class FrameReceiver:
         rest = self._end - self._start
         size = size_for(max(rest + 1, min(self._wanted, 2 * rest)))
         liked = max(size, self._appetite)
+        self._beyond = False
         if self.intake is None or self.intake.has_room(self._key, liked):
             size = liked
         else:
             await self.intake.admit(self._key, size)
+            self._beyond = not self.intake.has_room(self._key, size)
         if self._start == 0 and len(slab) >= SIZE_CLASSES[-1] and is_free(slab):
             slab += bytes(size - len(slab))  # in place, for a copy would be there beside it
             return self._use(slab)
@@ -190,6 +195,7 @@ class FrameReceiver:
         if self._slab is not None:
             self.pool.retire(self._slab)
             self._slab = None
+            self._beyond = False
 
     def close(self) -> None:
         """Let go of everything."""

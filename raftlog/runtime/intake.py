@@ -55,13 +55,22 @@ class Intake:
         return self._held_by_others(key) + size <= self.bytes_max
 
     def admits(self, key: int, size: int) -> bool:
-        """Whether `key` may hold `size` bytes, which its frame needs, now. One frame goes beyond
-        the bound, so that somebody always finishes, but not on top of another one that did: that
-        one is paused, and is ended when others have waited for it."""
+        """Whether `key` may hold `size` bytes, which its frame needs, now.
+
+        One frame may go beyond the bound, so that somebody always finishes: the first whose others
+        are within it. Who went beyond receives that frame and no byte more, so that it holds
+        nothing when the frame is handed in; until then nobody but itself has others within the
+        bound, wherever a pause may have put it.
+        """
         if self.has_room(key, size):
             return True
-        first = next((each for each in self._shares if each not in self._resting), key)
-        return first == key and self._held_by_others(key) <= self.bytes_max
+        if not self._others_within(key):
+            return False
+        fitting = (k for k in self._shares if k not in self._resting and self._others_within(k))
+        return next(fitting, key) == key
+
+    def _others_within(self, key: int) -> bool:
+        return self._held_by_others(key) <= self.bytes_max
 
     def _held_by_others(self, key: int) -> int:
         share = self._shares.get(key)

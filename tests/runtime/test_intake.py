@@ -7,24 +7,27 @@ that announced 20 MiB and sent a hundred bytes took a gigabyte.
 
 import struct
 from functools import partial
+from random import Random
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from raftlog.base.errors import ProtocolError
+from raftlog.base.units import KIB, MIB
 from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime.framing import FIRST_SLAB_BYTES, FrameReceiver
 from raftlog.runtime.intake import FRAME_SECONDS_MAX, Intake
 from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool
 from tests.runtime.memory_stream import memory_pair
 
-MIB = 1024 * 1024
 LARGE = 20 * MIB
 
 
 class Sender:
     """A client end, the receiver at the other end, and what came of it."""
+
+    paused: trio.Event | None = None
 
     def __init__(self, intake: Intake, pool: SlabPool | None = None) -> None:
         self.stream, right = memory_pair(room=10**9)
@@ -55,6 +58,11 @@ class Sender:
                 while await self.receiver.receive():
                     self.frames += len(self.receiver.frames())
                     self.receiver.handed_in()
+                    if self.paused is not None:
+                        self.receiver.rest()
+                        await self.paused.wait()
+                        self.paused = None
+                        self.receiver.resume()
         except ProtocolError as error:
             self.error = error
         finally:
@@ -167,6 +175,90 @@ async def test_nobody_goes_beyond_the_bound_on_top_of_a_paused_frame_that_did():
     assert not intake.admits(second, MIB)
     intake.release(paused)
     assert intake.admits(second, LARGE)
+
+
+async def test_who_goes_beyond_the_bound_lets_others_in_after_each_frame(
+    autojump_clock: MockClock,
+):
+    """It kept what it had received of its next frame in memory beyond the bound, and waited for
+    the others, who waited for that memory: nobody's frame was received any more."""
+    intake, large = Intake(), 4 * MIB - 100 * KIB
+    async with trio.open_nursery() as nursery:
+        first, *others = await senders(nursery, intake, 16)
+        pipelined = 3 * (struct.pack(">ihh", large, 0, 9) + bytes(large - 4))
+        first.stream.send_nowait([pipelined[:20_000]])
+        await wait_all_tasks_blocked()
+        for each in others:
+            each.announce(3 * MIB, MIB)
+            await wait_all_tasks_blocked()
+        first.stream.send_nowait([pipelined[20_000:]])
+        for each in others:
+            each.finish(2 * MIB)
+        await trio.sleep(1)
+        assert [first.frames, *(each.frames for each in others)] == [3] + 15 * [1]
+        assert intake.held == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_was_paused_beyond_the_bound_goes_on_before_those_who_came_meanwhile(
+    autojump_clock: MockClock,
+):
+    """They stood first, and waited for the memory that it held and could not use."""
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        paused, early, late = await senders(nursery, intake, 3)
+        paused.announce(30 * MIB, 7 * MIB)
+        await wait_all_tasks_blocked()
+        early.announce(2 * MIB, MIB // 2)
+        await wait_all_tasks_blocked()
+        paused.finish(3 * MIB)
+        await wait_all_tasks_blocked()
+        assert intake.held > intake.bytes_max
+        goes_on = paused.paused = trio.Event()
+        paused.finish(MIB)
+        await wait_all_tasks_blocked()
+        early.finish(2 * MIB - MIB // 2)
+        late.send_whole(2 * MIB)
+        await trio.sleep(1)
+        assert (early.frames, late.frames) == (0, 0)
+        goes_on.set()
+        paused.finish(19 * MIB)
+        await trio.sleep(1)
+        assert [each.frames for each in (paused, early, late)] == [1, 1, 1]
+        assert intake.held == 0
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_whoever_sends_and_is_paused_everybody_finishes(seed, autojump_clock: MockClock):
+    """Frames of all sizes, pipelined, cut anywhere, with pauses too short to end a connection;
+    memory stays within the bound and one frame."""
+    rng, intake = Random(seed), Intake(bytes_max=2 * MIB)
+    async with trio.open_nursery() as nursery:
+        made = await senders(nursery, intake, 12)
+        wanted = [rng.randrange(1, 6) for _ in made]
+
+        async def send(sender: Sender, frames: int) -> None:
+            for _ in range(frames):
+                size = rng.choice((100, 5_000, 60_000, 300_000, MIB, 3 * MIB))
+                content = struct.pack(">ihh", size, 0, 9) + bytes(size - 4)
+                cut = rng.randrange(len(content))
+                for part in (content[:cut], content[cut:]):
+                    sender.stream.send_nowait([part])
+                    assert intake.held <= intake.bytes_max + 3 * MIB + MIB
+                    await trio.sleep(rng.choice((0, 0, 0.01, 0.5)))
+                if rng.random() < 0.3 and sender.paused is None:
+                    goes_on = sender.paused = trio.Event()
+                    await trio.sleep(rng.choice((0.01, 1)))
+                    goes_on.set()
+
+        for sender, frames in zip(made, wanted, strict=True):
+            nursery.start_soon(send, sender, frames)
+        await trio.sleep(60)
+        assert [each.error for each in made] == [None] * len(made)
+        assert [each.frames for each in made] == wanted
+        assert intake.held == 0
+        nursery.cancel_scope.cancel()
 
 
 def nobody() -> None:
