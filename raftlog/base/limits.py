@@ -172,7 +172,11 @@ BROKER_GROUPS_MAX: Final = 100_000
 CONTROLLER_BODY_BYTES_MAX: Final = 4 * MIB
 """One request to the controller or its answer: a CreateTopics frame is at most as long."""
 CONTROLLER_REQUESTS_MAX: Final = 10_000
-"""Requests to the controller in flight per broker; beyond it the caller is refused at once."""
+"""Clients' requests to the controller in flight per broker; beyond it the caller is refused at
+once."""
+CONTROLLER_OWN_REQUESTS_MAX: Final = 10_000
+"""Registrations, heartbeats and reports that may be in flight beyond those, so that no flood of
+wishes has their broker fenced. A few of the former, and a partition stands in one report."""
 PERFORMED_MAX: Final = CONTROLLER_REQUESTS_MAX
 """Performed requests of one broker that the metadata image remembers; beyond it those that come
 wait until the oldest has been answered."""
@@ -253,7 +257,7 @@ METADATA_SEGMENT_BYTES: Final = 4 * MIB
 PRODUCER_ID_BLOCK: Final = 1000
 """Producer ids are handed to a broker in blocks of this size, as Kafka does."""
 CONTROLLER_CALLS_MAX: Final = 4096
-"""Calls waiting for an answer, per controller and per caller; beyond it the answer is BUSY."""
+"""Calls waiting for an answer at a controller; beyond it the answer is BUSY."""
 CONTROLLER_BROKER_CALLS_MAX: Final = 1024
 """Registrations and reports that may wait beyond those, so that no flood of wishes keeps a broker
 out. Each boot has one registration open, and a partition stands in one open report."""

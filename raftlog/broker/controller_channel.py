@@ -17,13 +17,13 @@ from typing import Any, Final, Protocol, final
 import attrs
 
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, SessionId
-from raftlog.base.limits import CONTROLLER_REQUESTS_MAX
+from raftlog.base.limits import CONTROLLER_OWN_REQUESTS_MAX, CONTROLLER_REQUESTS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
-from raftlog.broker.peer_messages import ControllerReply, ControllerRequest
+from raftlog.broker.peer_messages import ControllerKind, ControllerReply, ControllerRequest
 from raftlog.partition.replica import PartitionReplica
 
 NOT_CONTROLLER: Final = 41
@@ -127,7 +127,8 @@ class ControllerChannel:
     ) -> None:
         """See the module. `then` is called exactly once, never before this call returns. `again`
         gives the body of a try after one that went unanswered."""
-        if self._open >= CONTROLLER_REQUESTS_MAX:
+        own = 0 if kind == ControllerKind.PROPOSE else CONTROLLER_OWN_REQUESTS_MAX
+        if self._open >= CONTROLLER_REQUESTS_MAX + own:
             probe("controller-requests-over-limit")
             self.services.soon(then, ControllerReply(0, TIMED_OUT, "too many requests wait", b""))
             return

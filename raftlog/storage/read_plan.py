@@ -262,17 +262,17 @@ class ReadPlanner:
             if segment.first_index <= index:
                 position = window.position_of(index)
                 return SEGMENT_HEADER_BYTES if position is None else position
-        point = segment.index.at_or_below_offset(offset) if segment.index else None
+        point = segment.index.at_or_below_offset(offset) if segment.index is not None else None
         return point.position if point else SEGMENT_HEADER_BYTES
 
     def plan_entries(self, first: RaftIndex, bytes_max: int, written: RaftIndex) -> ColdRead:
         """Entries of one segment from `first` on, verified from the point below it."""
         segment = self._segments[self._ordinal_of_index(first)]
-        point = segment.index.at_or_below_index(first) if segment.index else None
+        point = segment.index.at_or_below_index(first) if segment.index is not None else None
         start = segment.start() if point is None else self._place_of(point)
         stop = min(segment.end_index, RaftIndex(written + 1))
         reach = start.position + bytes_max + 2 * self._options.interval_bytes
-        checks = segment.index.between(start.position, reach) if segment.index else ()
+        checks = segment.index.between(start.position, reach) if segment.index is not None else ()
         order = EntriesOrder(self._reference(segment), start, first, bytes_max, stop, checks)
         return ColdRead(read_entries, (order,))
 
@@ -306,7 +306,7 @@ class ReadPlanner:
 
     def _time_start(self, segment: Segment, timestamp_ms: int) -> TimeStart:
         """The last point before which nothing is as late as the timestamp."""
-        point = segment.index.before_timestamp(timestamp_ms) if segment.index else None
+        point = segment.index.before_timestamp(timestamp_ms) if segment.index is not None else None
         start = segment.start() if point is None else self._place_of(point)
         return TimeStart(self._reference(segment), start, segment.verified)
 

@@ -3,13 +3,13 @@
 import attrs
 import pytest
 
-from raftlog.base.limits import CONTROLLER_REQUESTS_MAX
+from raftlog.base.limits import CONTROLLER_OWN_REQUESTS_MAX, CONTROLLER_REQUESTS_MAX
 from raftlog.base.units import millis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.controller_channel import ControllerChannel
 from raftlog.broker.deadlines import Timers
 from raftlog.broker.events import LinkUp, PeerAddress
-from raftlog.broker.peer_messages import ControllerReply, ControllerRequest
+from raftlog.broker.peer_messages import ControllerKind, ControllerReply, ControllerRequest
 
 CONFIG = BrokerConfig(
     node=4,
@@ -64,8 +64,8 @@ class FakeNode:
             call, args = self.later.pop(0)
             call(*args)
 
-    def ask(self, body=b"q", deadline=millis(20_000), again=None):
-        self.channel.ask(1, body, self.now + deadline, self.answers.append, again)
+    def ask(self, body=b"q", deadline=millis(20_000), again=None, kind=ControllerKind.PROPOSE):
+        self.channel.ask(kind, body, self.now + deadline, self.answers.append, again)
 
     def take_sent(self):
         found, self.sent = self.sent, []
@@ -266,6 +266,13 @@ def test_too_many_questions_are_refused_at_once(node):
     node.ask(b"one too many")
     node.run()
     assert [reply.error for reply in node.answers] == [7]
+    node.ask(b"alive", kind=ControllerKind.HEARTBEAT)
+    node.run()
+    assert len(node.answers) == 1, "no flood of wishes has its broker fenced"
+    for _ in range(CONTROLLER_OWN_REQUESTS_MAX):
+        node.ask(b"alive", kind=ControllerKind.HEARTBEAT)
+    node.run()
+    assert [reply.error for reply in node.answers] == [7, 7]
 
 
 def test_others_are_served_in_their_session_only(node):
