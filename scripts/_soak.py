@@ -45,6 +45,8 @@ def main(arguments):
         soak.explore()
     except KeyboardInterrupt:
         soak.interrupted = True
+    except OperatingError as error:
+        soak.failed.append(str(error))
     soak.tell()
     if soak.interrupted:
         return INTERRUPTED
@@ -102,6 +104,8 @@ class Soak:
         wanted = self.options.parts or list(PARTS)
         while self.left > 0:
             part = wanted[self.rounds % len(wanted)]
+            if part == "seeds" and self.options.compiled:
+                compiled_build.check(self.options.compiled)  # sources may have been changed
             command = self.command_of(part)
             self.rounds += 1
             print(f"{part}: {shlex.join(command)}", flush=True)

@@ -43,6 +43,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description="Measure a three-broker cluster as ratios, and the simulator.",
         epilog="Example: scripts/bench produce latency --rounds 5 --out bench.json",
+        allow_abbrev=False,
     )
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="what to measure")
     parser.add_argument("--rounds", type=int, default=5)

@@ -6,7 +6,8 @@ Tuned, the last two steps are taken twice: what the first compiled build counts 
 seeds tells the C compiler which branches are taken (gcc's -fprofile-use).
 
 What is not compiled stays in DIR as the same Python, so that DIR is all that a process must import
-from. `compiled.json` there says of which sources it is, and is written last.
+from. `compiled.json` there says of which sources it is, and is written last. All is made in
+DIR.new, which then takes the place of DIR.
 """
 
 import argparse
@@ -63,6 +64,9 @@ FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
 COUNTING = ["-fprofile-generate", "-fprofile-update=single"]
 COUNTED = ["-fprofile-use", "-fprofile-partial-training", "-Wno-missing-profile"]
 TRAINING = Path(__file__).with_name("training.py")
+MARK = ".raftlog-compiled"
+"""A file that says of a folder, from its beginning on, that it may be removed."""
+USAGE = 64
 SETTINGS = "[mypy]\npython_version = 3.11\nignore_missing_imports = True\n"
 
 
@@ -129,24 +133,37 @@ def compile_c(extensions: list[Extension], more: list[str]) -> None:
     )  # fmt: skip
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(USAGE, f"compile: {message}\n  see scripts/compile --help\n")
+
+
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description="Compile product and simulator.", epilog="Example: scripts/compile --optimise 1"
+    parser = Parser(
+        prog="scripts/compile",
+        description="Compile product and simulator.",
+        epilog="Example: scripts/compile --tuned",
     )
-    parser.add_argument("--out", type=Path, default=Path("build/compiled"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/compiled"), metavar="DIR",
+        help="a folder that is not there, is empty or was made by this; from the repository's root",
+    )  # fmt: skip
     parser.add_argument("--optimise", choices=("0", "1", "2", "3"), default="2")
     parser.add_argument("--tuned", action="store_true", help="twice as long; a tenth faster (gcc)")
     options = parser.parse_args(arguments)
     _need_a_compiler()
-    folder = options.out.resolve()
+    folder = options.out.absolute()
+    draft = folder.with_name(folder.name + ".new")
+    for each in (folder, draft):
+        if why := why_not_ours(each):
+            parser.error(f"{each} {why}; it would be removed. Name another folder")
     began, sources = time.perf_counter(), sources_digest()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    _write(folder / "mypy.ini", SETTINGS)
-    modules = copy_rewritten(folder)
+    empty(draft)
+    _write(draft / "mypy.ini", SETTINGS)
+    modules = copy_rewritten(draft)
     _tell(began, f"{modules} modules rewritten")
-    os.chdir(folder)
-    paths = compiled_paths(folder)
+    os.chdir(draft)
+    paths = compiled_paths(draft)
     count = number_fields(paths, "mypy.ini")
     _tell(began, f"{count['numbered']} fields of named tuples numbered")
     extensions = c_sources(paths, options.optimise)
@@ -154,14 +171,36 @@ def main(arguments: list[str]) -> int:
         compile_c(extensions, COUNTING)
         _tell(began, "compiled to count, plays seeds")
         command = [sys.executable, str(TRAINING)]
-        told = subprocess.run(command, check=False, env=os.environ | {"PYTHONPATH": str(folder)})
+        told = subprocess.run(command, check=False, env=os.environ | {"PYTHONPATH": str(draft)})
         if told.returncode:
-            return told.returncode
+            sys.exit(f"error: what was compiled to count ended with code {told.returncode}")
     compile_c(extensions, COUNTED if options.tuned else [])
-    shutil.rmtree(folder / ".build")
-    say_what(folder, sources, len(paths))
+    shutil.rmtree(draft / ".build")
+    shutil.rmtree(draft / ".mypy_cache", ignore_errors=True)
+    if sources_digest() != sources:
+        sys.exit("error: the sources were changed meanwhile. Run it again")
+    say_what(draft, sources, len(paths))
+    if folder.exists():
+        shutil.rmtree(folder)
+    draft.rename(folder)
     _tell(began, f"{len(paths)} modules compiled into {folder}")
     return 0
+
+
+def why_not_ours(folder: Path) -> str:
+    """Why a folder must not be removed; empty when it may."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        return "is no folder"
+    marked = (folder / MARK).is_file()
+    return "" if marked or not folder.exists() or not any(folder.iterdir()) else "has other files"
+
+
+def empty(folder: Path) -> None:
+    """Remove what is there, and make the folder, marked."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    _write(folder / MARK, "made by scripts/compile, which may remove it\n")
 
 
 def _compile_side_by_side(self, sources, output_dir=None, macros=None, include_dirs=None, debug=0,

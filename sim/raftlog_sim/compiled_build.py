@@ -1,7 +1,8 @@
 """A folder with product and simulator compiled, and whether it is of the sources at hand.
 
-`scripts/compile` makes it. `compiled.json` in it: `{"sources": <SHA-256 of all modules>, "python":
-<tag of the interpreter's binary interface>, "modules": <how many are compiled>}`.
+`scripts/compile` makes it. `compiled.json` in it: `{"sources": <SHA-256 of all modules, and of what
+compiles them>, "python": <tag of the interpreter's binary interface>, "modules": <how many are
+compiled>, "libraries": <how many shared libraries there are>}`.
 """
 
 import json
@@ -19,6 +20,7 @@ PACKAGES: Final = {
     Path("raftlog_sim"): Path(raftlog_sim.__file__).parent,
 }
 """Package -> the folder of its sources."""
+_COMPILING: Final = PACKAGES[Path("raftlog_sim")].parents[1] / "scripts" / "compiling"
 _SAID: Final = "compiled.json"
 
 
@@ -27,9 +29,9 @@ class UnusableBuildError(OperatingError):
 
 
 def sources_digest() -> str:
-    """Of the paths and bytes of all modules of both packages."""
+    """Of the paths and bytes of all modules of both packages, and of what compiles them."""
     digest = sha256()
-    for package, source in PACKAGES.items():
+    for package, source in {**PACKAGES, Path("compiling"): _COMPILING}.items():
         for path in sorted(source.rglob("*.py")):
             content = path.read_bytes()
             digest.update(f"{package / path.relative_to(source)} {len(content)}\n".encode())
@@ -40,21 +42,35 @@ def sources_digest() -> str:
 def say_what(folder: Path, sources: str, modules: int) -> None:
     """Say in a folder of what it was compiled: `sources_digest` of before. For whoever made it,
     last."""
-    said = {"sources": sources, "python": _binary_interface(), "modules": modules}
+    said = {
+        "sources": sources,
+        "python": _binary_interface(),
+        "modules": modules,
+        "libraries": _libraries(folder),
+    }
     (folder / _SAID).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
 
 
 def check(folder: Path) -> None:
-    """Raises UnusableBuildError unless the folder was compiled of the sources at hand."""
+    """Raises UnusableBuildError unless the folder was compiled of the sources at hand, and all that
+    was compiled is there."""
     try:
         said = json.loads((folder / _SAID).read_text(encoding="utf-8"))
-        found = said["sources"], said["python"]
+        sources, python, libraries = said["sources"], said["python"], said["libraries"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise _unusable(folder, "is no compiled build") from None
-    if found[1] != _binary_interface():
-        raise _unusable(folder, f"was compiled for {found[1]}, this is {_binary_interface()}")
-    if found[0] != sources_digest():
+        raise UnusableBuildError(
+            "is no compiled build", on=str(folder), do="run scripts/compile, and name its folder"
+        ) from None
+    if python != _binary_interface():
+        raise _unusable(folder, f"was compiled for {python}, this is {_binary_interface()}")
+    if sources != sources_digest():
         raise _unusable(folder, "was compiled of other sources")
+    if libraries != (found := _libraries(folder)):
+        raise _unusable(folder, f"has {found} libraries of {libraries}")
+
+
+def _libraries(folder: Path) -> int:
+    return sum(1 for _ in folder.rglob("*.so"))
 
 
 def _unusable(folder: Path, why: str) -> UnusableBuildError:

@@ -1,6 +1,8 @@
 """What became of a run, whatever its subject: enough to group it with others and to keep it."""
 
+import json
 import re
+from hashlib import blake2b
 from typing import Any, Final, final
 
 import attrs
@@ -43,6 +45,20 @@ class Outcome:
     probes: dict[str, int] = attrs.Factory(dict)
     story: tuple[str, ...] = ()
     """The run for people, of subjects whose trace is short enough to be one."""
+
+    @property
+    def digest(self) -> str:
+        """Of all that two runs of a case must have in common: beside the trace also what clients
+        saw, the verdict, what was counted, and in which way it failed, without its words, which may
+        name a line."""
+        alike = [
+            self.signature,
+            {**self.document, "failure": ""},
+            {} if self.failure else self.verdict,
+            self.history,
+            self.probes,
+        ]
+        return blake2b(json.dumps(alike, sort_keys=True).encode(), digest_size=8).hexdigest()
 
     @property
     def failure_class(self) -> str:

@@ -10,9 +10,13 @@ import sysconfig
 from pathlib import Path
 from types import ModuleType
 
+import attrs
 import pytest
 from raftlog_sim import compiled_build
 from raftlog_sim.cases import drawn
+from raftlog_sim.commands import sweep
+from raftlog_sim.commands.sweep import ONLY_COMPILED
+from raftlog_sim.outcome import Outcome
 
 from raftlog.base.errors import OperatingError
 from scripts.compiling.rewriting import HELPERS, HELPERS_TEXT, RewritingError, Tree
@@ -208,11 +212,11 @@ needs_a_compiler = pytest.mark.skipif(
     COMPILER is None or not HEADERS.exists(),
     reason="no C compiler or no Python.h; scripts/system_packages installs them",
 )
-SUMS = """
+TOY_SUMS = """
 def less(one: int, other: int) -> int:
     return one - 1 if one > other else one
 """
-USES = """
+TOY_USES = """
 import sums
 
 def total(count: int) -> int:
@@ -234,8 +238,8 @@ for more in (build.COUNTING, build.COUNTED):
 @needs_a_compiler
 def test_a_tuned_build_counts_and_uses_what_it_counted(tmp_path):
     (tmp_path / "mypy.ini").write_text("[mypy]\n")
-    (tmp_path / "sums.py").write_text(SUMS)
-    (tmp_path / "uses.py").write_text(USES)
+    (tmp_path / "sums.py").write_text(TOY_SUMS)
+    (tmp_path / "uses.py").write_text(TOY_USES)
     done = subprocess.run(
         [sys.executable, "-c", TUNING],
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}:{ROOT / 'sim'}"},
@@ -275,10 +279,15 @@ def test_the_compiled_product_gives_the_same_traces(tmp_path):
 
 
 def test_only_a_build_of_these_sources_is_used(tmp_path):
-    with pytest.raises(OperatingError, match="no compiled build"):
+    with pytest.raises(OperatingError, match="no compiled build") as raised:
         compiled_build.check(tmp_path)
+    assert str(tmp_path) not in raised.value.do, "it may be anybody's folder"
+    (tmp_path / "one.so").touch()
     compiled_build.say_what(tmp_path, compiled_build.sources_digest(), 1)
     compiled_build.check(tmp_path)
+    (tmp_path / "one.so").unlink()
+    with pytest.raises(OperatingError, match="has 0 libraries of 1"):
+        compiled_build.check(tmp_path)
     compiled_build.say_what(tmp_path, "of others", 1)
     with pytest.raises(OperatingError, match="other sources") as raised:
         compiled_build.check(tmp_path)
@@ -288,3 +297,82 @@ def test_only_a_build_of_these_sources_is_used(tmp_path):
         (tmp_path / "compiled.json").write_text(content)
         with pytest.raises(OperatingError, match=r"no compiled build|compiled for cpython-27"):
             compiled_build.check(tmp_path)
+
+
+@pytest.mark.parametrize("tool", ["_compile.py", "_bench.py"])
+def test_what_is_no_compiled_build_is_neither_removed_nor_measured(tool, tmp_path):
+    """`scripts/compile --out ~` emptied the home folder, and an error message had advised it."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "thesis.txt").write_text("years of work")
+    (tmp_path / "link").symlink_to(kept)
+    (tmp_path / "file").touch()
+    words = ["--out"] if tool == "_compile.py" else ["simulator", "--rounds", "1", "--compiled"]
+    for name in ("kept", "link", "file"):
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "scripts" / tool), *words, str(tmp_path / name)],
+            env={**os.environ, "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}:{ROOT / 'sim'}"},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (64 if tool == "_compile.py" else 1, "")
+        assert str(tmp_path) in done.stderr
+        assert len(done.stderr.splitlines()) <= 2, "no traceback"
+    assert (kept / "thesis.txt").read_text() == "years of work"
+    assert {each.name for each in tmp_path.iterdir()} == {"kept", "link", "file"}
+
+
+class Told:
+    """A case that gives this outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    def play(self) -> Outcome:
+        return self.outcome
+
+
+@pytest.mark.parametrize(
+    ("compiled", "sources", "failure", "agreed"),
+    [
+        ("", "", "", True),
+        ("", "history-lost: x", "", False),  # hidden by compiled code
+        ("order: 1 after 2", "order: 3 after 4", "order: 3 after 4", True),
+        ("TypeError: int object expected", "", f"{ONLY_COMPILED}: TypeError: int object expected",
+         False),
+    ],
+)  # fmt: skip
+def test_what_compiled_code_says_is_held_against_the_sources(
+    compiled, sources, failure, agreed, monkeypatch
+):
+    def outcome(failure: str) -> Outcome:
+        return Outcome(seed=1, failure=failure, trace_hash="same", events=9, simulated_ns=9,
+                       document={"failure": failure}, verdict={}, history="")  # fmt: skip
+
+    monkeypatch.setattr(sweep, "drawn", lambda *_: Told(outcome(compiled)))
+    monkeypatch.setattr(
+        sweep,
+        "played_elsewhere",
+        lambda *_: {"digest": outcome(sources).digest, "failure": sources},
+    )
+    row = sweep.run_seed(1, "swarm", "brokers", "", True, True)
+    assert (row.failure, row.agreed) == (failure, agreed)
+    unchecked = sweep.run_seed(1, "swarm", "brokers", "", False, True)
+    assert unchecked.failure == failure
+
+
+def test_runs_are_the_same_when_all_that_is_seen_of_them_is():
+    one = drawn(3, "swarm").play()
+    others = [
+        attrs.evolve(one, history=one.history + "\n"),
+        attrs.evolve(one, verdict={**one.verdict, "verdict": "invalid"}),
+        attrs.evolve(one, document={**one.document, "acknowledged": 0}),
+        attrs.evolve(one, probes={}),
+        attrs.evolve(one, failure="order: 1 after 2"),
+        attrs.evolve(one, failure="stuck: nothing"),
+    ]
+    assert len({each.digest for each in (one, *others)}) == 7
+    named = [attrs.evolve(one, failure=f"order: {line} after 2").digest for line in (1, 77)]
+    assert named[0] == named[1]

@@ -41,7 +41,7 @@ def test_a_sweep_stops_between_waves(spark):
 
 
 def test_a_seed_is_the_same_there_as_here(spark):
-    calls = [(3, "swarm", "brokers", "", False)]
+    calls = [(3, "swarm", "brokers", "", False, False)]
     costs = spark_sweep.Costs()
     (there,) = spark_sweep.rows("local[2]", calls, run_seed, nothing, never, costs)
     here = run_seed(*calls[0])

@@ -98,14 +98,15 @@ def _tell(
     options: argparse.Namespace, case: Case, outcome: Outcome, folder: Path | None, parted: str
 ) -> None:
     if options.format == "json":
-        document: dict[str, Any] = {**outcome.document, "signature": outcome.signature}
+        said = {"signature": outcome.signature, "digest": outcome.digest}
+        document: dict[str, Any] = {**outcome.document, **said}
         if options.double_check:
             document |= {"double_check": not parted, "first_divergence": parted}
         common.print_json({**document, "folder": None if folder is None else str(folder)})
         return
     common.tell(outcome, case)
     if options.double_check:
-        print(parted or "the same trace under three hash seeds")
+        print(parted or "the same run under three hash seeds")
     if folder is not None:
         print(f"run folder: {folder}")
         if outcome.failure:
@@ -121,22 +122,27 @@ def _tell(
 def _double_check(case: Case, outcome: Outcome, options: argparse.Namespace) -> str:
     """Empty when two other processes give the same trace; else where they part."""
     for hash_seed in _HASH_SEEDS:
-        if traces_elsewhere(case, options.mutant, hash_seed) != outcome.trace_hash:
+        if played_elsewhere(case, options.mutant, hash_seed)["digest"] != outcome.digest:
             here = os.environ.get("PYTHONHASHSEED", "0")
             one, other = (
                 _elsewhere(["turns"], case, options.mutant, each) for each in (here, hash_seed)
             )
-            return first_divergence(one.splitlines(), other.splitlines())
+            parted = first_divergence(one.splitlines(), other.splitlines())
+            return parted or "the same trace, but other histories, verdicts, counts or failures"
     return ""
 
 
-def traces_elsewhere(case: Case, mutant: str, hash_seed: str) -> str:
-    """The trace hash of a case in a process of its own; what it said when that is no answer."""
+def played_elsewhere(case: Case, mutant: str, hash_seed: str) -> dict[str, Any]:
+    """What a process of its own says of a case, with the `digest` of its outcome; a `failure` of
+    class worker-died when it gave no answer."""
     found = _elsewhere(["replay", "--no-folder", "--format", "json"], case, mutant, hash_seed)
     try:
-        return str(json.loads(found)["trace_hash"])
-    except (ValueError, KeyError):
-        return found
+        said = json.loads(found)
+    except ValueError:
+        said = None
+    if isinstance(said, dict) and "digest" in said:
+        return said
+    return {"digest": "", "failure": f"worker-died: {found[-300:]}"}
 
 
 def _elsewhere(command: list[str], case: Case, mutant: str, hash_seed: str) -> str:
