@@ -16,9 +16,8 @@ Edits are places in the text, so that all that is not rewritten stays as it was,
 """
 
 import ast
-import io
 import re
-import tokenize
+from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -92,8 +91,8 @@ class _Rewriting:
         self.together, self.module, self.source = tree, module, source
         sizes = (len(line) + 1 for line in source.encode().split(b"\n"))
         self.starts = list(accumulate(sizes, initial=0))
-        self.tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
         self.edits: list[tuple[int, int, str]] = []
+        self.renamed: set[ast.ExceptHandler] = set()
         self.needs_helpers = "attrs.evolve(" in source
 
     def text(self) -> str:
@@ -113,9 +112,7 @@ class _Rewriting:
                 each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)
             )
             self._insert(first.lineno, 0, _HEADER)
-        data = self.source.encode()
-        for start, end, text in sorted(self.edits, reverse=True):
-            data = data[:start] + text.encode() + data[end:]
+        data = _edited(self.source.encode(), self.edits)
         text = data.decode().replace("attrs.evolve(", "_compiled.evolve(")
         ast.parse(text)
         return text
@@ -155,23 +152,35 @@ class _Rewriting:
         names = set()
         for each in ast.walk(node):
             if isinstance(each, ast.ExceptHandler) and each.name:
-                if each.name in names:
+                if each.name in names and each not in self.renamed:
+                    self.renamed.add(each)
                     self._rename(each, each.name, f"{each.name}_{each.lineno}")
                 names.add(each.name)
 
     def _rename(self, handler: ast.ExceptHandler, name: str, new: str) -> None:
-        """What a handler caught: mypyc takes all of one name for what the first of them caught."""
-        end = handler.end_lineno, handler.end_col_offset
-        before = ""
-        for token in self.tokens:
-            if (handler.lineno, handler.col_offset) <= token.start and token.end <= end:
-                start = self._at(token.start[0], token.start[1])
-                if token.type == tokenize.NAME and token.string == name and before != ".":
-                    self.edits.append((start, start + len(name), new))
-                elif token.type == tokenize.STRING and token.string[0] in "fF":
-                    text = re.sub(rf"\{{{name}\b", "{" + new, token.string)
-                    self.edits.append((start, start + len(token.string.encode()), text))
-            before = token.string
+        """What a handler caught: mypyc takes all of one name for what the first of them caught.
+        What comes out must have the tree of the handler with just that name replaced."""
+        where = f"{self.module}:{handler.lineno}"
+        if any(_binds(each, name) for each in ast.walk(handler) if each is not handler):
+            raise RewritingError(f"{where}: {name} gets another meaning here; name it otherwise")
+        data, old = self.source.encode(), name.encode()
+        after_type = self._at(handler.type.end_lineno, handler.type.end_col_offset)
+        places = [re.compile(rb"\bas\s+(?=%s\b)" % old).search(data, after_type).end()]
+        for each in _named(handler, name):
+            start = self._at(each.lineno, each.col_offset)
+            if isinstance(each, ast.Name):
+                places.append(start)
+            else:
+                end = self._at(each.end_lineno, each.end_col_offset)
+                places += [start + place for place in _in_fields(data[start:end], old)]
+        edits = [(place, place + len(old), new) for place in places]
+        try:
+            tree = ast.parse(_edited(data, edits))
+        except SyntaxError:
+            tree = ast.Module([], [])
+        if _dump_of(tree, handler) != _dump_of(ast.parse(data), handler, name, new):
+            raise RewritingError(f"{where}: cannot rename {name} here; name it otherwise")
+        self.edits += edits
 
     def _compare(self, node: ast.Compare) -> None:
         for each in node.comparators:
@@ -319,6 +328,57 @@ class _Rewriting:
         lines = [f"def __init__({', '.join(given)}) -> None:"]
         lines += [f"    {each}" for each in body or ["pass"]]
         return "\n" + "".join(f"    {each}\n" for each in lines)
+
+
+def _edited(data: bytes, edits: list[tuple[int, int, str]]) -> bytes:
+    for start, end, text in sorted(edits, reverse=True):
+        data = data[:start] + text.encode() + data[end:]
+    return data
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether the name is that of an argument, a handler, a pattern, a function, an import ..."""
+    if isinstance(node, ast.Name | ast.Attribute | ast.keyword | ast.Constant):
+        return False
+    return any(value == name for _, value in ast.iter_fields(node))
+
+
+def _named(node: ast.AST, name: str) -> Iterator[ast.Name | ast.JoinedStr]:
+    """Where a name is said, and f-strings, whatever they say."""
+    for each in ast.iter_child_nodes(node):
+        if isinstance(each, ast.JoinedStr) or (isinstance(each, ast.Name) and each.id == name):
+            yield each
+        else:
+            yield from _named(each, name)
+
+
+def _in_fields(text: bytes, name: bytes) -> Iterator[int]:
+    """Where the fields of an f-string say a name; Python 3.11 does not know what is where there."""
+    said = re.compile(rb"""\{\{|\}\}|[{}]|'[^']*'|"[^"]*"|(?<![\w.])%s\b(?!\s*=[^=])""" % name)
+    place = depth = 0
+    while match := said.search(text, place):
+        found, place = match.group(), match.end()
+        if depth == 0 and found in (b"{{", b"}}"):
+            continue
+        if found[:1] in b"{}":
+            depth += 1 if found[:1] == b"{" else -1
+            place = match.start() + 1
+        elif depth == 0:
+            place = match.start() + 1
+        elif found == name:
+            yield match.start()
+
+
+def _dump_of(tree: ast.AST, handler: ast.ExceptHandler, name: str = "", new: str = "") -> str:
+    """The handler that stands where this one does, with a name replaced."""
+    for each in ast.walk(tree):
+        if isinstance(each, ast.ExceptHandler) and each.lineno == handler.lineno:
+            for inner in ast.walk(each):
+                if isinstance(inner, ast.Name) and inner.id == name:
+                    inner.id = new
+            each.name = new or each.name
+            return ast.dump(each)
+    return ""
 
 
 def _comparison(name: str, fields: list[str]) -> str:

@@ -103,6 +103,17 @@ def caught(what: object) -> str:
     except TypeError as error:
         said = {"error": error}
         return f"type {type(said['error']).__name__} {error!r:.9} error" + str(error)[:3]
+
+
+def shown(what: object, *, error: object = None) -> str:
+    try:
+        return [1][what]
+    except IndexError as error:
+        return shown("ä", error=error)
+    except TypeError as error:
+        said = f"ä{type(error).__name__}: {error!r:.9} {{error}} {error.args[0]:>{len(str(error))}}"
+        more = f"{what} {str(error)==repr(error)}" "error" f" {'error'} {[error][0]}"; given = error
+        return "ä" + repr(given) + said + more if what else shown(9, error=error)
 """
 
 
@@ -155,6 +166,7 @@ def told(modules: dict[str, ModuleType]) -> list[object]:
         moved.table, uses.points(), [type(each).__name__ for each in uses.points()],
         uses.among(0, [], 1), uses.among(7, [7], 1), uses.among(8, [7], 1),
         uses.caught("1"), uses.caught("one"), uses.caught(None),
+        uses.shown("a"), uses.shown(""), uses.shown(0),
     ]  # fmt: skip
     for call in (lambda: shapes.Box("i"), shapes.Queue, shapes.Point):
         with pytest.raises(TypeError):
@@ -178,6 +190,35 @@ def test_what_attrs_is_told_and_nobody_knows_is_refused(tmp_path):
         path.write_text(f"import attrs\n\n\n{told_}")
         with pytest.raises(RewritingError, match=what):
             Tree({"odd": path}).rewritten("odd")
+
+
+HANDLERS = """
+def f():
+    try:
+        g()
+    except KeyError as error:
+        pass
+    except ValueError as error:
+        {}
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "g(lambda error: error)",
+        "import error",
+        'g(f"{error=}")',
+        'g(f"{len(error)=}")',
+        'g(f"{1:error} {error}")',
+        "g(f\"{f'{error}'}\")",
+    ],
+)
+def test_a_handler_that_cannot_be_renamed_is_refused(tmp_path, body):
+    path = tmp_path / "odd.py"
+    path.write_text(HANDLERS.format(body))
+    with pytest.raises(RewritingError, match=r"odd:7: .* name it otherwise"):
+        Tree({"odd": path}).rewritten("odd")
 
 
 def rewritten_tree(folder: Path) -> None:
