@@ -154,7 +154,8 @@ class Ledger:
         has taken nothing for longest. What it holds does not count any more. One alone may hold an
         answer of any size, or it would never get it."""
         while self.held_bytes > 2 * self.limits.held_bytes and len(self._holding) > 1:
-            connection = next(iter(self._holding))
+            connection = next(iter(self._holding), None)
+            assert connection is not None, len(self._holding)
             probe("answers-given-up")
             self._hold(self._accounts[connection], 0)
             yield connection

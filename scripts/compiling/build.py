@@ -26,8 +26,9 @@ from raftlog_sim.compiled_build import PACKAGES, say_what, sources_digest
 from setuptools import Extension, setup
 from setuptools._distutils.compilers.C import base
 
+from compiling.forms import refused
 from compiling.named_fields import number_fields
-from compiling.rewriting import HELPERS, HELPERS_TEXT, Tree
+from compiling.rewriting import HELPERS, HELPERS_TEXT, RewritingError, Tree
 
 FOLDERS = [
     "raftlog/base",
@@ -98,10 +99,20 @@ def compiled_paths(folder: Path) -> list[str]:
         for each in FOLDERS
         for path in sorted((folder / each).rglob("*.py"))
     ]
-    return [
-        path for path in paths
-        if path not in LEFT_OUT and not path.startswith(LEFT_OUT_BEGINNINGS)
-    ]  # fmt: skip
+    return [path for path in paths if _is_taken(path)]
+
+
+def check_forms() -> None:
+    """`RewritingError` when a module says what mypyc compiles to something else (`forms`)."""
+    found = [
+        f"{path}:{each.line}: {each.what}; {each.do}"
+        for package, source in PACKAGES.items()
+        for path in sorted(source.rglob("*.py"))
+        if _is_compiled((package / path.relative_to(source)).as_posix())
+        for each in refused(path.read_text("utf-8"))
+    ]
+    if found:
+        raise RewritingError("\n".join(found))
 
 
 def c_sources(paths: list[str], optimise: str) -> list[Extension]:
@@ -157,6 +168,7 @@ def main(arguments: list[str]) -> int:
     for each in (folder, draft):
         if why := why_not_ours(each):
             parser.error(f"{each} {why}; it would be removed. Name another folder")
+    check_forms()
     began, sources = time.perf_counter(), sources_digest()
     empty(draft)
     _write(draft / "mypy.ini", SETTINGS)
@@ -218,6 +230,14 @@ def _compile_side_by_side(self, sources, output_dir=None, macros=None, include_d
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(one, objects))
     return objects
+
+
+def _is_compiled(path: str) -> bool:
+    return path.startswith(tuple(f"{each}/" for each in FOLDERS)) and _is_taken(path)
+
+
+def _is_taken(path: str) -> bool:
+    return path not in LEFT_OUT and not path.startswith(LEFT_OUT_BEGINNINGS)
 
 
 def _need_a_compiler() -> None:

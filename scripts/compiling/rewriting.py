@@ -56,7 +56,7 @@ _KNOWN = {"factory", "default", "init", "eq", "repr", "converter"}
 
 
 class RewritingError(Exception):
-    """A class says something to attrs that this module does not know."""
+    """A module says something that is not known here, or that mypyc compiles to something else."""
 
 
 class Field(NamedTuple):

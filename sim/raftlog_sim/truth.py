@@ -150,8 +150,9 @@ def _committed_metadata(node: "Node") -> Iterator[Buffer]:
         )
         stop = behind if file.stop is None else min(file.stop, behind)
         with opened(disk, file.path) as opened_file:
-            for walked in Walk(opened_file, start, METADATA_GROUP, file.path).batches(stop):
-                yield walked.entry.batch
+            walk = Walk(opened_file, start, METADATA_GROUP, file.path)
+            batches = [walked.entry.batch for walked in walk.batches(stop)]
+        yield from batches
 
 
 def stories(node: "Node") -> Iterator[tuple[int, Story]]:

@@ -19,6 +19,7 @@ from raftlog_sim.commands.sweep import ONLY_COMPILED
 from raftlog_sim.outcome import Outcome
 
 from raftlog.base.errors import OperatingError
+from scripts.compiling.forms import refused
 from scripts.compiling.rewriting import HELPERS, HELPERS_TEXT, RewritingError, Tree
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,15 +222,81 @@ def test_a_handler_that_cannot_be_renamed_is_refused(tmp_path, body):
         Tree({"odd": path}).rewritten("odd")
 
 
-def rewritten_tree(folder: Path) -> None:
-    """Product and simulator, rewritten."""
-    code = "import sys; from pathlib import Path; from compiling import build; " \
-           "build.copy_rewritten(Path(sys.argv[1]))"  # fmt: skip
+REFUSED = {
+    "for x in xs:\n    xs = [x]": "xs is bound again",
+    "for x in xs:\n    if x:\n        xs += [x]": "xs is bound again",
+    "for xs in xs:\n    pass": "xs is bound again",
+    "for x in xs:\n    del xs": "xs is bound again",
+    "for x in xs:\n    try:\n        f()\n    except E as xs:\n        pass": "xs is bound again",
+    "for i in range(0, n):\n    n -= 1": "n is bound again",
+    "for i, x in enumerate(xs):\n    f(xs := [])": "xs is bound again",
+    "for x, (i, y) in zip(xs, enumerate(reversed(ys))):\n    ys = xs": "ys is bound again",
+    "for x in cast(T, xs):\n    xs = f()": "xs is bound again",
+    "for x in d.items():\n    with f() as d:\n        pass": "d is bound again",
+    "[(i, n := n - 1) for i in range(n)]": "n is bound again",
+    "{i: j for i in range(n) if i for j in f(n := 3)}": "n is bound again",
+    "f(x, (x := 5))": "x is read before",
+    "f(a=x + 1, b=g(x := 5))": "x is read before",
+    "x.f((x := 5))": "x is read before",
+    "a = x + (x := 5)": "x is read before",
+    "if x < (x := 5):\n    pass": "x is read before",
+    "x += (x := 5)": "x is read before",
+    "f([x, (x := 5)])": "x is read before",
+    "f({1: x, 2: (x := 5)})": "x is read before",
+    "def g(it):\n    yield next(it)": "next(...) in a generator",
+    "f(next(it) for x in xs)": "next(...) in a generator",
+    "def g():\n    try:\n        yield 1\n    finally:\n        f()": "a generator that is left",
+    "def g():\n    with f():\n        yield from h()": "a generator that is left",
+}
+TAKEN = (
+    "for x in xs:\n    f(xs)\nxs = []",
+    "for x in f(xs):\n    xs = x",
+    "for x in xs.copy():\n    xs = x",
+    "for x in [*xs]:\n    xs = x",
+    "for x in xs:\n    f(xs.y)\n    xs.y = 3\nelse:\n    xs = []",
+    "[y for x in xs if (y := x * 2) > 3]",
+    "f((x := 5), x)",
+    "a = x is None or (x := f(x))",
+    "a = x if (x := f()) else None",
+    "f(y, (x := 5), [x for x in y])",
+    "def g(it):\n    yield next(it, None)",
+    "def g(it):\n    return next(it)",
+    "def g(it):\n    def h():\n        yield 1\n    return next(it)",
+    "@contextmanager\ndef g():\n    try:\n        yield 1\n    finally:\n        f()",
+    "def g():\n    try:\n        yield 1\n    except E:\n        f()",
+    "def g():\n    with f() as file:\n        x = h(file)\n    yield x",
+)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_compiles_to_something_else_is_refused(text):
+    found = refused(f"\n{text}\n")
+    assert [each.what.startswith(REFUSED[text]) for each in found] == [True]
+    assert found[0].line > 1
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_what_compiles_to_what_it_says_is_not_refused(text):
+    assert refused(text) == []
+
+
+def test_no_compiled_module_says_what_compiles_to_something_else():
+    compiling("build.check_forms()")
+
+
+def compiling(code: str, *arguments: str) -> None:
+    """Runs code of the scripts, which import each other as no test can."""
     subprocess.run(
-        [sys.executable, "-c", code, str(folder)],
+        [sys.executable, "-c", f"import sys; from compiling import build; {code}", *arguments],
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'scripts'}:{ROOT}:{ROOT / 'sim'}"},
         check=True,
     )
+
+
+def rewritten_tree(folder: Path) -> None:
+    """Product and simulator, rewritten."""
+    code = "from pathlib import Path; build.copy_rewritten(Path(sys.argv[1]))"
+    compiling(code, str(folder))
 
 
 @pytest.mark.slow
