@@ -32,9 +32,12 @@ import attrs
 T = TypeVar("T")
 
 
-def attributes(names: list[str]) -> Any:
-    """What attrs tells of a class with these fields."""
-    fields = {name: attrs.field(default=None) for name in names}
+def attributes(told: list[tuple[str, Any, Any, bool]]) -> Any:
+    """What attrs tells of a class with these fields: name, type, default, whether it is given."""
+    fields: dict[str, Any] = {
+        name: attrs.field(type=kind, default=default, init=given, kw_only=True)
+        for name, kind, default, given in told
+    }
     return attrs.fields(attrs.make_class("fields", fields))
 
 
@@ -42,7 +45,7 @@ def evolve(value: T, **changes: Any) -> T:
     """`attrs.evolve`."""
     kind: Any = type(value)
     for each in kind.__attrs_attrs__:
-        if each.alias not in changes:
+        if each.init and each.alias not in changes:
             changes[each.alias] = getattr(value, each.name)
     made: T = kind(**changes)
     return made
@@ -52,6 +55,7 @@ _HEADER = (
     "_new_tuple: _Final[_Any] = tuple.__new__; "
     f"import {HELPERS} as _compiled; from {HELPERS} import __name__ as _compiled_name\n"
 )
+_PLAIN_TYPES = {"bool", "bytes", "float", "int", "str"}
 _KNOWN = {"factory", "default", "init", "eq", "repr", "converter"}
 
 
@@ -60,13 +64,21 @@ class RewritingError(Exception):
 
 
 class Field(NamedTuple):
-    """A field of an attrs class. `made` is the expression of its value in `__init__`."""
+    """A field of an attrs class. `made` is the expression of its value in `__init__`, `default` the
+    one of what attrs would tell: in another place, hence only what is plain."""
 
     name: str
     parameter: str
     made: str
     compared: bool
     shown: bool
+    typed: str
+    default: str
+
+    def told(self) -> str:
+        """What `attrs.fields` tells, as the helpers take it."""
+        kind = self.typed if self.typed in _PLAIN_TYPES else repr(self.typed)
+        return f"({self.name!r}, {kind}, {self.default}, {bool(self.parameter)})"
 
 
 class Tree:
@@ -259,9 +271,9 @@ class _Rewriting:
         text += _shown(node.name, [each.name for each in fields if each.shown])
         if frozen:
             self.needs_helpers = True
-            names = [each.name for each in fields if each.parameter]
+            told = ", ".join(each.told() for each in fields)
             text += "\n    __attrs_attrs__: _ClassVar[_Any] = None\n"
-            text += f"\n\n{node.name}.__attrs_attrs__ = _compiled.attributes({names!r})\n"
+            text += f"\n\n{node.name}.__attrs_attrs__ = _compiled.attributes([{told}])\n"
         self._insert(node.end_lineno + 1, 0, text)
 
     def _drop(self, decorator: ast.AST) -> None:
@@ -291,22 +303,23 @@ class _Rewriting:
         said = self._told(each.value)
         if not said.keys() <= _KNOWN:
             raise RewritingError(f"{self.module}.{node.name}.{name}: attrs is told {sorted(said)}")
-        compared, shown = said.get("eq") != "False", said.get("repr") != "False"
         argument, factory, default = name.lstrip("_"), said.get("factory"), said.get("default")
+        known = f"attrs.Factory({factory})" if factory else default or "attrs.NOTHING"
+        bare = typed.replace('"', "")
+        rest = said.get("eq") != "False", said.get("repr") != "False", bare, known
         if method is not None:
-            return Field(name, "", f"self.{method}()", compared, shown)
+            return Field(name, "", f"self.{method}()", *rest)
         if said.get("init") == "False":
-            return Field(name, "", f"({factory})()" if factory else default or "", compared, shown)
+            return Field(name, "", f"({factory})()" if factory else default or "", *rest)
         if said.get("converter"):
             self.needs_helpers = True
             given = f"{argument}: _Any" + (f" = {default}" if default else "")
-            return Field(name, given, f"{said['converter']}({argument})", compared, shown)
+            return Field(name, given, f"{said['converter']}({argument})", *rest)
         if factory:
-            bare = typed.replace('"', "")
             made = f"({factory})() if {argument} is None else {argument}"
-            return Field(name, f'{argument}: "{bare} | None" = None', made, compared, shown)
+            return Field(name, f'{argument}: "{bare} | None" = None', made, *rest)
         given = f"{argument}: {typed}" + (f" = {default}" if default else "")
-        return Field(name, given, argument, compared, shown)
+        return Field(name, given, argument, *rest)
 
     def _told(self, value: ast.expr | None) -> dict[str, str]:
         """What a field's default tells attrs."""

@@ -167,6 +167,9 @@ def told(modules: dict[str, ModuleType]) -> list[object]:
         moved.table, uses.points(), [type(each).__name__ for each in uses.points()],
         uses.among(0, [], 1), uses.among(7, [7], 1), uses.among(8, [7], 1),
         uses.caught("1"), uses.caught("one"), uses.caught(None),
+        [(each.name, str(each.type), each.init) for each in attrs.fields(shapes.Options)],
+        [each.default for each in attrs.fields(shapes.Options)][:-1], attrs.asdict(options),
+        attrs.fields(shapes.Options).name.type is str,
         uses.shown("a"), uses.shown(""), uses.shown(0),
     ]  # fmt: skip
     for call in (lambda: shapes.Box("i"), shapes.Queue, shapes.Point):
