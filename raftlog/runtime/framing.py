@@ -159,7 +159,7 @@ class FrameReceiver:
         self._beyond = False
         if self.intake is None or self.intake.has_room(self._key, liked):
             size = liked
-        else:
+        elif size > FIRST_SLAB_BYTES:  # the smallest is not counted
             await self.intake.admit(self._key, size)
             self._beyond = not self.intake.has_room(self._key, size)
         if self._start == 0 and len(slab) >= SIZE_CLASSES[-1] and is_free(slab):

@@ -47,6 +47,8 @@ class Intake:
     """Their connections are paused: nobody waits for their frames."""
     _waiting: dict[int, None] = attrs.field(factory=dict, init=False)
     """They may have sent everything long ago, and are not the ones that take long."""
+    _look_at: float = attrs.field(default=0.0, init=False)
+    """When who waits looks after the others next: there may be thousands of both."""
     _released: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def has_room(self, key: int, size: int) -> bool:
@@ -57,12 +59,13 @@ class Intake:
     def admits(self, key: int, size: int) -> bool:
         """Whether `key` may hold `size` bytes, which its frame needs, now.
 
-        One frame may go beyond the bound, so that somebody always finishes: the first whose others
-        are within it. Who went beyond receives that frame and no byte more, so that it holds
-        nothing when the frame is handed in; until then nobody but itself has others within the
-        bound, wherever a pause may have put it.
+        Nobody waits for less than it holds. One frame may go beyond the bound, so that somebody
+        always finishes: the first whose others are within it. Who went beyond receives that frame
+        and no byte more, so that it holds nothing when the frame is handed in; and since its others
+        were within the bound then, somebody's always are, wherever a pause may have put it.
         """
-        if self.has_room(key, size):
+        share = self._shares.get(key)
+        if self.has_room(key, size) or (share is not None and size <= share.size):
             return True
         if not self._others_within(key):
             return False
@@ -98,7 +101,10 @@ class Intake:
         before = self._shares.get(key)
         since = before.since if before else trio.current_time()
         self._shares[key] = _Share(size, since, evict)
-        self.held += size - (before.size if before else 0)
+        more = size - (before.size if before else 0)
+        self.held += more
+        if more < 0:
+            self._wake()
 
     def progressed(self, key: int) -> None:
         """A frame of `key` became whole; what it still holds belongs to the next one."""
@@ -138,7 +144,13 @@ class Intake:
         self._released = trio.Event()
 
     def _evict_slow(self) -> None:
-        begun_before = trio.current_time() - FRAME_SECONDS_MAX
+        """One look for all who wait."""
+        """One look for all who wait."""
+        now = trio.current_time()
+        if now < self._look_at:
+            return
+        self._look_at = now + _LOOK_SECONDS
+        begun_before = now - FRAME_SECONDS_MAX
         for key, share in list(self._shares.items()):
             if share.since <= begun_before and key not in self._waiting:
                 share.evict()

@@ -162,7 +162,8 @@ class Connections:
 
     def hang_up(self, connection: ConnectionId, why: str) -> None:
         """Close, and say why in the log."""
-        if connection in self._open:
+        found = self._open.get(connection)
+        if found is not None and not found.ended:
             self.tracer.emit(TraceEvent("hang-up", f"connection {connection}", (("why", why),)))
             self.close(connection)
 

@@ -229,6 +229,34 @@ async def test_who_was_paused_beyond_the_bound_goes_on_before_those_who_came_mea
         nursery.cancel_scope.cancel()
 
 
+async def test_small_frames_pass_by_a_large_one_that_stands_still(autojump_clock: MockClock):
+    """Whoever had received a burst of them waited, for a slab that nobody counts."""
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        large, small = await senders(nursery, intake, 2)
+        large.announce(LARGE, LARGE - 1)
+        await wait_all_tasks_blocked()
+        assert intake.held > intake.bytes_max
+        small.stream.send_nowait([60 * (struct.pack(">ihh", 96, 3, 1) + bytes(92))])
+        await wait_all_tasks_blocked()
+        assert small.frames == 60
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_waits_looks_after_the_others_once_for_all(autojump_clock: MockClock):
+    """Each of those who waited sent each of the slow ones away: 800,000 times for two thousand."""
+    intake, ended = Intake(bytes_max=10), []
+    async with trio.open_nursery() as nursery:
+        intake.hold(0, 20, partial(ended.append, 0))
+        for key in range(1, 50):
+            nursery.start_soon(intake.admit, key, 5)
+        await trio.sleep(FRAME_SECONDS_MAX - 0.1)
+        assert ended == []
+        await trio.sleep(0.4)
+        assert ended == [0]
+        intake.release(0)
+
+
 @pytest.mark.parametrize("seed", range(12))
 async def test_whoever_sends_and_is_paused_everybody_finishes(seed, autojump_clock: MockClock):
     """Frames of all sizes, pipelined, cut anywhere, with pauses too short to end a connection;
