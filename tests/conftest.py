@@ -9,6 +9,7 @@
   run that left one of the tree's probes unreached.
 """
 
+import faulthandler
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +70,10 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_runtest_setup(item):
+    if item.get_closest_marker("timeout"):
+        # The stacks of who takes long by intention are of no use, and they are read while it runs:
+        # a busy test died of that.
+        faulthandler.cancel_dump_traceback_later()
     for marker in item.iter_markers("needs_command"):
         (name,) = marker.args
         if shutil.which(name) is not None:

@@ -32,6 +32,10 @@ import attrs
 T = TypeVar("T")
 
 
+# To attrs' own types it gives what it makes, and mypyc would insist on that.
+Factory: Any = attrs.Factory
+
+
 def attributes(told: list[tuple[str, Any, Any, bool]]) -> Any:
     """What attrs tells of a class with these fields: name, type, default, whether it is given."""
     fields: dict[str, Any] = {
@@ -304,7 +308,7 @@ class _Rewriting:
         if not said.keys() <= _KNOWN:
             raise RewritingError(f"{self.module}.{node.name}.{name}: attrs is told {sorted(said)}")
         argument, factory, default = name.lstrip("_"), said.get("factory"), said.get("default")
-        known = f"attrs.Factory({factory})" if factory else default or "attrs.NOTHING"
+        known = f"_compiled.Factory({factory})" if factory else default or "attrs.NOTHING"
         bare = typed.replace('"', "")
         rest = said.get("eq") != "False", said.get("repr") != "False", bare, known
         if method is not None:
