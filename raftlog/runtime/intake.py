@@ -145,7 +145,6 @@ class Intake:
 
     def _evict_slow(self) -> None:
         """One look for all who wait."""
-        """One look for all who wait."""
         now = trio.current_time()
         if now < self._look_at:
             return

@@ -310,14 +310,9 @@ def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:
 
 def _read_frames(data: bytes, before: _Generation) -> _Generation:
     """With the frames that follow its last one taken into account."""
-    state, number, checksum, position = (
-        before.state,
-        before.last_number,
-        before.checksum,
-        before.end,
-    )
+    state, name = before.state, STORE_FILES[before.slot]
     assert state is not None, before.why
-    name = STORE_FILES[before.slot]
+    number, checksum, position = before.last_number, before.checksum, before.end
     while found := _find_frame(data, position, before.generation, number + 1, checksum, name):
         frame, position = found
         for record in frame.records:

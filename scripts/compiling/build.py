@@ -60,7 +60,7 @@ LEFT_OUT = {
     "raftlog_sim/workers.py": "starts processes",
 }
 LEFT_OUT_BEGINNINGS = ("raftlog_sim/trio_", "raftlog_sim/commands/", "raftlog_sim/subjects/")
-# A name that another module of ours cannot replace while it runs is called and inlined directly.
+# What one module calls in another is not looked up by name while it runs, and may be inlined.
 FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]
 COUNTING = ["-fprofile-generate", "-fprofile-update=single"]
 COUNTED = ["-fprofile-use", "-fprofile-partial-training", "-Wno-missing-profile"]

@@ -321,15 +321,22 @@ def test_what_memory_holds_is_not_waited_for():
     assert rig.commit(2) == [(0, b"a"), (1, b"b")]
 
 
-def test_while_a_read_is_on_its_way_memory_does_not_count():
-    """An installed snapshot brings a log that memory holds: it is handed over when the read of the
-    log before it has come back."""
+def committed_of_three(window):
+    """A rig with the first of three entries committed, of which memory holds those from `window`
+    on, and its log."""
     rig = Rig()
     for value in (b"a", b"b", b"c"):
         rig.propose(value)
     log = rig.replica.log
-    log.window = RaftIndex(2)
+    log.window = RaftIndex(window)
     rig.commit(1)
+    return rig, log
+
+
+def test_while_a_read_is_on_its_way_memory_does_not_count():
+    """An installed snapshot brings a log that memory holds: it is handed over when the read of the
+    log before it has come back."""
+    rig, log = committed_of_three(window=2)
     (job,) = rig.services.jobs
     log.trimmed = 1
     rig.replica.commit = RaftIndex(3)
@@ -342,12 +349,7 @@ def test_while_a_read_is_on_its_way_memory_does_not_count():
 def test_after_damage_any_progress_ends_the_excuse():
     """What could not be read came from a leader, and was handed over from memory: no read succeeded
     that could say that the disk brings more again, and votes were heard before the next one."""
-    rig = Rig()
-    for value in (b"a", b"b", b"c"):
-        rig.propose(value)
-    log = rig.replica.log
-    log.window = RaftIndex(2)
-    rig.commit(1)
+    rig, log = committed_of_three(window=2)
     rig.services.jobs.pop().then(CorruptData("rot"))
     assert not rig.engine.behind
     log.window = RaftIndex(1)
@@ -358,12 +360,7 @@ def test_after_damage_any_progress_ends_the_excuse():
 
 
 def test_after_damage_a_log_that_begins_later_ends_the_excuse():
-    rig = Rig()
-    for value in (b"a", b"b", b"c"):
-        rig.propose(value)
-    log = rig.replica.log
-    log.window = RaftIndex(4)
-    rig.commit(1)
+    rig, log = committed_of_three(window=4)
     rig.services.jobs.pop().then(CorruptData("rot"))
     log.trimmed = 1
     rig.commit(2)
