@@ -7,7 +7,6 @@ costs nothing, only what it has sent.
 """
 
 from collections.abc import Callable
-from itertools import count
 from typing import Final, final
 
 import attrs
@@ -26,7 +25,6 @@ from raftlog.runtime.slabs import (
 from raftlog.runtime.streams import ByteStream
 
 FIRST_SLAB_BYTES: Final = SIZE_CLASSES[0]
-_KEYS: Final = count()
 
 
 @final
@@ -42,7 +40,6 @@ class FrameReceiver:
     intake: Intake | None = None
     too_slow: Callable[[str], None] | None = None
     """Told that this frame takes too long while others wait for its memory; ends the connection."""
-    _key: int = attrs.field(factory=lambda: next(_KEYS), init=False)
     _slab: bytearray | None = attrs.field(default=None, init=False)
     _start: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
@@ -55,8 +52,6 @@ class FrameReceiver:
     """The slab went beyond the bound of all: it is for this frame only."""
     _receiving: bool = attrs.field(default=False, init=False)
     """It waits for the client, and not the client for us."""
-    _gave: bool = attrs.field(default=False, init=False)
-    """The last receive made frames whole, which somebody hands in."""
     _resting: bool = attrs.field(default=False, init=False)
     """Its connection is paused."""
 
@@ -90,6 +85,13 @@ class FrameReceiver:
         finally:
             self._receiving = False
 
+    async def _wait_readable(self) -> None:
+        self._receiving = True
+        try:
+            await self.stream.wait_readable()
+        finally:
+            self._receiving = False
+
     def frames(self) -> list[memoryview]:
         """The whole frames received so far, each a read-write view into a slab. Say when they are
         `handed_in`.
@@ -102,7 +104,6 @@ class FrameReceiver:
         cut = self.cutter.cut(memoryview(slab)[self._start : self._end])
         self._start += cut.consumed
         self._wanted = cut.wanted
-        self._gave = bool(cut.frames)
         if cut.frames:
             self._learn(len(slab))
         if self._start == self._end:
@@ -114,21 +115,21 @@ class FrameReceiver:
         if self.intake is None:
             return
         if self._slab is None:
-            self.intake.release(self._key)
-        elif self._gave:
-            self.intake.restart(self._key)
+            self.intake.release(self)
+        elif self.intake.contended:
+            self._make_room(self._slab)
 
     def rest(self) -> None:
         """Nothing is received or handed in until `resume`: the connection is paused."""
         self._resting = True
         if self.intake is not None:
-            self.intake.rest(self._key)
+            self.intake.rest(self)
 
     def resume(self) -> None:
         """After `rest`."""
         self._resting = False
         if self.intake is not None:
-            self.intake.resume(self._key)
+            self.intake.resume(self)
 
     def _learn(self, size: int) -> None:
         """A slab of `size` bytes has had whole frames."""
@@ -139,48 +140,80 @@ class FrameReceiver:
         else:
             self._appetite = min(size, SIZE_CLASSES[-1])
         if self.intake is not None:
-            self.intake.progressed(self._key)
+            self.intake.progressed(self)
 
     # --- slabs ------------------------------------------------------------------------------------
 
     def _first_slab(self) -> bytearray:
-        size = self._appetite
-        if self.intake is not None and not self.intake.has_room(self._key, size):
-            size = FIRST_SLAB_BYTES
+        size = self._appetite if self._may_hold(self._appetite) else FIRST_SLAB_BYTES
         self._start = self._end = 0
         return self._use(self.pool.take(size))
 
-    async def _grow(self, slab: bytearray) -> bytearray:
-        """Room for more of a frame that fills its slab: about twice what has arrived, or more when
-        the traffic deserves it and memory is there."""
+    def _may_hold(self, size: int) -> bool:
+        """Whether memory is there for what it could do without."""
+        intake = self.intake
+        return intake is None or (intake.has_room(self, size) and not intake.contended)
+
+    def _needed(self) -> int:
+        """Room for the unfinished frame: for about twice what has arrived of it."""
         rest = self._end - self._start
-        size = size_for(max(rest + 1, min(self._wanted, 2 * rest)))
+        return size_for(max(rest + 1, min(self._wanted, 2 * rest)))
+
+    async def _grow(self, slab: bytearray) -> bytearray:
+        """Room for more of a frame that fills its slab: what it needs, or more when the traffic
+        deserves it and memory is there."""
+        size = self._needed()
         liked = max(size, self._appetite)
         self._beyond = False
-        if self.intake is None or self.intake.has_room(self._key, liked):
+        if self._may_hold(liked):
             size = liked
         elif size > FIRST_SLAB_BYTES:  # the smallest is not counted
-            await self.intake.admit(self._key, size)
-            self._beyond = not self.intake.has_room(self._key, size)
+            await self._admit(size)
         if self._start == 0 and len(slab) >= SIZE_CLASSES[-1] and is_free(slab):
             slab += bytes(size - len(slab))  # in place, for a copy would be there beside it
             return self._use(slab)
-        larger = self.pool.take(size)
-        larger[:rest] = slab[self._start : self._end]
+        return self._move(slab, size)
+
+    async def _admit(self, size: int) -> None:
+        """Wait for memory, but only when its sender has more to say: who stands still has no place
+        among those who wait."""
+        assert self.intake is not None
+        if not self.intake.admits(self, size):
+            await self._wait_readable()
+            await self.intake.admit(self, size)
+        self._beyond = not self.intake.has_room(self, size)
+
+    def _make_room(self, slab: bytearray) -> None:
+        """Somebody waits: hold no more than the unfinished frame needs."""
+        size = self._needed()
+        if size < len(slab):
+            self._move(slab, size)
+
+    def _move(self, slab: bytearray, size: int) -> bytearray:
+        """Take the unfinished frame from `slab` to one of `size` bytes."""
+        rest = self._end - self._start
+        other = self.pool.take(size)
+        other[:rest] = slab[self._start : self._end]
         self.pool.retire(slab)
         self._start, self._end = 0, rest
-        return self._use(larger)
+        return self._use(other)
 
     def _use(self, slab: bytearray) -> bytearray:
         self._slab = slab
         if self.intake is not None:
             if len(slab) > FIRST_SLAB_BYTES:
-                self.intake.hold(self._key, len(slab), self._evict)
+                self.intake.hold(self, len(slab))
             else:
-                self.intake.release(self._key)
+                self.intake.release(self)
         return slab
 
-    def _evict(self) -> None:
+    def arrived(self) -> int | None:
+        """Bytes of the unfinished frame; None while it does not wait for its sender."""
+        return self._end - self._start if self._receiving else None
+
+    def evict(self) -> None:
+        """Others wait for its memory for too long: `too_slow` is told why, unless it has just come
+        to wait for something else than its sender."""
         if self.too_slow is None:
             return
         if self._resting:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from raftlog.broker.events import Event, Persisted, Reply, Write
 from raftlog.client.core.fetcher import Polled
 from raftlog.client.trio_driver import Client
-from raftlog.runtime.intake import Intake
+from raftlog.runtime.intake import Intake, Receiver
 from raftlog.runtime.listener import ClientConnection
 from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.sender import Sender
@@ -89,8 +89,8 @@ def slices_of_lost_clients_stay_pinned() -> None:
 def half_a_frame_holds_memory_for_ever() -> None:
     """35g: a connection that ended inside a large frame still counts for what it held."""
 
-    def release(self: Intake, key: int) -> None:
-        del self, key
+    def release(self: Intake, who: Receiver) -> None:
+        del self, who
 
     Intake.release = release  # type: ignore[method-assign]
 

@@ -6,79 +6,17 @@ that announced 20 MiB and sent a hundred bytes took a gigabyte.
 """
 
 import struct
-from functools import partial
 from random import Random
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from raftlog.base.errors import ProtocolError
 from raftlog.base.units import KIB, MIB
-from raftlog.kafka.frames import FrameCutter
-from raftlog.runtime.framing import FIRST_SLAB_BYTES, FrameReceiver
-from raftlog.runtime.intake import FRAME_SECONDS_MAX, Intake
-from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool
-from tests.runtime.memory_stream import memory_pair
-
-LARGE = 20 * MIB
-
-
-class Sender:
-    """A client end, the receiver at the other end, and what came of it."""
-
-    paused: trio.Event | None = None
-
-    def __init__(self, intake: Intake, pool: SlabPool | None = None) -> None:
-        self.stream, right = memory_pair(room=10**9)
-        cutter = FrameCutter.for_requests(frame_bytes_max=32 * MIB)
-        pool = pool or SlabPool()
-        self.receiver = FrameReceiver(right, pool, cutter, intake, self.hang_up)
-        self.frames = 0
-        self.error: ProtocolError | str | None = None
-        self.scope = trio.CancelScope()
-
-    def hang_up(self, why: str) -> None:
-        self.error = why
-        self.scope.cancel()
-
-    def announce(self, size: int, sent: int) -> None:
-        """The beginning of a produce request of `size` bytes, `sent` of them."""
-        self.stream.send_nowait([struct.pack(">ihh", size, 0, 9) + bytes(sent - 4)])
-
-    def send_whole(self, size: int) -> None:
-        self.announce(size, size)
-
-    def finish(self, size: int) -> None:
-        self.stream.send_nowait([bytes(size)])
-
-    async def run(self) -> None:
-        try:
-            with self.scope:
-                while await self.receiver.receive():
-                    self.frames += len(self.receiver.frames())
-                    self.receiver.handed_in()
-                    if self.paused is not None:
-                        self.receiver.rest()
-                        await self.paused.wait()
-                        self.paused = None
-                        self.receiver.resume()
-        except ProtocolError as error:
-            self.error = error
-        finally:
-            self.receiver.close()
-
-    @property
-    def slab(self) -> int:
-        return len(self.receiver._slab or b"")
-
-
-async def senders(nursery, intake, count) -> list[Sender]:
-    made = [Sender(intake) for _ in range(count)]
-    for each in made:
-        nursery.start_soon(each.run)
-    await wait_all_tasks_blocked()
-    return made
+from raftlog.runtime.framing import FIRST_SLAB_BYTES
+from raftlog.runtime.intake import Intake
+from raftlog.runtime.slabs import SIZE_CLASSES
+from tests.runtime.frame_senders import LARGE, Holder, Sender, senders
 
 
 async def test_a_connection_that_has_sent_nothing_holds_nothing():
@@ -151,12 +89,12 @@ async def test_a_frame_whose_connection_is_paused_is_not_waited_for():
     """A connection that the broker had paused in the midst of a frame stood first for as long as
     its requests waited, and no frame larger than the bound got in."""
     intake = Intake()
-    paused, large, third = 1, 2, 3
-    intake.hold(paused, MIB, nobody)
+    paused, large, third = Holder(), Holder(), Holder()
+    intake.hold(paused, MIB)
     assert not intake.admits(large, LARGE)
     intake.rest(paused)
     assert intake.admits(large, LARGE)
-    intake.hold(large, LARGE, nobody)
+    intake.hold(large, LARGE)
     assert not intake.admits(third, LARGE)
     intake.resume(paused)
     assert not intake.admits(paused, LARGE)
@@ -169,8 +107,8 @@ async def test_a_frame_whose_connection_is_paused_is_not_waited_for():
 async def test_nobody_goes_beyond_the_bound_on_top_of_a_paused_frame_that_did():
     """Each that was paused in the midst of a large frame let the next one in beside it."""
     intake = Intake()
-    paused, second = 1, 2
-    intake.hold(paused, LARGE, nobody)
+    paused, second = Holder(), Holder()
+    intake.hold(paused, LARGE)
     intake.rest(paused)
     assert not intake.admits(second, MIB)
     intake.release(paused)
@@ -243,20 +181,6 @@ async def test_small_frames_pass_by_a_large_one_that_stands_still(autojump_clock
         nursery.cancel_scope.cancel()
 
 
-async def test_who_waits_looks_after_the_others_once_for_all(autojump_clock: MockClock):
-    """Each of those who waited sent each of the slow ones away: 800,000 times for two thousand."""
-    intake, ended = Intake(bytes_max=10), []
-    async with trio.open_nursery() as nursery:
-        intake.hold(0, 20, partial(ended.append, 0))
-        for key in range(1, 50):
-            nursery.start_soon(intake.admit, key, 5)
-        await trio.sleep(FRAME_SECONDS_MAX - 0.1)
-        assert ended == []
-        await trio.sleep(0.4)
-        assert ended == [0]
-        intake.release(0)
-
-
 @pytest.mark.parametrize("seed", range(12))
 async def test_whoever_sends_and_is_paused_everybody_finishes(seed, autojump_clock: MockClock):
     """Frames of all sizes, pipelined, cut anywhere, with pauses too short to end a connection;
@@ -286,40 +210,6 @@ async def test_whoever_sends_and_is_paused_everybody_finishes(seed, autojump_clo
         assert [each.error for each in made] == [None] * len(made)
         assert [each.frames for each in made] == wanted
         assert intake.held == 0
-        nursery.cancel_scope.cancel()
-
-
-def nobody() -> None:
-    raise AssertionError("nobody is sent away")
-
-
-async def test_who_stalls_while_others_wait_is_sent_away(autojump_clock: MockClock):
-    intake = Intake()
-    async with trio.open_nursery() as nursery:
-        hostile = await senders(nursery, intake, 8)
-        for each in hostile:
-            each.announce(LARGE, LARGE - 1)
-        await trio.sleep(0.1)
-        (honest,) = await senders(nursery, intake, 1)
-        honest.send_whole(2 * MIB)
-        await trio.sleep(FRAME_SECONDS_MAX + 8)
-        assert honest.frames == 1
-        assert honest.error is None
-        text = str(next(each.error for each in hostile if each.error is not None))
-        assert "held memory for too long" in text
-        nursery.cancel_scope.cancel()
-
-
-async def test_who_stalls_alone_is_left_alone(autojump_clock: MockClock):
-    """Slow is no crime while nobody waits: a phone may take a minute for its megabyte."""
-    intake = Intake()
-    async with trio.open_nursery() as nursery:
-        (slow,) = await senders(nursery, intake, 1)
-        slow.announce(LARGE, LARGE // 2)
-        await trio.sleep(100 * FRAME_SECONDS_MAX)
-        slow.finish(LARGE - LARGE // 2)
-        await trio.sleep(1)
-        assert (slow.frames, slow.error) == (1, None)
         nursery.cancel_scope.cancel()
 
 
@@ -366,35 +256,20 @@ async def test_a_connection_that_ends_gives_everything_back():
 
 
 def test_the_order_is_that_of_the_frames():
+    intake = Intake(bytes_max=100)
+    one, two, three = holders = Holder(), Holder(), Holder()
+
     async def main() -> None:
-        intake, ended = Intake(bytes_max=100), []
-        for key in (1, 2):
-            intake.hold(key, 50, partial(ended.append, key))
-        assert not intake.admits(3, 1)
-        assert not intake.admits(2, 51)
-        assert intake.admits(1, 1000), "who began first may always finish"
-        intake.progressed(1)
-        assert intake.admits(2, 1000)
-        assert not intake.admits(1, 51)
-        intake.release(2)
-        assert intake.admits(3, 50)
-        assert (intake.held, ended) == (50, [])
+        intake.hold(one, 50)
+        intake.hold(two, 50)
+        assert not intake.admits(three, 1)
+        assert not intake.admits(two, 51)
+        assert intake.admits(one, 1000), "who began first may always finish"
+        intake.progressed(one)
+        assert intake.admits(two, 1000)
+        assert not intake.admits(one, 51)
+        intake.release(two)
+        assert intake.admits(three, 50)
+        assert (intake.held, [each.evicted for each in holders]) == (50, [0, 0, 0])
 
     trio.run(main)
-
-
-async def test_who_waits_for_a_turn_is_not_slow_because_of_it():
-    """Whole frames wait for a turn with room, and what came of the next one waits with them."""
-    intake = Intake()
-    async with trio.open_nursery() as nursery:
-        (one,) = await senders(nursery, intake, 1)
-        one.announce(MIB, MIB // 2)
-        await wait_all_tasks_blocked()
-        ((key, share),) = intake._shares.items()
-        await trio.sleep(0.01)
-        one.receiver.handed_in()
-        assert intake._shares[key].since == share.since, "a piece of a frame is no frame"
-        one.receiver._gave = True
-        one.receiver.handed_in()
-        assert intake._shares[key].since > share.since
-        nursery.cancel_scope.cancel()
