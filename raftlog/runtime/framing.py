@@ -52,6 +52,8 @@ class FrameReceiver:
     """The slab went beyond the bound of all: it is for this frame only."""
     _receiving: bool = attrs.field(default=False, init=False)
     """It waits for the client, and not the client for us."""
+    _gave: bool = attrs.field(default=False, init=False)
+    """Frames were given that are not handed in yet."""
     _resting: bool = attrs.field(default=False, init=False)
     """Its connection is paused."""
 
@@ -105,6 +107,7 @@ class FrameReceiver:
         self._start += cut.consumed
         self._wanted = cut.wanted
         if cut.frames:
+            self._gave = True
             self._learn(len(slab))
         if self._start == self._end:
             self._retire()
@@ -112,6 +115,7 @@ class FrameReceiver:
 
     def handed_in(self) -> None:
         """What `frames` gave is somebody else's to count from now on."""
+        self._gave = False
         if self.intake is None:
             return
         if self._slab is None:
@@ -211,14 +215,19 @@ class FrameReceiver:
         """Bytes of the unfinished frame; None while it does not wait for its sender."""
         return self._end - self._start if self._receiving else None
 
+    def give_back(self) -> None:
+        """It is paused: hold no more than its unfinished frame needs. Frames that wait to be handed
+        in still hold the slab: then there is nothing to give."""
+        if self._slab is not None and not self._gave:
+            self._make_room(self._slab)
+
     def evict(self) -> None:
-        """Others wait for its memory for too long: `too_slow` is told why, unless it has just come
-        to wait for something else than its sender."""
+        """Others have waited for its memory for too long: `too_slow` is told why."""
         if self.too_slow is None:
             return
         if self._resting:
             self.too_slow("paused with memory for too long, while others wait for it")
-        elif self._receiving:
+        else:
             self.too_slow(
                 f"a frame of {self._wanted} bytes has held memory for too long, with "
                 f"{self._end - self._start} of them, while others wait for it"

@@ -7,10 +7,11 @@ here: beyond it receivers wait with reading, but for the one whose frame began f
 somebody always finishes. Whole frames count until they are handed in, which a paused connection
 may put off.
 
-While somebody waits for memory, the time of those who hold it counts: that in which they wait for
-their senders, or are paused, but not that in which they wait themselves, for memory or for a turn.
-Whose frame takes too much of it, all pauses and all pieces together, is sent away; a sender that
-stands still uses it up faster (as web servers' least rates of requests do, against Slowloris).
+While somebody waits for memory, the time of those who hold some counts: that of its sender, which
+is short when nothing comes (web servers ask for a least rate of requests likewise, against
+Slowloris), that in which its connection is paused, and that in which it waits for more memory
+itself, which is as long as clients wait for an answer. Whoever has used up one of them is sent
+away. Time in which a receiver waits for a turn, say for a disk, is nobody's.
 """
 
 from typing import Final, Protocol, final
@@ -24,13 +25,21 @@ RECEIVING_BYTES_MAX: Final = 16 * MIB
 """Slabs of unfinished frames, beyond the smallest class: a few large requests of honest clients at
 one time, and with one frame of the largest size still under 64 MiB."""
 FRAME_SECONDS_MAX: Final = 10.0
-"""For one frame, with the pauses in its midst, while others wait; a megabyte at 1 Mbit/s takes
-eight."""
+"""Of a sender, for one frame, and a second more for each 2 MiB of it that came; a megabyte at
+1 Mbit/s takes eight."""
 STILL_SECONDS_MAX: Final = 2.0
-"""For a frame of which nothing comes, while others wait."""
+"""Of a sender from whom nothing comes, at a stretch."""
+STILL_BEYOND_SECONDS_MAX: Final = 1.0
+"""The same for a frame beyond the bound: nobody else gets any memory meanwhile."""
+PAUSE_SECONDS_MAX: Final = 10.0
+"""Of a frame whose connection is paused in its midst, all pauses together."""
+WAIT_SECONDS_MAX: Final = 30.0
+"""Of a frame that waits for memory: what clients wait for an answer (`request.timeout.ms`); then
+they have given up, and the line is not longer than that."""
 _LOOK_SECONDS: Final = 0.5
 _STILL_BYTES: Final = 16 * KIB
-"""Who sends less between two looks stands still: 32 KiB a second, a quarter of 1 Mbit/s."""
+"""Who sends less between two looks stands still."""
+_BYTES_A_SECOND: Final = 2 * MIB
 
 
 class Receiver(Protocol):
@@ -39,6 +48,9 @@ class Receiver(Protocol):
     def arrived(self) -> int | None:
         """Bytes of its unfinished frame; None while it does not wait for its sender."""
 
+    def give_back(self) -> None:
+        """It is paused: hold no more than its unfinished frame needs."""
+
     def evict(self) -> None:
         """Say that it took too long, and end the connection. May be asked again."""
 
@@ -46,31 +58,67 @@ class Receiver(Protocol):
 @final
 @attrs.define
 class _Share:
-    """What one receiver holds for the frame under way."""
+    """What one receiver holds for the frame under way, and the seconds that it took while others
+    waited: `sent` waiting for its sender, `still` of them in a row without its bytes, `paused`, and
+    `waited` for memory itself."""
 
     size: int
-    used: float = 0.0
-    """Seconds of its sender, or paused, while others waited: a frame's worth is
-    `FRAME_SECONDS_MAX`."""
+    sent: float = 0.0
+    still: float = 0.0
+    paused: float = 0.0
+    waited: float = 0.0
     seen: int | None = None
     """Bytes that had arrived at the last look; None when it did not wait for its sender then."""
+
+    def look_at_sender(self, arrived: int, still_max: float) -> bool:
+        """Whether its sender has used up its time, at a look."""
+        stood = self.seen is not None and arrived - self.seen < _STILL_BYTES
+        self.still = self.still + _LOOK_SECONDS if stood else 0.0
+        self.seen = arrived
+        self.sent += _LOOK_SECONDS
+        sent_max = FRAME_SECONDS_MAX + arrived / _BYTES_A_SECOND
+        return self.still >= still_max or self.sent > sent_max
+
+    def look_at_paused(self) -> bool:
+        """Whether it was paused for too long, at a look."""
+        self.seen = None
+        self.paused += _LOOK_SECONDS
+        return self.paused > PAUSE_SECONDS_MAX
+
+    def look_at_waiting(self) -> bool:
+        """Whether it waited for memory for too long, at a look."""
+        self.seen = None
+        self.waited += _LOOK_SECONDS
+        return self.waited > WAIT_SECONDS_MAX
+
+
+@final
+@attrs.define
+class _Wish:
+    """What somebody waits for, and what wakes it."""
+
+    size: int
+    woken: trio.Event = attrs.field(factory=trio.Event)
 
 
 @final
 @attrs.define(eq=False)
 class Intake:
-    """The shares of all receivers; the one whose frame began first stands first."""
+    """The shares of all receivers; the one whose frame began first stands first.
+
+    Who waits is woken in that order, one at a time, and wakes the next when it has taken what it
+    waited for: thousands may wait.
+    """
 
     bytes_max: int = RECEIVING_BYTES_MAX
     held: int = attrs.field(default=0, init=False)
     _shares: dict[Receiver, _Share] = attrs.field(factory=dict, init=False)
     _resting: dict[Receiver, None] = attrs.field(factory=dict, init=False)
     """Their connections are paused: nobody waits for their frames."""
-    _waiting: dict[Receiver, None] = attrs.field(factory=dict, init=False)
-    """They may have sent everything long ago, and are not the ones that take long."""
+    _waiting: dict[Receiver, _Wish] = attrs.field(factory=dict, init=False)
+    _looking: Receiver | None = attrs.field(default=None, init=False)
+    """The one of those who wait that looks after the others, for all of them."""
     _look_at: float = attrs.field(default=0.0, init=False)
-    """When who waits looks after the others next: there may be thousands of both."""
-    _released: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     @property
     def contended(self) -> bool:
@@ -108,27 +156,41 @@ class Intake:
         """Wait until `who` may hold `size` bytes; meanwhile end frames that take too long."""
         if self.admits(who, size):
             return
-        share = self._shares.setdefault(who, _Share(0))  # who holds nothing has its place, too
-        self._waiting[who] = None
+        if not self._waiting:
+            for resting in list(self._resting):
+                resting.give_back()
+        self._shares.setdefault(who, _Share(0))  # who holds nothing has its place, too
+        wish = self._waiting[who] = _Wish(size)
         try:
             while not self.admits(who, size):
-                with trio.move_on_after(_LOOK_SECONDS):
-                    await self._released.wait()
-                self._look()
+                wish.woken = trio.Event()
+                await self._wait(who, wish)
         finally:
             del self._waiting[who]
-            share.seen = None
+            if self._looking is who:
+                self._looking = None
+            if self._looking is None and self._waiting:
+                next(iter(self._waiting.values())).woken.set()  # it looks from now on
+
+    async def _wait(self, who: Receiver, wish: _Wish) -> None:
+        """Wait to be woken; the first who comes here looks after the others meanwhile."""
+        if self._looking is None:
+            self._looking = who
+        if self._looking is not who:
+            await wish.woken.wait()
+            return
+        with trio.move_on_after(_LOOK_SECONDS):
+            await wish.woken.wait()
+        self._look()
 
     def hold(self, who: Receiver, size: int) -> None:
         """`who` holds `size` bytes from now on; its frame began now, or when its share began."""
         share = self._shares.get(who)
         if share is None:
             share = self._shares[who] = _Share(0)
-        more = size - share.size
+        self.held += size - share.size
         share.size = size
-        self.held += more
-        if more < 0:
-            self._wake()
+        self._wake()
 
     def progressed(self, who: Receiver) -> None:
         """A frame of `who` became whole; what it still holds belongs to the next one."""
@@ -159,33 +221,43 @@ class Intake:
             self._wake()
 
     def _wake(self) -> None:
+        """Wake the first for whom there is room within the bound; else the one who may go beyond
+        it, if that one waits."""
         if not self._waiting:
             return
-        self._released.set()
-        self._released = trio.Event()
+        beyond: Receiver | None = None
+        for who, share in self._shares.items():
+            wish = self._waiting.get(who)
+            if wish is not None and self.held - share.size + wish.size <= self.bytes_max:
+                wish.woken.set()
+                return
+            within = self.held - share.size <= self.bytes_max
+            if beyond is None and within and who not in self._resting:
+                beyond = who
+        if beyond in self._waiting:
+            self._waiting[beyond].woken.set()
 
     def _look(self) -> None:
-        """One look for all who wait. It counts for `_LOOK_SECONDS` and no more: since the one
+        """One look, for all who wait. It counts for `_LOOK_SECONDS` and no more: since the one
         before, nobody may have waited, or this process stood still."""
         now = trio.current_time()
         if now < self._look_at:
             return
         self._look_at = now + _LOOK_SECONDS
         for who, share in list(self._shares.items()):
-            pace = self._pace(who, share)
-            share.used += _LOOK_SECONDS * pace
-            if pace and share.used > FRAME_SECONDS_MAX:
+            if self._is_late(who, share):
                 who.evict()
+        self._wake()
 
-    def _pace(self, who: Receiver, share: _Share) -> float:
-        """How fast `who` uses up the time of its frame."""
-        before, share.seen = share.seen, None
+    def _is_late(self, who: Receiver, share: _Share) -> bool:
         if who in self._resting:
-            return 1.0
-        arrived = None if who in self._waiting else who.arrived()
-        if arrived is None:
-            return 0.0
-        share.seen = arrived
-        if before is None or arrived - before >= _STILL_BYTES:
-            return 1.0
-        return FRAME_SECONDS_MAX / STILL_SECONDS_MAX
+            return share.look_at_paused()
+        if who in self._waiting:
+            return share.look_at_waiting()
+        arrived = who.arrived()
+        if arrived is None:  # it waits for a turn
+            share.seen = None
+            return False
+        beyond = self.held > self.bytes_max and self._others_within(who)
+        still_max = STILL_BEYOND_SECONDS_MAX if beyond else STILL_SECONDS_MAX
+        return share.look_at_sender(arrived, still_max)

@@ -27,6 +27,7 @@ from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome, failure_class, signature
 from raftlog_sim.run_folder import Circumstances, put, put_json, utc_text, write
 from raftlog_sim.shrink import shrink_case
+from raftlog_sim.trials import ALONE, Helpers
 
 FOLDERS_A_SIGNATURE: Final = 3
 NAME_CHARS_MAX: Final = 60
@@ -102,7 +103,7 @@ class BugBase:
         self._filed.append((folder, bug))
         return folder
 
-    def shrink(self, effort_of: Callable[[], Effort]) -> list[Path]:
+    def shrink(self, effort_of: Callable[[], Effort], helpers: Helpers = ALONE) -> list[Path]:
         """Shrink one bug of each signature filed here that has none shrunk yet; their folders."""
         found = []
         for folder, bug in self._filed:
@@ -114,7 +115,7 @@ class BugBase:
             effort = effort_of()
             if not effort.may_go_on():
                 continue
-            small = shrink_case(bug.case, bug.outcome, effort)
+            small = shrink_case(bug.case, bug.outcome, effort, helpers)
             outcome = small.play(trace=True)
             put(folder / shrunk_name, small.text())
             shrunk = Shrunk(case=small, outcome=outcome, effort=effort)

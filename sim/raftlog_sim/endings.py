@@ -19,11 +19,22 @@ from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
+    from raftlog_sim.options import SimOptions
     from raftlog_sim.world import World
 
 REBOOTS: Final = ("stopped", "power", "power-without-indexes")
+_ALL_REBOOTS_OF: Final = 4
+"""One of so many seeds that reboot has all kinds of it."""
 PATIENCE_NS: Final = millis(3_000)
 """How long a broker may take to stop, or to get the leadership that it is handed."""
+
+
+def reboots_of(world: "World", options: "SimOptions") -> tuple[str, ...]:
+    """Those that this seed has, if it has any: one, or seldom all."""
+    if not options.reboot:
+        return ()
+    drawn = world.stream("reboot/kind")
+    return REBOOTS if drawn.chance(1, _ALL_REBOOTS_OF) else (REBOOTS[drawn.below(len(REBOOTS))],)
 
 
 class Standing(NamedTuple):

@@ -9,6 +9,8 @@ import importlib.util
 import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Final, NamedTuple
@@ -18,6 +20,7 @@ from raftlog_sim.cases import case_from_text, drawn
 from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome, failure_class
 from raftlog_sim.shrink import shrink_case
+from raftlog_sim.trials import Helpers
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "mutants"
 VARIABLE: Final = "RAFTLOG_MUTANT"
@@ -94,13 +97,15 @@ def switch_on_if(number: str) -> None:
 
 
 class Hunt(NamedTuple):
-    """How a mutant is hunted; seconds are of this process's CPU, for machines have other work.
-    `kills` is how many failing seeds are wanted, for a median; `shrink_seconds` 0: no shrinking."""
+    """How a mutant is hunted; `seconds` are of this process's CPU, for machines have other work.
+    `kills` is how many failing seeds are wanted, for a median; `shrink_seconds` are those of a
+    clock, with `shrink_jobs` candidates at a time; 0: no shrinking."""
 
     budget: int = 60
     first: int = 1
     kills: int = 1
     shrink_seconds: float = 0.0
+    shrink_jobs: int = 1
     seconds: float = 600.0
     profile: str = "swarm"
 
@@ -108,15 +113,18 @@ class Hunt(NamedTuple):
 def hunt(number: str, plan: Hunt) -> dict[str, Any]:
     """Run seeds until enough of them fail: which seeds, what caught it, and how small the first
     failing one shrinks."""
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(1) as pool:
-        row = pool.apply(_hunt_here, (number, plan))
+    row: dict[str, Any] = _elsewhere(_hunt_here, number, plan)
     if "shrunk" in row:
-        with context.Pool(1) as pool:
-            replayed = pool.apply(_replay_here, (number, row["shrunk"]["text"]))
+        replayed = _elsewhere(_replay_here, number, row["shrunk"]["text"])
         row["shrunk"]["replays"] = replayed == row["by_signature"]
     row.pop("by_signature", None)
     return row
+
+
+def _elsewhere(call: Callable[..., Any], *args: Any) -> Any:
+    """What `call` gives in a process of its own, which may have helpers."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        return executor.submit(call, *args).result()
 
 
 def _replay_here(number: str, text: str) -> str:
@@ -148,15 +156,17 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
         row["what"] = first[1].failure[:300]
         row["by_signature"] = first[1].signature
         if plan.shrink_seconds:
-            row["shrunk"] = _shrunk(*first, plan)
+            row["shrunk"] = _shrunk(number, *first, plan)
     return row
 
 
-def _shrunk(seed: int, outcome: Outcome, plan: Hunt) -> dict[str, Any]:
-    began = time.process_time()
-    effort = Effort(out_of_time=lambda: time.process_time() - began > plan.shrink_seconds)
+def _shrunk(number: str, seed: int, outcome: Outcome, plan: Hunt) -> dict[str, Any]:
+    began = time.perf_counter()
+    effort = Effort(out_of_time=lambda: time.perf_counter() - began > plan.shrink_seconds)
     case = drawn(seed, plan.profile)
-    small = shrink_case(case, outcome, effort)
+    helpers = Helpers(plan.shrink_jobs, partial(switch_on, number))
+    small = shrink_case(case, outcome, effort, helpers)
+    seconds = round(time.perf_counter() - began, 1)
     again = small.play()
     return {
         "seed": seed,
@@ -164,6 +174,7 @@ def _shrunk(seed: int, outcome: Outcome, plan: Hunt) -> dict[str, Any]:
         "events": [outcome.events, again.events],
         "tried": effort.tried,
         "finished": not effort.stopped,
-        "seconds": round(time.process_time() - began, 1),
+        "seconds": seconds,
+        "jobs": plan.shrink_jobs,
         "text": small.text(),
     }

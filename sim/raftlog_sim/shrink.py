@@ -10,12 +10,15 @@ signature.
 
 The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
 what a run does after the missing step may differ all the same, so every candidate is run.
+
+A cluster that does not come to rest takes long to say so: candidates of such a failure are given a
+third of the time first, and what is left of them the whole of it.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final, final
+from typing import Any, Final
 
 import attrs
 
@@ -23,10 +26,11 @@ from raftlog.base.units import NANOS_PER_MILLI
 from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.minimise import Effort, minimise, simplify
 from raftlog_sim.options import SimOptions
-from raftlog_sim.outcome import Outcome, signature
+from raftlog_sim.outcome import Outcome
 from raftlog_sim.schedule import SMALL_MAX, Argument, Schedule, Step, is_fault
-from raftlog_sim.simulation import Run, Turn, simulate
+from raftlog_sim.simulation import Run
 from raftlog_sim.streams import Stream
+from raftlog_sim.trials import ALONE, Helpers, Original, Trials, trials
 
 TIME_LIMIT_S: Final = 300.0
 ROUND_MS: Final = 10
@@ -49,78 +53,65 @@ _SLOTTED: Final = ("produce", "pipeline")
 """Kinds of steps that begin with a producer's slot, a partition and a count."""
 _JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
 """What shows only at the end of a run, which may be any time."""
+_BRIEF_LIVENESS_SECONDS: Final = 20
 _PLAIN: Final = SimOptions(seed=0)
 
 
-class _TooLongError(BaseException):
-    """A candidate runs much longer than what it should be a part of."""
-
-
-@final
-@attrs.define(eq=False)
-class _Judge:
-    """Says whether a candidate still fails as the original did. `failed_ms` is when that was, in
-    the safety phase; None when it was not there."""
-
-    signature: str
-    events_max: int
-    failed_ms: int | None = None
-    until_ns: int | None = None
-    """World time after which a candidate that has not failed counts as passing."""
-    passed: set[Schedule] = attrs.Factory(set)
-    """Candidates that do not fail so: later passes come to many of them again."""
-
-    def fails(self, schedule: Schedule) -> bool:
-        if schedule in self.passed:
-            return False
-        if self._plays_alike(schedule):
-            return True
-        self.passed.add(schedule)
-        return False
-
-    def _plays_alike(self, schedule: Schedule) -> bool:
-        try:
-            result = simulate(schedule, watch=self._watch)
-        except _TooLongError:
-            return False
-        return signature(result.failure) == self.signature
-
-    def _watch(self, turn: Turn) -> None:
-        late = self.until_ns is not None and turn.node.world.now > self.until_ns
-        if late or turn.events_so_far > self.events_max:
-            raise _TooLongError
-
-
-def shrink_case(case: Case, outcome: Outcome, effort: Effort) -> Case:
+def shrink_case(case: Case, outcome: Outcome, effort: Effort, helpers: Helpers = ALONE) -> Case:
     """The smallest case found that fails in the same class with the same signature."""
     if isinstance(case, BrokerCase):
-        return BrokerCase(schedule=shrink(case.schedule, outcome, effort))
+        return BrokerCase(schedule=shrink(case.schedule, outcome, effort, helpers))
     assert isinstance(case, GuestCase), case
     return GuestCase(plan=guest_tools().shrink(case.plan, outcome.failure_class, effort))
 
 
-def shrink(schedule: Schedule, outcome: Outcome, effort: Effort) -> Schedule:
+def shrink(
+    schedule: Schedule, outcome: Outcome, effort: Effort, helpers: Helpers = ALONE
+) -> Schedule:
     """The smallest schedule found; `schedule` itself when nothing smaller fails. `outcome` is what
     became of `schedule`; it failed."""
     assert outcome.failure, "a run that passes has nothing to shrink"
-    margin = EVENTS_MARGIN * max(outcome.events, 500)
-    judge = _Judge(outcome.signature, margin, _failed_ms(schedule, outcome))
-    if not outcome.failure_class.startswith(_JUDGED_LATE):
-        judge.until_ns = outcome.simulated_ns + LATE_NS
-    found = _cut_off(schedule, judge, effort)
-    found = _load_for_many(found, judge, effort, _SEEDS_FIRST)
-    found = _fewer(found, judge, effort, clients=True, coarse=True)
-    found = _without_kinds(found, judge, effort)
+    late = outcome.failure_class.startswith(_JUDGED_LATE)
+    whole = Original(
+        outcome.signature,
+        EVENTS_MARGIN * max(outcome.events, 500),
+        None if late else outcome.simulated_ns + LATE_NS,
+    )
+    failed_ms = _failed_ms(schedule, outcome)
+    with trials(helpers) as trials_of:
+        if outcome.failure_class == "liveness" and not schedule.options.trio:
+            brief = attrs.evolve(whole, liveness_seconds=_BRIEF_LIVENESS_SECONDS)
+            sure = schedule
+            for found in _passes(schedule, failed_ms, trials_of(brief, effort)):
+                if not whole.is_like(found):
+                    break
+                sure = found
+            else:
+                return sure
+            schedule = sure
+        for found in _passes(schedule, failed_ms, trials_of(whole, effort)):
+            schedule = found
+        return schedule
+
+
+def _passes(schedule: Schedule, failed_ms: int | None, judge: Trials) -> Iterator[Schedule]:
+    """What is left after the first, coarse pass, and after each of the others."""
+    effort = judge.effort
+    found = _cut_off(schedule, failed_ms, judge)
+    found = _load_for_many(found, judge, _SEEDS_FIRST)
+    found = _fewer(found, judge, clients=True, coarse=True)
+    found = _without_kinds(found, judge)
+    yield found
     before = None
     while found != before and effort.may_go_on():
         before = found
-        found = _fewer(found, judge, effort, clients=False)
-        found = _load_for_many(found, judge, effort, _SEEDS)
-        found = _drawn_parts(found, judge, effort)
-        found = simplify(found, lambda one: list(_shorter(one)), judge.fails, effort)
-        found = _fewer(found, judge, effort, clients=True)
-        found = simplify(found, lambda one: list(_simpler(one)), judge.fails, effort)
-    return found
+        found = _fewer(found, judge, clients=False)
+        found = _load_for_many(found, judge, _SEEDS)
+        found = _drawn_parts(found, judge)
+        found = simplify(found, lambda one: list(_shorter(one)), judge.first)
+        found = _fewer(found, judge, clients=True)
+        found = simplify(found, lambda one: list(_simpler(one)), judge.first)
+        yield found
 
 
 def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
@@ -137,29 +128,22 @@ def _failed_ms(schedule: Schedule, outcome: Outcome) -> int | None:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-def _cut_off(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
+def _cut_off(schedule: Schedule, failed_ms: int | None, judge: Trials) -> Schedule:
     """Without what comes after the failure: at its instant, when it is one in the safety phase;
     else the border is halved in, as if what fails failed in all longer runs, too."""
-    if judge.failed_ms is not None:
-        candidate = _until(schedule, judge.failed_ms + 1)
-        if candidate != schedule and _still(candidate, judge, effort):
+    if failed_ms is not None:
+        candidate = _until(schedule, failed_ms + 1)
+        if candidate != schedule and judge.fails(candidate):
             return candidate
     found, passes_ms = schedule, 0
     for _ in range(_CUTS):
         end_ms = (passes_ms + found.options.safety_ms) // 2
         candidate = _until(found, end_ms)
-        if _still(candidate, judge, effort):
+        if judge.fails(candidate):
             found = candidate
         else:
             passes_ms = end_ms
     return found
-
-
-def _still(candidate: Schedule, judge: _Judge, effort: Effort) -> bool:
-    if not effort.may_go_on():
-        return False
-    effort.tried += 1
-    return judge.fails(candidate)
 
 
 def _until(schedule: Schedule, end_ms: int) -> Schedule:
@@ -170,43 +154,44 @@ def _until(schedule: Schedule, end_ms: int) -> Schedule:
     return attrs.evolve(schedule, options=options, steps=steps)
 
 
-def _without_kinds(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
+def _without_kinds(schedule: Schedule, judge: Trials) -> Schedule:
     """Without all steps of a kind, or of a producer, the most numerous first: a run for each, where
     one by one would cost many. Once more when something went, for kinds hang together."""
     sizes: dict[tuple[Argument, ...], int] = {}
     for step in schedule.steps:
         sizes[_family(step)] = sizes.get(_family(step), 0) + 1
-    found = schedule
-    for family in sorted(sizes, key=lambda one: (-sizes[one], str(one))):
-        rest = found.with_steps(step for step in found.steps if _family(step) != family)
-        if _still(rest, judge, effort):
-            found = rest
-    return found if found == schedule else _without_kinds(found, judge, effort)
+    families = sorted(sizes, key=lambda one: (-sizes[one], str(one)))
+
+    def fewer_kinds(found: Schedule) -> list[Schedule]:
+        left = set(map(_family, found.steps))
+        return [
+            found.with_steps(step for step in found.steps if _family(step) != family)
+            for family in families
+            if family in left
+        ]
+
+    return simplify(schedule, fewer_kinds, judge.first)
 
 
 def _family(step: Step) -> tuple[Argument, ...]:
     return (step.kind, *step.arguments[:1]) if step.kind in (*_SLOTTED, "load") else (step.kind,)
 
 
-def _fewer(
-    schedule: Schedule, judge: _Judge, effort: Effort, *, clients: bool, coarse: bool = False
-) -> Schedule:
+def _fewer(schedule: Schedule, judge: Trials, *, clients: bool, coarse: bool = False) -> Schedule:
     """Fewer steps of clients, or of the nemesis; the others stay."""
     kept = [step for step in schedule.steps if is_fault(step.kind) == clients]
     loose = [step for step in schedule.steps if is_fault(step.kind) != clients]
 
-    def fails(steps: Sequence[Sequence[Step]]) -> bool:
-        chosen = [step for part in steps for step in part]
-        return judge.fails(schedule.with_steps([*kept, *chosen]))
+    def with_parts(parts: Sequence[Sequence[Step]]) -> Schedule:
+        return schedule.with_steps([*kept, *(step for part in parts for step in part)])
 
-    if loose and effort.may_go_on():
-        effort.tried += 1
-        if fails([]):
-            return schedule.with_steps(kept)
+    if loose and judge.fails(with_parts([])):
+        return with_parts([])
     size = max(1, len(loose) // _COARSE) if coarse else 1
     parts = [tuple(loose[at : at + size]) for at in range(0, len(loose), size)]
-    left = minimise(parts, fails, effort)
-    return schedule.with_steps([*kept, *(step for part in left for step in part)])
+    return with_parts(
+        minimise(parts, lambda some: judge.first(list(map(with_parts, some))), judge.effort)
+    )
 
 
 # --- numbers and options --------------------------------------------------------------------------
@@ -232,12 +217,11 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
             yield schedule.with_steps(steps)
 
 
-def _load_for_many(schedule: Schedule, judge: _Judge, effort: Effort, seeds: int) -> Schedule:
+def _load_for_many(schedule: Schedule, judge: Trials, seeds: int) -> Schedule:
     """The first of `_steady` that still fails."""
-    for candidate in _steady(schedule, seeds):
-        if _still(candidate, judge, effort):
-            return candidate
-    return schedule
+    candidates = list(_steady(schedule, seeds))
+    place = judge.first(candidates)
+    return schedule if place is None else candidates[place]
 
 
 def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
@@ -250,16 +234,17 @@ def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
         yield attrs.evolve(found, options=attrs.evolve(schedule.options, seed=seed))
 
 
-def _drawn_parts(schedule: Schedule, judge: _Judge, effort: Effort) -> Schedule:
+def _drawn_parts(schedule: Schedule, judge: Trials) -> Schedule:
     """A part of the steps, drawn, under another seed, as long as there is one that fails and the
     rest is not small. What hangs on an instant misses it without any step; but what is left of the
     steps often meets such an instant again, in some seed."""
     found = schedule
-    while len(found.steps) > _FEW and effort.may_go_on():
-        smaller = next((one for one in _parts(found) if _still(one, judge, effort)), None)
-        if smaller is None:
+    while len(found.steps) > _FEW:
+        candidates = list(_parts(found))
+        place = judge.first(candidates)
+        if place is None:
             break
-        found = smaller
+        found = candidates[place]
     return found
 
 

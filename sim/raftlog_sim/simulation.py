@@ -42,8 +42,6 @@ from raftlog_sim.world import World, seconds
 SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
-_ALL_REBOOTS_OF: Final = 4
-"""One of so many seeds that reboot has all kinds of it."""
 HASH_EVERY: Final = 64
 _OF_GROUPS: Final = {Append: None, AppendReply: None}
 """The most frequent messages that have both a group and a term."""
@@ -167,11 +165,16 @@ def _name(message: Any) -> str:
 
 
 def simulate(
-    what: SimOptions | Schedule, *, tracer: Tracer | None = None, watch: Watch | None = None
+    what: SimOptions | Schedule,
+    *,
+    tracer: Tracer | None = None,
+    watch: Watch | None = None,
+    liveness_seconds: int = LIVENESS_SECONDS,
 ) -> Result:
     """Run a schedule, or the one that these options draw. The same schedule gives the same result,
     byte for byte; `watch` sees every turn, after the invariants (when one of them fails: before
-    the run ends)."""
+    the run ends). `liveness_seconds` is how long everybody may take to come to rest; trio mode
+    takes what it needs."""
     schedule = what if isinstance(what, Schedule) else draw_schedule(what)
     probes.reset()
     if schedule.options.trio:
@@ -179,7 +182,7 @@ def simulate(
 
         run, failure = trio_run.play(schedule, tracer=tracer, watch=watch)
     else:
-        run = Run(schedule, tracer=tracer, watch=watch)
+        run = Run(schedule, tracer=tracer, watch=watch, liveness_seconds=liveness_seconds)
         failure = run.play()
     verdict = None
     if not failure:
@@ -219,9 +222,11 @@ class Run:
         tracer: Tracer | None = None,
         watch: Watch | None = None,
         world: World | None = None,
+        liveness_seconds: int = LIVENESS_SECONDS,
     ) -> None:
         options = schedule.options
         self.schedule = schedule
+        self.liveness_ns = seconds(liveness_seconds)
         self.options = options
         if world is None:
             world = World(options.seed, tracer or NoTracer())
@@ -314,7 +319,7 @@ class Run:
         yield _Goal(self._safety_over, millis(self.options.safety_ms) + seconds(1), "safety phase")
         self.workload.stop()
         self.buggify = None
-        limit = seconds(LIVENESS_SECONDS)
+        limit = self.liveness_ns
         core = tuple(NodeId(number) for number in self.options.core)
         if core and is_core(self.world, core, self.nemesis.atlas.damaged):
             self.phase = "core"
@@ -329,14 +334,14 @@ class Run:
         yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
         self._finish()
         yield from self._read_the_damaged()
-        for number, kind in enumerate(self.reboots(), 1):
+        for number, kind in enumerate(endings.reboots_of(self.world, self.options), 1):
             yield from self._reboot(kind, FINAL_READER + number)
         self.phase = "over"
 
     def _read_the_damaged(self) -> Iterator[_Goal]:
         """Who was damaged leads, as far as it can, and all is read from it: what nobody has read
         may still be rotten there, and is repaired or given up, but never served."""
-        partitions, limit = self.options.partitions, seconds(LIVENESS_SECONDS)
+        partitions, limit = self.options.partitions, self.liveness_ns
         for number in sorted(self.nemesis.atlas.damaged):
             self.phase = "read from the damaged"
             endings.hand_over(self.nemesis, number, partitions)
@@ -347,7 +352,7 @@ class Run:
 
     def _reboot(self, kind: str, reader: int) -> Iterator[_Goal]:
         """Everybody boots once more, and all is as it was."""
-        self.phase, limit = "reboot", seconds(LIVENESS_SECONDS)
+        self.phase, limit = "reboot", self.liveness_ns
         before = endings.standings(self.world)
         endings.begin_reboot(self.nemesis, kind)
         until = self._patience()
@@ -359,13 +364,6 @@ class Run:
         self._finish()
         problem = endings.lost_by_reboot(before, endings.standings(self.world))
         self.onlooker.invariants.judge((("same-after-reboot", problem),))
-
-    def reboots(self) -> tuple[str, ...]:
-        """Those that this seed has, if it has any: one, or seldom all."""
-        if not self.options.reboot:
-            return ()
-        drawn, every = self.world.stream("reboot/kind"), endings.REBOOTS
-        return every if drawn.chance(1, _ALL_REBOOTS_OF) else (every[drawn.below(len(every))],)
 
     def _patience(self) -> Callable[[], bool]:
         """Whether so much time has passed since now that nobody waits longer."""
@@ -426,7 +424,7 @@ class Run:
     def _read_everything(self, reader: int) -> Iterator[_Goal]:
         """A last reader reads every partition to its end; what it saw is in the history, and where
         the log begins, if that moves. StuckError when it is not told more for too long."""
-        ends, limit = self._ends(), seconds(LIVENESS_SECONDS)
+        ends, limit = self._ends(), self.liveness_ns
         for partition, offset in self.workload.read_everything():
             self._final[partition] = max(offset, log_start_of(self.world, TOPIC, partition))
             tell, stuck_at = self.workload.shrinks, self.world.now + limit

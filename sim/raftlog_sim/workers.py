@@ -231,7 +231,7 @@ def _serve(
     """The life of a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminated)
-    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+    end_with_the_parent()
     prepared = False
     while True:
         try:
@@ -258,7 +258,12 @@ def _terminated(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _end_with_the_parent() -> None:
+def end_with_the_parent() -> None:
+    """Watch for the parent's death, and end with it."""
+    threading.Thread(target=_wait_for_the_parent, daemon=True).start()
+
+
+def _wait_for_the_parent() -> None:
     parent = parent_process()
     assert parent is not None, "a worker has a parent"
     parent.join()

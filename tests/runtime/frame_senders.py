@@ -80,6 +80,9 @@ class Holder:
     def arrived(self) -> int | None:
         return self.bytes
 
+    def give_back(self) -> None:
+        pass
+
     def evict(self) -> None:
         self.evicted += 1
 

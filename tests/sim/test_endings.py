@@ -57,13 +57,15 @@ def test_all_is_as_it_was_after_a_reboot(kind, monkeypatch):
 
 
 def reboots(seed):
-    return Run(Schedule(SimOptions(seed=seed, reboot=True), ())).reboots()
+    run = Run(Schedule(SimOptions(seed=seed, reboot=True), ()))
+    return endings.reboots_of(run.world, run.options)
 
 
 def test_a_seed_has_one_kind_of_reboot_or_all():
     drawn = {reboots(seed) for seed in range(30)}
     assert drawn == {endings.REBOOTS, *((kind,) for kind in endings.REBOOTS)}
-    assert Run(schedule()).reboots() == ()
+    run = Run(schedule())
+    assert endings.reboots_of(run.world, run.options) == ()
 
 
 def test_a_seed_reboots_in_every_way_in_turn():

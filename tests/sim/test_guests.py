@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.minimise import Effort, minimise, simplify
+from raftlog_sim.minimise import Effort, minimise, one_by_one, simplify
 from raftlog_sim.subjects.guest_plan import GuestPlan, GuestStep, draw_plan, is_guest_plan, parse
 from raftlog_sim.subjects.guest_run import LOST, play
 from raftlog_sim.subjects.guest_shrink import shrink
@@ -83,14 +83,18 @@ def test_settings_are_read_with_their_types():
 # --- delta debugging itself ---
 
 
+def minimised(items, fails, effort):
+    return minimise(items, one_by_one(fails, effort), effort)
+
+
 @pytest.mark.parametrize("guilty", [{3}, {0, 19}, {5, 6, 7}, {1, 9, 18}, set()])
 def test_only_the_guilty_are_left(guilty):
-    found = minimise(range(20), lambda items: guilty <= set(items), endless())
+    found = minimised(range(20), lambda items: guilty <= set(items), endless())
     assert found == sorted(guilty)
 
 
 def test_alternatives_leave_one_of_them():
-    found = minimise(range(16), lambda items: 3 in items or 12 in items, endless())
+    found = minimised(range(16), lambda items: 3 in items or 12 in items, endless())
     assert len(found) == 1
 
 
@@ -101,10 +105,11 @@ def test_it_stops_when_time_is_out_with_something_that_fails():
         seen.append(items)
         return {2, 40} <= set(items)
 
-    found = minimise(range(64), fails, endless(5))
+    found = minimised(range(64), fails, endless(5))
     assert {2, 40} <= set(found)
     assert len(seen) == 5
 
 
 def test_simplify_takes_the_boldest_first_and_comes_to_an_end():
-    assert simplify(100, lambda n: [n // 2, n - 1], lambda n: n >= 7, endless()) == 7
+    first = one_by_one(lambda n: n >= 7, endless())
+    assert simplify(100, lambda n: [n // 2, n - 1], first) == 7

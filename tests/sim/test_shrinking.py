@@ -1,6 +1,6 @@
 """What a shrinker tries: candidates that are smaller, and legal."""
 
-from raftlog_sim.minimise import Effort, simplify
+from raftlog_sim.minimise import Effort, one_by_one, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import SMALL_MAX, Schedule, schedule_from_text, step
 from raftlog_sim.shrink import _drawn_parts, _joined, _parts, _simpler, _steady
@@ -53,9 +53,9 @@ def test_a_failure_that_takes_many_records_becomes_few_steps():
     def fails(schedule):
         return sum(map(int, counts_of(schedule))) >= 20 and STALL in schedule.steps
 
-    effort = Effort(lambda: False)
     schedule = schedule_of(*bursts(*[4] * 12), STALL)
-    found = simplify(schedule, lambda one: list(_simpler(one)), fails, effort)
+    first = one_by_one(fails, Effort(lambda: False))
+    found = simplify(schedule, lambda one: list(_simpler(one)), first)
     assert len(found.steps) == 2
     assert counts_of(found) == [24]
 
@@ -82,18 +82,22 @@ def test_few_steps_stay_as_they_are():
 class Luck:
     """Fails where the stall is left and the seed is one in five, but for the original."""
 
-    def fails(self, schedule):
-        return STALL in schedule.steps and schedule.options.seed % 5 == 2
+    first = staticmethod(
+        one_by_one(
+            lambda schedule: STALL in schedule.steps and schedule.options.seed % 5 == 2,
+            Effort(lambda: False),
+        )
+    )
 
 
 def test_what_hangs_on_an_instant_is_tried_in_parts_under_other_seeds():
     schedule = schedule_of(*bursts(*[1] * 39), STALL)
-    found = _drawn_parts(schedule, Luck(), Effort(lambda: False))
+    found = _drawn_parts(schedule, Luck())
     assert STALL in found.steps
     assert len(found.steps) <= 10
     assert set(found.steps) <= set(schedule.steps)
     assert found.options.seed % 5 == 2
-    assert found == _drawn_parts(schedule, Luck(), Effort(lambda: False))
+    assert found == _drawn_parts(schedule, Luck())
 
 
 def test_parts_are_smaller_and_few_steps_are_not_left_out_by_luck():
@@ -102,7 +106,7 @@ def test_parts_are_smaller_and_few_steps_are_not_left_out_by_luck():
     assert all(len(part.steps) < 40 for part in parts)
     assert [part.options.seed for part in parts[:1]] == [schedule.options.seed]
     few = schedule_of(*bursts(*[1] * 9), STALL)
-    assert _drawn_parts(few, Luck(), Effort(lambda: False)) == few
+    assert _drawn_parts(few, Luck()) == few
 
 
 def test_a_load_is_a_record_at_a_time_until_clients_stop():

@@ -161,6 +161,14 @@ def seeds(text: str) -> range:
     return range(int(low), int(high) + 1)
 
 
+def jobs(text: str) -> int:
+    """How many processes."""
+    found = int(text)
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is not at least 1")
+    return found
+
+
 def seconds(text: str) -> float:
     """A time limit."""
     found = float(text)

@@ -3,11 +3,13 @@
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final, final
 
 import attrs
 
+from raftlog_sim import mutation
 from raftlog_sim.bug_base import Bug, BugBase, commit
 from raftlog_sim.cases import drawn
 from raftlog_sim.commands import common
@@ -15,6 +17,7 @@ from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import failure_class
 from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
 from raftlog_sim.shrink import TIME_LIMIT_S
+from raftlog_sim.trials import Helpers
 
 SHRINK_LEAST_S: Final = 30.0
 """What shrinking gets when the time of the sweep is over: so much longer it takes at the most."""
@@ -73,7 +76,8 @@ class Filing:
             each = common.Deadline(self.options.shrink_limit)
             return Effort(out_of_time=lambda: each.passed() or left.passed())
 
-        return self.base.shrink(effort)
+        prepare = partial(mutation.switch_on_if, self.options.mutant)
+        return self.base.shrink(effort, Helpers(self.options.jobs, prepare))
 
 
 def filing_of(options: argparse.Namespace) -> Filing:

@@ -37,8 +37,12 @@ def add(parsers: common.Parsers) -> None:
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="shrink the first one, for that much CPU time",
+        help="shrink the first one, for so long",
     )
+    mutants.add_argument(
+        "--jobs", type=common.jobs, default=2, metavar="J",
+        help="play so many candidates at a time when shrinking",
+    )  # fmt: skip
     mutants.add_argument(
         "--seconds", type=float, default=600.0, help="CPU time for each, shrinking not counted"
     )
@@ -96,6 +100,7 @@ def _hunted(mutant: mutation.Mutant, options: argparse.Namespace) -> dict[str, A
         first=options.first,
         kills=options.kills,
         shrink_seconds=options.shrink,
+        shrink_jobs=options.jobs,
         seconds=options.seconds,
         profile=options.profile,
     )

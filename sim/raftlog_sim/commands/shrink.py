@@ -3,17 +3,21 @@
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from raftlog_sim import mutation
 from raftlog_sim.cases import Case
 from raftlog_sim.commands import common
 from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
 from raftlog_sim.shrink import TIME_LIMIT_S, shrink_case
+from raftlog_sim.trials import Helpers
 
 SHOWN_STEPS_MAX: Final = 40
+JOBS: Final = 2
 
 
 def add(parsers: common.Parsers) -> None:
@@ -26,6 +30,10 @@ def add(parsers: common.Parsers) -> None:
     shrink.add_argument(
         "--time-limit", type=common.seconds, default=TIME_LIMIT_S, metavar="SECONDS"
     )
+    shrink.add_argument(
+        "--jobs", type=common.jobs, default=JOBS, metavar="J",
+        help="play so many candidates at a time",
+    )  # fmt: skip
     shrink.add_argument("--out", type=Path, metavar="DIR", help="the run folder to write")
 
 
@@ -47,7 +55,8 @@ def _shrink(options: argparse.Namespace) -> int:
             print(line, end="", file=sys.stderr, flush=True)
 
     effort = Effort(out_of_time=deadline.passed, told=told)
-    small = shrink_case(case, original, effort)
+    helpers = Helpers(options.jobs, partial(mutation.switch_on_if, options.mutant))
+    small = shrink_case(case, original, effort, helpers)
     seconds = deadline.spent
     if sys.stderr.isatty():
         print(file=sys.stderr)

@@ -121,7 +121,7 @@ def add(parsers: common.Parsers) -> None:
         parsers, "sweep", _sweep, "run many seeds", "sweep --seeds 1..200 --jobs 2"
     )
     sweep.add_argument("--seeds", type=common.seeds, required=True, metavar="A..B")
-    sweep.add_argument("--jobs", type=int, default=2)
+    sweep.add_argument("--jobs", type=common.jobs, default=2, metavar="J")
     sweep.add_argument(
         "--spark", metavar="MASTER", help="play the seeds on Spark, such as local[4] or spark://..."
     )
@@ -144,8 +144,6 @@ def add(parsers: common.Parsers) -> None:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    if options.jobs < 1:
-        raise common.UsageError("--jobs must be at least 1", "raftlog sim sweep")
     if options.mutant:
         mutation.named(options.mutant)
     if options.compiled is not None:

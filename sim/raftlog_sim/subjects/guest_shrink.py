@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from raftlog_sim.minimise import Effort, minimise, simplify
+from raftlog_sim.minimise import Effort, minimise, one_by_one, simplify
 from raftlog_sim.subjects.guest_plan import GuestPlan, GuestStep
 from raftlog_sim.subjects.guest_run import play
 from raftlog_sim.subjects.pysyncobj import NO_COMPACTION
@@ -25,12 +25,13 @@ def shrink(plan: GuestPlan, failure_class: str, effort: Effort) -> GuestPlan:
     def steps_fail(steps: list[GuestStep]) -> bool:
         return fails(attrs.evolve(plan, steps=tuple(steps)))
 
-    plan = simplify(plan, _smaller, fails, effort)
+    plan = simplify(plan, _smaller, one_by_one(fails, effort))
     before = 0
     while len(plan.steps) != before and effort.may_go_on():
         before = len(plan.steps)
-        plan = attrs.evolve(plan, steps=tuple(minimise(plan.steps, steps_fail, effort)))
-        plan = simplify(plan, _simpler, fails, effort)
+        steps = minimise(plan.steps, one_by_one(steps_fail, effort), effort)
+        plan = attrs.evolve(plan, steps=tuple(steps))
+        plan = simplify(plan, _simpler, one_by_one(fails, effort))
     return plan
 
 

@@ -1,0 +1,183 @@
+"""Candidates of a shrink: whole runs, and which of them still fail as the original did.
+
+They are tried in order, and the first that fails is taken, whoever plays them: this process, or a
+few helpers at a time, who play ahead of the answer. So one shrink with more helpers takes the same
+steps, only faster; what was played ahead in vain is given up as soon as that is known.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing, contextmanager
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from raftlog_sim.minimise import Effort
+from raftlog_sim.outcome import signature
+from raftlog_sim.schedule import Schedule, schedule_from_text
+from raftlog_sim.simulation import LIVENESS_SECONDS, Turn, simulate
+from raftlog_sim.workers import end_with_the_parent
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+_Numbered = Iterator[tuple[int, Schedule]]
+
+AHEAD: Final = 2
+"""Candidates for each helper that are played, or wait for it."""
+
+
+class _GivenUpError(BaseException):
+    """A candidate runs much longer than what it should be a part of, or nobody wants to know any
+    more."""
+
+
+@final
+@attrs.frozen
+class Original:
+    """What a candidate must be like: it fails with this signature, within so many events and, if
+    that is known, until so long in world time. `liveness_seconds` are what it has to come to
+    rest."""
+
+    signature: str
+    events_max: int
+    until_ns: int | None = None
+    liveness_seconds: int = LIVENESS_SECONDS
+
+    def is_like(self, candidate: Schedule, given_up: Callable[[], bool] = lambda: False) -> bool:
+        """Whether `candidate` fails so."""
+
+        def watch(turn: Turn) -> None:
+            late = self.until_ns is not None and turn.node.world.now > self.until_ns
+            if late or turn.events_so_far > self.events_max or given_up():
+                raise _GivenUpError
+
+        try:
+            result = simulate(candidate, watch=watch, liveness_seconds=self.liveness_seconds)
+        except _GivenUpError:
+            return False
+        return signature(result.failure) == self.signature
+
+
+def _nothing() -> None:
+    pass
+
+
+@final
+@attrs.frozen
+class Helpers:
+    """Processes that play candidates ahead, if there is more than one; `prepare` runs in each."""
+
+    count: int = 1
+    prepare: Callable[[], None] = _nothing
+
+
+ALONE: Final = Helpers()
+
+
+@final
+@attrs.define(eq=False)
+class Trials:
+    """See the module."""
+
+    original: Original
+    effort: Effort
+    _pool: "_Pool | None" = None
+    _passed: set[Schedule] = attrs.Factory(set)
+    """Candidates that do not fail so: later passes come to many of them again."""
+
+    def fails(self, candidate: Schedule) -> bool:
+        """Whether it fails as the original did; False when time is out."""
+        return self.first([candidate]) is not None
+
+    def first(self, candidates: Sequence[Schedule]) -> int | None:
+        """See `First`."""
+        new = self._new(candidates)
+        if self._pool is None:
+            answers = ((place, one, self.original.is_like(one)) for place, one in new)
+        else:
+            answers = self._pool.answers(self.original, new)
+        with closing(answers):
+            for place, candidate, fails in answers:
+                self.effort.left = len(candidate.steps)
+                self.effort.count()
+                if fails:
+                    return place
+                self._passed.add(candidate)
+        return None
+
+    def _new(self, candidates: Sequence[Schedule]) -> _Numbered:
+        for numbered in enumerate(candidates):
+            if not self.effort.may_go_on():
+                return
+            if numbered[1] not in self._passed:
+                yield numbered
+
+
+@contextmanager
+def trials(helpers: Helpers) -> Iterator[Callable[[Original, Effort], Trials]]:
+    """Makes `Trials` that share these helpers, which end with the block."""
+    if helpers.count == 1:
+        yield Trials
+        return
+    context = get_context("spawn")
+    wanted: Synchronized[int] = context.Value("q", 0, lock=False)
+    with ProcessPoolExecutor(
+        helpers.count, context, initializer=_prepare, initargs=(wanted, helpers.prepare)
+    ) as executor:
+        pool = _Pool(executor, wanted, AHEAD * helpers.count)
+        try:
+            yield lambda original, effort: Trials(original, effort, pool)
+        finally:
+            pool.give_up()
+
+
+@final
+@attrs.define(eq=False)
+class _Pool:
+    """Who plays ahead. `wanted` is the number of the question that is asked now: helpers give up
+    what they play for an earlier one."""
+
+    executor: ProcessPoolExecutor
+    wanted: "Synchronized[int]"
+    ahead: int
+
+    def answers(
+        self, original: Original, candidates: _Numbered
+    ) -> Generator[tuple[int, Schedule, bool]]:
+        """Which candidates fail so, in their order."""
+        waiting: deque[tuple[int, Schedule, Future[bool]]] = deque()
+        try:
+            while True:
+                while len(waiting) < self.ahead and (each := next(candidates, None)) is not None:
+                    call = (self.wanted.value, original, each[1].text())
+                    waiting.append((*each, self.executor.submit(_is_like, *call)))
+                if not waiting:
+                    return
+                place, candidate, future = waiting.popleft()
+                yield place, candidate, future.result()
+        finally:
+            self.give_up()
+            for _, _, future in waiting:
+                future.cancel()
+
+    def give_up(self) -> None:
+        """Nobody waits for what is being played."""
+        self.wanted.value += 1
+
+
+_wanted: "list[Synchronized[int]]" = []
+"""In a helper: see `_Pool.wanted`."""
+
+
+def _prepare(wanted: "Synchronized[int]", prepare: Callable[[], None]) -> None:
+    end_with_the_parent()
+    _wanted.append(wanted)
+    prepare()
+
+
+def _is_like(question: int, original: Original, text: str) -> bool:
+    (wanted,) = _wanted
+    return original.is_like(schedule_from_text(text), lambda: wanted.value != question)
