@@ -6,9 +6,9 @@ steps, only faster; what was played ahead in vain is given up as soon as that is
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Final, final
 
@@ -96,16 +96,19 @@ class Trials:
         """See `First`."""
         new = self._new(candidates)
         if self._pool is None:
-            answers = ((place, one, self.original.is_like(one)) for place, one in new)
-        else:
-            answers = self._pool.answers(self.original, new)
-        with closing(answers):
-            for place, candidate, fails in answers:
-                self.effort.left = len(candidate.steps)
-                self.effort.count()
-                if fails:
-                    return place
-                self._passed.add(candidate)
+            return self._judged((place, one, self.original.is_like(one)) for place, one in new)
+        try:
+            return self._judged(self._pool.answers(self.original, new))
+        finally:
+            self._pool.give_up()
+
+    def _judged(self, answers: Iterator[tuple[int, Schedule, bool]]) -> int | None:
+        for place, candidate, fails in answers:
+            self.effort.left = len(candidate.steps)
+            self.effort.count()
+            if fails:
+                return place
+            self._passed.add(candidate)
         return None
 
     def _new(self, candidates: Sequence[Schedule]) -> _Numbered:
@@ -143,29 +146,28 @@ class _Pool:
     executor: ProcessPoolExecutor
     wanted: "Synchronized[int]"
     ahead: int
+    _waiting: deque[tuple[int, Schedule, Future[bool]]] = attrs.Factory(deque)
 
     def answers(
         self, original: Original, candidates: _Numbered
-    ) -> Generator[tuple[int, Schedule, bool]]:
-        """Which candidates fail so, in their order."""
-        waiting: deque[tuple[int, Schedule, Future[bool]]] = deque()
-        try:
-            while True:
-                while len(waiting) < self.ahead and (each := next(candidates, None)) is not None:
-                    call = (self.wanted.value, original, each[1].text())
-                    waiting.append((*each, self.executor.submit(_is_like, *call)))
-                if not waiting:
-                    return
-                place, candidate, future = waiting.popleft()
-                yield place, candidate, future.result()
-        finally:
-            self.give_up()
-            for _, _, future in waiting:
-                future.cancel()
+    ) -> Iterator[tuple[int, Schedule, bool]]:
+        """Which candidates fail so, in their order; `give_up` when no more are wanted."""
+        waiting = self._waiting
+        while True:
+            while len(waiting) < self.ahead and (each := next(candidates, None)) is not None:
+                call = (self.wanted.value, original, each[1].text())
+                waiting.append((*each, self.executor.submit(_is_like, *call)))
+            if not waiting:
+                return
+            place, candidate, future = waiting.popleft()
+            yield place, candidate, future.result()
 
     def give_up(self) -> None:
-        """Nobody waits for what is being played."""
+        """Nobody waits any more for what is being played."""
         self.wanted.value += 1
+        for _, _, future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
 
 
 _wanted: "list[Synchronized[int]]" = []
