@@ -173,14 +173,15 @@ def simulate(
 ) -> Result:
     """Run a schedule, or the one that these options draw. The same schedule gives the same result,
     byte for byte; `watch` sees every turn, after the invariants (when one of them fails: before
-    the run ends). `liveness_seconds` is how long everybody may take to come to rest; trio mode
-    takes what it needs."""
+    the run ends). `liveness_seconds` is how long everybody may take to come to rest."""
     schedule = what if isinstance(what, Schedule) else draw_schedule(what)
     probes.reset()
     if schedule.options.trio:
         from raftlog_sim import trio_run  # noqa: PLC0415  (the runtime is not always needed)
 
-        run, failure = trio_run.play(schedule, tracer=tracer, watch=watch)
+        run, failure = trio_run.play(
+            schedule, tracer=tracer, watch=watch, liveness_seconds=liveness_seconds
+        )
     else:
         run = Run(schedule, tracer=tracer, watch=watch, liveness_seconds=liveness_seconds)
         failure = run.play()

@@ -25,7 +25,7 @@ from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.failures import told
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule
-from raftlog_sim.simulation import Run, Watch
+from raftlog_sim.simulation import LIVENESS_SECONDS, Run, Watch
 from raftlog_sim.streams import Stream
 from raftlog_sim.trio_consumer import Consumer
 from raftlog_sim.trio_flood import Flood
@@ -221,6 +221,7 @@ def play(
     tracer: Tracer | None = None,
     watch: Watch | None = None,
     begun: Callable[[Run], None] | None = None,
+    liveness_seconds: int = LIVENESS_SECONDS,
 ) -> tuple[Run, str]:
     """A whole schedule in virtual time: the run when it is over, and its failure. The nodes keep
     what they had in memory, to be looked at. `begun` hears of the run before its first turn."""
@@ -231,7 +232,8 @@ def play(
         async with trio.open_nursery() as nursery:
             world.nursery = nursery
             nursery.start_soon(world.perform, name="world")
-            run = Run(schedule, watch=watch, world=cast("Any", world))
+            whole = cast("Any", world)
+            run = Run(schedule, watch=watch, world=whole, liveness_seconds=liveness_seconds)
             runs.append(run)
             if begun is not None:
                 begun(run)
