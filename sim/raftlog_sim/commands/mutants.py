@@ -75,6 +75,8 @@ def _mutants(options: argparse.Namespace) -> int:
         for number in wanted:
             row = _hunted(found[number], options)
             rows.append(row)
+            if options.score is not None:  # as it goes: all of them take hours
+                merged(options.score, rows)
             advance(1)
             if options.format == "text":
                 print(_line(row), flush=True)
