@@ -274,8 +274,11 @@ class Run:
         if self.look():
             return not self.over
         due = self.world.next_at()
-        if due is None or due > self._deadline:
-            raise self._stuck()
+        if due is None or due > self._deadline:  # nothing will change any more: a last look
+            self._look_at = 0
+            if not self.look():
+                raise self._stuck()
+            return not self.over
         self.world.step()
         return True
 

@@ -92,3 +92,22 @@ def test_what_a_reboot_loses(monkeypatch):
     monkeypatch.setattr(endings, "standings", lambda world: {key: len(world.running())})
     monkeypatch.setattr(endings, "lost_by_reboot", lambda *_: "something")
     assert simulate(schedule(reboot=True)).failure_class == "same-after-reboot"
+
+
+def test_what_was_reached_since_the_last_look_counts_when_nothing_else_happens():
+    """Regression: all had stopped within a millisecond of the last look, and the run was stuck."""
+    run = Run(schedule())
+    while run.phase != "liveness":
+        run.advance()
+    answers = iter([False, True])
+    goal = run._goal
+    run._goal = goal._replace(reached=lambda: next(answers), look_ms=1)
+    run._look_at = 0
+    for node in run.world.nodes.values():
+        node.stop_process()
+    assert not run.look()
+    run._deadline = run.world.now
+    run.world._heap.clear()
+    run.advance()
+    assert run._goal is not goal
+    assert list(answers) == []
