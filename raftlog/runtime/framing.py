@@ -180,7 +180,7 @@ class FrameReceiver:
 
     async def _admit(self, size: int) -> None:
         """Wait for memory, but only when its sender has more to say: who stands still has no place
-        among those who wait."""
+        among those who wait. (A stream that has ended has, until it is received from.)"""
         assert self.intake is not None
         if not self.intake.admits(self, size):
             await self._wait_readable()
@@ -228,9 +228,10 @@ class FrameReceiver:
         if self._resting:
             self.too_slow("paused with memory for too long, while others wait for it")
         else:
+            arrived = self._end - self._start
             self.too_slow(
-                f"a frame of {self._wanted} bytes has held memory for too long, with "
-                f"{self._end - self._start} of them, while others wait for it"
+                f"a frame of {self._wanted} bytes takes too long, with {arrived} of them, "
+                "while others wait for memory"
             )
 
     def _retire(self) -> None:

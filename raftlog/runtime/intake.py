@@ -106,8 +106,8 @@ class _Wish:
 class Intake:
     """The shares of all receivers; the one whose frame began first stands first.
 
-    Who waits is woken in that order, one at a time, and wakes the next when it has taken what it
-    waited for: thousands may wait.
+    Of those who wait for something that is there, the first is woken, and wakes the next when it
+    has taken it: thousands may wait.
     """
 
     bytes_max: int = RECEIVING_BYTES_MAX
@@ -119,6 +119,11 @@ class Intake:
     _looking: Receiver | None = attrs.field(default=None, init=False)
     """The one of those who wait that looks after the others, for all of them."""
     _look_at: float = attrs.field(default=0.0, init=False)
+
+    @property
+    def receivers(self) -> int:
+        """How many hold memory, or wait for some."""
+        return len(self._shares)
 
     @property
     def contended(self) -> bool:
@@ -157,6 +162,7 @@ class Intake:
         if self.admits(who, size):
             return
         if not self._waiting:
+            self._look_at = trio.current_time() + _LOOK_SECONDS
             for resting in list(self._resting):
                 resting.give_back()
         self._shares.setdefault(who, _Share(0))  # who holds nothing has its place, too
@@ -179,7 +185,7 @@ class Intake:
         if self._looking is not who:
             await wish.woken.wait()
             return
-        with trio.move_on_after(_LOOK_SECONDS):
+        with trio.move_on_at(self._look_at):
             await wish.woken.wait()
         self._look()
 
@@ -234,12 +240,14 @@ class Intake:
             within = self.held - share.size <= self.bytes_max
             if beyond is None and within and who not in self._resting:
                 beyond = who
+            if beyond is not None and self.held >= self.bytes_max:
+                break  # who waits wants more than it holds: there is no room for anybody
         if beyond in self._waiting:
             self._waiting[beyond].woken.set()
 
     def _look(self) -> None:
-        """One look, for all who wait. It counts for `_LOOK_SECONDS` and no more: since the one
-        before, nobody may have waited, or this process stood still."""
+        """One look, for all who wait, `_LOOK_SECONDS` after the one before or since somebody waits.
+        It counts for no more, for this process may have stood still."""
         now = trio.current_time()
         if now < self._look_at:
             return

@@ -112,7 +112,7 @@ def _shrinking(bug: "Bug", shrunk: Shrunk) -> list[str]:
         f"{shrunk.outcome.events}, in {shrunk.effort.tried} runs."
     )
     if shrunk.effort.stopped:
-        text += " **Not finished**: time ran out, this is the best so far."
+        text += f" **Not finished**: {shrunk.effort.stopped}, this is the best so far."
     if shrunk.outcome.signature != bug.signature:
         text += (
             f" **It fails otherwise now**: {shrunk.outcome.failure[:TEXT_CHARS] or 'not at all'}"

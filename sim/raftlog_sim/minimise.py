@@ -26,10 +26,12 @@ class Effort:
     """Hears of each candidate: how many were tried, how many items are left."""
     left: int = 0
     tried: int = 0
-    stopped: bool = False
+    stopped: str = ""
+    """Why it ended before everything was tried; empty when it did not."""
 
     def may_go_on(self) -> bool:
-        self.stopped = self.stopped or self.out_of_time()
+        if not self.stopped and self.out_of_time():
+            self.stopped = "time ran out"
         return not self.stopped
 
     def count(self) -> None:

@@ -21,6 +21,7 @@ from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome, failure_class
 from raftlog_sim.shrink import shrink_case
 from raftlog_sim.trials import Helpers
+from raftlog_sim.workers import end_with_the_parent
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "mutants"
 VARIABLE: Final = "RAFTLOG_MUTANT"
@@ -122,9 +123,17 @@ def hunt(number: str, plan: Hunt) -> dict[str, Any]:
 
 
 def _elsewhere(call: Callable[..., Any], *args: Any) -> Any:
-    """What `call` gives in a process of its own, which may have helpers."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
-        return executor.submit(call, *args).result()
+    """What `call` gives in a process of its own, which may have helpers, and ends with this one or
+    when nobody waits for it any more."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, initializer=end_with_the_parent) as executor:
+        future = executor.submit(call, *args)
+        try:
+            return future.result()
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
 
 
 def _replay_here(number: str, text: str) -> str:

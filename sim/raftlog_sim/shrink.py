@@ -47,6 +47,7 @@ _SEEDS_FIRST: Final = 2
 _SEEDS: Final = 24
 _SEEDS_WITHOUT_TRIO: Final = 8
 _SEEDS_APART: Final = 1_000_003
+_SEEDS_END: Final = 1 << 63
 _FEW: Final = 10
 """Of so many steps none is left out by luck."""
 _KEPT_OF_8: Final = (4,) * 24 + (6,) * 24 + (7,) * 24
@@ -82,16 +83,14 @@ def shrink(
     failed_ms = _failed_ms(schedule, outcome)
     with trials(helpers) as trials_of:
         schedule = _without_trio(schedule, trials_of(whole, effort))
-        if outcome.failure_class == "liveness":
-            brief = attrs.evolve(whole, liveness_seconds=_BRIEF_LIVENESS_SECONDS)
-            sure = schedule
+        brief = attrs.evolve(whole, liveness_seconds=_BRIEF_LIVENESS_SECONDS)
+        if outcome.failure_class == "liveness" and brief.is_like(schedule):
             for found in _passes(schedule, failed_ms, trials_of(brief, effort)):
-                if not whole.is_like(found):
+                if found != schedule and not whole.is_like(found):
                     break
-                sure = found
+                schedule = found
             else:
-                return sure
-            schedule = sure
+                return schedule
         for found in _passes(schedule, failed_ms, trials_of(whole, effort)):
             schedule = found
         return schedule
@@ -101,9 +100,9 @@ def _without_trio(schedule: Schedule, judge: Trials) -> Schedule:
     """Not in trio mode, under the first of some seeds where it still fails."""
     if not schedule.options.trio:
         return schedule
-    seeds = (schedule.options.seed + number * _SEEDS_APART for number in range(_SEEDS_WITHOUT_TRIO))
-    options = [attrs.evolve(schedule.options, trio=False, seed=seed) for seed in seeds]
-    candidates = [attrs.evolve(schedule, options=each) for each in options]
+    options = attrs.evolve(schedule.options, trio=False)
+    heap = attrs.evolve(schedule, options=options)
+    candidates = [_under_seed(heap, number) for number in range(_SEEDS_WITHOUT_TRIO)]
     place = judge.first(candidates)
     return schedule if place is None else candidates[place]
 
@@ -244,8 +243,7 @@ def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
     faults are left another seed often has such an instant."""
     found = _as_loads(schedule)
     for number in range(seeds if found != schedule else 0):
-        seed = schedule.options.seed + number * _SEEDS_APART
-        yield attrs.evolve(found, options=attrs.evolve(schedule.options, seed=seed))
+        yield _under_seed(found, number)
 
 
 def _drawn_parts(schedule: Schedule, judge: Trials) -> Schedule:
@@ -262,6 +260,12 @@ def _drawn_parts(schedule: Schedule, judge: Trials) -> Schedule:
     return found
 
 
+def _under_seed(schedule: Schedule, number: int) -> Schedule:
+    """Under another seed, one of many; 0 is its own."""
+    seed = (schedule.options.seed + number * _SEEDS_APART) % _SEEDS_END
+    return attrs.evolve(schedule, options=attrs.evolve(schedule.options, seed=seed))
+
+
 def _parts(schedule: Schedule) -> Iterator[Schedule]:
     """Parts of a half first, then larger ones; every other one of what producers send as loads."""
     bases = (schedule, _as_loads(schedule))
@@ -270,9 +274,7 @@ def _parts(schedule: Schedule) -> Iterator[Schedule]:
         base = bases[number % len(bases)]
         steps = [step for step in base.steps if stream.below(8) < kept_of_8]
         if len(steps) < len(schedule.steps):
-            seed = schedule.options.seed + number * _SEEDS_APART
-            options = attrs.evolve(schedule.options, seed=seed)
-            yield attrs.evolve(schedule, options=options, steps=tuple(steps))
+            yield _under_seed(attrs.evolve(schedule, steps=tuple(steps)), number)
 
 
 def _many(schedule: Schedule) -> list[list[int]]:

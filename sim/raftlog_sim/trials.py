@@ -8,6 +8,7 @@ steps, only faster; what was played ahead in vain is given up as soon as that is
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Final, final
@@ -99,6 +100,9 @@ class Trials:
             return self._judged((place, one, self.original.is_like(one)) for place, one in new)
         try:
             return self._judged(self._pool.answers(self.original, new))
+        except BrokenProcessPool as error:  # out of memory, say: what was found so far counts
+            self.effort.stopped = f"a helper died: {error}"
+            return None
         finally:
             self._pool.give_up()
 
@@ -109,6 +113,8 @@ class Trials:
             if fails:
                 return place
             self._passed.add(candidate)
+            if not self.effort.may_go_on():  # others are being played: nobody waits for them
+                break
         return None
 
     def _new(self, candidates: Sequence[Schedule]) -> _Numbered:

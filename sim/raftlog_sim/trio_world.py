@@ -339,6 +339,7 @@ class TrioNode:
         left = {
             "connections": len(connections._open),
             "bytes of unfinished frames": connections.intake.held,
+            "receivers with a share of memory": connections.intake.receivers,
             "links": len(peers._links),
             "open files": boot.files.count,
         }

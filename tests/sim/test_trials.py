@@ -1,11 +1,15 @@
 """Which candidates of a shrink fail as the original did, whoever plays them."""
 
+from types import SimpleNamespace
+
 import attrs
 import pytest
+from raftlog_sim import trials as trials_module
+from raftlog_sim.cases import BrokerCase
 from raftlog_sim.minimise import Effort, one_by_one
 from raftlog_sim.options import SimOptions
-from raftlog_sim.schedule import Schedule
-from raftlog_sim.shrink import _without_trio
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.shrink import _without_trio, shrink
 from raftlog_sim.simulation import simulate
 from raftlog_sim.trials import Helpers, Original, trials
 
@@ -44,9 +48,12 @@ def test_nobody_tries_when_time_is_out():
         assert judge.first([SHORT]) is None
 
 
-def test_a_helper_that_fails_says_so():
-    with trials(Helpers(2, _fails)) as trials_of, pytest.raises(Exception, match="terminated"):
-        trials_of(like_short(), endless()).first([SHORT])
+def test_what_was_found_counts_when_a_helper_dies():
+    effort = endless()
+    with trials(Helpers(2, _fails)) as trials_of:
+        assert trials_of(like_short(), effort).first([SHORT]) is None
+    assert effort.stopped.startswith("a helper died: ")
+    assert not effort.may_go_on()
 
 
 def _fails() -> None:
@@ -57,6 +64,12 @@ def test_a_candidate_is_given_up():
     assert like_short().is_like(SHORT)
     assert not like_short().is_like(SHORT, lambda: True)
     assert not attrs.evolve(like_short(), events_max=5).is_like(SHORT)
+
+
+def test_a_helper_gives_up_what_nobody_asks_any_more(monkeypatch):
+    monkeypatch.setattr(trials_module, "_wanted", [SimpleNamespace(value=2)])
+    assert trials_module._is_like(2, like_short(), SHORT.text())
+    assert not trials_module._is_like(1, like_short(), SHORT.text())
 
 
 def test_a_brief_time_to_come_to_rest():
@@ -81,3 +94,39 @@ def test_trio_mode_is_left_out_first_under_some_seeds():
     assert (found.options.trio, found.options.seed % 7) == (False, 5)
     assert _without_trio(trio, Luck(set())) == trio
     assert _without_trio(SHORT, Luck(set())) == SHORT
+
+
+STALLS = tuple(step(at, "stall", 10, node="n1") for at in range(0, 200, 20))
+
+
+def shrunk(monkeypatch, brief):
+    """What a failure of liveness becomes, that hangs on a stall; `brief` is what a brief time to
+    come to rest would say of so many steps."""
+    asked = {20: 0, 60: 0}
+
+    def is_like(self, candidate, given_up=lambda: False):
+        asked[self.liveness_seconds] += 1
+        return brief(len(candidate.steps)) if self.liveness_seconds == 20 else bool(candidate.steps)
+
+    monkeypatch.setattr(Original, "is_like", is_like)
+    outcome = attrs.evolve(
+        BrokerCase(schedule=SHORT).play(), failure="liveness: not reached", simulated_ns=10**9
+    )
+    options = attrs.evolve(SHORT.options, safety_ms=1_000)
+    found = shrink(Schedule(options, STALLS), outcome, endless())
+    return len(found.steps), asked
+
+
+def test_a_failure_of_liveness_shrinks_in_a_brief_time_and_is_confirmed(monkeypatch):
+    steps, asked = shrunk(monkeypatch, bool)
+    assert steps == 1
+    assert asked[60] < asked[20] / 4
+
+
+def test_a_failure_of_liveness_that_takes_longer_shrinks_all_the_same(monkeypatch):
+    """Regression: it came back as it was, and as finished."""
+    assert shrunk(monkeypatch, lambda steps: False)[0] == 1
+
+
+def test_what_fails_in_a_brief_time_only_is_not_taken(monkeypatch):
+    assert shrunk(monkeypatch, lambda steps: True)[0] == 1

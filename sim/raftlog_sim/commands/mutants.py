@@ -202,7 +202,9 @@ def merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     known |= {row["number"]: row for row in rows}
     order = list(mutation.load())
     found = [known[number] for number in order if number in known]
-    score.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    whole = score.with_name(score.name + ".new")
+    whole.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    whole.replace(score)
     return found
 
 

@@ -62,7 +62,6 @@ def _shrink(options: argparse.Namespace) -> int:
         print(file=sys.stderr)
     start = time.perf_counter_ns()
     outcome = small.play(trace=True)
-    assert outcome.signature == original.signature, (outcome.signature, original.signature)
     folder = new_folder("shrink", case.seed, options.out)
     circumstances = Circumstances(
         command=("raftlog", "sim", *sys.argv[1:]),
@@ -73,6 +72,11 @@ def _shrink(options: argparse.Namespace) -> int:
     )
     write(folder, small, outcome, circumstances)
     _tell(options, (case, original), (small, outcome), effort, seconds, folder)
+    if outcome.signature != original.signature:
+        print(
+            f"it failed as before in another process, and does not here: {folder}", file=sys.stderr
+        )
+        return common.DISAGREED
     return common.DONE
 
 
@@ -107,7 +111,7 @@ def _tell(
         print(f"  ... {len(lines) - SHOWN_STEPS_MAX} more")
     for line in outcome.story[: common.STORY_LINES_MAX]:
         print(f"  {line}")
-    stopped = "; time ran out" if effort.stopped else ""
+    stopped = f"; {effort.stopped}" if effort.stopped else ""
     print(
         f"{outcome.failure}\n{before[0].size} steps became {small.size}, {before[1].events} events "
         f"{outcome.events}: {effort.tried} runs in {seconds:.0f} s{stopped}"
