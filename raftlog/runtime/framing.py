@@ -16,10 +16,11 @@ from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime.intake import Intake
 from raftlog.runtime.slabs import (
     SIZE_CLASSES,
+    Slab,
     SlabPool,
     class_above,
     class_below,
-    is_free,
+    grow,
     size_for,
 )
 from raftlog.runtime.streams import ByteStream
@@ -40,7 +41,7 @@ class FrameReceiver:
     intake: Intake | None = None
     too_slow: Callable[[str], None] | None = None
     """Told that this frame takes too long while others wait for its memory; ends the connection."""
-    _slab: bytearray | None = attrs.field(default=None, init=False)
+    _slab: Slab | None = attrs.field(default=None, init=False)
     _start: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
     _wanted: int = attrs.field(default=0, init=False)
@@ -148,7 +149,7 @@ class FrameReceiver:
 
     # --- slabs ------------------------------------------------------------------------------------
 
-    def _first_slab(self) -> bytearray:
+    def _first_slab(self) -> Slab:
         size = self._appetite if self._may_hold(self._appetite) else FIRST_SLAB_BYTES
         self._start = self._end = 0
         return self._use(self.pool.take(size))
@@ -163,7 +164,7 @@ class FrameReceiver:
         rest = self._end - self._start
         return size_for(max(rest + 1, min(self._wanted, 2 * rest)))
 
-    async def _grow(self, slab: bytearray) -> bytearray:
+    async def _grow(self, slab: Slab) -> Slab:
         """Room for more of a frame that fills its slab: what it needs, or more when the traffic
         deserves it and memory is there."""
         size = self._needed()
@@ -173,8 +174,7 @@ class FrameReceiver:
             size = liked
         elif size > FIRST_SLAB_BYTES:  # the smallest is not counted
             await self._admit(size)
-        if self._start == 0 and len(slab) >= SIZE_CLASSES[-1] and is_free(slab):
-            slab += bytes(size - len(slab))  # in place, for a copy would be there beside it
+        if self._start == 0 and grow(slab, size):
             return self._use(slab)
         return self._move(slab, size)
 
@@ -187,13 +187,13 @@ class FrameReceiver:
             await self.intake.admit(self, size)
         self._beyond = not self.intake.has_room(self, size)
 
-    def _make_room(self, slab: bytearray) -> None:
+    def _make_room(self, slab: Slab) -> None:
         """Somebody waits: hold no more than the unfinished frame needs."""
         size = self._needed()
         if size < len(slab):
             self._move(slab, size)
 
-    def _move(self, slab: bytearray, size: int) -> bytearray:
+    def _move(self, slab: Slab, size: int) -> Slab:
         """Take the unfinished frame from `slab` to one of `size` bytes."""
         rest = self._end - self._start
         other = self.pool.take(size)
@@ -202,7 +202,7 @@ class FrameReceiver:
         self._start, self._end = 0, rest
         return self._use(other)
 
-    def _use(self, slab: bytearray) -> bytearray:
+    def _use(self, slab: Slab) -> Slab:
         self._slab = slab
         if self.intake is not None:
             if len(slab) > FIRST_SLAB_BYTES:

@@ -3,11 +3,16 @@
 A slab is a bytearray. Views of it may be held by entries that wait for followers or the disk; it is
 reusable only when no view is left. CPython itself is the judge of that: a bytearray whose buffer is
 exported refuses to be resized, so the check cannot be fooled by our own bookkeeping.
+
+Above all classes it is an anonymous mapping: the kernel moves its pages as it grows (mremap(2)),
+where a bytearray may be copied, and then a frame takes twice its size.
 """
 
+import mmap
+import sys
 from bisect import bisect_left
 from collections import deque
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 import attrs
 
@@ -27,6 +32,10 @@ collector."""
 SIZE_CLASSES: Final = tuple(RETIRED_MAX)
 """A quiet client's request fits the first; a 1 MiB batch with its request around it the fourth."""
 _LOOKS_PER_TAKE: Final = 4
+_MAPPINGS_GROW: Final = sys.platform == "linux"
+"""Elsewhere Python has no mremap."""
+
+Slab: TypeAlias = bytearray | mmap.mmap
 
 
 def size_for(size: int) -> int:
@@ -57,7 +66,25 @@ def is_free(slab: bytearray) -> bool:
     return True
 
 
-def _make(size: int) -> bytearray:
+def grow(slab: Slab, size: int) -> bool:
+    """Make `slab` `size` bytes large without a copy of what it has; False when only another slab
+    can take that, as while there are views of it.
+
+    Raises `OSError` when there is no memory.
+    """
+    if not (_MAPPINGS_GROW and isinstance(slab, mmap.mmap)):
+        return False
+    try:
+        slab.resize(size)
+    except BufferError:
+        return False
+    return True
+
+
+def _make(size: int) -> Slab:
+    if size > SIZE_CLASSES[-1]:
+        # Private, for shared anonymous memory cannot grow.
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     # One byte of slack, so that `is_free` never reallocates.
     slab = bytearray(size + 1)
     slab.pop()
@@ -76,7 +103,7 @@ class SlabPool:
     poison: bool = False
     _retired: dict[int, deque[bytearray]] = attrs.field(factory=dict, init=False)
 
-    def take(self, size: int) -> bytearray:
+    def take(self, size: int) -> Slab:
         """A slab of the smallest class that holds `size` bytes; above all classes, a fresh one."""
         wanted = size_for(size)
         waiting = self._retired.get(wanted)
@@ -90,11 +117,11 @@ class SlabPool:
             waiting.append(slab)
         return _make(wanted)
 
-    def retire(self, slab: bytearray) -> None:
+    def retire(self, slab: Slab) -> None:
         """Give a slab back; it is used again once its last view is gone."""
         size = len(slab)
         keep = RETIRED_MAX.get(size)
-        if keep is None:
+        if keep is None or not isinstance(slab, bytearray):
             return
         waiting = self._retired.get(size)
         if waiting is None:
