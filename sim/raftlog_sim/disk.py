@@ -79,7 +79,6 @@ class SimulatedDisk:
         self._pending_names: list[_NameChange] = []
         self._pending_directories: dict[str, None] = {}
         self._errors = DiskErrors()
-        self._bad_sectors: dict[tuple[str, int], None] = {}
         self._misdirected: dict[str, tuple[str, int]] = {}
         self.mutations = 0
         self.removed: list[str] = []
@@ -296,7 +295,7 @@ class SimulatedDisk:
 
     def make_unreadable(self, path: str, position: int) -> None:
         """Reads that touch this sector fail until it is written again."""
-        self._bad_sectors[path, position // SECTOR] = None
+        self._names[path].unreadable[position // SECTOR] = None
 
     def misdirect_next_write(self, path: str, to_path: str, position: int) -> None:
         """The next write to `path` lands in `to_path`, and reports success."""
@@ -362,15 +361,9 @@ class SimulatedDisk:
         """Raise after a call that is done and was asked to fail."""
         self._errors.check(operation, path, late=True)
 
-    def check_read(self, path: str, position: int, size: int) -> None:
-        """Raise when a read meets a fault or an unreadable sector."""
+    def check_read(self, path: str) -> None:
+        """Raise when a read was asked to fail."""
         self._errors.check("read", path)
-        if not self._bad_sectors:
-            return
-        first, last = position // SECTOR, (position + size - 1) // SECTOR
-        for name, sector in sorted(self._bad_sectors):
-            if name == path and first <= sector <= last:
-                raise DiskError("sector cannot be read", on=f"{path} sector {sector}")
 
     def take_misdirection(self, path: str) -> tuple[str, int] | None:
         return self._misdirected.pop(path, None)
@@ -380,15 +373,6 @@ class SimulatedDisk:
 
     def entropy_below(self, bound: int) -> int:
         return self._entropy.below(bound)
-
-    def heal_sectors(self, path: str, position: int, size: int) -> None:
-        """Writing a sector makes it readable again."""
-        if not self._bad_sectors:
-            return
-        first, last = position // SECTOR, (position + size) // SECTOR
-        for bad in [one for one in self._bad_sectors if one[0] == path]:
-            if first <= bad[1] <= last:
-                del self._bad_sectors[bad]
 
 
 @final
@@ -405,7 +389,10 @@ class SimulatedFile:
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end."""
         assert not self._closed, self._path
-        self._disk.check_read(self._path, position, size)
+        self._disk.check_read(self._path)
+        sector = self._inode.unreadable_in(position, size)
+        if sector is not None:
+            raise DiskError("sector cannot be read", on=f"{self._path} sector {sector}")
         with memoryview(self._inode.seen) as view:
             return view[position : position + size].tobytes()
 
@@ -457,7 +444,7 @@ class SimulatedFile:
             inode.size_dirty = True
         inode.seen[position:end] = content
         inode.dirty.append((position, end))
-        self._disk.heal_sectors(self._path, position, len(content))
+        inode.make_readable(position, len(content))
 
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros."""

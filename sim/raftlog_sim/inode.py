@@ -19,6 +19,8 @@ class Inode:
     size_dirty: bool = False
     sync_failed: bool = False
     """What is seen may never have become durable, though nothing is pending."""
+    unreadable: dict[int, None] = attrs.Factory(dict)
+    """Sectors that cannot be read until they are written: the file's, whatever name it has."""
 
     def sync(self) -> None:
         """Make what is pending durable."""
@@ -31,6 +33,19 @@ class Inode:
     def forget_pending(self) -> None:
         self.dirty.clear()
         self.size_dirty = False
+
+    def unreadable_in(self, position: int, size: int) -> int | None:
+        """The first sector of these bytes that cannot be read."""
+        if not self.unreadable:
+            return None
+        first, last = position // SECTOR, (position + size - 1) // SECTOR
+        return min((sector for sector in self.unreadable if first <= sector <= last), default=None)
+
+    def make_readable(self, position: int, size: int) -> None:
+        """These bytes are written."""
+        if self.unreadable:
+            for sector in range(position // SECTOR, (position + size - 1) // SECTOR + 1):
+                self.unreadable.pop(sector, None)
 
 
 def resize(content: bytearray, size: int) -> None:

@@ -227,6 +227,32 @@ def test_rot_cut_alien_and_unreadable(disk):
     assert len(disk.content("a")) == 7
 
 
+def test_what_cannot_be_read_is_a_file_and_not_a_name(disk):
+    """A snapshot that replaced a rotten one could not be read either, though nothing of it was
+    rotten (seed 8507413)."""
+    for name in ("a", "b", "c"):
+        made(disk, name)
+    disk.make_unreadable("a", 0)
+    disk.make_unreadable("c", 0)
+    disk.rename("b", "a")
+    disk.rename("c", "b")
+    assert disk.open("a").read_at(0, 3) == b"old"
+    with pytest.raises(DiskError, match="cannot be read"):
+        disk.open("b").read_at(0, 3)
+    disk.remove("b")
+    assert made(disk, "b").read_at(0, 3) == b"old"
+
+
+def test_a_write_makes_its_own_sectors_readable(disk):
+    file = made(disk)
+    disk.make_unreadable("a", 0)
+    disk.make_unreadable("a", SECTOR)
+    file.write_at(0, [bytes(SECTOR)])
+    assert file.read_at(0, SECTOR) == bytes(SECTOR)
+    with pytest.raises(DiskError, match="sector 1"):
+        file.read_at(0, SECTOR + 1)
+
+
 def test_a_misdirected_write_reports_success(disk):
     one, two = made(disk, "a"), made(disk, "b")
     disk.misdirect_next_write("a", "b", 3)
