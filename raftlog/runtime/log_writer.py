@@ -144,6 +144,8 @@ class DirectoryThreads:
         started = self.clock.now()
         events = self._perform([write], None)
         took = self.clock.now() - started
+        if not write.ops:
+            return events  # nothing was synced, so its time says nothing about the disk
         if took > limit:
             self._inline_slow += 1
             self._inline_wait = _rounds_to_wait(self._inline_slow)
@@ -180,7 +182,8 @@ class DirectoryThreads:
         on_written = partial(self._written, together) if self._slow else None
         started = self.clock.now()
         events = self._perform(together, on_written)
-        self._slow = self.clock.now() - started >= SLOW_ROUND_NANOS
+        if any(write.ops for write in together):
+            self._slow = self.clock.now() - started >= SLOW_ROUND_NANOS
         self._log.report(self._arrived, events, len(together))
 
     def _written(self, writes: list[Write]) -> None:

@@ -195,6 +195,31 @@ async def test_slow_inline_syncs_send_more_and_more_rounds_to_the_thread(tmp_pat
     await rig.threads.stop(5)
 
 
+async def test_rounds_with_nothing_to_write_say_nothing_of_the_disk(tmp_path):
+    """Each was quick and began the count anew: with one among eight a slow disk was never left to
+    the thread (seed 8505675: five brokers in one process, whose elections took turns waiting)."""
+    rig, clock = Rig(tmp_path, inline=True), SteppedClock()
+    rig.threads.clock, perform = clock, rig.writer.perform
+
+    def timed(io_id, ops, on_written=None):
+        clock.ns += 20_000_000 if ops else 0
+        return perform(io_id, ops, on_written)
+
+    rig.writer.perform = timed
+    on_the_loop = 0
+    for number in range(1, 201):
+        empty = number % 4 == 0
+        rig.threads.write(Write(HOME, IoId(number), []) if empty else a_round(number))
+        on_the_loop += rig.sync_inline() and not empty
+        await rig.until_ended(number)
+    assert on_the_loop <= 2 * INLINE_SLOW_MAX
+    rig.threads._busy = 1  # the thread has a round: one of nothing
+    rig.threads._write_rounds([Write(HOME, IoId(201), [])])
+    assert not rig.threads.round_ends_soon
+    rig.threads._busy = 0
+    await rig.threads.stop(5)
+
+
 class SteppedClock:
     """Stands still, but for what a round takes."""
 
