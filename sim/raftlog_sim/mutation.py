@@ -10,6 +10,7 @@ import multiprocessing
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
@@ -21,7 +22,7 @@ from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome, failure_class
 from raftlog_sim.shrink import shrink_case
 from raftlog_sim.trials import Helpers
-from raftlog_sim.workers import end_with_the_parent
+from raftlog_sim.workers import begin_as_worker
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "mutants"
 VARIABLE: Final = "RAFTLOG_MUTANT"
@@ -122,14 +123,19 @@ def hunt(number: str, plan: Hunt) -> dict[str, Any]:
     return row
 
 
-def _elsewhere(call: Callable[..., Any], *args: Any) -> Any:
-    """What `call` gives in a process of its own, which may have helpers, and ends with this one or
-    when nobody waits for it any more."""
+def _elsewhere(call: Callable[..., Any], number: str, *args: Any) -> Any:
+    """What `call` gives for that mutant in a process of its own, which may have helpers, and ends
+    with this one or when nobody waits for it any more."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, initializer=end_with_the_parent) as executor:
-        future = executor.submit(call, *args)
+    with ProcessPoolExecutor(1, context, initializer=begin_as_worker) as executor:
+        future = executor.submit(call, number, *args)
         try:
             return future.result()
+        except BrokenProcessPool as error:
+            raise OperatingError(
+                "the process that played it died", on=f"mutant {number}",
+                do="see whether memory ran out, and hunt it again",
+            ) from error  # fmt: skip
         except BaseException:
             for process in multiprocessing.active_children():
                 process.terminate()
@@ -183,6 +189,7 @@ def _shrunk(number: str, seed: int, outcome: Outcome, plan: Hunt) -> dict[str, A
         "events": [outcome.events, again.events],
         "tried": effort.tried,
         "finished": not effort.stopped,
+        "stopped": effort.stopped,
         "seconds": seconds,
         "jobs": plan.shrink_jobs,
         "text": small.text(),

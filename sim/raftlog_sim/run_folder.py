@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.errors import OperatingError
 from raftlog.verify import HistoryReader, judge
 from raftlog.verify.report import RunFolder, render
 from raftlog_sim.cases import Case
@@ -46,7 +47,12 @@ def utc_text() -> str:
 def new_folder(command: str, seed: int, out: Path | None = None) -> Path:
     """A folder that is there: `out`, or a new one under `runs`, to which `latest` then points."""
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OperatingError(
+                f"cannot make a folder: {error.strerror}", on=str(out), do="name another one"
+            ) from error
         return out
     stem = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{command}-{seed}"
     name, number = stem, 1

@@ -65,7 +65,7 @@ def shrink_case(case: Case, outcome: Outcome, effort: Effort, helpers: Helpers =
     if isinstance(case, BrokerCase):
         return BrokerCase(schedule=shrink(case.schedule, outcome, effort, helpers))
     assert isinstance(case, GuestCase), case
-    return GuestCase(plan=guest_tools().shrink(case.plan, outcome.failure_class, effort))
+    return GuestCase(plan=guest_tools().shrink(case.plan, outcome.signature, effort))
 
 
 def shrink(
@@ -82,16 +82,18 @@ def shrink(
     )
     failed_ms = _failed_ms(schedule, outcome)
     with trials(helpers) as trials_of:
-        schedule = _without_trio(schedule, trials_of(whole, effort))
+        judge = trials_of(whole, effort)
+        schedule = _without_trio(schedule, judge)
         brief = attrs.evolve(whole, liveness_seconds=_BRIEF_LIVENESS_SECONDS)
-        if outcome.failure_class == "liveness" and brief.is_like(schedule):
-            for found in _passes(schedule, failed_ms, trials_of(brief, effort)):
-                if found != schedule and not whole.is_like(found):
+        briefly = trials_of(brief, effort)
+        if outcome.failure_class == "liveness" and briefly.fails(schedule):
+            for found in _passes(schedule, failed_ms, briefly):
+                if found != schedule and not judge.confirms(found):
                     break
                 schedule = found
             else:
                 return schedule
-        for found in _passes(schedule, failed_ms, trials_of(whole, effort)):
+        for found in _passes(schedule, failed_ms, judge):
             schedule = found
         return schedule
 
@@ -262,6 +264,8 @@ def _drawn_parts(schedule: Schedule, judge: Trials) -> Schedule:
 
 def _under_seed(schedule: Schedule, number: int) -> Schedule:
     """Under another seed, one of many; 0 is its own."""
+    if number == 0:
+        return schedule
     seed = (schedule.options.seed + number * _SEEDS_APART) % _SEEDS_END
     return attrs.evolve(schedule, options=attrs.evolve(schedule.options, seed=seed))
 
@@ -298,7 +302,7 @@ def _as_load(schedule: Schedule, steps: Sequence[Step]) -> Schedule:
     """With one load in the place of these steps of one producer."""
     slot, partition = steps[0].arguments[:2]
     count = min(SMALL_MAX, sum(int(step.arguments[2]) for step in steps))
-    every_ms = max(1, (steps[-1].at_ms - steps[0].at_ms) // count)
+    every_ms = max(1, (steps[-1].at_ms - steps[0].at_ms) // max(1, count))
     load = Step(steps[0].at_ms, "load", (slot, partition, count, min(SMALL_MAX, every_ms)))
     rest = [step for step in schedule.steps if step not in steps]
     place = bisect_left(rest, load.at_ms, key=lambda step: step.at_ms)

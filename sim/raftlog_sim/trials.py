@@ -2,14 +2,18 @@
 
 They are tried in order, and the first that fails is taken, whoever plays them: this process, or a
 few helpers at a time, who play ahead of the answer. So one shrink with more helpers takes the same
-steps, only faster; what was played ahead in vain is given up as soon as that is known.
+steps, only faster; what was played ahead in vain is given up as soon as that is known. A helper
+that is stuck in a turn hears of nothing: nobody waits for it when time is out, and it is ended.
 """
 
+import os
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Final, final
 
@@ -19,7 +23,7 @@ from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import signature
 from raftlog_sim.schedule import Schedule, schedule_from_text
 from raftlog_sim.simulation import LIVENESS_SECONDS, Turn, simulate
-from raftlog_sim.workers import end_with_the_parent
+from raftlog_sim.workers import LOOK_SECONDS, begin_as_helper
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
@@ -28,6 +32,10 @@ _Numbered = Iterator[tuple[int, Schedule]]
 
 AHEAD: Final = 2
 """Candidates for each helper that are played, or wait for it."""
+_END: Final = -1
+"""The number of the question after the last one."""
+_GRACE_SECONDS: Final = 2.0
+"""How long a helper may go on after the last question."""
 
 
 class _GivenUpError(BaseException):
@@ -93,18 +101,27 @@ class Trials:
         """Whether it fails as the original did; False when time is out."""
         return self.first([candidate]) is not None
 
+    def confirms(self, found: Schedule) -> bool:
+        """Whether what was found by another measure fails as the original did: one run, here, when
+        time is out, too."""
+        self.effort.count()
+        return self.original.is_like(found)
+
     def first(self, candidates: Sequence[Schedule]) -> int | None:
         """See `First`."""
         new = self._new(candidates)
         if self._pool is None:
-            return self._judged((place, one, self.original.is_like(one)) for place, one in new)
+            return self._judged((place, one, self._is_like(one)) for place, one in new)
         try:
-            return self._judged(self._pool.answers(self.original, new))
+            return self._judged(self._pool.answers(self.original, new, self.effort))
         except BrokenProcessPool as error:  # out of memory, say: what was found so far counts
             self.effort.stopped = f"a helper died: {error}"
             return None
         finally:
             self._pool.give_up()
+
+    def _is_like(self, candidate: Schedule) -> bool:
+        return self.original.is_like(candidate, lambda: not self.effort.may_go_on())
 
     def _judged(self, answers: Iterator[tuple[int, Schedule, bool]]) -> int | None:
         for place, candidate, fails in answers:
@@ -140,7 +157,7 @@ def trials(helpers: Helpers) -> Iterator[Callable[[Original, Effort], Trials]]:
         try:
             yield lambda original, effort: Trials(original, effort, pool)
         finally:
-            pool.give_up()
+            pool.end()
 
 
 @final
@@ -155,9 +172,10 @@ class _Pool:
     _waiting: deque[tuple[int, Schedule, Future[bool]]] = attrs.Factory(deque)
 
     def answers(
-        self, original: Original, candidates: _Numbered
+        self, original: Original, candidates: _Numbered, effort: Effort
     ) -> Iterator[tuple[int, Schedule, bool]]:
-        """Which candidates fail so, in their order; `give_up` when no more are wanted."""
+        """Which candidates fail so, in their order, until time is out; `give_up` when no more are
+        wanted."""
         waiting = self._waiting
         while True:
             while len(waiting) < self.ahead and (each := next(candidates, None)) is not None:
@@ -165,7 +183,11 @@ class _Pool:
                 waiting.append((*each, self.executor.submit(_is_like, *call)))
             if not waiting:
                 return
-            place, candidate, future = waiting.popleft()
+            place, candidate, future = waiting[0]
+            while not (future.done() or _done_soon(future)):
+                if not effort.may_go_on():
+                    return
+            waiting.popleft()
             yield place, candidate, future.result()
 
     def give_up(self) -> None:
@@ -175,15 +197,34 @@ class _Pool:
             future.cancel()
         self._waiting.clear()
 
+    def end(self) -> None:
+        """Nobody will ask again; `_end_when_nobody_asks` ends who does not hear of it."""
+        self.give_up()
+        self.wanted.value = _END
+
+
+def _done_soon(future: Future[bool]) -> bool:
+    with suppress(TimeoutError):
+        future.exception(timeout=LOOK_SECONDS)
+    return future.done()
+
 
 _wanted: "list[Synchronized[int]]" = []
 """In a helper: see `_Pool.wanted`."""
 
 
 def _prepare(wanted: "Synchronized[int]", prepare: Callable[[], None]) -> None:
-    end_with_the_parent()
+    begin_as_helper()
     _wanted.append(wanted)
+    threading.Thread(target=_end_when_nobody_asks, args=(wanted,), daemon=True).start()
     prepare()
+
+
+def _end_when_nobody_asks(wanted: "Synchronized[int]") -> None:
+    while wanted.value != _END:
+        time.sleep(LOOK_SECONDS)
+    time.sleep(_GRACE_SECONDS)  # most have ended long before that
+    os._exit(1)
 
 
 def _is_like(question: int, original: Original, text: str) -> bool:

@@ -32,7 +32,8 @@ AHEAD: Final = 4
 DEATHS_MAX: Final = 5
 GRACE_SECONDS: Final = 120.0
 """How long what is being played may go on after nothing more is handed out."""
-_LOOK_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 0.5
+"""How often who waits for a worker looks whether it should go on waiting."""
 _END_SECONDS: Final = 3.0
 
 Call = tuple[Any, ...]
@@ -140,7 +141,7 @@ class Workers:
     def _listen(self) -> None:
         """Wait a little for answers."""
         busy = {each.pipe: each for each in self._workers if each.number is not None}
-        for pipe in wait([*busy], timeout=_LOOK_SECONDS):
+        for pipe in wait([*busy], timeout=LOOK_SECONDS):
             assert isinstance(pipe, Connection), pipe
             self._hear(busy[pipe])
         stopped = self._stopped_at
@@ -229,9 +230,7 @@ def _serve(
     pipe: "Connection[Any, Any]", play: Callable[..., Any], prepare: Callable[[], None]
 ) -> None:
     """The life of a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminated)
-    end_with_the_parent()
+    begin_as_worker()
     prepared = False
     while True:
         try:
@@ -258,8 +257,15 @@ def _terminated(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def end_with_the_parent() -> None:
-    """Watch for the parent's death, and end with it."""
+def begin_as_worker() -> None:
+    """A helper whose own helpers end with it when it is told to end."""
+    begin_as_helper()
+    signal.signal(signal.SIGTERM, _terminated)
+
+
+def begin_as_helper() -> None:
+    """Leave Ctrl-C to the parent; watch for its death, and end with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_wait_for_the_parent, daemon=True).start()
 
 

@@ -1,5 +1,7 @@
 """Which candidates of a shrink fail as the original did, whoever plays them."""
 
+import itertools
+import time
 from types import SimpleNamespace
 
 import attrs
@@ -9,7 +11,7 @@ from raftlog_sim.cases import BrokerCase
 from raftlog_sim.minimise import Effort, one_by_one
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
-from raftlog_sim.shrink import _without_trio, shrink
+from raftlog_sim.shrink import _as_loads, _under_seed, _without_trio, shrink
 from raftlog_sim.simulation import simulate
 from raftlog_sim.trials import Helpers, Original, trials
 
@@ -60,6 +62,37 @@ def _fails() -> None:
     raise RuntimeError("no such mutant")
 
 
+def _stuck() -> None:
+    """What is played takes no turn and never ends."""
+    trials_module.simulate = lambda *arguments, **more: time.sleep(3_600)
+
+
+def test_who_is_stuck_in_a_turn_is_given_up_and_ended():
+    """Regression: neither the time limit nor SIGTERM ended such a shrink. That this test ends is
+    what it shows."""
+    looks = itertools.count()
+    effort = Effort(lambda: next(looks) > 3)
+    with trials(Helpers(2, _stuck)) as trials_of:
+        assert trials_of(like_short(), effort).first([SHORT, of_length(1)]) is None
+    assert (effort.stopped, effort.tried) == ("time ran out", 0)
+
+
+def test_what_is_played_here_is_given_up_when_time_is_out():
+    looks = itertools.count()
+    with trials(Helpers(1)) as trials_of:
+        judge = trials_of(like_short(), Effort(lambda: next(looks) > 3))
+        assert judge.first([SHORT]) is None
+
+
+def test_what_is_confirmed_is_played_when_time_is_out_and_counted():
+    effort = Effort(lambda: True)
+    with trials(Helpers(2)) as trials_of:
+        judge = trials_of(like_short(), effort)
+        assert judge.confirms(SHORT)
+        assert not judge.confirms(of_length(20))
+    assert effort.tried == 2
+
+
 def test_a_candidate_is_given_up():
     assert like_short().is_like(SHORT)
     assert not like_short().is_like(SHORT, lambda: True)
@@ -99,7 +132,7 @@ def test_trio_mode_is_left_out_first_under_some_seeds():
 STALLS = tuple(step(at, "stall", 10, node="n1") for at in range(0, 200, 20))
 
 
-def shrunk(monkeypatch, brief):
+def shrunk(monkeypatch, brief, effort=None):
     """What a failure of liveness becomes, that hangs on a stall; `brief` is what a brief time to
     come to rest would say of so many steps."""
     asked = {20: 0, 60: 0}
@@ -113,7 +146,7 @@ def shrunk(monkeypatch, brief):
         BrokerCase(schedule=SHORT).play(), failure="liveness: not reached", simulated_ns=10**9
     )
     options = attrs.evolve(SHORT.options, safety_ms=1_000)
-    found = shrink(Schedule(options, STALLS), outcome, endless())
+    found = shrink(Schedule(options, STALLS), outcome, effort or endless())
     return len(found.steps), asked
 
 
@@ -130,3 +163,23 @@ def test_a_failure_of_liveness_that_takes_longer_shrinks_all_the_same(monkeypatc
 
 def test_what_fails_in_a_brief_time_only_is_not_taken(monkeypatch):
     assert shrunk(monkeypatch, lambda steps: True)[0] == 1
+
+
+def test_without_time_nothing_of_a_failure_of_liveness_is_played(monkeypatch):
+    """Regression: twenty seconds of it were, and not counted."""
+    effort = Effort(lambda: True)
+    assert shrunk(monkeypatch, bool, effort) == (len(STALLS), {20: 0, 60: 0})
+    assert effort.tried == 0
+
+
+def test_another_seed_of_number_0_is_the_own_one():
+    options = attrs.evolve(SHORT.options, seed=-7)
+    schedule = attrs.evolve(SHORT, options=options)
+    assert _under_seed(schedule, 0) == schedule
+    assert _under_seed(schedule, 1).options.seed >= 0
+
+
+def test_steps_that_send_nothing_are_no_load_without_an_end():
+    nothing = [step(at, "produce", slot=0, partition=0, count=0) for at in range(0, 60, 10)]
+    (load,) = _as_loads(SHORT.with_steps(nothing)).steps
+    assert load.kind == "load"

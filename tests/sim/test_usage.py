@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from raftlog_sim import mutation
 from raftlog_sim.__main__ import main, parser
+from raftlog_sim.cases import BrokerCase
 
 COMMANDS = sorted(next(each for each in parser()._actions if each.dest == "command").choices)
 
@@ -53,6 +55,8 @@ def test_wrong_usage_under_format_json_is_one_json_error(name, capsys):
         ["debug"],
         ["turns", "file", "--seed", "1"],
         ["mutants", "no-such"],
+        ["mutants", "1", "--shrink", "-1"],
+        ["mutants", "1", "--seconds", "nan"],
     ],
 )
 def test_so_is_what_makes_no_sense(arguments, capsys):
@@ -91,3 +95,20 @@ def test_turns_under_format_json_are_one_document(tmp_path, capsys):
     code, said = ran("turns", "case.json", "--format", "json", capsys=capsys)
     assert code == 0
     assert json.loads(said.out) == {"version": 1, "turns": lines}
+
+
+@pytest.mark.parametrize(
+    "command", [["shrink", "--seed", "2", "--out", "taken"], ["mutants", "1", "--score", "taken"]]
+)
+def test_where_nothing_can_be_kept_no_work_is_begun(command, tmp_path, monkeypatch, capsys):
+    """Regression: that was found after the work, by a traceback, and the work was lost."""
+
+    def worked(*arguments, **more):
+        raise AssertionError("work was begun")
+
+    monkeypatch.setattr(BrokerCase, "play", worked)
+    monkeypatch.setattr(mutation, "hunt", worked)
+    (tmp_path / "taken").write_text("no folder, and no score")
+    code, said = ran(*command, "--format", "json", capsys=capsys)
+    assert (code, said.out) == (1, "")
+    assert is_error(said.err)["on"] == "taken"

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from raftlog.base.errors import OperatingError
 from raftlog_sim import judge_hunt, mutation, scenarios
 from raftlog_sim.commands import common, judge_table
 from raftlog_sim.options import PROFILES
@@ -34,7 +35,7 @@ def add(parsers: common.Parsers) -> None:
     )
     mutants.add_argument(
         "--shrink",
-        type=float,
+        type=common.seconds,
         default=0.0,
         metavar="SECONDS",
         help="shrink the first one, for so long",
@@ -44,7 +45,10 @@ def add(parsers: common.Parsers) -> None:
         help="play so many candidates at a time when shrinking",
     )  # fmt: skip
     mutants.add_argument(
-        "--seconds", type=float, default=600.0, help="CPU time for each, shrinking not counted"
+        "--seconds",
+        type=common.seconds,
+        default=600.0,
+        help="CPU time for each, shrinking not counted",
     )
     mutants.add_argument(
         "--histories", type=int, default=HISTORIES, metavar="N",
@@ -69,6 +73,8 @@ def _mutants(options: argparse.Namespace) -> int:
         return _list(found, options)
     if options.corpora and not judge_hunt.public_histories(options.corpora):
         raise common.UsageError(f"no public history in {', '.join(map(str, options.corpora))}")
+    if options.score is not None:  # what cannot be kept is known before the work
+        merged(options.score, [])
     rows = []
     wanted = [] if options.none else options.numbers or list(found)
     with common.bar("mutants", len(wanted)) as advance:
@@ -195,7 +201,16 @@ def scenario_kills() -> dict[str, str]:
 
 
 def merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """All rows of a score file, with these in the place of older ones; the file holds them."""
+    """All rows of a score file, with these in the place of older ones; the file holds them.
+    OperatingError when it cannot be read or written."""
+    try:
+        return _merged(score, rows)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        do = "name a file that an earlier run wrote, or a new one"
+        raise OperatingError(f"no score can be kept: {error!r}", on=str(score), do=do) from error
+
+
+def _merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     known: dict[str, dict[str, Any]] = {}
     if score.exists():
         known = {row["number"]: row for row in json.loads(score.read_text(encoding="utf-8"))}

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation
 from raftlog_sim.cases import Case
 from raftlog_sim.commands import common
@@ -39,6 +40,8 @@ def add(parsers: common.Parsers) -> None:
 
 def _shrink(options: argparse.Namespace) -> int:
     case = common.case_of(options)
+    if options.out is not None:  # what cannot be written is known before the work
+        new_folder("shrink", case.seed, options.out)
     began = utc_text()
     original = case.play()
     if not original.failure:
@@ -73,9 +76,9 @@ def _shrink(options: argparse.Namespace) -> int:
     write(folder, small, outcome, circumstances)
     _tell(options, (case, original), (small, outcome), effort, seconds, folder)
     if outcome.signature != original.signature:
-        print(
-            f"it failed as before in another process, and does not here: {folder}", file=sys.stderr
-        )
+        what = "it failed as before in another process, and does not here"
+        error = OperatingError(what, on=str(folder), do="replay it with --double-check")
+        print(common.error_line(error), file=sys.stderr)
         return common.DISAGREED
     return common.DONE
 
@@ -100,6 +103,7 @@ def _tell(
                 "tried": effort.tried,
                 "seconds": round(seconds, 1),
                 "finished": not effort.stopped,
+                "stopped": effort.stopped,
                 "file": str(file),
             }
         )

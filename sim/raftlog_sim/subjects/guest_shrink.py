@@ -1,4 +1,4 @@
-"""Shrink a plan of guests: the fewest steps that fail in the same class."""
+"""Shrink a plan of guests: the fewest steps that fail with the same signature."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,6 +6,7 @@ from typing import Final
 import attrs
 
 from raftlog_sim.minimise import Effort, minimise, one_by_one, simplify
+from raftlog_sim.outcome import signature
 from raftlog_sim.subjects.guest_plan import GuestPlan, GuestStep
 from raftlog_sim.subjects.guest_run import play
 from raftlog_sim.subjects.pysyncobj import NO_COMPACTION
@@ -16,11 +17,12 @@ _COMPACTIONS: Final = (4, 8)
 _SETTLE_MS: Final = 4_000
 
 
-def shrink(plan: GuestPlan, failure_class: str, effort: Effort) -> GuestPlan:
-    """A plan whose steps are a part of this one's and that fails in the same class."""
+def shrink(plan: GuestPlan, original: str, effort: Effort) -> GuestPlan:
+    """A plan whose steps are a part of this one's and that fails with the signature
+    `original`."""
 
     def fails(candidate: GuestPlan) -> bool:
-        return play(candidate).failure_class == failure_class
+        return signature(play(candidate).failure) == original
 
     def steps_fail(steps: list[GuestStep]) -> bool:
         return fails(attrs.evolve(plan, steps=tuple(steps)))
