@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, InstallPosition
-from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.errors import CorruptData, DiskError, DiskFull
 from raftlog.base.ids import Chain, Offset, RaftIndex, Term
 from raftlog.base.limits import INDEX_FILE_BYTES_MAX
 from raftlog.base.ports import Disk
@@ -362,13 +362,19 @@ def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
     this log, for a boot goes on from there; the segments before it go.
 
     What begins the log is written down first, for a boot could not tell a removed segment from a
-    lost one. Raises what is wrong with the last head, and removes nothing, when no head will do.
+    lost one. A full disk has no room even for that: the index files of what goes, which a boot can
+    do without, make some. Raises what is wrong with the last head, and removes nothing, when no head will do.
     """
     spec = order.spec
     head = _readable_head(disk, order)
     first_index = RaftIndex(head.position.raft_index + 1)
-    write_head(disk, spec, first_index)
-    remove_files(disk, order.paths[: head.segments])
+    paths = order.paths[: head.segments]
+    try:
+        write_head(disk, spec, first_index)
+    except DiskFull:
+        remove_files(disk, [index_name(path) for path in paths])
+        write_head(disk, spec, first_index)
+    remove_files(disk, paths)
     for before in snapshots_of(disk, spec.path):
         if before < first_index:
             remove_if_there(disk, f"{spec.path}/{snapshot_name(before)}")

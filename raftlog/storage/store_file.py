@@ -117,7 +117,8 @@ class StoreFiles:
     written.
 
     Opening begins a new generation, so that nothing is ever appended behind a torn frame; it is
-    synced before `open` returns.
+    synced before `open` returns. It is written over the other file, which may be all that the disk
+    has of the present one: what was read is made durable first.
     """
 
     def __init__(self, disk: Disk, owner: StoreOwner) -> None:
@@ -136,11 +137,21 @@ class StoreFiles:
         try:
             for name in STORE_FILES:
                 self._files.append(disk.open(name))
+            self._write_again()
             self.begin_generation()
             self.sync()
         except BaseException:
             self.close()
             raise
+
+    def _write_again(self) -> None:
+        """What was read may be in the kernel's memory only, and be called clean: a sync that failed
+        before this boot dropped it from what is still to be written. Written once more it is dirty
+        again, and the sync that follows proves something. Torn on the way, it is an attempt at its
+        generation, as it was."""
+        file = self._files[self._slot]
+        file.write_at(0, [_used(file.read_at(0, file.size()))])
+        file.sync()
 
     def raise_promise(self, promised_ns: Nanos) -> None:
         """Hold at least this promise, durably, in a generation that begins with it: an older
@@ -271,16 +282,23 @@ def _newest(disk: Disk, owner: StoreOwner) -> tuple[_Generation, int]:
 def _check_nothing_newer(truth: _Generation, found: list[_Generation]) -> None:
     """An attempt at the next generation that is not synced is an image with the next number; what
     follows that was written when the image was synced. Where such a frame is whole and its image is
-    not, the image is damaged: its votes must not be forgotten."""
+    not, the image is damaged: its votes must not be forgotten. So they must not where such a file
+    begins with a later number: that generation followed one that is nowhere any more."""
     for one in found:
         generation, number = one.ahead
         if generation > truth.generation and number > truth.last_number + 1:
-            raise CorruptData(
-                f"the image of store generation {generation} is damaged and frame {number} "
-                "follows it",
-                on=STORE_FILES[one.slot],
-                do=_WHAT_TO_DO,
-            )
+            raise _image_damaged(one, generation, f"frame {number} follows it")
+        if one.generation > truth.generation and one.last_number > truth.last_number + 1:
+            what = f"it began with frame {one.last_number}, and the last before is not there"
+            raise _image_damaged(one, one.generation, what)
+
+
+def _image_damaged(one: _Generation, generation: int, how_told: str) -> CorruptData:
+    return CorruptData(
+        f"the image of store generation {generation} is damaged and {how_told}",
+        on=STORE_FILES[one.slot],
+        do=_WHAT_TO_DO,
+    )
 
 
 def _read_file(disk: Disk, slot: int, owner: StoreOwner) -> _Generation:

@@ -14,6 +14,7 @@ from raftlog_sim.disk import Keep
 from raftlog.base.entries import EntryKind
 from raftlog.records.control import write_log_start
 from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.replica import index_name
 from raftlog.storage.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver
 
@@ -142,3 +143,35 @@ def test_the_last_durable_segment_stays_until_the_next_one_is_durable():
     assert len(driver.log.segments) == 2
     driver.settle()
     assert driver.log.plan_removal() is not None
+
+
+def test_retention_makes_room_on_a_disk_that_has_none():
+    """Regression: nothing is removed before the new beginning of the log is written down, and on a
+    full disk there was no room for that: what nobody needs stayed, and the disk full, for ever."""
+    driver = Driver()
+    driver.lead(1)
+    grow(driver)
+    grow(driver)
+    driver.run_jobs()
+    driver.commit_all()
+    driver.log.set_log_start(driver.log.segments[2].base_offset, driver.log.last_index)
+    plan = driver.log.plan_removal()
+    (order,) = plan.args
+    write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
+    assert all(driver.disk.exists(index_name(path)) for path in order.paths)
+    fill(driver.disk)
+    driver.run(plan)
+    assert len(driver.log.segments) == 1
+    assert copy.deepcopy(driver).crash(Keep.NONE).state is ReplicaState.INTACT
+
+
+def fill(disk):
+    """No room is left, but for what is removed from now on."""
+    disk.free, remove = 0, disk.remove
+
+    def freed(path):
+        size = len(disk.content(path))
+        remove(path)
+        disk.free += size
+
+    disk.remove = freed
