@@ -363,7 +363,8 @@ def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
 
     What begins the log is written down first, for a boot could not tell a removed segment from a
     lost one. A full disk has no room even for that: the index files of what goes, which a boot can
-    do without, make some. Raises what is wrong with the last head, and removes nothing, when no head will do.
+    do without, make some. Raises what is wrong with the last head, and removes nothing, when no
+    head will do.
     """
     spec = order.spec
     head = _readable_head(disk, order)
