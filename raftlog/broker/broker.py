@@ -195,15 +195,21 @@ class Broker:
                     self._put_off(replica)
                 elif not campaigns.admit(group, now):
                     continue
-            replica.tick(now, context.wall)
-            context.touched[group] = replica
+            self._tick_one(replica)
         while (next_group := campaigns.next()) is not None:
             replica = context.replicas.get(next_group)
             if replica is None or not replica.wants_to_campaign(now):
                 campaigns.ended(next_group, led=False)
                 continue
-            replica.tick(now, context.wall)
-            context.touched[next_group] = replica
+            self._tick_one(replica)
+
+    def _tick_one(self, replica: PartitionReplica) -> None:
+        """A campaign that did not begin, for the disk is stalled, say, has nothing to end it: its
+        place is given back at once."""
+        replica.tick(self.context.now, self.context.wall)
+        self.context.touched[replica.group] = replica
+        if not (replica.is_campaigning or replica.is_leader):
+            self.campaigns.ended(replica.group, led=False)
 
     def _put_off(self, replica: PartitionReplica) -> None:
         """Behind what is committed nobody's vote is heard: campaigns would do nothing but make the

@@ -6,6 +6,8 @@ Rules (DESIGN: Raft core, heartbeats per pair of nodes):
 1. A heartbeat stands for a group only while both ends agreed on (group, term, leader) in this link
    session: the leader because an append of this term was acknowledged, the follower because it took
    one. The leader *offers* such a group; the follower covers it or *disagrees*.
+   It carries the offer in every round until one of them is answered for good: a refusal speaks of
+   the rounds up to its own, and does not take back what a later one offered.
 2. What a leader stopped leading is listed in every heartbeat from then on until a reply to one
    that listed it came back; what a follower no longer agrees on, in every reply until a heartbeat
    said that such a reply arrived. So no heartbeat and no reply ever speaks for more than its
@@ -218,14 +220,24 @@ class MultiRaft:
 
     def _refused(self, pair: Pair, place: Place, contact: Instant) -> None:
         side = pair.leads
-        waiting = side.offers.get(place.group)
-        if waiting is not None and waiting[0].term <= place.term:
-            del side.offers[place.group]
+        self._refused_offer(side, place, contact)
         offer = side.covered.get(place.group)
         if offer is not None and offer.term <= place.term:
             probe("node-heartbeat-refused-for-a-group")
             del side.covered[place.group]
             self._uncover(place.group, offer.follower, contact)
+
+    def _refused_offer(self, side: LeaderSide, place: Place, contact: Instant) -> None:
+        """A reply decides on the rounds up to its own: the follower may have agreed again when it
+        heard a later one that carried the offer, and covers the group then."""
+        waiting, replied = side.offers.get(place.group), side.replied_round
+        if waiting is None or waiting[0].term > place.term or waiting[1] > replied:
+            return
+        if replied < side.round:
+            side.offers[place.group] = (waiting[0], replied + 1)
+            return
+        del side.offers[place.group]
+        self._uncover(place.group, waiting[0].follower, contact)
 
     def _accepted(self, side: LeaderSide, offer: Offer) -> None:
         replica = self.services.replicas.get(offer.group)

@@ -273,7 +273,7 @@ def _reassure(state: RaftState, replica: ReplicaId) -> None:
         return
     if follower.covered:
         probe("pre-vote-of-a-covered-follower")
-        follower.covered = False
+        replication.uncover(follower, follower.last_contact)
         state.out.uncovered.append(replica)
     replication.send_heartbeat(state, follower)
 

@@ -361,8 +361,7 @@ def on_link_down(state: RaftState, node: NodeId) -> None:
         if follower.replica.node == node:
             follower.become_probe(RaftIndex(follower.match + 1))
             follower.waiting = True
-            uncover(follower, state.now if follower.covered else follower.last_contact)
-            follower.agreed = False
+            uncover(follower, state.now)
 
 
 def cover(state: RaftState, peer: ReplicaId) -> bool:
@@ -376,9 +375,10 @@ def cover(state: RaftState, peer: ReplicaId) -> bool:
 
 
 def uncover(follower: Progress, last_contact: Instant) -> None:
-    """The pair of nodes does not beat for it any more; it was known alive until `last_contact`. Its
-    next answer tells that it agrees still, so that it can be covered again."""
+    """The pair of nodes does not beat for it any more, or will not; when it did, it was known alive
+    until `last_contact`. Its next answer tells that it agrees still, so that it can be covered
+    again."""
+    follower.agreed = False
     if follower.covered:
         follower.covered = False
-        follower.agreed = False
         follower.last_contact = max(follower.last_contact, last_contact)

@@ -1,12 +1,16 @@
 """Goal: a busy node elects leaders for thousands of groups one after another, and never the same
 ones in vain for ever."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.ids import GroupId
 from raftlog.base.units import Instant, Nanos
 from raftlog.broker.campaigns import WINDOW_MAX, WINDOW_MIN, WINDOW_START, Campaigns
+from raftlog.kafka.versions import ApiKey
+from tests.broker.whole_brokers import broker, cluster, image, settled
 
 ELECTION = 1_000
 
@@ -112,3 +116,36 @@ def test_no_place_is_lost_and_no_group_forgotten(steps):
         parts.ended(group, led=False)
     assert not parts.has_next
     assert all(admit(parts, group, now) for group in range(WINDOW_MIN))
+
+
+def test_campaigns_that_a_stalled_disk_did_not_let_begin_keep_no_places():
+    """Regression: a disk stood still while a link was cut, and each group that would have asked for
+    votes only put that off. It had its place all the same, each attempt counted as one that timed
+    out, and when all was well again nothing ever ended it: no role had changed. Four places were
+    left, all taken, and no group of that broker could elect itself any more."""
+    world = cluster(brokers=4, controllers=1)
+    world.create("t", partitions=48, factor=3)
+    world.wait(lambda: settled(world, "t"), 60, "settled")
+    topic = image(world, 1).topic("t")
+    led = Counter(
+        (follower, replica.leader.node)
+        for follower in (2, 3, 4)
+        for group, replica in broker(world, follower).context.replicas.items()
+        if group and replica.leader is not None
+    )
+    follower, leader = max((pair for pair in led if pair[0] != pair[1]), key=led.__getitem__)
+    node = world.world.nodes[follower]
+    node.stalled = True
+    for number, _ in enumerate(topic.partitions):  # rounds are under way on the disk that stalls
+        body = world.produce_body("t", [b"y"], number, 1, 5000)
+        world.client(leader).request(ApiKey.PRODUCE, body, 11)
+    world.run(0.8)
+    cut = world.world.network.part([(follower, leader)])
+    world.run(1.5)
+    assert not node.broker.campaigns._running
+    assert node.broker.campaigns.window >= WINDOW_START, "no attempt counts as timed out"
+    world.world.network.mend(cut)
+    node.stalled = False
+    world.run(3)
+    assert not node.broker.campaigns._running
+    assert not node.broker.campaigns._waiting

@@ -203,9 +203,47 @@ def test_a_refused_offer_is_not_repeated_and_not_covered(leader):
     leader.run(leader.now + BEAT)
     leader.take_sent()
     leader.multi.replied(2, NodeHeartbeatReply(1, (Place(GROUP, 3),)))
-    assert leader.replicas[GROUP].calls == []
+    assert leader.replicas[GROUP].calls == [("uncover", B, 0)], "the next answer is asked anew"
     leader.run(leader.now + 5 * BEAT)
     assert leader.take_sent() == []
+
+
+def test_a_refusal_takes_back_no_offer_that_a_later_heartbeat_carried(leader, follower):
+    """Regression: replies took longer than a heartbeat. The follower refused an offer, for it was
+    looking for a leader, and took the same one a heartbeat later, when it had heard from its leader
+    again. The refusal came back, the leader forgot the offer, and found nothing in the next reply.
+    The follower's group was covered for as long as the pair had any other, and its leader did not
+    know: when that lost its leadership the follower was never told, asked for no votes, and gave
+    none."""
+    agree(leader, B)
+    leader.run(leader.now + BEAT)
+    (early,) = leader.take_sent()
+    follower.multi.heard(1, early)  # it has taken no append yet
+    leader.run(leader.now + BEAT)
+    agree(follower, A)
+    (late,) = leader.take_sent()
+    follower.multi.heard(1, late)
+    refused, accepted = follower.take_sent()
+    assert (refused.disagreed, accepted.disagreed) == ((Place(GROUP, 3),), ())
+    leader.multi.replied(2, refused)
+    assert leader.multi.covered_groups(2) == (0, 0), "not before the later reply"
+    leader.multi.replied(2, accepted)
+    assert (leader.multi.covered_groups(2), follower.multi.covered_groups(1)) == ((1, 0), (0, 1))
+
+
+def test_a_refusal_of_an_earlier_round_says_nothing_of_a_later_offer(leader):
+    """A disagreement is repeated until it was heard, and so may meet an offer that it is older
+    than."""
+    other = GROUP + 1
+    leader.replicas[other] = FakeReplica(other, A, A)
+    leader.multi.taken(leader.replicas[other], ReplicaOutput(agreed=[B]))
+    leader.run(leader.now + BEAT)
+    agree(leader, B)
+    leader.multi.replied(2, NodeHeartbeatReply(1, (Place(GROUP, 3),)))
+    leader.run(leader.now + BEAT)
+    assert OFFER in leader.take_sent()[-1].offers
+    leader.multi.replied(2, NodeHeartbeatReply(2, ()))
+    assert ("cover", B, leader.now) in leader.replicas[GROUP].calls
 
 
 def test_a_covered_group_that_the_follower_leaves_is_uncovered(pair):
