@@ -33,6 +33,8 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "latency_us": (0, _SECOND_US),
     "jitter_us": (0, _SECOND_US),
     "queue_max": (1, 1_000_000),
+    "heartbeat_ms": (1, 99),
+    "election_ms": (100, 60_000),
     "turn_us": (0, _SECOND_US),
     "value_bytes": (0, 65_536),  # disks and the network are memory, and a history keeps all
     "segment_bytes": (4_600, SEGMENT_BYTES_MAX),  # the header, and room for one small record

@@ -273,7 +273,7 @@ class Node:
         if self.suspended:
             return
         boot.busy_until = self.world.now + self.world.turn_ns
-        events = turns.collect(boot) if self.world.patient else turns.in_order(boot)
+        events = turns.taken(self, boot)
         if boot.inbox:
             self._turn_soon(boot)
         self.turns += 1

@@ -54,7 +54,16 @@ NOT_ON_STREAMS: Final = ("lossy", "replay", "drop-kind", "late-timers")
 """Faults of messages, which byte streams do not have, and of timers, which are trio's there: no
 source of a seed in trio mode."""
 TRIO_ONE_IN: Final = 14
-PROFILES: Final = ("swarm", "calm", "trio")
+PROFILES: Final = ("swarm", "calm", "trio", "wide")
+WIDE: Final = "wide"
+VOTERS_MAX: Final = 5
+_SPARES_MAX: Final = 1
+"""Brokers beyond those that the largest group takes, for moves."""
+_OFTENER: Final = {"all": 2, "swap": 2, "rolling": 4, "swizzle": 4}
+"""What `_RARER` makes seldom, as a wide seed draws it: whole clusters that go, and come back in
+parts, find what nothing else does (LESSONS, finding 1)."""
+_TIMINGS_MS: Final = ((30, 150), (15, 150), (90, 150), (50, 300), (99, 500))
+"""Heartbeat and election timeout."""
 
 
 @final
@@ -83,6 +92,10 @@ class SimOptions:
     """What was under way when a link broke still arrives, under the name of the old session."""
     queue_max: int = 4_096
     """Messages that a held link keeps before it breaks."""
+    heartbeat_ms: int = 30
+    election_ms: int = 150
+    split_turns: bool = False
+    """A turn takes some of what waits, as drawn, not all of it."""
     trio: bool = False
     """The runtime of real processes, on simulated streams and disks, instead of a heap of
     events."""
@@ -209,7 +222,9 @@ _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 
 def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     """The options of a seed. `calm` has no faults at all: a control that must always pass; `trio`
-    is `swarm` with the real runtime in every seed, not only in some."""
+    is `swarm` with the real runtime in every seed, not only in some; `wide` has groups of up to
+    five voters, other timings, turns that are split at random, longer delays, and whole clusters
+    that go more often."""
     trio = profile == "trio" or Stream(seed, f"options/{profile}/trio-mode").chance(1, TRIO_ONE_IN)
     stream = Stream(seed, f"options/{profile}")
     brokers = 1 if stream.chance(1, 10) else 3
@@ -221,7 +236,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     replication = min(3, brokers)
     linearizable = stream.chance(1, 2)
     sizes = Stream(seed, f"options/{profile}/sizes")
-    return SimOptions(
+    options = SimOptions(
         seed=seed,
         profile=profile,
         brokers=brokers,
@@ -261,6 +276,30 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )
+    return _widened(options) if profile == WIDE else options
+
+
+def _widened(options: SimOptions) -> SimOptions:
+    """What a wide seed has beyond a swarm's."""
+    stream = Stream(options.seed, "options/wide/more")
+    replication = stream.between(1, VOTERS_MAX)
+    brokers = replication + stream.below(_SPARES_MAX + 1)
+    controllers = [count for count in (1, 3, 5) if count <= brokers]
+    heartbeat_ms, election_ms = _TIMINGS_MS[stream.below(len(_TIMINGS_MS))]
+    longer = election_ms // 150  # what a round of messages takes stays far below an election
+    return attrs.evolve(
+        options,
+        brokers=brokers,
+        controllers=controllers[stream.below(len(controllers))],
+        replication=replication,
+        min_in_sync=stream.between(1, replication // 2 + 1),
+        core=_draw_core(stream, brokers),
+        heartbeat_ms=heartbeat_ms,
+        election_ms=election_ms,
+        split_turns=stream.chance(1, 2),
+        latency_us=options.latency_us * stream.between(1, 3 * longer),
+        jitter_us=options.jitter_us * stream.between(1, 3 * longer),
+    )
 
 
 def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tuple[str, int], ...]:
@@ -270,7 +309,8 @@ def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tup
     for fault in FAULTS:
         draws = Stream(seed, f"options/{profile}/{fault}") if fault in _YOUNG else stream
         on = draws.chance(1, _ONE_IN.get(fault, 2))
-        gap = (_RARER.get(fault, 1) * 150) << draws.below(5)
+        rarer = {**_RARER, **(_OFTENER if profile == WIDE else {})}
+        gap = (rarer.get(fault, 1) * 150) << draws.below(5)
         able = profile != "calm" and not (trio and fault in NOT_ON_STREAMS)
         times = 1 if fault in (*_OPERATIONS, *_RATIONED) else dose
         gaps.append((fault, times * gap if on and able else 0))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from raftlog.base.units import NANOS_PER_MICRO, millis
+from raftlog.base.units import NANOS_PER_MICRO, Nanos, millis
 from raftlog.broker.config import BrokerConfig, BrokerLimits
 from raftlog.storage.replica import LogOptions
 from raftlog_sim.options import SEGMENT_BYTES, SimOptions
@@ -24,10 +24,19 @@ _TIGHT: Final = BrokerLimits(
 )
 """Every limit admits one request of any size, so nothing comes to a halt."""
 _METADATA_SEGMENT_BYTES: Final = 8_000
+_ELECTIONS_A_SESSION: Final = 4
+"""A controller is elected, and hears of who lives, before it fences anybody."""
 
 
 def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
     """The configuration of one broker of such a run."""
+    election_ns = millis(options.election_ms)
+    config = attrs.evolve(
+        config,
+        heartbeat_ns=millis(options.heartbeat_ms),
+        election_ns=election_ns,
+        session_ns=Nanos(max(config.session_ns, _ELECTIONS_A_SESSION * election_ns)),
+    )
     if options.narrow_appends:
         config = attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
     if options.segment_bytes < SEGMENT_BYTES:
@@ -57,6 +66,7 @@ def shape(world: "World", schedule: "Schedule") -> None:
     world.sync_ns = options.sync_us * NANOS_PER_MICRO
     world.turn_ns = options.turn_us * NANOS_PER_MICRO
     world.patient = options.patient
+    world.split_turns = options.split_turns
     world.release = options.release
     world.store_bytes = options.store_bytes
     network = world.network

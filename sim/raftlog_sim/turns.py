@@ -12,9 +12,10 @@ from raftlog.base.units import millis
 from raftlog.broker import events as e
 from raftlog.raft.messages import Append, AppendReply
 from raftlog.storage.ops import AppendBytes, StoreRecords
+from raftlog_sim.streams import Stream
 
 if TYPE_CHECKING:
-    from raftlog_sim.node import Boot
+    from raftlog_sim.node import Boot, Node
 
 WAITING_ACKS_MAX: Final = 64
 INLINE_SYNC_NS: Final = millis(1)
@@ -36,26 +37,45 @@ def put_off(boot: "Boot", event: e.Event) -> bool:
     return False
 
 
-def in_order(boot: "Boot") -> list[e.Event]:
-    """The events of one turn as they came, where nobody is patient."""
+def taken(node: "Node", boot: "Boot") -> list[e.Event]:
+    """The events of the next turn, which wait no longer."""
+    world, most = node.world, TURN_EVENTS_MAX
+    if world.split_turns:
+        draws = world.splits.setdefault(node.number, world.stream(f"splits/{node.number}"))
+        most = _drawn_size(boot, draws)
+    return _collected(boot, most) if world.patient else _in_order(boot, most)
+
+
+def _drawn_size(boot: "Boot", draws: Stream) -> int:
+    """How much of what waits a turn takes where turns are split at random: half of them take as
+    much as they may."""
+    waiting = len(boot.inbox) + len(boot.acks)
+    if waiting < 2 or draws.chance(1, 2):
+        return TURN_EVENTS_MAX
+    return min(TURN_EVENTS_MAX, draws.between(1, waiting))
+
+
+def _in_order(boot: "Boot", most: int) -> list[e.Event]:
+    """The events of one turn, at most so many, as they came, where nobody is patient."""
     inbox = boot.inbox
-    if len(inbox) > TURN_EVENTS_MAX:
-        return [inbox.popleft() for _ in range(TURN_EVENTS_MAX)]
+    if len(inbox) > most:
+        return [inbox.popleft() for _ in range(most)]
     events = list(inbox)
     inbox.clear()
     return events
 
 
-def collect(boot: "Boot") -> list[e.Event]:
-    """The events of one turn: completions, then acknowledgements that waited, then the rest."""
+def _collected(boot: "Boot", most: int) -> list[e.Event]:
+    """The events of one turn, at most so many: completions, then acknowledgements that waited, then
+    the rest."""
     waiting = [*boot.inbox]
     first = [event for event in waiting if type(event) not in _BULKY]
     bulky = [event for event in waiting if type(event) in _BULKY]
     ordered = [*first, *boot.acks, *bulky]
     boot.acks.clear()
     boot.inbox.clear()
-    boot.inbox.extend(ordered[TURN_EVENTS_MAX:])
-    return ordered[:TURN_EVENTS_MAX]
+    boot.inbox.extend(ordered[most:])
+    return ordered[:most]
 
 
 def is_lone(boot: "Boot") -> bool:

@@ -60,6 +60,10 @@ class World:
     """How long a sync takes on every disk."""
     patient: bool = False
     """Turns are put off and collected as by the driver of a real process (`turns`)."""
+    split_turns: bool = False
+    """A turn takes some of what waits, as drawn (`turns`)."""
+    splits: dict[NodeId, Stream] = attrs.Factory(dict)
+    """Of each node's turns, how they are split."""
     turn_ns: int = 0
     """How long a turn takes every node; what arrives meanwhile waits for its next one."""
     store_bytes: int = 64 * KIB

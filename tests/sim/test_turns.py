@@ -7,6 +7,7 @@ import pytest
 from raftlog_sim import turns
 from raftlog_sim.node import Boot
 from raftlog_sim.options import draw_options
+from raftlog_sim.streams import Stream
 
 from raftlog.base.ids import DirectoryId, GroupId, IoId, NodeId, SessionId
 from raftlog.base.limits import TURN_EVENTS_MAX
@@ -65,7 +66,13 @@ def test_a_turn_takes_completions_then_acknowledgements_then_the_rest(boot):
     turns.put_off(boot, said(ACK))
     down, durable = LinkDown(NodeId(2), SessionId(1)), Persisted(IoId(1), HOME)
     boot.inbox.extend([a_request(0), said(HEARTBEAT), durable, down])
-    assert turns.collect(boot) == [durable, down, said(ACK), a_request(0), said(HEARTBEAT)]
+    assert turns._collected(boot, TURN_EVENTS_MAX) == [
+        durable,
+        down,
+        said(ACK),
+        a_request(0),
+        said(HEARTBEAT),
+    ]
     assert not boot.inbox
     assert not boot.acks
 
@@ -74,8 +81,24 @@ def test_a_full_turn_leaves_the_rest_in_order(boot):
     requests = [a_request(number) for number in range(TURN_EVENTS_MAX + 5)]
     boot.inbox.extend(requests)
     boot.acks.append(said(ACK))
-    assert turns.collect(boot) == [said(ACK), *requests[: TURN_EVENTS_MAX - 1]]
-    assert turns.collect(boot) == requests[TURN_EVENTS_MAX - 1 :]
+    assert turns._collected(boot, TURN_EVENTS_MAX) == [said(ACK), *requests[: TURN_EVENTS_MAX - 1]]
+    assert turns._collected(boot, TURN_EVENTS_MAX) == requests[TURN_EVENTS_MAX - 1 :]
+
+
+@pytest.mark.parametrize("patient", [False, True])
+def test_turns_that_are_split_take_some_of_what_waits_and_lose_nothing(boot, patient):
+    world = SimpleNamespace(
+        split_turns=True, splits={}, patient=patient, stream=lambda name: Stream(3, name)
+    )
+    node = SimpleNamespace(world=world, number=NodeId(1))
+    requests = [a_request(number) for number in range(10 * TURN_EVENTS_MAX)]
+    boot.inbox.extend(requests)
+    taken = []
+    while boot.inbox:
+        taken.append(turns.taken(node, boot))
+        assert 1 <= len(taken[-1]) <= TURN_EVENTS_MAX
+    assert [event for turn in taken for event in turn] == requests
+    assert len(taken) > 10
 
 
 def test_a_lone_round_without_a_new_file_is_synced_in_its_turn(boot):
@@ -98,18 +121,18 @@ def test_a_cluster_loses_nothing_by_patience(monkeypatch):
     seen = SimpleNamespace(acks=0, inline=0)
     three = Cluster(brokers=3, controllers=3)
     three.world.patient = True
-    collect, is_lone = turns.collect, turns.is_lone
+    collect, is_lone = turns._collected, turns.is_lone
 
-    def counting(boot):
+    def counting(boot, most):
         seen.acks += len(boot.acks)
-        return collect(boot)
+        return collect(boot, most)
 
     def lone(boot):
         found = is_lone(boot)
         seen.inline += found
         return found
 
-    monkeypatch.setattr(turns, "collect", counting)
+    monkeypatch.setattr(turns, "_collected", counting)
     monkeypatch.setattr(turns, "is_lone", lone)
     three.ready()
     three.create("orders", 2, 3)
