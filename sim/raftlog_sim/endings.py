@@ -1,11 +1,11 @@
-"""After the end: what was damaged must lead and be read, and all must boot once more and be what it
-was before.
+"""After the end: what was damaged must lead and be read, in some seeds everybody, and all must boot
+once more and be what it was before.
 
-Three kinds of reboot: everybody is asked to stop; power fails and keeps nothing that was not
-synced; and power fails so, and all index files are gone too. A seed has one of them, or all in
-turn.
+Three kinds of reboot, in turn: everybody is asked to stop; power fails and keeps nothing that was
+not synced; and power fails so, and all index files are gone too.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from raftlog.base.ids import GroupId, NodeId
@@ -19,22 +19,20 @@ from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
-    from raftlog_sim.options import SimOptions
     from raftlog_sim.world import World
 
 REBOOTS: Final = ("stopped", "power", "power-without-indexes")
-_ALL_REBOOTS_OF: Final = 4
-"""One of so many seeds that reboot has all kinds of it."""
+_ALL_LEAD_IN: Final = 3
+"""In one of so many seeds everybody leads in the end, and is read from."""
 PATIENCE_NS: Final = millis(3_000)
 """How long a broker may take to stop, or to get the leadership that it is handed."""
 
 
-def reboots_of(world: "World", options: "SimOptions") -> tuple[str, ...]:
-    """Those that this seed has, if it has any: one, or seldom all."""
-    if not options.reboot:
-        return ()
-    drawn = world.stream("reboot/kind")
-    return REBOOTS if drawn.chance(1, _ALL_REBOOTS_OF) else (REBOOTS[drawn.below(len(REBOOTS))],)
+def read_last(world: "World", damaged: Collection[NodeId]) -> list[NodeId]:
+    """Who leads in the end, one after another, and is read from: what nobody has read may still be
+    rotten there. Whoever was damaged; in some seeds everybody."""
+    all_lead = world.stream("final/all-lead").chance(1, _ALL_LEAD_IN)
+    return sorted(world.nodes if all_lead else damaged)
 
 
 class Standing(NamedTuple):

@@ -136,7 +136,7 @@ class SimOptions:
     buggify: bool = False
     """Unusual paths of the product are taken on purpose until the liveness phase."""
     reboot: bool = False
-    """After the final read all power fails, index files are gone, and everything is read again."""
+    """After the final read all boot once more, in three ways, and everything is read again."""
     safety_ms: int = 2_000
     """How long clients and faults go on."""
     events_max: int = 10_000

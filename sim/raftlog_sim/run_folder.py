@@ -6,6 +6,7 @@
 
 import io
 import json
+import locale
 import platform
 import time
 from importlib.metadata import version
@@ -20,6 +21,7 @@ from raftlog.verify.report import RunFolder, render
 from raftlog_sim.cases import Case
 from raftlog_sim.outcome import Outcome
 
+LIBRARIES: Final = ("attrs", "cramjam", "crc32c", "lz4", "msgspec", "trio", "zstandard")
 RUNS: Final = Path("runs")
 LATEST: Final = "latest"
 REPORT: Final = "report.html"
@@ -75,6 +77,17 @@ def write(folder: Path, case: Case, outcome: Outcome, circumstances: Circumstanc
     put_json(folder / "run.json", manifest(folder, case, outcome, circumstances))
 
 
+def versions() -> dict[str, str]:
+    """What a run may depend on beside its seed: when it does not replay, look here first."""
+    found = {name: version(name) for name in LIBRARIES}
+    return {
+        "raftlog": version("raftlog"),
+        "python": platform.python_version(),
+        **found,
+        "locale": locale.setlocale(locale.LC_ALL),
+    }
+
+
 def manifest(
     folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances
 ) -> dict[str, Any]:
@@ -88,7 +101,7 @@ def manifest(
         "options": outcome.document.get("options", {}),
         "started": circumstances.began,
         "ended": utc_text(),
-        "versions": {"raftlog": version("raftlog"), "python": platform.python_version()},
+        "versions": versions(),
         "metrics": {
             "events": outcome.events,
             "simulated_ns": outcome.simulated_ns,

@@ -70,7 +70,7 @@ class Result:
     schedule: Schedule
     failure: str
     phase: str
-    """In which the run ended: set-up, safety, core, liveness, final read, read from the damaged,
+    """In which the run ended: set-up, safety, core, liveness, final read, read from each,
     reboot, over."""
     trace_hash: str
     events: int
@@ -337,17 +337,18 @@ class Run:
         yield from self._read_everything(FINAL_READER)
         yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
         self._finish()
-        yield from self._read_the_damaged()
-        for number, kind in enumerate(endings.reboots_of(self.world, self.options), 1):
+        yield from self._read_from_each()
+        reboots = endings.REBOOTS if self.options.reboot else ()
+        for number, kind in enumerate(reboots, 1):
             yield from self._reboot(kind, FINAL_READER + number)
         self.phase = "over"
 
-    def _read_the_damaged(self) -> Iterator[_Goal]:
-        """Who was damaged leads, as far as it can, and all is read from it: what nobody has read
-        may still be rotten there, and is repaired or given up, but never served."""
+    def _read_from_each(self) -> Iterator[_Goal]:
+        """Some lead, as far as they can, and all is read from each: what is rotten is repaired or
+        given up, but never served."""
         partitions, limit = self.options.partitions, self.liveness_ns
-        for number in sorted(self.nemesis.atlas.damaged):
-            self.phase = "read from the damaged"
+        for number in endings.read_last(self.world, self.nemesis.atlas.damaged):
+            self.phase = "read from each"
             endings.hand_over(self.nemesis, number, partitions)
             led, until = partial(endings.leads, self.world, number, partitions), self._patience()
             yield _Goal(lambda led=led, until=until: led() or until(), limit, "handed over", 1)  # type: ignore[misc]

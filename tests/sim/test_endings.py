@@ -35,7 +35,7 @@ def rotten():
 def test_who_was_damaged_leads_and_is_read_and_repaired():
     run, led = rotten(), 0
     while run.advance():
-        led += run.phase == "read from the damaged" and endings.leads(run.world, TWO, 1)
+        led += run.phase == "read from each" and endings.leads(run.world, TWO, 1)
     assert led > 0
     assert run.lost() == ""
     found = probes.fired()
@@ -56,24 +56,27 @@ def test_all_is_as_it_was_after_a_reboot(kind, monkeypatch):
     assert run.onlooker.invariants.checked["same-after-reboot"] == 1
 
 
-def reboots(seed):
-    run = Run(Schedule(SimOptions(seed=seed, reboot=True), ()))
-    return endings.reboots_of(run.world, run.options)
-
-
-def test_a_seed_has_one_kind_of_reboot_or_all():
-    drawn = {reboots(seed) for seed in range(30)}
-    assert drawn == {endings.REBOOTS, *((kind,) for kind in endings.REBOOTS)}
-    run = Run(schedule())
-    assert endings.reboots_of(run.world, run.options) == ()
-
-
 def test_a_seed_reboots_in_every_way_in_turn():
-    seed = next(each for each in range(30) if len(reboots(each)) > 1)
-    run = Run(schedule(seed=seed, reboot=True))
+    run = Run(schedule(reboot=True))
     assert run.play() == ""
     assert all(node.boots == 4 for node in run.world.nodes.values())
-    assert run.onlooker.invariants.checked["same-after-reboot"] == len(endings.REBOOTS)
+    assert run.onlooker.invariants.checked["same-after-reboot"] == len(endings.REBOOTS) == 3
+    run = Run(schedule())
+    assert run.play() == ""
+    assert run.onlooker.invariants.checked["same-after-reboot"] == 0
+
+
+def test_in_a_third_of_the_seeds_everybody_leads_and_is_read_from():
+    runs = [Run(schedule(seed=seed)) for seed in range(60)]
+    read = [tuple(endings.read_last(run.world, {TWO: None})) for run in runs]
+    assert set(read) == {(TWO,), tuple(runs[0].world.nodes)}
+    assert 10 <= read.count((TWO,)) <= 50
+    run, led = runs[next(number for number, each in enumerate(read) if len(each) > 1)], set()
+    while run.advance():
+        if run.phase == "read from each":
+            led |= {each for each in run.world.nodes if endings.leads(run.world, each, 1)}
+    assert led == {*run.world.nodes}
+    assert run.lost() == ""
 
 
 def test_what_a_reboot_loses(monkeypatch):
