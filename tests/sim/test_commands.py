@@ -7,7 +7,7 @@ import pytest
 from raftlog_sim import mutation, scenarios
 from raftlog_sim.__main__ import main
 from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
-from raftlog_sim.commands.mutants import merged, table, with_all, write_table
+from raftlog_sim.commands.mutants import merged, summary, table, with_all, write_table
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.mutation import Hunt
@@ -344,6 +344,20 @@ def test_a_table_has_a_row_for_every_mutant():
     assert sum("not hunted" in line for line in lines) == len(found) - 1
 
 
+def test_the_score_is_summed_up():
+    slow = {"steps": [50, 7], "seconds": 90.0, "finished": False}
+    rows = [KILLED, {**KILLED, "number": "3", "seeds": [40], "shrunk": slow}, ALIVE,
+            {**ALIVE, "number": "4"}, {**ALIVE, "number": "5", "tried": 0}]  # fmt: skip
+    said = " ".join(summary(rows, {"2": "some-scenario", "1": "another"}).split())
+    assert said == (
+        "5 planted bugs of the brokers: 2 caught by a seed, 1 by their scenarios only, 2 by "
+        "nothing; 1 of them were not hunted on seeds. The median of those hunted: no seed. 2 first "
+        "failing seeds shrank to at most 7 steps, a load counted as one, in 90 s (median) and 90 s "
+        "(worst); 1 could have gone on when their time was over."
+    )
+    assert "The median of those hunted: seed 40." in summary(rows[:3], {}).replace("\n", " ")
+
+
 def test_a_score_keeps_earlier_rows_and_a_page_its_text(tmp_path):
     score, page = tmp_path / "score.json", tmp_path / "page.md"
     assert merged(score, [KILLED, ALIVE]) == [KILLED, ALIVE]
@@ -352,7 +366,8 @@ def test_a_score_keeps_earlier_rows_and_a_page_its_text(tmp_path):
     page.write_text("# Title\n\n<!-- table begins -->old<!-- table ends -->\n\nafter\n")
     write_table(page, [newer])
     text = page.read_text()
-    assert text.startswith("# Title\n\n<!-- table begins -->\n\n| mutant |")
+    assert text.startswith("# Title\n\n<!-- table begins -->\n\n1 planted bugs of the brokers: 0 ")
+    assert "\n\n| mutant |" in text
     assert text.endswith("<!-- table ends -->\n\nafter\n")
     assert "old" not in text
     row = next(line for line in text.splitlines() if line.startswith("| 2 "))

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,9 @@ HISTORIES: Final = judge_hunt.Hunt().histories
 SURVIVED: Final = "SURVIVED"
 BEGIN: Final = "<!-- table begins -->"
 END: Final = "<!-- table ends -->"
+NEVER: Final = 1 << 62
+"""As the number of a seed."""
+COLUMNS: Final = 100
 
 
 def add(parsers: common.Parsers) -> None:
@@ -179,6 +183,36 @@ def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def summary(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
+    """The score in a few sentences, as Markdown, of the rows of `table`. A mutant that no seed
+    caught counts as caught after all others for the median."""
+    hunted = [row for row in rows if row["tried"]]
+    caught = [row for row in hunted if row["killed"]]
+    by_scenario = [row for row in rows if not row["killed"] and row["number"] in named]
+    first = sorted([row["seeds"][0] for row in caught] + [NEVER] * (len(hunted) - len(caught)))
+    shrunk = [row["shrunk"] for row in rows if row.get("shrunk")]
+    lines = [
+        f"{len(rows)} planted bugs of the brokers: {len(caught)} caught by a seed, "
+        f"{len(by_scenario)} by their scenarios only, "
+        f"{len(rows) - len(caught) - len(by_scenario)} by nothing; "
+        f"{len(rows) - len(hunted)} of them were not hunted on seeds."
+    ]
+    if first:
+        middle = first[len(first) // 2]
+        said = "no seed" if middle == NEVER else f"seed {middle}"
+        lines.append(f"The median of those hunted: {said}.")
+    if shrunk:
+        seconds = sorted(each["seconds"] for each in shrunk)
+        unfinished = sum(not each.get("finished", True) for each in shrunk)
+        lines.append(
+            f"{len(shrunk)} first failing seeds shrank to at most "
+            f"{max(each['steps'][1] for each in shrunk)} steps, a load counted as one, in "
+            f"{seconds[len(seconds) // 2]:.0f} s (median) and {seconds[-1]:.0f} s (worst); "
+            f"{unfinished} could have gone on when their time was over."
+        )
+    return textwrap.fill(" ".join(lines), COLUMNS) + "\n"
+
+
 def with_all(rows: list[dict[str, Any]], found: dict[str, mutation.Mutant]) -> list[dict[str, Any]]:
     """A row for every mutant: those without one were not hunted."""
     known = {row["number"]: row for row in rows}
@@ -229,7 +263,8 @@ def write_table(page: Path, rows: list[dict[str, Any]]) -> None:
     text = page.read_text(encoding="utf-8") if page.exists() else f"{BEGIN}\n{END}\n"
     of_judge = [row for row in rows if judge_table.is_of_judge(row)]
     others = [row for row in rows if not judge_table.is_of_judge(row)]
-    text = _between(text, BEGIN, END, table(others, scenario_kills()))
+    named = scenario_kills()
+    text = _between(text, BEGIN, END, f"{summary(others, named)}\n{table(others, named)}")
     if judge_table.BEGIN in text:
         text = _between(text, judge_table.BEGIN, judge_table.END, judge_table.table(of_judge))
     page.write_text(text, encoding="utf-8")
