@@ -34,6 +34,7 @@ from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
 from raftlog.partition.config import PartitionConfig
+from raftlog.partition.producer_snapshot import check_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
 from raftlog.storage.ops import CloseGroup
@@ -195,6 +196,7 @@ class PartitionManager:
                 group=group,
                 replica=replica,
                 path=replica_path(topic_id, partition, replica.epoch),
+                check_state=check_producers,
             ),
             label,
             founding,

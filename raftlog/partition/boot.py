@@ -24,8 +24,7 @@ def booted_tracker(
     group: GroupId, log: PartitionLog, recovered: RecoveredReplica, commit: RaftIndex
 ) -> LogTracker:
     """The tracker at the log's end: producers replayed, log-start markers noted. Markers that are
-    committed already set the log start; the later ones wait. Raises CorruptData for a bad
-    snapshot."""
+    committed already set the log start; the later ones wait. Recovery has judged the snapshot."""
     tracker = LogTracker(group, log, commit)
     assert recovered.producers is not None, recovered.state
     replay_producers(tracker.producers, recovered.producers, group, commit)

@@ -17,7 +17,7 @@ import hashlib
 from typing import Final
 
 from raftlog.base.binary import Buffer, Reader, Writer
-from raftlog.base.errors import FutureFormat, RaftlogError
+from raftlog.base.errors import CorruptData, FutureFormat, RaftlogError
 from raftlog.base.ids import GroupId, RaftIndex
 from raftlog.base.limits import (
     PRODUCER_SNAPSHOT_BYTES_MAX,
@@ -80,6 +80,11 @@ def load_producers(
         states[producer_id] = _read_state(reader)
     reader.end()
     table.load(clock_ms, states)
+
+
+def check_producers(group: GroupId, before: RaftIndex, body: Buffer) -> None:
+    """The `StateCheck` of a replica: raises as `load_producers` does, with `CorruptData`."""
+    load_producers(ProducerTable(), body, group=group, before=before, error=CorruptData)
 
 
 def _digest(body: Buffer) -> bytes:

@@ -100,8 +100,8 @@ class PartitionReplica:
         tracer: Tracer,
         now: Instant,
     ) -> None:
-        """`recovered` must have a log (not LOST). Raises CorruptData for a bad producer
-        snapshot."""
+        """`recovered` must have a log (not LOST) of a spec with `check_producers`: then recovery
+        has judged the producer snapshot."""
         log = recovered.log
         assert log is not None, recovered.state
         self.group = group
@@ -425,7 +425,7 @@ class PartitionReplica:
         if serving.produces.parked and node.ready:
             serving.produces.resume(now, wall_ms)
         drained = node.take(io_id)
-        self._follow_log(drained, now)
+        self._follow_log(drained)
         output.membership = self._follow_membership(drained, now)
         if drained.commit is not None:
             self._follow_commit(drained.commit, now)
@@ -435,14 +435,12 @@ class PartitionReplica:
         self._fill(output, drained, io_id, now)
         return output
 
-    def _follow_log(self, drained: Output, now: Instant) -> None:
-        """Producers and log-start markers of what happened to the log."""
+    def _follow_log(self, drained: Output) -> None:
+        """Producers and log-start markers of what happened to the log, which has judged the state
+        of an install before it took it."""
         if drained.installed is not None:
             position = drained.installed.position
-            try:
-                self._tracker.installed(position.raft_index, drained.installed.snapshot)
-            except CorruptData as error:
-                self._errands.found_damage(error, now)
+            self._tracker.installed(position.raft_index, drained.installed.snapshot)
         self._tracker.look()
 
     def _follow_membership(self, drained: Output, now: Instant) -> bool:

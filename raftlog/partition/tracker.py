@@ -131,8 +131,8 @@ class LogTracker:
         return log_start
 
     def installed(self, index: RaftIndex, snapshot: Buffer) -> None:
-        """The log was replaced by what lies after `index`: begin again from the producer snapshot.
-        Raises CorruptData when that is not what it should be."""
+        """The log was replaced by what lies after `index`: begin again from the producer snapshot,
+        which the log has judged (`CorruptData` otherwise)."""
         before = RaftIndex(index + 1)
         load_producers(
             self.producers, snapshot, group=self._group, before=before, error=CorruptData

@@ -3,12 +3,14 @@
 The leader asks its driver for the state before its first entry, sends it piece by piece, each
 after the answer to the one before. The follower assembles it in memory and replaces its log in
 one step; only an `AppendReply`, sent when that step is durable, tells the leader that it is done.
-An install that comes late, when the follower holds that entry or has it committed, changes
-nothing.
+The log judges the state before it takes it. One that no boot could go on from is refused without
+an answer, and the leader sends it again after an election timeout. An install that comes late,
+when the follower holds that entry or has it committed, changes nothing.
 """
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import InstallPosition
+from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import RaftIndex
 from raftlog.base.limits import INSTALL_BYTES_MAX
 from raftlog.base.probes import probe
@@ -150,10 +152,15 @@ def _assemble(state: RaftState, message: Install) -> int:
 
 def _switch(state: RaftState, position: InstallPosition, snapshot: bytes) -> None:
     """Replace the log. What was in flight for the old one makes nothing of the new one durable."""
-    probe("installed")
     index = position.raft_index
+    try:
+        state.log.install(position, snapshot)
+    except (CorruptData, FutureFormat) as error:
+        probe("install-refused")
+        state.trace("install-refused", ("index", index), ("why", str(error)))
+        return
+    probe("installed")
     state.rounds.cut(state.commit)
-    state.log.install(position, snapshot)
     state.log_changed = True
     state.commit = index
     state.verified = index

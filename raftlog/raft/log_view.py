@@ -70,5 +70,7 @@ class RaftLog(Protocol):
         ...
 
     def install(self, position: InstallPosition, snapshot: Buffer) -> None:
-        """Forget all entries and begin after `position`."""
+        """Forget all entries and begin after `position`. Raises `CorruptData` or `FutureFormat`,
+        with nothing changed, when a boot could not go on from the snapshot: the exception to never
+        failing, for nobody has looked at a leader's snapshot before."""
         ...

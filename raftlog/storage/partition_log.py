@@ -254,7 +254,7 @@ class PartitionLog:
 
     def install(self, position: InstallPosition, snapshot: Buffer) -> None:
         """Forget all entries and begin after `position`, as one switch: the snapshot's file is
-        synced before the header that makes everything older void."""
+        synced before the header that makes everything older void. A bad one changes nothing."""
         path = f"{self.spec.path}/{snapshot_name(RaftIndex(position.raft_index + 1))}"
         self._pending.create(path, snapshot_bytes(self.spec, position, snapshot))
         self._pending.obsolete += [segment.path for segment in self._segments]

@@ -12,10 +12,12 @@ sorts by place:
         *.tmp                                                           unfinished, removed at boot
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.binary import Buffer
 from raftlog.base.ids import (
     Chain,
     ClusterId,
@@ -42,15 +44,29 @@ _INTERVAL_BYTES_MIN: Final = 32 * KIB
 _POINTS_A_SEGMENT: Final = 8192
 
 
+StateCheck = Callable[[GroupId, RaftIndex, Buffer], None]
+"""Judges the body of a snapshot: the state of a group before an entry. Raises `CorruptData` when it
+is none, `FutureFormat` when a later release wrote it."""
+
+
+def any_state(group: GroupId, before: RaftIndex, body: Buffer) -> None:
+    """The check of those who do not read bodies."""
+
+
 @final
 @attrs.frozen(kw_only=True)
 class ReplicaSpec:
-    """Which replica of which group of which cluster, and the directory that is its own."""
+    """Which replica of which group of which cluster, and the directory that is its own.
+
+    Storage does not know what the body of a snapshot says; `check_state` does, and no body comes to
+    the disk, or counts when it is read, that it has not judged.
+    """
 
     cluster: ClusterId
     group: GroupId
     replica: ReplicaId
     path: str
+    check_state: StateCheck = attrs.field(default=any_state, eq=False, repr=False)
 
 
 @final

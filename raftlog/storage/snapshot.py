@@ -38,7 +38,8 @@ _DIGEST_BYTES: Final = 32
 
 
 def snapshot_bytes(spec: ReplicaSpec, position: InstallPosition, body: Buffer) -> bytes:
-    """The file's bytes."""
+    """The file's bytes. Raises what `ReplicaSpec.check_state` says of the body."""
+    spec.check_state(spec.group, RaftIndex(position.raft_index + 1), body)
     assert len(body) <= SNAPSHOT_BYTES_MAX, len(body)
     membership = Writer()
     write_membership(membership, position.membership)
@@ -53,7 +54,7 @@ def snapshot_bytes(spec: ReplicaSpec, position: InstallPosition, body: Buffer) -
 
 def parse_snapshot(spec: ReplicaSpec, data: Buffer, on: str) -> tuple[InstallPosition, bytes]:
     """Position and body. Raises `CorruptData` when the bytes are not whole or not this replica's,
-    `FutureFormat` when they need a newer reader."""
+    or the body is no state, `FutureFormat` when file or body need a newer reader."""
     view = memoryview(data)
     content = view[:-_DIGEST_BYTES]
     if len(view) < _DIGEST_BYTES or _digest(content) != view[-_DIGEST_BYTES:]:
@@ -75,6 +76,7 @@ def parse_snapshot(spec: ReplicaSpec, data: Buffer, on: str) -> tuple[InstallPos
     block.end()
     body = bytes(reader.take(reader.u64()))
     reader.end()
+    spec.check_state(spec.group, RaftIndex(index + 1), body)
     position = InstallPosition(
         raft_index=index,
         term=term,
@@ -115,7 +117,8 @@ def newest_snapshot(
     (Raft 5.3). A snapshot says what is committed, and may be older on the disk than the log is: at
     a crash that log may still end in entries that were never committed.
 
-    A damaged one is passed over, too: an older one and the entries after it say the same.
+    A damaged one is passed over, too: an older one and the entries after it say the same. One of a
+    later release is `FutureFormat`: what it says is not known to be superfluous.
     """
     for before in sorted(snapshots_of(disk, spec.path), reverse=True):
         if before - 1 > at_or_below:

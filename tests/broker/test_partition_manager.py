@@ -1,6 +1,7 @@
 """Replicas start and go only for what names them; what failed comes back only through recovery."""
 
 import copy
+import hashlib
 
 import attrs
 import pytest
@@ -15,7 +16,11 @@ from raftlog.broker.partition_manager import HostState, PartitionManager
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import StartReplica, delta_between
 from raftlog.metadata.image import EMPTY_IMAGE
+from raftlog.partition.producer_snapshot import write_producers
+from raftlog.partition.producers import ProducerTable
 from raftlog.storage.data_dir import peek_directory
+from raftlog.storage.replica import any_state
+from raftlog.storage.snapshot import write_snapshot
 from tests.broker.cluster import Cluster
 
 
@@ -254,3 +259,40 @@ def test_the_last_registration_goes_with_the_last_of_its_elders(one):
     node.deliver_nothing()
     one.run(0.5)
     assert host.spec.group not in node.broker.volume.store.registrations
+
+
+# --- bad state files ------------------------------------------------------------------------------
+
+
+def boot_with_state(cluster, body):
+    """A boot that finds this as the state behind the first entry of the partition."""
+    node, _, host = parts(cluster)
+    unjudged = attrs.evolve(host.spec, check_state=any_state)
+    log = host.replica.log
+    behind = attrs.evolve(log.position_before(1), raft_index=1, term=log.term_at(1))
+    write_snapshot(node.disk, unjudged, behind, body)
+    cluster.run(0.5)
+    cluster.kill(1)
+    cluster.restart(1)
+    cluster.run(3)
+    return parts(cluster)[2]
+
+
+def test_a_bad_state_file_does_not_stop_a_broker(one):
+    """The story: recovery looked at the digest of the file only and called the replica intact; what
+    the body said was read in the turn that ran it, and that error was nobody's. The broker stopped
+    at each boot, with every other group that it had."""
+    host = boot_with_state(one, b"state of nothing")
+    assert host.state is HostState.RUNNING
+    one.put("orders", ["w"])
+
+
+def test_a_state_file_of_a_later_release_keeps_its_replica_closed(one):
+    host = parts(one)[2]
+    body = write_producers(ProducerTable(), group=host.spec.group, before=2)
+    content = body[:4] + (2).to_bytes(2, "big") + body[6:-16]
+    later = content + hashlib.blake2b(content, digest_size=16).digest()
+    host = boot_with_state(one, later)
+    assert host.state is HostState.WAITING
+    assert "version 2" in host.why
+    assert parts(one)[1].hosts[METADATA_GROUP].state is HostState.RUNNING

@@ -28,6 +28,7 @@ from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import ProduceAnswer
+from raftlog.partition.producer_snapshot import check_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
 from raftlog.records.builder import RecordBatchBuilder
@@ -86,6 +87,7 @@ class Place:
             group=GROUP,
             replica=self.me,
             path=replica_path(TOPIC, 0, self.me.epoch),
+            check_state=check_producers,
         )
         self.replica = None
         self.held = False

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, InstallPosition, Membership
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, RaftlogError
 from raftlog.base.ids import Chain, ClusterId, GroupId, IoId, Offset, RaftIndex, Term
 from raftlog.records.chain import chain_next, chain_start
 from raftlog.records.control import parse_control_entry, read_membership_body
@@ -28,6 +28,7 @@ class MemoryLog:
         self._next_offset = Offset(0)
         self.log_start = Offset(0)
         self.snapshot: Buffer = b""
+        self.refusal: RaftlogError | None = None
         self.memberships: list[tuple[RaftIndex, Membership]] = []
         self.window: int | None = None
         self.truncations: list[RaftIndex] = []
@@ -119,6 +120,8 @@ class MemoryLog:
         self.memberships = [pair for pair in self.memberships if pair[0] < index]
 
     def install(self, position: InstallPosition, snapshot: Buffer) -> None:
+        if self.refusal is not None:
+            raise self.refusal
         self._first = position.raft_index + 1
         self._prev_term = position.term
         self._entries = []

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.limits import INSTALL_BYTES_MAX
 from raftlog.raft.messages import AppendReply, Install, InstallReply, Unreadable
 from raftlog.raft.node import Role
@@ -138,6 +139,18 @@ class TestReceiver:
         peer = replica(term=1)
         (reply,) = of_kind(say(peer, self.piece(0, b"abcdefgh")), InstallReply)
         assert reply.received == 0
+
+    @pytest.mark.parametrize("error", [CorruptData("no state"), FutureFormat("version 2")])
+    def test_a_state_that_no_boot_could_go_on_from_is_not_switched_to(self, error):
+        """The story: the log was replaced, on the disk too, before anybody had looked at what the
+        leader had sent in its place, and there was no way back."""
+        peer = replica(term=1)
+        peer.log.refusal = error
+        assert not say(peer, self.piece(0, b"abcdef"))
+        assert (peer.log.first_index, peer.node.commit, peer.installed) == (1, 0, [])
+        peer.log.refusal = None
+        say(peer, self.piece(0, b"abcdef"))
+        assert (peer.log.first_index, peer.installed) == (10, [9])
 
     def test_another_snapshot_begins_anew(self):
         peer = replica(term=1)
