@@ -8,12 +8,12 @@ tail.
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, InstallPosition
 from raftlog.base.errors import CorruptData, DiskError, DiskFull
-from raftlog.base.ids import Chain, Offset, RaftIndex, Term
+from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.base.limits import INDEX_FILE_BYTES_MAX
 from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
@@ -36,7 +36,7 @@ from raftlog.storage.replica import ReplicaSpec, index_name, snapshot_name
 from raftlog.storage.segment import SegmentRef
 from raftlog.storage.snapshot import newest_snapshot, read_snapshot, snapshots_of
 from raftlog.storage.sparse_index import (
-    NO_TIMESTAMP,
+    NOWHERE,
     IndexFile,
     Point,
     SegmentIndex,
@@ -427,9 +427,6 @@ def _distrust(disk: Disk, path: str) -> None:
     probe("index-distrusted")
     try:
         stored = read_index_file(read_whole(disk, path, INDEX_FILE_BYTES_MAX), 1, path)
-        write_whole(disk, path, write_index_file(stored._replace(end=_NOWHERE)))
+        write_whole(disk, path, write_index_file(stored._replace(end=NOWHERE)))
     except (CorruptData, DiskError):  # a full disk removes, though it does not write
         remove_if_there(disk, path)
-
-
-_NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NO_TIMESTAMP)

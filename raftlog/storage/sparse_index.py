@@ -21,6 +21,7 @@ In a file it can be deleted: it is rebuilt by walking the segment. Layout (big-e
 import struct
 from array import array
 from bisect import bisect_right
+from itertools import pairwise
 from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer, Reader, Writer
@@ -28,7 +29,12 @@ from raftlog.base.checksum import crc32c
 from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Chain, GroupId, Offset, RaftIndex, Term
-from raftlog.base.limits import INDEX_ROWS_MAX, SEGMENT_HEADER_BYTES
+from raftlog.base.limits import (
+    BATCH_HEADER_BYTES,
+    CONTROL_BATCH_BYTES_MAX,
+    INDEX_ROWS_MAX,
+    SEGMENT_HEADER_BYTES,
+)
 
 MAGIC: Final = b"rlindex\x00"
 VERSION: Final = 1
@@ -207,6 +213,17 @@ class IndexFile(NamedTuple):
     end: Point
     sparse: SegmentIndex
 
+    def joins(self, before: Term, last: Term) -> bool:
+        """Whether its terms rise from `before`, of the entry before the segment, to `last`, of its
+        last one."""
+        terms = [before, *(row.term for row in self.sparse.terms)]
+        return terms[-1] == last and all(one < two for one, two in pairwise(terms))
+
+
+NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NO_TIMESTAMP)
+"""The end that an index file tells which vouches for its segment no longer: its points stay, for
+they show how far that is whole."""
+
 
 def write_index_file(file: IndexFile) -> bytes:
     """The file's bytes; `file.end` is the place after the segment's last entry."""
@@ -226,7 +243,8 @@ def write_index_file(file: IndexFile) -> bytes:
 
 
 def read_index_file(data: Buffer, interval_bytes: int, on: str) -> IndexFile:
-    """The reverse. Raises `CorruptData` for anything doubtful: the file is then rebuilt."""
+    """The reverse. Raises `CorruptData` for anything doubtful: the file is then rebuilt. What it
+    gives is an index that some segment could have: rows ascend and lie within it."""
     view = memoryview(data)
     if len(view) < len(MAGIC) + 4 or crc32c(view[:-4]) != int.from_bytes(view[-4:], "big"):
         raise CorruptData("index file fails its checksum", on=on)
@@ -245,7 +263,60 @@ def read_index_file(data: Buffer, interval_bytes: int, on: str) -> IndexFile:
     for _ in range(reader.count(29, INDEX_ROWS_MAX)):
         index.controls.append(_read_control(reader))
     reader.end()
-    return IndexFile(group, sequence, first, end, index)
+    file = IndexFile(group, sequence, first, end, index)
+    why = _impossible(file)
+    if why is not None:
+        raise reader.fail(why)
+    return file
+
+
+def _impossible(file: IndexFile) -> str | None:
+    """What no segment has; None when there is nothing. A checksum vouches for whoever wrote it:
+    where these rows lead, a boot reads."""
+    start = Point(file.first_index, Offset(0), SEGMENT_HEADER_BYTES, Chain(0), NO_TIMESTAMP)
+    known = file.end != NOWHERE
+    points = [start, *file.sparse.points(), *([file.end] if known else ())]
+    if not all(_in_order(one, two) for one, two in pairwise(points)):
+        return "points of an index that do not ascend"
+    last = points[-1] if known else None
+    return _impossible_terms(file, last) or _impossible_controls(file, last)
+
+
+def _in_order(one: Point, two: Point) -> bool:
+    """The end may be a point; entries of Raft's own take no offset."""
+    return (
+        one.raft_index <= two.raft_index
+        and one.offset <= two.offset
+        and one.position <= two.position
+        and one.timestamp <= two.timestamp
+    )
+
+
+def _impossible_terms(file: IndexFile, end: Point | None) -> str | None:
+    rows = file.sparse.terms
+    for one, two in pairwise(rows):
+        if one.term >= two.term or one.raft_index >= two.raft_index or one.offset > two.offset:
+            return "terms of an index that do not ascend"
+    if rows and rows[0].raft_index < file.first_index:
+        return "a term that begins before the segment"
+    if end and rows and (rows[-1].raft_index >= end.raft_index or rows[-1].offset > end.offset):
+        return "a term that begins behind the segment"
+    return None
+
+
+def _impossible_controls(file: IndexFile, end: Point | None) -> str | None:
+    rows = file.sparse.controls
+    position, offset, after = SEGMENT_HEADER_BYTES, 0, file.first_index
+    for row in rows:
+        if not BATCH_HEADER_BYTES <= row.size <= CONTROL_BATCH_BYTES_MAX:
+            return f"a raft entry of {row.size} bytes"
+        if row.position < position or row.raft_index < after or row.offset < offset:
+            return "raft entries of an index that do not ascend"
+        position, offset = row.position + row.size, row.offset
+        after = RaftIndex(row.raft_index + 1)
+    if end and (position > end.position or after > end.raft_index or offset > end.offset):
+        return "a raft entry behind the segment"
+    return None
 
 
 def _write_point(writer: Writer, point: Point) -> None:

@@ -371,7 +371,8 @@ class _Walker:
         header = following.header
         if file.stop - 1 > self._hint or stored.end[:2] != (file.stop, header.base_offset):
             return None
-        if stored.end.chain != header.chain_before:
+        joins = stored.joins(file.header.term_before, header.term_before)
+        if not joins or stored.end.chain != header.chain_before:
             return None
         with opened(self._disk, file.path) as opened_file:
             if opened_file.size() < stored.end.position:
