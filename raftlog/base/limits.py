@@ -114,7 +114,8 @@ STORE_FRAME_BYTES_MAX: Final = 256 * MIB
 """A full image: a registration, vote and mark of every group in one frame."""
 REPLICA_PATH_BYTES_MAX: Final = 255
 OPEN_FILES_MAX: Final = 512
-"""Files that one log thread keeps open for writing; the least recently used clean one is closed."""
+"""Files that one log thread keeps open for writing, whatever a round writes; the least recently
+used is closed. A process may often have 1,024 descriptors, and sockets need some."""
 
 # --- verification ---------------------------------------------------------------------------------
 HISTORY_LINE_CHARS_MAX: Final = 64 * MIB

@@ -165,6 +165,7 @@ class DirectoryWriter:
         self._store_dirty = True
 
     def _sync_all(self) -> None:
+        """Everything written and not synced."""
         count = len(self._dirty) + self._store_dirty
         if count >= self._syncfs_from:
             self._synced(self._disk.sync_all)
@@ -185,16 +186,19 @@ class DirectoryWriter:
             raise _PoisonedError(error) from error
 
     def _hold(self, group: GroupId, path: str, file: DiskFile) -> _OpenFile:
-        """Keep the file open; the least recently used clean one goes when there are too many."""
+        """Keep the file open; the least recently used go when there are too many. What this round
+        has written is behind all others: when such a file is the next to go, all that the round
+        wrote so far is synced now, and not at its end."""
         known = self._open.pop(path, None)
         if known is not None:
             known.file.close()
         held = self._open[path] = _OpenFile(group, file)
-        if len(self._open) > OPEN_FILES_MAX:
-            for old in self._open:
-                if old not in self._dirty and old != path:
-                    self._open.pop(old).file.close()
-                    break
+        while len(self._open) > OPEN_FILES_MAX:
+            oldest = next(iter(self._open))
+            if oldest in self._dirty:
+                probe("synced-within-a-round")
+                self._sync_all()
+            self._open.pop(oldest).file.close()
         return held
 
     def _close_group(self, group: GroupId) -> None:

@@ -248,6 +248,52 @@ def test_files_are_closed_when_there_are_too_many(disk, monkeypatch):
         assert disk.durable_content(path_of(group)) == b"headerx"
 
 
+class TestMoreFilesThanMayBeOpen:
+    """The story: each file that was opened closed one other, if that was clean. In one round over
+    three thousand groups none is, so all of them stayed open, for good: the bound was none, and the
+    process had no descriptor left for its sockets."""
+
+    GROUPS = range(20, 40)
+
+    @pytest.fixture(params=[2, 10**9], ids=["syncfs", "each"])
+    def crowded(self, disk, monkeypatch, request):
+        monkeypatch.setattr("raftlog.storage.write_round.OPEN_FILES_MAX", 3)
+        writer = DirectoryWriter(disk, syncfs_from=request.param)
+        good(writer.perform(1, [create(group) for group in self.GROUPS]))
+        return writer
+
+    def test_a_round_over_all_of_them_keeps_the_bound(self, disk, crowded):
+        held = []
+        disk_open = disk.open
+
+        def counting(*args, **options):
+            held.append(len(crowded._open))
+            return disk_open(*args, **options)
+
+        disk.open = counting
+        good(crowded.perform(2, [append(group, 6, b"x") for group in self.GROUPS]))
+        assert max(held) == 3
+        assert len(crowded._open) == 3
+        good(crowded.perform(3, [append(group, 7, b"y") for group in reversed(self.GROUPS)]))
+        disk.crash(Keep.NONE)
+        assert {disk.content(path_of(group)) for group in self.GROUPS} == {b"headerxy"}
+
+    def test_groups_that_write_twice_in_a_round_are_whole(self, disk, crowded):
+        ops = [append(group, 6, b"x") for group in self.GROUPS]
+        good(crowded.perform(2, ops + [append(group, 7, b"y") for group in self.GROUPS]))
+        disk.crash(Keep.NONE)
+        assert {disk.content(path_of(group)) for group in self.GROUPS} == {b"headerxy"}
+
+    def test_an_early_sync_that_fails_poisons_the_directory(self, disk, crowded):
+        disk.fail("sync_all" if crowded._syncfs_from < 4 else "sync", "", count=1)
+        written = []
+        ops = [append(group, 6, b"x") for group in self.GROUPS]
+        result = crowded.perform(2, ops, lambda: written.append(2))
+        assert result.poisoned is not None
+        assert written == []
+        assert crowded.perform(3, []).poisoned is not None
+
+
 def test_a_store_of_another_directory_is_refused(disk):
     from raftlog.base.errors import CorruptData
     from raftlog.storage.store_file import StoreFiles, StoreOwner
