@@ -7,19 +7,10 @@ a bound. After a boot there may be places without entries: an idle replica must 
 
 from array import array
 from bisect import bisect_right
-from typing import NamedTuple, final
+from typing import final
 
 from raftlog.base.entries import Entry
 from raftlog.base.ids import Chain, Offset, RaftIndex
-
-
-class Place(NamedTuple):
-    """Where an entry lies: position in its file, chain before it, offset after it."""
-
-    raft_index: RaftIndex
-    position: int
-    chain_before: Chain
-    next_offset: Offset
 
 
 @final
@@ -65,15 +56,6 @@ class RecentWindow:
         self._offsets.append(entry.next_offset)
         self._entries.append(entry)
         self._bytes += len(entry.batch)
-
-    def append_place(self, place: Place) -> None:
-        """Add a place without its entry; only while no entry is held (recovery)."""
-        assert not self._entries, place
-        assert place.raft_index == self.end, (place, self.end)
-        self._positions.append(place.position)
-        self._chains.append(place.chain_before)
-        self._offsets.append(place.next_offset)
-        self.entries_first = self.end
 
     def chain_before(self, index: RaftIndex) -> Chain | None:
         """The chain before the entry `index`; None when its place is not held."""
@@ -135,17 +117,25 @@ class RecentWindow:
     def shed(self, keep_from: RaftIndex, bytes_max: int) -> None:
         """Forget entries and their places from the front, below `keep_from`, until the bytes held
         are at most `bytes_max`."""
-        count = 0
-        limit = min(len(self._entries), keep_from - self.entries_first)
-        while count < limit and self._bytes > bytes_max:
-            self._bytes -= len(self._entries[count].batch)
-            count += 1
-        if count:
-            del self._entries[:count]
-            self.entries_first = RaftIndex(self.entries_first + count)
+        self._shed_entries(min(len(self._entries), keep_from - self.entries_first), bytes_max)
         drop = min(self.entries_first, keep_from) - self.first
         if drop > 0:
             self.base_offset = Offset(self._offsets[drop - 1])
             for column in (self._positions, self._chains, self._offsets):
                 del column[:drop]
             self.first = RaftIndex(self.first + drop)
+
+    def shed_entries(self, bytes_max: int) -> None:
+        """Forget entries from the front until the bytes held are at most `bytes_max`; their places
+        stay (recovery)."""
+        self._shed_entries(len(self._entries), bytes_max)
+
+    def _shed_entries(self, limit: int, bytes_max: int) -> None:
+        """At most so many."""
+        count = 0
+        while count < limit and self._bytes > bytes_max:
+            self._bytes -= len(self._entries[count].batch)
+            count += 1
+        if count:
+            del self._entries[:count]
+            self.entries_first = RaftIndex(self.entries_first + count)

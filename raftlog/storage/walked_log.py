@@ -6,14 +6,13 @@ there is. Where a checkpoint disagrees with batches that each look right (a batc
 a flipped epoch), the valid prefix ends at the last checkpoint that agreed.
 """
 
-from collections import deque
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import NamedTuple, final
 
 import attrs
 
-from raftlog.base.entries import Entry, EntryKind, Membership
+from raftlog.base.entries import EntryKind, Membership
 from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import Chain, Offset, RaftIndex, Term
 from raftlog.base.limits import (
@@ -31,7 +30,7 @@ from raftlog.storage.files import opened, read_whole
 from raftlog.storage.jobs import IndexOrder, note_batch, write_index
 from raftlog.storage.live_files import LiveFile, LiveFiles
 from raftlog.storage.log_end import FileEnd
-from raftlog.storage.recent_window import Place, RecentWindow
+from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec, index_name
 from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.segment import Segment, before_header
@@ -133,9 +132,8 @@ class _Walker:
         self._memberships = [(head.membership_index, head.membership)]
         self._log_starts: list[tuple[RaftIndex, Offset]] = []
         self._torn: str | None = None
-        self._places: deque[_Noted] = deque()
-        self._entries: deque[Entry] = deque()
-        self._entry_bytes = 0
+        self._window: RecentWindow | None = None
+        """What was walked since the last segment whose index file was taken at its word."""
 
     def run(self) -> WalkedLog:
         """Walk to the first fault or the end."""
@@ -328,20 +326,13 @@ class _Walker:
     def _note(self, batch: WalkedBatch) -> None:
         """What memory needs of a walked batch."""
         before, entry = batch.before, batch.entry
-        self._places.append(
-            _Noted(
-                Place(before.raft_index, before.position, before.chain, entry.next_offset),
-                before.offset,
-            )
-        )
-        self._entries.append(entry._replace(batch=bytes(entry.batch)))
-        self._entry_bytes += len(entry.batch)
-        while self._entries and self._entry_bytes > RECOVERED_WINDOW_BYTES:
-            self._entry_bytes -= len(self._entries.popleft().batch)
-        keep = self._entries[0].raft_index if self._entries else RaftIndex(entry.raft_index + 1)
-        keep = min(keep, RaftIndex(self._hint + 1))
-        while self._places and self._places[0].place.raft_index < keep:
-            self._places.popleft()
+        window = self._window
+        if window is None:
+            window = self._window = RecentWindow(before.raft_index, before.offset)
+        assert window.end == before.raft_index, (window.end, before.raft_index)
+        window.append(entry._replace(batch=bytes(entry.batch)), before.position, before.chain)
+        window.shed_entries(RECOVERED_WINDOW_BYTES)
+        window.shed(RaftIndex(self._hint + 1), RECOVERED_WINDOW_BYTES)
         if batch.control is not None:
             self._note_control(entry.raft_index, entry.kind, batch.control.body)
 
@@ -434,9 +425,7 @@ class _Walker:
         self._segments.append(
             Segment(file.path, header, end, stored.end.position, None, latest, False)
         )
-        self._places.clear()
-        self._entries.clear()
-        self._entry_bytes = 0
+        self._window = None
 
     # --- the result -------------------------------------------------------------------------------
 
@@ -454,7 +443,7 @@ class _Walker:
         return WalkedLog(
             end=FileEnd(end, sequence, position),
             segments=self._segments,
-            window=self._window(after, end.next_offset),
+            window=self._window_until(after, end.next_offset),
             terms=self._terms(after),
             memberships=[pair for pair in self._memberships if pair[0] < after],
             log_starts=[pair for pair in self._log_starts if pair[0] < after],
@@ -472,24 +461,13 @@ class _Walker:
                 terms.begin(row.term, row.raft_index, row.offset)
         return terms
 
-    def _window(self, after: RaftIndex, next_offset: Offset) -> RecentWindow:
-        places = [noted for noted in self._places if noted.place.raft_index < after]
-        if not places:
+    def _window_until(self, after: RaftIndex, next_offset: Offset) -> RecentWindow:
+        window = self._window
+        if window is None or window.first >= after:
             return RecentWindow(after, next_offset)
-        window = RecentWindow(places[0].place.raft_index, places[0].base_offset)
-        held = {entry.raft_index: entry for entry in self._entries}
-        for place, _ in places:
-            entry = held.get(place.raft_index)
-            if entry is None:
-                window.append_place(place)
-            else:
-                window.append(entry, place.position, place.chain_before)
+        window.cut(after)
+        assert window.end == after, (window.end, after)
         return window
-
-
-class _Noted(NamedTuple):
-    place: Place
-    base_offset: Offset
 
 
 def _log_end(place: WalkPlace) -> LogEnd:

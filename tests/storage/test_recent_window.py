@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.entries import Entry, EntryKind
-from raftlog.storage.recent_window import Place, RecentWindow
+from raftlog.storage.recent_window import RecentWindow
 
 FIRST, BASE = 5, 40
 
@@ -24,7 +24,8 @@ def windows(draw):
         width = draw(st.integers(0, 3))
         made = entry(FIRST + ordinal, size, offset + width)
         if ordinal < bare:
-            window.append_place(Place(made.raft_index, position, 1000 + ordinal, offset + width))
+            window.append(made, position, 1000 + ordinal)
+            window.shed_entries(0)
         else:
             window.append(made, position, 1000 + ordinal)
         model.append((made, position, 1000 + ordinal))
