@@ -6,6 +6,9 @@ is written, durably, before the first segment is removed. Layout (big-endian), t
       0  magic "rlhead\\0\\0"      8  format version u16 = 1     10  reserved u16 = 0
      12  cluster id, 16 bytes     28  group u64                 36  replica id, 20 bytes
      56  first raft index u64     64  CRC-32C of all before, u32
+
+Every version has copies of this size with the checksum there, so that a later one is told from
+damage.
 """
 
 from typing import Final
@@ -13,7 +16,7 @@ from typing import Final
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import read_replica_id, write_replica_id
-from raftlog.base.errors import CorruptData
+from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import RaftIndex
 from raftlog.base.ports import Disk
 from raftlog.storage.files import read_whole, write_whole
@@ -35,7 +38,8 @@ def write_head(disk: Disk, spec: ReplicaSpec, first_index: RaftIndex) -> None:
 
 def read_head(disk: Disk, spec: ReplicaSpec) -> RaftIndex | None:
     """The entry with which the log begins; None when nothing was ever removed. `CorruptData` when
-    the file is damaged beyond its second copy, or another replica's."""
+    the file is damaged beyond its second copy, or another replica's; `FutureFormat` when a later
+    release wrote it."""
     path = f"{spec.path}/{HEAD_FILE}"
     if not disk.exists(path):
         return None
@@ -48,8 +52,13 @@ def read_head(disk: Disk, spec: ReplicaSpec) -> RaftIndex | None:
 
 def _parse(copy: Buffer, spec: ReplicaSpec, path: str) -> RaftIndex:
     reader = Reader(copy, CorruptData, path)
-    if bytes(reader.take(len(MAGIC))) != MAGIC or reader.u16() != VERSION or reader.u16() != 0:
-        raise reader.fail("head file is of another kind or version")
+    if bytes(reader.take(len(MAGIC))) != MAGIC:
+        raise reader.fail("not a head file")
+    version, reserved = reader.u16(), reader.u16()
+    if version > VERSION:
+        raise FutureFormat(f"head file of version {version}, this release reads {VERSION}", on=path)
+    if version != VERSION or reserved != 0:
+        raise reader.fail(f"head file of version {version} with reserved {reserved}")
     told = (bytes(reader.take(16)), reader.u64(), read_replica_id(reader))
     if told != (spec.cluster, spec.group, spec.replica):
         raise reader.fail(f"head file of group {told[1]}, replica {told[2]}")

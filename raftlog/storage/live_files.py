@@ -57,8 +57,8 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
 
     A file gets its name only after its header is synced, so a header that cannot be read is damage,
     never an unfinished creation: everything from the index in its name on is then unknown, and
-    older files count only below that. Raises `FutureFormat` when one needs a newer reader,
-    `CorruptData` when the head file is damaged.
+    older files count only below that. Raises `FutureFormat` when one, or the head file, needs a
+    newer reader, `CorruptData` when the head file is damaged.
     """
     live: list[LiveFile] = []
     void: list[str] = []

@@ -16,7 +16,10 @@ from raftlog.base.entries import EntryKind
 from raftlog.base.errors import FutureFormat
 from raftlog.records.batch import CRC_FROM
 from raftlog.records.control import Marker, write_marker
+from raftlog.storage.files import write_whole
+from raftlog.storage.head import write_head
 from raftlog.storage.recovery import recover_replica, salvage_replica
+from raftlog.storage.replica import HEAD_FILE
 from tests.storage.making import SPEC, Driver
 
 KIND, VERSION = 61, 62
@@ -68,3 +71,25 @@ def test_the_same_log_without_it_opens():
     found = driver.reopen()
     assert found.why == ""
     assert found.log.last_index == 5
+
+
+@pytest.mark.parametrize("recover", [recover_replica, salvage_replica])
+def test_a_head_file_of_a_later_release_is_not_damage(recover):
+    """It was, and without a head file it is not known where a log begins: the replica was given up
+    for lost, and replaced by an empty one."""
+    driver = Driver()
+    driver.lead(1)
+    driver.append(2)
+    driver.commit_all()
+    driver.settle()
+    write_head(driver.disk, SPEC, 1)
+    path = f"{SPEC.path}/{HEAD_FILE}"
+    copy = bytearray(driver.disk.content(path)[:64])
+    copy[8:12] = b"\x00\x02\x00\x01"
+    write_whole(driver.disk, path, 2 * (bytes(copy) + crc32c(copy).to_bytes(4, "big")))
+    driver.disk.crash(Keep.NONE)
+    driver._open()
+    before = contents(driver.disk)
+    with pytest.raises(FutureFormat, match="version 2"):
+        recover(driver.disk, SPEC, driver.image.marks[SPEC.group], driver.options)
+    assert contents(driver.disk) == before
