@@ -17,13 +17,14 @@ from raftlog_sim.outcome import Outcome
 from raftlog_sim.run_trace import RunTrace, replicas_document
 from raftlog_sim.schedule import Schedule, is_fault, schedule_from_text
 from raftlog_sim.simulation import Result, simulate
+from raftlog_sim.subjects import GUEST_SUBJECT, is_guest_plan
 from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.subjects.guest_plan import GuestPlan
 
 BROKERS: Final = "brokers"
-PYSYNCOBJ: Final = "pysyncobj"
+PYSYNCOBJ: Final = GUEST_SUBJECT
 SUBJECTS: Final = (BROKERS, PYSYNCOBJ)
 SCHEDULE_FILE: Final = "schedule.json"
 PLAN_FILE: Final = "plan.txt"
@@ -157,17 +158,30 @@ class GuestCase:
         return json.dumps(self.plan.document())
 
 
+class LibraryMissingError(OperatingError):
+    """What is to be simulated is not installed: no fault of the case."""
+
+
 def guest_tools() -> Any:
-    """The modules that need the library; it is an extra."""
+    """The modules that need the library; it is an extra. Raises `LibraryMissingError`."""
     try:
         from raftlog_sim.subjects import guests  # noqa: PLC0415  (an extra)
     except ImportError as error:
-        raise OperatingError(
+        raise LibraryMissingError(
             "the library to simulate is not installed",
             on=str(error.name),
             do="pip install 'raftlog[pysyncobj]'",
         ) from error
     return guests
+
+
+def why_no_guests() -> str:
+    """Why guests cannot be played here, and what to do; empty when they can."""
+    try:
+        guest_tools()
+    except LibraryMissingError as error:
+        return f"{error.on} is not installed: {error.do}"
+    return ""
 
 
 def drawn(seed: int, profile: str, subject: str = BROKERS) -> Case:
@@ -184,25 +198,45 @@ def case_from_text(text: str) -> Case:
     """Read a file of either kind. OperatingError when it is neither."""
     if text.lstrip().startswith("{"):
         return BrokerCase(schedule=schedule_from_text(text))
-    guests = guest_tools()
-    if not guests.is_guest_plan(text):
+    if not is_guest_plan(text):
         raise OperatingError(
-            "neither a schedule (JSON) nor a plan (`subject pysyncobj`)",
-            do=_WRITTEN,
+            f"neither a schedule (JSON) nor a plan (`subject {PYSYNCOBJ}`)", do=_WRITTEN
         )
-    return GuestCase(plan=guests.parse(text))
+    return GuestCase(plan=guest_tools().parse(text))
 
 
 def load(path: Path) -> tuple[Case, str]:
-    """The case in a file or run folder, and the mutant that it needs (empty: none)."""
-    mutant = ""
-    if path.is_dir():
-        mutant = _mutant_of(path / "run.json")
-        path = next((path / name for name in (SCHEDULE_FILE, PLAN_FILE) if (path / name).exists()),
-                    path / SCHEDULE_FILE)  # fmt: skip
-    elif (path.parent / "run.json").exists():
-        mutant = _mutant_of(path.parent / "run.json")
-    return case_from_text(read_text(path)), mutant
+    """The case in a file or run folder, and the mutant that it needs (empty: none). An
+    OperatingError is `on` the path, and on the place in the file where there is one."""
+    manifest = (path if path.is_dir() else path.parent) / "run.json"
+    mutant = _mutant_of(manifest) if manifest.exists() else ""
+    file = file_of(path)
+    text = read_text(file)
+    try:
+        return case_from_text(text), mutant
+    except OperatingError as error:
+        raise within(file, error) from None
+
+
+def file_of(path: Path) -> Path:
+    """The file of a case: itself, or the one in a run folder."""
+    if not path.is_dir():
+        return path
+    for name in (SCHEDULE_FILE, PLAN_FILE):
+        if (path / name).exists():
+            return path / name
+    raise OperatingError(
+        f"no run folder: it holds no {SCHEDULE_FILE} and no {PLAN_FILE}", on=str(path), do=_WRITTEN
+    )
+
+
+def within(path: Path, error: OperatingError) -> OperatingError:
+    """The error of a part of a file, on the file and that part. That a library is missing is no
+    error of the file."""
+    if isinstance(error, LibraryMissingError):
+        return error
+    place = f"{path}, {error.on}" if error.on not in ("", "schedule") else str(path)
+    return OperatingError(error.what, on=place, do=error.do or _WRITTEN)
 
 
 def read_text(path: Path) -> str:
@@ -210,8 +244,12 @@ def read_text(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as stream:
             text = stream.read(FILE_CHARS_MAX + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise OperatingError(f"cannot be read: {error}", on=str(path), do=_WRITTEN) from None
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise OperatingError(what, on=str(path), do=_WRITTEN) from None
+    except UnicodeDecodeError as error:
+        what = f"is no text: {error.reason} at byte {error.start}"
+        raise OperatingError(what, on=str(path), do=_WRITTEN) from None
     if len(text) > FILE_CHARS_MAX:
         raise OperatingError(
             f"longer than {FILE_CHARS_MAX >> 20} million characters", on=str(path), do=_WRITTEN

@@ -31,7 +31,7 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog.verify import check_history
 from raftlog_sim import mutation
-from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
+from raftlog_sim.cases import BROKERS, PYSYNCOBJ, BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.options import options_from
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.schedule import KINDS, Schedule, Step, step
@@ -39,7 +39,7 @@ from raftlog_sim.schedule import KINDS, Schedule, Step, step
 FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
 SUFFIX: Final = ".txt"
 RESULT: Final = "=>"
-GUEST_LINE: Final = "subject pysyncobj"
+GUEST_LINE: Final = f"subject {PYSYNCOBJ}"
 OK: Final = "ok"
 _NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids")
 
@@ -47,12 +47,11 @@ _NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids")
 @final
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """One file."""
+    """One file, as text: to read it needs no library, to play that of guests does."""
 
     name: str
     lines: tuple[str, ...]
     """The file without its results."""
-    case: Case
     mutants: tuple[str, ...]
     reaches: tuple[str, ...]
     avoids: tuple[str, ...]
@@ -62,6 +61,24 @@ class Scenario:
     def title(self) -> str:
         """The first line of its story."""
         return self.lines[0].lstrip("# ").strip() if self.lines else ""
+
+    @property
+    def subject(self) -> str:
+        """Who acts in it."""
+        return PYSYNCOBJ if GUEST_LINE in self.lines else BROKERS
+
+    @property
+    def size(self) -> int:
+        """How many steps."""
+        return sum(line[:1].isdigit() for line in self.lines)
+
+    @property
+    def case(self) -> Case:
+        """What is played, made anew. OperatingError names the line that makes no sense."""
+        bare = [line for line in self.lines if line.partition(" ")[0] not in _NOT_OF_THE_RUN]
+        if self.subject == PYSYNCOBJ:
+            return GuestCase(plan=guest_tools().parse("\n".join(bare)))
+        return BrokerCase(schedule=_schedule(self.name, bare))
 
 
 def names() -> list[str]:
@@ -74,27 +91,20 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Scenario:
-    """The scenario of that name. OperatingError when there is none, or it makes no sense."""
+    """The scenario of that name. OperatingError when there is none."""
     path = FOLDER / f"{name}{SUFFIX}"
     if not path.is_file():
         raise OperatingError(f"no scenario {name}", do=f"one of {', '.join(names())}")
-    return parse(name, path.read_text(encoding="utf-8"))
+    return read(name, path.read_text(encoding="utf-8"))
 
 
-def parse(name: str, text: str) -> Scenario:
-    """Read a scenario. OperatingError names the line that makes no sense."""
+def read(name: str, text: str) -> Scenario:
+    """A scenario of a text; whether its steps make sense, its `case` says."""
     lines = [line.rstrip() for line in text.splitlines()]
     kept = tuple(line for line in lines if not line.startswith(RESULT))
-    bare = [line for line in kept if line.partition(" ")[0] not in _NOT_OF_THE_RUN]
-    case: Case
-    if GUEST_LINE in bare:
-        case = GuestCase(plan=guest_tools().parse("\n".join(bare)))
-    else:
-        case = BrokerCase(schedule=_schedule(name, bare))
     return Scenario(
         name=name,
         lines=kept,
-        case=case,
         mutants=tuple(_words(kept, "mutants")),
         reaches=tuple(_words(kept, "reaches")),
         avoids=tuple(_words(kept, "avoids")),
@@ -163,7 +173,7 @@ class Played(NamedTuple):
 def play(scenario: Scenario) -> Played:
     """Run it as it stands, without planted bugs."""
     outcome = scenario.case.play(trace=True)
-    found = _of_guests(outcome) if isinstance(scenario.case, GuestCase) else _of_brokers(outcome)
+    found = _of_guests(outcome) if scenario.subject == PYSYNCOBJ else _of_brokers(outcome)
     missed = [name for name in scenario.reaches if name not in outcome.probes]
     if missed:
         found.append(f"{RESULT} NOT REACHED: {', '.join(missed)}")
@@ -212,7 +222,7 @@ def mutant_results(scenario: Scenario) -> list[str]:
 
 def _with_mutant(name: str, text: str, number: str) -> str:
     mutation.switch_on(number)
-    scenario = parse(name, text)
+    scenario = read(name, text)
     outcome = scenario.case.play()
     passed = _passed(scenario, outcome)
     told = f"passes {', '.join(passed)}" if passed else "SURVIVES"

@@ -3,7 +3,8 @@
 import attrs
 import pytest
 from raftlog_sim.minimise import Effort, minimise, one_by_one, simplify
-from raftlog_sim.subjects.guest_plan import GuestPlan, GuestStep, draw_plan, is_guest_plan, parse
+from raftlog_sim.subjects import is_guest_plan
+from raftlog_sim.subjects.guest_plan import GuestPlan, GuestStep, draw_plan, parse
 from raftlog_sim.subjects.guest_run import LOST, play
 from raftlog_sim.subjects.guest_shrink import shrink
 from raftlog_sim.subjects.pysyncobj import GuestSettings

@@ -56,7 +56,7 @@ avoids installed
 
 
 def test_a_scenario_is_read():
-    found = scenarios.parse("x", TEXT)
+    found = scenarios.read("x", TEXT)
     assert found.title == "one title"
     assert found.mutants == ("3", "9b")
     assert found.reaches == ("torn-tail-cut",)
@@ -71,7 +71,7 @@ def test_a_scenario_is_read():
 
 
 def test_a_step_is_its_text():
-    steps = scenarios.parse("x", TEXT).case.schedule.steps
+    steps = scenarios.read("x", TEXT).case.schedule.steps
     assert [scenarios.parse_step(str(step).split()) for step in steps] == list(steps)
 
 
@@ -82,11 +82,11 @@ def test_a_step_is_its_text():
 )  # fmt: skip
 def test_a_line_without_sense_is_refused(line):
     with pytest.raises(OperatingError):
-        scenarios.parse("x", f"# t\n{line}\n")
+        _ = scenarios.read("x", f"# t\n{line}\n").case
 
 
 def test_a_guest_is_recognised():
-    found = scenarios.parse("x", "# t\nsubject pysyncobj\nnodes 3\n100 isolate 3\n=> ok\n")
+    found = scenarios.read("x", "# t\nsubject pysyncobj\nnodes 3\n100 isolate 3\n=> ok\n")
     assert isinstance(found.case, GuestCase)
     assert found.case.size == 1
 

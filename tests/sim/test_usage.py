@@ -68,14 +68,40 @@ def test_so_is_what_makes_no_sense(arguments, capsys):
 @pytest.mark.parametrize("name", ["replay", "shrink", "debug", "turns"])
 @pytest.mark.parametrize(
     "text",
-    ["", '{"version": 1, "options": {"seed": 1, "brokers": 0}, "steps": []}', "[" * 100_000],
-    ids=["empty", "no brokers", "deep"],
-)
+    ["", '{"version": 1, "options": {"seed": 1, "brokers": 0}, "steps": []}', "[" * 100_000,
+     "hello world", "{", '{"version": 9}', "subject pysyncobj\n100 explode", "# a\n100 x\n=> ok"],
+    ids=["empty", "no brokers", "deep", "text", "half", "version", "plan", "scenario"],
+)  # fmt: skip
 def test_a_file_that_is_no_case_is_64(name, text, tmp_path, capsys):
+    """Regression: `on` was empty, or `schedule`."""
     (tmp_path / "bad.json").write_text(text)
     code, said = ran(name, "bad.json", capsys=capsys)
     assert (code, said.out) == (64, "")
-    assert is_error(said.err)["do"]
+    error = is_error(said.err)
+    assert error["on"].partition(",")[0] == "bad.json"
+    assert error["do"]
+
+
+def test_a_folder_without_a_case_is_no_run_folder(tmp_path, capsys):
+    """Regression: it was said that schedule.json, which nobody had named, was not there."""
+    (tmp_path / "empty").mkdir()
+    code, said = ran("replay", "empty", capsys=capsys)
+    assert code == 64
+    error = is_error(said.err)
+    assert error["on"] == "empty"
+    assert error["what"].startswith("no run folder: it holds no schedule.json")
+
+
+@pytest.mark.parametrize(("content", "why"), [(None, "No such file"), (b"\xff\xfe", "is no text")])
+def test_a_file_that_cannot_be_read_says_so_in_words(content, why, tmp_path, capsys):
+    if content is not None:
+        (tmp_path / "bad").write_bytes(content)
+    code, said = ran("replay", "bad", capsys=capsys)
+    assert code == 64
+    error = is_error(said.err)
+    assert error["on"] == "bad"
+    assert why in error["what"]
+    assert "Errno" not in error["what"]
 
 
 def test_a_manifest_that_is_too_deep_names_no_mutant(tmp_path, capsys):

@@ -13,7 +13,16 @@ from typing import Any, Final, final
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation, scenarios
 from raftlog_sim.bounds import BOUNDS
-from raftlog_sim.cases import BROKERS, SUBJECTS, Case, drawn, load, read_text
+from raftlog_sim.cases import (
+    BROKERS,
+    SUBJECTS,
+    Case,
+    LibraryMissingError,
+    drawn,
+    load,
+    read_text,
+    within,
+)
 from raftlog_sim.options import PROFILES
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.probe_names import reachable_names
@@ -114,6 +123,8 @@ def case_of(options: argparse.Namespace) -> Case:
         return drawn(options.seed, options.profile, options.subject)
     try:
         case, mutant = _loaded(options.file)
+    except LibraryMissingError:
+        raise
     except OperatingError as error:
         raise RefusedCaseError(error.what, on=error.on, do=error.do) from None
     options.mutant = options.mutant or mutant
@@ -126,8 +137,15 @@ def _loaded(path: Path) -> tuple[Case, str]:
     if path.is_file():
         text = read_text(path)
         if scenarios.is_scenario(text):
-            return scenarios.parse(path.stem, text).case, ""
+            return _scenario(path, text), ""
     return load(path)
+
+
+def _scenario(path: Path, text: str) -> Case:
+    try:
+        return scenarios.read(path.stem, text).case
+    except OperatingError as error:
+        raise within(path, error) from None
 
 
 def switch_on(mutant: str) -> None:
@@ -138,6 +156,11 @@ def switch_on(mutant: str) -> None:
     if mutant not in found:
         raise UsageError(f"no mutant {mutant}; there are {', '.join(found)}")
     mutation.switch_on(mutant)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 seed`, `2 seeds`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _counts(counts: dict[str, int]) -> str:

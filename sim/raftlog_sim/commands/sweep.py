@@ -288,7 +288,7 @@ def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
     """Those of our own brokers, each against what its file says of the plain run."""
     common.switch_on(options.mutant)
     wanted = [scenarios.load(name) for name in scenarios.names()]
-    for scenario in (each for each in wanted if each.case.subject == BROKERS):
+    for scenario in (each for each in wanted if each.subject == BROKERS):
         played = scenarios.play(scenario)
         tally.probes.update(played.probes)
         if played.lines != [line for line in scenario.expected if not scenarios.of_mutant(line)]:

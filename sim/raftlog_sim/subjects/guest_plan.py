@@ -18,11 +18,11 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog_sim.bounds import BOUNDS, TIME_MAX_MS
 from raftlog_sim.streams import Stream
-from raftlog_sim.subjects import GUEST_PROFILES
+from raftlog_sim.subjects import GUEST_PROFILES, GUEST_SUBJECT
 from raftlog_sim.subjects.guest_cluster import VERBS
 from raftlog_sim.subjects.pysyncobj import NO_COMPACTION, GuestSettings
 
-SUBJECT: Final = "pysyncobj"
+SUBJECT: Final = GUEST_SUBJECT
 PROFILES: Final = GUEST_PROFILES
 SETTLE_MS: Final = 8_000
 _WARM_MS: Final = 2_000
@@ -87,11 +87,6 @@ class GuestPlan:
             **attrs.asdict(self.settings),
             "steps": len(self.steps),
         }
-
-
-def is_guest_plan(text: str) -> bool:
-    """Whether a file holds a plan of this kind."""
-    return any(line.split() == ["subject", SUBJECT] for line in text.splitlines()[:200])
 
 
 def parse(text: str) -> GuestPlan:
