@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     except common.UsageError as error:
         print(_usage_line(error, as_json=_wants_json(arguments)), file=sys.stderr)
         return common.USAGE
-    except common.RefusedCaseError as error:
+    except common.RefusedError as error:
         print(common.error_line(error), file=sys.stderr)
         return common.USAGE
     except OperatingError as error:

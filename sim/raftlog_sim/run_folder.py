@@ -8,6 +8,7 @@ import io
 import json
 import locale
 import platform
+import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
@@ -48,13 +49,9 @@ def utc_text() -> str:
 
 def new_folder(command: str, seed: int, out: Path | None = None) -> Path:
     """A folder that is there: `out`, or a new one under `runs`, to which `latest` then points."""
+    check_writable(RUNS if out is None else out)
     if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise OperatingError(
-                f"cannot make a folder: {error.strerror}", on=str(out), do="name another one"
-            ) from error
+        out.mkdir(parents=True, exist_ok=True)
         return out
     stem = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{command}-{seed}"
     name, number = stem, 1
@@ -66,6 +63,18 @@ def new_folder(command: str, seed: int, out: Path | None = None) -> Path:
     aside.symlink_to(name)
     aside.replace(RUNS / LATEST)
     return RUNS / name
+
+
+def check_writable(folder: Path) -> None:
+    """Raises OperatingError unless files can be written there, or the folder can be made. Makes
+    nothing: to be asked before the work whose result goes there."""
+    home = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    try:
+        with tempfile.TemporaryFile(dir=home):
+            return
+    except OSError as error:
+        what = f"cannot be written: {error.strerror}"
+        raise OperatingError(what, on=str(folder), do="name another folder") from None
 
 
 def write(folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances) -> None:

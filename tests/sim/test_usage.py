@@ -6,6 +6,8 @@ import pytest
 from raftlog_sim import mutation
 from raftlog_sim.__main__ import main, parser
 from raftlog_sim.cases import BrokerCase
+from raftlog_sim.commands import gate, sweep
+from raftlog_sim.run_folder import check_writable
 
 COMMANDS = sorted(next(each for each in parser()._actions if each.dest == "command").choices)
 
@@ -124,7 +126,17 @@ def test_turns_under_format_json_are_one_document(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", [["shrink", "--seed", "2", "--out", "taken"], ["mutants", "1", "--score", "taken"]]
+    "command",
+    [
+        ["run", "--seed", "1", "--out", "taken"],
+        ["run", "--seed", "1", "--out", "taken/below"],
+        ["shrink", "--seed", "2", "--out", "taken"],
+        ["sweep", "--seeds", "1..2", "--out", "taken"],
+        ["sweep", "--seeds", "1..2", "--bugs", "taken/below"],
+        ["mutants", "1", "--score", "taken"],
+        ["mutants", "1", "--table", "taken/page.md"],
+        ["gate", "--into", "taken"],
+    ],
 )
 def test_where_nothing_can_be_kept_no_work_is_begun(command, tmp_path, monkeypatch, capsys):
     """Regression: that was found after the work, by a traceback, and the work was lost."""
@@ -134,7 +146,23 @@ def test_where_nothing_can_be_kept_no_work_is_begun(command, tmp_path, monkeypat
 
     monkeypatch.setattr(BrokerCase, "play", worked)
     monkeypatch.setattr(mutation, "hunt", worked)
+    monkeypatch.setattr(sweep, "run_seed", worked)
+    monkeypatch.setattr(gate, "install", worked)
     (tmp_path / "taken").write_text("no folder, and no score")
     code, said = ran(*command, "--format", "json", capsys=capsys)
-    assert (code, said.out) == (1, "")
-    assert is_error(said.err)["on"] == "taken"
+    assert (code, said.out) == (64, "")
+    assert is_error(said.err)["on"].partition("/")[0] == "taken"
+
+
+@pytest.mark.parametrize("command", [["run", "--seed", "1"], ["shrink", "--seed", "2"]])
+def test_so_it_is_where_no_runs_can_be_kept(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(BrokerCase, "play", None)
+    (tmp_path / "runs").write_text("no folder")
+    code, said = ran(*command, "--format", "json", capsys=capsys)
+    assert (code, said.out) == (64, "")
+    assert is_error(said.err)["on"] == "runs"
+
+
+def test_to_ask_whether_a_folder_can_be_written_makes_none(tmp_path):
+    check_writable(tmp_path / "a" / "b")
+    assert list(tmp_path.iterdir()) == []

@@ -26,6 +26,7 @@ from raftlog_sim.cases import (
 from raftlog_sim.options import PROFILES
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.probe_names import reachable_names
+from raftlog_sim.run_folder import RUNS, check_writable
 from raftlog_sim.subjects import GUEST_PROFILES
 
 DONE: Final = 0
@@ -48,8 +49,9 @@ class UsageError(Exception):
         self.on = on
 
 
-class RefusedCaseError(OperatingError):
-    """A file of which no run can be made: exit code 64, as for wrong usage."""
+class RefusedError(OperatingError):
+    """What was named is of no use, a file of which no run can be made or a folder that cannot be
+    written: exit code 64, as for wrong usage."""
 
 
 def add_command(
@@ -126,10 +128,23 @@ def case_of(options: argparse.Namespace) -> Case:
     except LibraryMissingError:
         raise
     except OperatingError as error:
-        raise RefusedCaseError(error.what, on=error.on, do=error.do) from None
+        raise refused(error) from None
     options.mutant = options.mutant or mutant
     switch_on(options.mutant)
     return case
+
+
+def refused(error: OperatingError) -> RefusedError:
+    """The error as one of usage."""
+    return RefusedError(error.what, on=error.on, do=error.do)
+
+
+def check_folder(folder: Path | None) -> None:
+    """Raises `RefusedError` for a folder that cannot be written, before any work is done for it."""
+    try:
+        check_writable(folder or RUNS)
+    except OperatingError as error:
+        raise refused(error) from None
 
 
 def _loaded(path: Path) -> tuple[Case, str]:

@@ -74,6 +74,7 @@ def _skipped(options: argparse.Namespace, version: str, why: str) -> int:
 @contextmanager
 def _folder(into: Path | None) -> Iterator[Path]:
     if into is not None:
+        common.check_folder(into)
         into.mkdir(parents=True, exist_ok=True)
         yield into
         return

@@ -77,8 +77,7 @@ def _mutants(options: argparse.Namespace) -> int:
         return _list(found, options)
     if options.corpora and not judge_hunt.public_histories(options.corpora):
         raise common.UsageError(f"no public history in {', '.join(map(str, options.corpora))}")
-    if options.score is not None:  # what cannot be kept is known before the work
-        merged(options.score, [])
+    _check_kept(options)
     rows = []
     wanted = [] if options.none else options.numbers or list(found)
     with common.bar("mutants", len(wanted)) as advance:
@@ -96,6 +95,17 @@ def _mutants(options: argparse.Namespace) -> int:
     if options.format == "json":
         common.print_json({"mutants": rows})
     return common.DONE if all(map(_holds, rows)) else common.FAILED
+
+
+def _check_kept(options: argparse.Namespace) -> None:
+    """What cannot be kept is known before the work. Raises `RefusedError`."""
+    if options.table is not None:
+        common.check_folder(options.table.parent)
+    if options.score is not None:
+        try:
+            merged(options.score, [])
+        except OperatingError as error:
+            raise common.refused(error) from None
 
 
 def _hunted(mutant: mutation.Mutant, options: argparse.Namespace) -> dict[str, Any]:

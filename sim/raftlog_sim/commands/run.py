@@ -68,8 +68,9 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _play(options: argparse.Namespace, case: Case) -> int:
-    text = options.format == "text"
-    if text:
+    if not options.no_folder:
+        common.check_folder(options.out)
+    if options.format == "text":
         print(f"options: {case.describe()}")
     began, start = utc_text(), time.perf_counter_ns()
     gc.disable()

@@ -40,8 +40,7 @@ def add(parsers: common.Parsers) -> None:
 
 def _shrink(options: argparse.Namespace) -> int:
     case = common.case_of(options)
-    if options.out is not None:  # what cannot be written is known before the work
-        new_folder("shrink", case.seed, options.out)
+    common.check_folder(options.out)
     began = utc_text()
     original = case.play()
     if not original.failure:

@@ -148,6 +148,8 @@ def _sweep(options: argparse.Namespace) -> int:
         mutation.named(options.mutant)
     if options.compiled is not None:
         _check_compiled(options)
+    if options.bugs or not options.no_folders:
+        common.check_folder(options.bugs or options.out)
     deadline = common.Deadline(options.time_limit)
     tally, files = _Tally(), filing.filing_of(options)
     try:
