@@ -1,7 +1,8 @@
 """`python -m raftlog_sim`: whole clusters from a seed. `raftlog sim` runs this as a process.
 
-Exit codes: 0 all well, 1 something failed, 2 a determinism check disagreed, 64 wrong usage or a
-file that is no case, 130 interrupted (Ctrl-C or SIGTERM, which end the processes it started, too).
+Exit codes: 0 all well, 1 something failed, 2 a determinism check disagreed or nothing could be
+decided, 64 wrong usage, a file that is no case or a folder that cannot be written, 130 interrupted
+(Ctrl-C or SIGTERM, which end the processes it started, too).
 Errors are one line of JSON on standard error; wrong usage is text unless `--format json`.
 """
 
@@ -27,6 +28,7 @@ def main(arguments: list[str]) -> int:
         options = parser().parse_args(arguments)
         if not getattr(options, "mutant", ""):
             options.mutant = os.environ.get(mutation.VARIABLE, "")
+        common.settle(options)
         with _terminated_as_interrupted():
             return int(options.run(options))
     except common.UsageError as error:

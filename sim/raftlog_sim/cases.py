@@ -12,12 +12,12 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.drawing import draw_schedule
-from raftlog_sim.options import draw_options
+from raftlog_sim.options import PROFILES, draw_options
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.run_trace import RunTrace, replicas_document
 from raftlog_sim.schedule import Schedule, is_fault, schedule_from_text
 from raftlog_sim.simulation import Result, simulate
-from raftlog_sim.subjects import GUEST_SUBJECT, is_guest_plan
+from raftlog_sim.subjects import GUEST_PROFILES, GUEST_SUBJECT, is_guest_plan
 from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 BROKERS: Final = "brokers"
 PYSYNCOBJ: Final = GUEST_SUBJECT
 SUBJECTS: Final = (BROKERS, PYSYNCOBJ)
+PROFILES_OF: Final = {BROKERS: PROFILES, PYSYNCOBJ: GUEST_PROFILES}
+"""Which faults the seeds of a subject may draw; the first is the default."""
 SCHEDULE_FILE: Final = "schedule.json"
 PLAN_FILE: Final = "plan.txt"
 FILE_CHARS_MAX: Final = 64 << 20
@@ -185,12 +187,14 @@ def why_no_guests() -> str:
 
 
 def drawn(seed: int, profile: str, subject: str = BROKERS) -> Case:
-    """The case of a seed."""
+    """The case of a seed. Refuses a profile of another subject: it would be a name for other random
+    numbers, and nothing else."""
+    known = PROFILES_OF[subject]
+    if profile not in known:
+        what = f"{profile} is no profile of {subject}"
+        raise OperatingError(what, on="profile", do=f"one of {', '.join(known)}")
     if subject == PYSYNCOBJ:
-        guests = guest_tools()
-        if profile not in guests.PROFILES:
-            profile = guests.PROFILES[0]
-        return GuestCase(plan=guests.draw_plan(seed, profile))
+        return GuestCase(plan=guest_tools().draw_plan(seed, profile))
     return BrokerCase(schedule=draw_schedule(draw_options(seed, profile)))
 
 

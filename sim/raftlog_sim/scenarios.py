@@ -94,7 +94,7 @@ def load(name: str) -> Scenario:
     """The scenario of that name. OperatingError when there is none."""
     path = FOLDER / f"{name}{SUFFIX}"
     if not path.is_file():
-        raise OperatingError(f"no scenario {name}", do=f"one of {', '.join(names())}")
+        raise OperatingError(f"no scenario {name}", on=str(path), do="name one that there is")
     return read(name, path.read_text(encoding="utf-8"))
 
 

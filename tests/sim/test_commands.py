@@ -7,6 +7,7 @@ import pytest
 from raftlog_sim import mutation, scenarios
 from raftlog_sim.__main__ import main
 from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
+from raftlog_sim.commands import common, sweep
 from raftlog_sim.commands.mutants import merged, summary, table, with_all, write_table
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.drawing import draw_schedule
@@ -148,7 +149,9 @@ def test_a_case_is_its_text():
     assert case.size == len(case.schedule.steps)
     guest = drawn(3, "resets", "pysyncobj")
     assert case_from_text(guest.text()) == guest
-    assert drawn(3, "swarm", "pysyncobj") == guest
+    for profile, subject in (("swarm", "pysyncobj"), ("kills", "brokers")):
+        with pytest.raises(OperatingError, match="no profile of"):
+            drawn(3, profile, subject)
 
 
 def test_a_run_folder_remembers_its_mutant(tmp_path):
@@ -223,6 +226,26 @@ def test_a_sweep_without_time_runs_nothing_and_fails(capsys):
     code, said = ran("sweep", "--seeds", "1..9", "--jobs", "1", "--time-limit", "0", capsys=capsys)
     assert code == 1
     assert said.out.startswith("0 seeds")
+    assert "\ntime is up: 0 of 9 seeds\n" in said.out
+
+
+def test_a_sweep_that_time_cuts_says_how_much_was_left(monkeypatch, capsys):
+    """Regression: a sweep of 4 seeds of 60 ended like one of four."""
+    monkeypatch.setattr(sweep, "run_seed", lambda seed, *_: sweep._lost_row(seed, ""))
+    passed = iter([False, False, True])
+    monkeypatch.setattr(common.Deadline, "passed", lambda deadline: next(passed))
+    arguments = ("sweep", "--seeds", "1..60", "--jobs", "1", "--time-limit", "9")
+    code, said = ran(*arguments, "--format", "json", capsys=capsys)
+    document = json.loads(said.out)
+    assert code == 0
+    assert (document["seeds"], document["seeds_asked"], document["time_is_up"]) == (2, 60, True)
+    monkeypatch.setattr(common.Deadline, "passed", lambda deadline: False)
+    _, said = ran(*arguments, "--format", "json", capsys=capsys)
+    document = json.loads(said.out)
+    assert (document["seeds"], document["seeds_asked"], document["time_is_up"]) == (60, 60, False)
+    _, said = ran("sweep", "--seeds", "7..7", "--jobs", "1", capsys=capsys)
+    assert said.out.startswith("1 seed, 0 failed")
+    assert "time is up" not in said.out
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import json
 import pytest
 from raftlog_sim import mutation
 from raftlog_sim.__main__ import main, parser
-from raftlog_sim.cases import BrokerCase
-from raftlog_sim.commands import gate, sweep
+from raftlog_sim.cases import PROFILES_OF, BrokerCase
+from raftlog_sim.commands import gate, run, sweep
 from raftlog_sim.run_folder import check_writable
 
 COMMANDS = sorted(next(each for each in parser()._actions if each.dest == "command").choices)
@@ -57,7 +57,16 @@ def test_wrong_usage_under_format_json_is_one_json_error(name, capsys):
         ["debug"],
         ["turns", "file", "--seed", "1"],
         ["mutants", "no-such"],
+        ["sweep", "--seeds", "1..2", "--jobs", "100000"],
+        ["sweep", "--seeds", "1..2", "--check-every", "-1"],
+        ["sweep", "--seeds", "1..2", "--compiled", "nowhere"],
+        ["sweep", "--seeds", "1..2", "--mutant", "no-such"],
+        ["scenarios", "nope"],
         ["mutants", "1", "--shrink", "-1"],
+        ["mutants", "1", "--budget", "0"],
+        ["mutants", "1", "--kills", "0"],
+        ["mutants", "1", "--from", "9" * 30],
+        ["mutants", "24b", "--histories", "-1"],
         ["mutants", "1", "--seconds", "nan"],
     ],
 )
@@ -65,6 +74,64 @@ def test_so_is_what_makes_no_sense(arguments, capsys):
     code, said = ran(*arguments, "--format", "json", capsys=capsys)
     assert (code, said.out) == (64, "")
     is_error(said.err)
+
+
+@pytest.mark.parametrize("command", ["run", "sweep", "shrink", "debug", "turns"])
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        (["--profile", "kills"], "--profile kills is none of brokers: one of swarm, calm, trio"),
+        (["--subject", "pysyncobj", "--profile", "calm"],
+         "--profile calm is none of pysyncobj: one of resets, kills, restarts"),
+        (["--mutant", "24b"], "is a bug of the judge: no seed hunts it"),
+        (["--subject", "pysyncobj", "--mutant", "4"], "runs of pysyncobj do not have it"),
+        (["--mutant", "2x"], "no mutant 2x; the nearest are 2"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_64(command, more, why, capsys):
+    """Regression: a profile of the other subject was a name for other random numbers, and a planted
+    bug that nothing passes was played without a word."""
+    seeds = ["--seeds", "1..2"] if command == "sweep" else ["--seed", "1"]
+    code, said = ran(command, *seeds, *more, "--format", "json", capsys=capsys)
+    assert (code, said.out) == (64, "")
+    assert why in is_error(said.err)["what"]
+
+
+def test_each_subject_has_a_default_profile(monkeypatch, capsys):
+    asked = []
+
+    def drawing(*arguments):
+        asked.append(arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "drawn", drawing)
+    for subject in PROFILES_OF:
+        assert ran("run", "--seed", "1", "--subject", subject, capsys=capsys)[0] == 130
+    assert asked == [(1, "swarm", "brokers"), (1, "resets", "pysyncobj")]
+
+
+def test_a_planted_bug_of_brokers_is_refused_with_a_plan_of_guests(tmp_path, capsys):
+    (tmp_path / "plan.txt").write_text("subject pysyncobj\n100 isolate 3\n")
+    code, said = ran("replay", "plan.txt", "--mutant", "4", "--format", "json", capsys=capsys)
+    assert code == 64
+    assert "runs of pysyncobj do not have it" in is_error(said.err)["what"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said_so"),
+    [
+        ("review-10", "no scenario review-10; these begin so: review-10-lease, review-10-pause, "),
+        ("own-vote", "these have that in them: review-11-own-vote ("),
+        ("power-los-all", "the nearest are power-loss-all, "),
+        ("../../x", "the nearest are "),
+    ],
+)
+def test_a_scenario_that_there_is_not_names_those_that_may_be_meant(name, said_so, capsys):
+    """Regression: it named all of them."""
+    code, said = ran("scenarios", name, capsys=capsys)
+    assert (code, said.out) == (64, "")
+    assert said_so in said.err
+    assert said.err.count(", ") < 6
 
 
 @pytest.mark.parametrize("name", ["replay", "shrink", "debug", "turns"])

@@ -15,6 +15,7 @@ from raftlog_sim import mutation, scenarios
 from raftlog_sim.bounds import BOUNDS
 from raftlog_sim.cases import (
     BROKERS,
+    PROFILES_OF,
     SUBJECTS,
     Case,
     LibraryMissingError,
@@ -23,11 +24,10 @@ from raftlog_sim.cases import (
     read_text,
     within,
 )
-from raftlog_sim.options import PROFILES
+from raftlog_sim.commands.names import no_such
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.probe_names import reachable_names
 from raftlog_sim.run_folder import RUNS, check_writable
-from raftlog_sim.subjects import GUEST_PROFILES
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -36,6 +36,8 @@ USAGE: Final = 64
 INTERRUPTED: Final = 130
 PROBES: Final = ("count", "list", "require")
 STORY_LINES_MAX: Final = 60
+JOBS_MAX: Final = 256
+"""Processes at a time; each takes some hundred megabytes."""
 
 Parsers = Any  # what argparse's add_subparsers gives has no public type
 Command = Callable[[argparse.Namespace], int]
@@ -74,14 +76,32 @@ def usage_error(prog: str, message: str) -> None:
 
 def add_drawing(parser: argparse.ArgumentParser) -> None:
     """Options that say how a seed becomes a case."""
+    of_each = "; ".join(
+        f"{subject}: {known[0]} (default), {', '.join(known[1:])}"
+        for subject, known in PROFILES_OF.items()
+    )
     parser.add_argument(
-        "--profile", choices=(*PROFILES, *GUEST_PROFILES), default="swarm",
-        help="which faults a seed may draw",
+        "--profile", choices=[each for known in PROFILES_OF.values() for each in known],
+        help=f"which faults a seed may draw; {of_each}",
     )  # fmt: skip
     parser.add_argument(
-        "--subject", choices=SUBJECTS, default=BROKERS, help="what is simulated (our own brokers)"
-    )
+        "--subject", choices=SUBJECTS, default=BROKERS,
+        help="what is simulated: our own brokers (default), or a library of others",
+    )  # fmt: skip
     add_mutant(parser)
+
+
+def settle(options: argparse.Namespace) -> None:
+    """Fill in the default that depends on another option. UsageError for what does not go
+    together."""
+    if "subject" not in options:
+        return
+    on, known = f"raftlog sim {options.command}", PROFILES_OF[options.subject]
+    options.profile = options.profile or known[0]
+    if options.profile not in known:
+        what = f"--profile {options.profile} is none of {options.subject}: one of "
+        raise UsageError(what + ", ".join(known), on)
+    check_mutant(options.mutant, options.subject)
 
 
 def add_mutant(parser: argparse.ArgumentParser) -> None:
@@ -130,6 +150,7 @@ def case_of(options: argparse.Namespace) -> Case:
     except OperatingError as error:
         raise refused(error) from None
     options.mutant = options.mutant or mutant
+    check_mutant(options.mutant, case.subject)
     switch_on(options.mutant)
     return case
 
@@ -163,14 +184,32 @@ def _scenario(path: Path, text: str) -> Case:
         raise within(path, error) from None
 
 
-def switch_on(mutant: str) -> None:
-    """Plant a bug in this process. Raises `UsageError` for one that there is not."""
-    if not mutant:
+def check_mutant(number: str, subject: str) -> None:
+    """Raises `UsageError` for a planted bug that there is not, or that no run of that subject
+    has."""
+    if not number:
         return
+    if subject != BROKERS:
+        raise UsageError(f"mutant {number} is a bug of {BROKERS}: runs of {subject} do not have it")
+    if mutants_known([number])[0].of == mutation.JUDGE:
+        raise UsageError(
+            f"mutant {number} is a bug of the judge: no seed hunts it, `raftlog sim mutants "
+            f"{number}` gives it histories"
+        )
+
+
+def mutants_known(numbers: list[str]) -> list[mutation.Mutant]:
+    """Those of these numbers. Raises `UsageError` when there is one that there is not."""
     found = mutation.load()
-    if mutant not in found:
-        raise UsageError(f"no mutant {mutant}; there are {', '.join(found)}")
-    mutation.switch_on(mutant)
+    unknown = [number for number in numbers if number not in found]
+    if unknown:
+        raise UsageError(no_such("mutant", unknown[0], found, "raftlog sim mutants --list"))
+    return [found[number] for number in numbers]
+
+
+def switch_on(mutant: str) -> None:
+    """Plant a bug in this process, when there is one to plant."""
+    mutation.switch_on_if(mutant)
 
 
 def counted(number: int, what: str) -> str:
@@ -201,9 +240,26 @@ def seeds(text: str) -> range:
 
 def jobs(text: str) -> int:
     """How many processes."""
+    found = positive(text)
+    if found > JOBS_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is more than {JOBS_MAX}")
+    return found
+
+
+def positive(text: str) -> int:
+    """How many, and not none."""
+    return _at_least(1, text)
+
+
+def count(text: str) -> int:
+    """How many, or none."""
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
     found = int(text)
-    if found < 1:
-        raise argparse.ArgumentTypeError(f"{text!r:.80} is not at least 1")
+    if found < least:
+        raise argparse.ArgumentTypeError(f"{text!r:.80} is not at least {least}")
     return found
 
 

@@ -29,13 +29,16 @@ def add(parsers: common.Parsers) -> None:
     mutants.add_argument(
         "numbers", nargs="*", metavar="NUMBER", help="which ones (--list), or all of them"
     )
-    mutants.add_argument("--budget", type=int, default=BUDGET, help="seeds for each")
-    mutants.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
+    mutants.add_argument("--budget", type=common.positive, default=BUDGET, help="seeds for each")
+    mutants.add_argument("--from", dest="first", type=common.seed, default=1, help="the first seed")
     mutants.add_argument(
         "--profile", choices=PROFILES, default="swarm", help="which seeds; mutants 35 need `trio`"
     )
     mutants.add_argument(
-        "--kills", type=int, default=1, help="go on for so many failing seeds or histories"
+        "--kills",
+        type=common.positive,
+        default=1,
+        help="go on for so many failing seeds or histories",
     )
     mutants.add_argument(
         "--shrink",
@@ -55,7 +58,7 @@ def add(parsers: common.Parsers) -> None:
         help="CPU time for each, shrinking not counted",
     )
     mutants.add_argument(
-        "--histories", type=int, default=HISTORIES, metavar="N",
+        "--histories", type=common.count, default=HISTORIES, metavar="N",
         help="small histories for each mutant of the judge (24 to 24z), which no seed hunts",
     )  # fmt: skip
     mutants.add_argument(
@@ -70,9 +73,7 @@ def add(parsers: common.Parsers) -> None:
 
 def _mutants(options: argparse.Namespace) -> int:
     found = mutation.load()
-    unknown = [number for number in options.numbers if number not in found]
-    if unknown:
-        raise common.UsageError(f"no mutant {unknown[0]}; there are {', '.join(found)}")
+    common.mutants_known(options.numbers)
     if options.list:
         return _list(found, options)
     if options.corpora and not judge_hunt.public_histories(options.corpora):

@@ -6,6 +6,7 @@ from collections import Counter
 from raftlog_sim import scenarios
 from raftlog_sim.cases import PYSYNCOBJ, why_no_guests
 from raftlog_sim.commands import common
+from raftlog_sim.commands.names import no_such
 from raftlog_sim.probe_names import missed_names
 
 
@@ -26,7 +27,7 @@ def add(parsers: common.Parsers) -> None:
 
 
 def _scenarios(options: argparse.Namespace) -> int:
-    wanted = [scenarios.load(name) for name in options.names or scenarios.names()]
+    wanted = [scenarios.load(name) for name in _names(options)]
     if options.list or options.show:
         return _listed(wanted, options)
     rows, probes = [], Counter[str]()
@@ -52,6 +53,18 @@ def _scenarios(options: argparse.Namespace) -> int:
     if failed or (missed and options.probes == "require"):
         return common.FAILED
     return common.DISAGREED if skipped == len(rows) else common.DONE
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    """Those that are wanted. Raises `UsageError` for one that there is not."""
+    known = scenarios.names()
+    for name in options.names:
+        if name not in known:
+            raise common.UsageError(
+                no_such("scenario", name, known, "raftlog sim scenarios --list"),
+                "raftlog sim scenarios",
+            )
+    return options.names or known
 
 
 def _skipped(

@@ -132,7 +132,7 @@ def add(parsers: common.Parsers) -> None:
     sweep.add_argument("--time-limit", type=common.seconds, default=float("inf"), metavar="SECONDS")
     filing.add_to(sweep)
     sweep.add_argument(
-        "--check-every", type=int, default=CHECK_EVERY, metavar="N",
+        "--check-every", type=common.count, default=CHECK_EVERY, metavar="N",
         help="run every Nth seed again in a process under another hash seed; 0: none",
     )  # fmt: skip
     sweep.add_argument(
@@ -144,8 +144,6 @@ def add(parsers: common.Parsers) -> None:
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    if options.mutant:
-        mutation.named(options.mutant)
     if options.compiled is not None:
         _check_compiled(options)
     if options.bugs or not options.no_folders:
@@ -185,7 +183,10 @@ def _check_compiled(options: argparse.Namespace) -> None:
             raise common.UsageError(f"--compiled does not go with {name}", "raftlog sim sweep")
     if options.subject != BROKERS:
         raise common.UsageError(f"--compiled plays {BROKERS} only", "raftlog sim sweep")
-    compiled_build.check(options.compiled)
+    try:
+        compiled_build.check(options.compiled)
+    except compiled_build.UnusableBuildError as error:
+        raise common.refused(error) from None
 
 
 # --- running --------------------------------------------------------------------------------------
@@ -328,8 +329,12 @@ def _missed(options: argparse.Namespace, tally: _Tally) -> list[str]:
 
 def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds: float) -> None:
     per_hour = round(tally.seeds / seconds * 3600)
+    asked = len(options.seeds)
+    time_is_up = tally.seeds < asked and not tally.interrupted and not tally.gave_up
     document: dict[str, Any] = {
         "seeds": tally.seeds,
+        "seeds_asked": asked,
+        "time_is_up": time_is_up,
         "failed": tally.failed,
         "failures": [
             {
@@ -380,10 +385,12 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
             else f"seed {seed} gave another run: {again} --double-check"
         )
     print(
-        f"{tally.seeds} seeds, {tally.failed} failed, {seconds:.1f} s: {per_hour} seeds an hour, "
-        f"{document['events_per_second']} events a second, "
+        f"{common.counted(tally.seeds, 'seed')}, {tally.failed} failed, {seconds:.1f} s: "
+        f"{per_hour} seeds an hour, {document['events_per_second']} events a second, "
         f"{document['simulated_seconds']:.0f} simulated s"
     )
+    if time_is_up:
+        print(f"time is up: {tally.seeds} of {common.counted(asked, 'seed')}")
     if tally.interrupted or tally.gave_up:
         print("interrupted: this is what was done so far" if tally.interrupted else tally.gave_up)
     for name in tally.scenarios_failed:

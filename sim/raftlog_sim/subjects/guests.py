@@ -1,7 +1,7 @@
 """What the tools need of guests, in one place: importing this needs the library."""
 
-from raftlog_sim.subjects.guest_plan import PROFILES, draw_plan, parse
+from raftlog_sim.subjects.guest_plan import draw_plan, parse
 from raftlog_sim.subjects.guest_run import play
 from raftlog_sim.subjects.guest_shrink import shrink
 
-__all__ = ["PROFILES", "draw_plan", "parse", "play", "shrink"]
+__all__ = ["draw_plan", "parse", "play", "shrink"]

@@ -1,0 +1,23 @@
+"""Names that there are not: what else may have been meant."""
+
+import difflib
+from collections.abc import Collection
+from typing import Final
+
+_NEAREST: Final = 3
+
+
+def no_such(what: str, name: str, known: Collection[str], list_command: str) -> str:
+    """A sentence for a name that is unknown: those that begin so, that contain it, or that are most
+    like it."""
+    said = f"no {what} {name[:80]}; "
+    begin = [each for each in known if name and each.startswith(name)]
+    inside = [each for each in known if name and name in each]
+    if begin:
+        said += f"these begin so: {', '.join(begin)}"
+    elif inside:
+        said += f"these have that in them: {', '.join(inside)}"
+    else:
+        near = difflib.get_close_matches(name, known, n=_NEAREST, cutoff=0.0)
+        said += f"the nearest are {', '.join(near)}"
+    return f"{said} (`{list_command}` lists all {len(known)})"
