@@ -202,7 +202,7 @@ def _allowed(setting):
 
 
 def _command_help(click, command, path, lines):
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, help_option_names=["-h", "--help"])
     context.max_content_width = 96
     lines += [f"## {path}", "", "```text", command.get_help(context).rstrip(), "```", ""]
     if isinstance(command, click.Group):
@@ -219,16 +219,12 @@ def _sim_help(parser, lines):
         lines += [f"## raftlog sim {name}", "", _sentence(command.description)]
         lines += ["", f"    {command.epilog}", "", "| argument | meaning |", "|---|---|"]
         for action in command._actions:
-            if action.dest == "help":
-                continue
-            values = " ".join(action.option_strings) or action.metavar or action.dest
+            values = ", ".join(action.option_strings) or action.metavar or action.dest
             if action.choices:
                 values += " " + "\\|".join(str(each) for each in action.choices)
             elif action.option_strings and action.nargs != 0:
                 values += f" {action.metavar or action.dest.upper()}"
             meaning = (action.help or "").replace("%(default)s", str(action.default))
-            if action.dest == "format":
-                meaning = "how to print the result"
             lines.append(f"| `{values}` | {meaning} |")
         lines.append("")
 

@@ -30,13 +30,14 @@ def sim(arguments: tuple[str, ...]) -> NoReturn:
     replay     a schedule, a plan or a run folder again
     shrink     the smallest part of a failing case that fails alike
     debug      step through a run, forwards and backwards
+    turns      a line a turn of a run, to compare two
     scenarios  the named ones, each against what it should give
     mutants    planted bugs that must be caught
     gate       releases of another library that must fail and pass
 
     What follows goes to the simulator as it is; `raftlog sim run --help` is its own help. Exit
     codes: 0 all well, 1 something failed, 2 runs of one seed differ or nothing could be decided,
-    64 wrong usage or a file that is no case, 130 interrupted.
+    64 wrong usage, a file that is no case or a folder that cannot be written, 130 interrupted.
     """
     if find_spec("raftlog_sim") is None:
         raise OperatingError("the simulator is not installed", do="pip install raftlog, whole")

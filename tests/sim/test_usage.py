@@ -7,6 +7,7 @@ from raftlog_sim import mutation
 from raftlog_sim.__main__ import main, parser
 from raftlog_sim.cases import PROFILES_OF, BrokerCase
 from raftlog_sim.commands import gate, run, sweep
+from raftlog_sim.options import PROFILES
 from raftlog_sim.run_folder import check_writable
 
 COMMANDS = sorted(next(each for each in parser()._actions if each.dest == "command").choices)
@@ -80,7 +81,7 @@ def test_so_is_what_makes_no_sense(arguments, capsys):
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        (["--profile", "kills"], "--profile kills is none of brokers: one of swarm, calm, trio"),
+        (["--profile", "kills"], f"kills is none of brokers: one of {', '.join(PROFILES)}"),
         (["--subject", "pysyncobj", "--profile", "calm"],
          "--profile calm is none of pysyncobj: one of resets, kills, restarts"),
         (["--mutant", "24b"], "is a bug of the judge: no seed hunts it"),

@@ -8,6 +8,7 @@ import pytest
 from raftlog_sim.__main__ import parser
 
 from raftlog.cli.main import cli
+from raftlog.cli.sim import sim
 from tests.tidy.tree import paths, text_of
 
 REFERENCE = "docs/reference/command_line.md"
@@ -48,6 +49,29 @@ def test_the_reference_has_every_command():
 def test_somebody_wrote_about_every_command():
     wanted = [path for path, _ in LEAVES] + [f"raftlog sim {name}" for name in SIM]
     assert unnamed(wanted, by_hand()) == []
+
+
+@pytest.mark.parametrize("name", SIM)
+def test_every_argument_of_the_simulator_says_what_it_is(name):
+    """Regression: nine said nothing, among them the ones that are needed most."""
+    silent = [each.dest for each in SIM[name]._actions if not each.help]
+    assert silent == []
+    numbers = [each for each in SIM[name]._actions if each.type and each.default not in (None, [])]
+    said = [each.dest for each in numbers if "default" in each.help]
+    assert said == [each.dest for each in numbers]
+
+
+def test_the_help_of_sim_lists_all_its_commands():
+    """Regression: `turns` was missing."""
+    listed = re.findall(r"^    (\w+)  +\w", sim.callback.__doc__, re.MULTILINE)
+    assert sorted(listed) == sorted(SIM)
+
+
+def test_the_reference_shows_the_options_for_help_as_they_are():
+    """Regression: it had `--help`, and the simulator's tables had none."""
+    page = text_of(REFERENCE) or ""
+    assert page.count("\n  -h, --help ") == len(EVERY)
+    assert page.count("| `-h, --help` |") == len(SIM)
 
 
 @pytest.mark.parametrize("name", SIM)

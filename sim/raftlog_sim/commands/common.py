@@ -36,6 +36,7 @@ USAGE: Final = 64
 INTERRUPTED: Final = 130
 PROBES: Final = ("count", "list", "require")
 STORY_LINES_MAX: Final = 60
+CASE_HELP: Final = "a schedule, a plan, a scenario or a run folder"
 JOBS_MAX: Final = 256
 """Processes at a time; each takes some hundred megabytes."""
 
@@ -64,7 +65,10 @@ def add_command(
         name, help=what, description=what, epilog=f"Example: raftlog sim {example}"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--format", choices=("text", "json"), default="text",
+        help="how to print the result: for people (default), or as JSON",
+    )  # fmt: skip
     parser.error = partial(usage_error, parser.prog)  # type: ignore[method-assign, assignment]
     return parser
 
@@ -114,8 +118,8 @@ def add_mutant(parser: argparse.ArgumentParser) -> None:
 
 def add_source(parser: argparse.ArgumentParser) -> None:
     """A case: from a file, or drawn from a seed."""
-    parser.add_argument("file", nargs="?", type=Path, help="a schedule, a plan or a run folder")
-    parser.add_argument("--seed", type=seed, help="draw it instead")
+    parser.add_argument("file", nargs="?", type=Path, help=CASE_HELP)
+    parser.add_argument("--seed", type=seed, metavar="N", help="draw it from a seed instead")
     add_drawing(parser)
 
 
@@ -123,7 +127,8 @@ def add_probes(parser: argparse.ArgumentParser) -> None:
     """What is said of rare paths that nothing reached."""
     parser.add_argument(
         "--probes", choices=PROBES, default="count",
-        help="rare paths that nothing reached: count them, list them, or fail when there are any",
+        help="rare paths that nothing reached: count them (default), list them, or fail when there "
+        "are any",
     )  # fmt: skip
 
 

@@ -87,7 +87,10 @@ def filing_of(options: argparse.Namespace) -> Filing:
 
 def add_to(sweep: argparse.ArgumentParser) -> None:
     """The options that say where failures go."""
-    sweep.add_argument("--out", type=Path, metavar="DIR", help="where run folders of failures go")
+    sweep.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help="where run folders of failures go; default: runs/",
+    )  # fmt: skip
     sweep.add_argument("--no-folders", action="store_true", help="write no run folders")
     sweep.add_argument(
         "--bugs", type=Path, metavar="DIR",
@@ -95,5 +98,6 @@ def add_to(sweep: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     sweep.add_argument(
         "--shrink-limit", type=common.seconds, default=TIME_LIMIT_S, metavar="SECONDS",
-        help="how long to shrink the first failure of each kind for the bug base",
+        help="how long to shrink the first failure of each kind for the bug base; default: "
+        f"{TIME_LIMIT_S:g}",
     )  # fmt: skip

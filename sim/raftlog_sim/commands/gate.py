@@ -36,8 +36,14 @@ def add(parsers: common.Parsers) -> None:
         f"PySyncObj {GUILTY} must fail whole-cluster restarts, {INNOCENT} must pass (uses pip)",
         "gate --seeds 1..20",
     )  # fmt: skip
-    gate.add_argument("--seeds", type=common.seeds, default=SEEDS, metavar="A..B")
-    gate.add_argument("--into", type=Path, metavar="DIR", help="where the releases go, and stay")
+    gate.add_argument(
+        "--seeds", type=common.seeds, default=SEEDS, metavar="A..B",
+        help=f"which seeds each release plays; default: {SEEDS.start}..{SEEDS.stop - 1}",
+    )  # fmt: skip
+    gate.add_argument(
+        "--into", type=Path, metavar="DIR",
+        help="where the releases go, and stay; default: a folder that is gone afterwards",
+    )  # fmt: skip
 
 
 def _gate(options: argparse.Namespace) -> int:

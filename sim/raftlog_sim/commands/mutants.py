@@ -29,37 +29,49 @@ def add(parsers: common.Parsers) -> None:
     mutants.add_argument(
         "numbers", nargs="*", metavar="NUMBER", help="which ones (--list), or all of them"
     )
-    mutants.add_argument("--budget", type=common.positive, default=BUDGET, help="seeds for each")
-    mutants.add_argument("--from", dest="first", type=common.seed, default=1, help="the first seed")
     mutants.add_argument(
-        "--profile", choices=PROFILES, default="swarm", help="which seeds; mutants 35 need `trio`"
+        "--budget", type=common.positive, default=BUDGET, metavar="N",
+        help=f"seeds for each; default: {BUDGET}",
+    )  # fmt: skip
+    mutants.add_argument(
+        "--from", dest="first", type=common.seed, default=1, metavar="N",
+        help="the first seed; default: 1",
+    )  # fmt: skip
+    mutants.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default="swarm",
+        help="which faults a seed may draw; mutants 35 need `trio`; default: swarm",
     )
     mutants.add_argument(
         "--kills",
         type=common.positive,
         default=1,
-        help="go on for so many failing seeds or histories",
+        metavar="N",
+        help="go on for so many failing seeds or histories; default: 1",
     )
     mutants.add_argument(
         "--shrink",
         type=common.seconds,
         default=0.0,
         metavar="SECONDS",
-        help="shrink the first one, for so long",
+        help="shrink the first one, for so long; default: not at all",
     )
     mutants.add_argument(
         "--jobs", type=common.jobs, default=2, metavar="J",
-        help="play so many candidates at a time when shrinking",
+        help="play so many candidates at a time when shrinking; default: 2",
     )  # fmt: skip
     mutants.add_argument(
         "--seconds",
         type=common.seconds,
         default=600.0,
-        help="CPU time for each, shrinking not counted",
+        metavar="SECONDS",
+        help="CPU time for each, shrinking not counted; default: 600",
     )
     mutants.add_argument(
         "--histories", type=common.count, default=HISTORIES, metavar="N",
-        help="small histories for each mutant of the judge (24 to 24z), which no seed hunts",
+        help="small histories for each mutant of the judge (24 to 24z), which no seed hunts; "
+        f"default: {HISTORIES}",
     )  # fmt: skip
     mutants.add_argument(
         "--corpora", type=Path, action="append", default=[], metavar="DIR",

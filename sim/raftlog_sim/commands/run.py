@@ -30,20 +30,26 @@ _HASH_SEEDS: Final = ("1", "2")
 def add(parsers: common.Parsers) -> None:
     """`run` and `replay`."""
     run = common.add_command(parsers, "run", _run, "run one seed", "run --seed 42 --double-check")
-    run.add_argument("--seed", type=common.seed, required=True)
+    run.add_argument(
+        "--seed", type=common.seed, required=True, metavar="N",
+        help="the number that decides everything; may be negative",
+    )  # fmt: skip
     common.add_drawing(run)
     replay = common.add_command(
         parsers, "replay", _replay, "run a schedule, a plan or a run folder again",
         "replay runs/latest",
     )  # fmt: skip
-    replay.add_argument("file", type=Path)
+    replay.add_argument("file", type=Path, help=common.CASE_HELP)
     common.add_mutant(replay)
     for each in (run, replay):
         each.add_argument(
             "--double-check", action="store_true",
             help="again in two processes under other hash seeds; find where they part",
         )  # fmt: skip
-        each.add_argument("--out", type=Path, metavar="DIR", help="the run folder to write")
+        each.add_argument(
+            "--out", type=Path, metavar="DIR",
+            help="the run folder to write; default: a new one below runs/",
+        )  # fmt: skip
         each.add_argument("--no-folder", action="store_true", help="write no run folder")
         each.add_argument("--report", action="store_true", help="also report.html in the folder")
     turns = common.add_command(

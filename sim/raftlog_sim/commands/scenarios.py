@@ -16,7 +16,9 @@ def add(parsers: common.Parsers) -> None:
         parsers, "scenarios", _scenarios, "run named scenarios, each against what it should give",
         "scenarios old-term-commit-by-count",
     )  # fmt: skip
-    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="which ones (--list), or all of them"
+    )
     parser.add_argument("--list", action="store_true", help="only list them")
     parser.add_argument("--show", action="store_true", help="print the files")
     parser.add_argument("--no-mutants", action="store_true", help="only without planted bugs")

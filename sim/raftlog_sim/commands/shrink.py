@@ -29,13 +29,17 @@ def add(parsers: common.Parsers) -> None:
     )  # fmt: skip
     common.add_source(shrink)
     shrink.add_argument(
-        "--time-limit", type=common.seconds, default=TIME_LIMIT_S, metavar="SECONDS"
-    )
+        "--time-limit", type=common.seconds, default=TIME_LIMIT_S, metavar="SECONDS",
+        help=f"give the best found when so much time is over; default: {TIME_LIMIT_S:g}",
+    )  # fmt: skip
     shrink.add_argument(
         "--jobs", type=common.jobs, default=JOBS, metavar="J",
-        help="play so many candidates at a time",
+        help=f"play so many candidates at a time, in processes; default: {JOBS}",
     )  # fmt: skip
-    shrink.add_argument("--out", type=Path, metavar="DIR", help="the run folder to write")
+    shrink.add_argument(
+        "--out", type=Path, metavar="DIR",
+        help="the run folder to write; default: a new one below runs/",
+    )  # fmt: skip
 
 
 def _shrink(options: argparse.Namespace) -> int:

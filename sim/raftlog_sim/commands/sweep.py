@@ -33,6 +33,7 @@ ONLY_COMPILED: Final = "only-compiled"
 """The class of what fails by compiled code and not by the sources."""
 FOLDERS_MAX: Final = 30
 SHOWN_SEEDS: Final = 8
+JOBS: Final = 2
 CHECK_EVERY: Final = 20
 
 
@@ -120,8 +121,13 @@ def add(parsers: common.Parsers) -> None:
     sweep = common.add_command(
         parsers, "sweep", _sweep, "run many seeds", "sweep --seeds 1..200 --jobs 2"
     )
-    sweep.add_argument("--seeds", type=common.seeds, required=True, metavar="A..B")
-    sweep.add_argument("--jobs", type=common.jobs, default=2, metavar="J")
+    sweep.add_argument(
+        "--seeds", type=common.seeds, required=True, metavar="A..B", help="which, both included"
+    )
+    sweep.add_argument(
+        "--jobs", type=common.jobs, default=JOBS, metavar="J",
+        help=f"play so many at a time, in processes; 1: in this one; default: {JOBS}",
+    )  # fmt: skip
     sweep.add_argument(
         "--spark", metavar="MASTER", help="play the seeds on Spark, such as local[4] or spark://..."
     )
@@ -129,11 +135,15 @@ def add(parsers: common.Parsers) -> None:
         "--compiled", metavar="DIR", type=Path,
         help="play the seeds that are not of trio mode by what scripts/compile made there",
     )  # fmt: skip
-    sweep.add_argument("--time-limit", type=common.seconds, default=float("inf"), metavar="SECONDS")
+    sweep.add_argument(
+        "--time-limit", type=common.seconds, default=float("inf"), metavar="SECONDS",
+        help="begin no more seeds when so much time is over; default: no limit",
+    )  # fmt: skip
     filing.add_to(sweep)
     sweep.add_argument(
         "--check-every", type=common.count, default=CHECK_EVERY, metavar="N",
-        help="run every Nth seed again in a process under another hash seed; 0: none",
+        help="run every Nth seed again in a process under another hash seed; 0: none; "
+        f"default: {CHECK_EVERY}",
     )  # fmt: skip
     sweep.add_argument(
         "--scenarios", action="store_true",
