@@ -1,6 +1,7 @@
 """The commands of `raftlog sim`: what they print, write and return; what they refuse."""
 
 import json
+import re
 
 import attrs
 import pytest
@@ -9,6 +10,7 @@ from raftlog_sim.__main__ import main
 from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
 from raftlog_sim.commands import common, sweep
 from raftlog_sim.commands.mutants import merged, summary, table, with_all, write_table
+from raftlog_sim.commands.telling import option_lines
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.mutation import Hunt
@@ -53,7 +55,8 @@ def ran(*arguments, capsys):
 def test_a_run_folder_holds_everything_and_replays(schedule_file, tmp_path, capsys):
     code, said = ran("replay", schedule_file, "--out", tmp_path / "r", "--report", capsys=capsys)
     assert code == 0
-    assert said.out.splitlines()[1] == "ok"
+    lines = said.out.splitlines()
+    assert lines.index("ok") < 12
     folder = tmp_path / "r"
     assert said.out.splitlines()[-1] == f"report: {folder / 'report.html'}"
     names = {"schedule.json", "history.jsonl", "run.json", "trace.txt", "verdict.json"}
@@ -70,6 +73,48 @@ def test_a_run_folder_holds_everything_and_replays(schedule_file, tmp_path, caps
     assert json.loads(said.out)["trace_hash"] == manifest["trace_hash"]
     assert "role" in (folder / "trace.txt").read_text()
     assert "leader" in (folder / "report.html").read_text()
+
+
+def test_all_options_are_printed_those_that_are_not_the_default_first():
+    """Regression: they were one line of 1,500 characters before the verdict."""
+    for seed in range(1, 9):
+        case = drawn(seed, "swarm")
+        lines = option_lines(case)
+        assert max(map(len, lines)) <= 100
+        words = re.split(r"[:,]? +", " ".join(lines))
+        options, plain = case.schedule.options.document(), SimOptions(seed=0).document()
+        gaps = options.pop("fault_gaps_ms")
+        told = [word.partition("=")[0] for word in words]
+        assert set(options) | set(gaps) <= set(told)
+        assert lines[0].startswith(f"options: seed={seed}, profile=swarm, ")
+        default = told.index("default")
+        late = {name for name in options if told.index(name) > default}
+        assert late == {name for name in options if options[name] == plain[name]} - {"profile"}
+        assert {name: int(gap) for name, _, gap in (word.partition("=") for word in words)
+                if gap and name in gaps} == {k: v for k, v in gaps.items() if v}  # fmt: skip
+
+
+def test_the_options_of_guests_are_printed_too():
+    lines = option_lines(drawn(3, "kills", "pysyncobj"))
+    assert lines[0].startswith("options: batch_bytes=")
+    assert "journal=true" in lines[0]
+    assert lines[1].startswith("  as by default: subject=pysyncobj, nodes=3, ")
+
+
+def test_one_of_a_thing_is_singular(schedule_file, capsys):
+    case = short()
+    schedule_file.write_text(case.with_steps([step(60, "crash", 80, node="leader:0")]).text())
+    _, said = ran("replay", schedule_file, "--no-folder", capsys=capsys)
+    assert " events, 1 step, " in said.out
+
+
+def test_of_guests_no_probes_are_wanted(capsys):
+    """Regression: a scenario of guests ended with "149 of 149 probes not reached"."""
+    code, said = ran("scenarios", "pysyncobj-s1-second-copy", capsys=capsys)
+    assert (code, said.out.splitlines()[1:]) == (0, ["1 scenario, 0 failed"])
+    code, said = ran("sweep", "--subject", "pysyncobj", "--seeds", "3..3", "--jobs", "1",
+                     "--check-every", "0", "--no-folders", capsys=capsys)  # fmt: skip
+    assert "probes" not in said.out
 
 
 def test_the_trace_has_lanes_and_arrows_that_end():

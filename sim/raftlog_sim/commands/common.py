@@ -281,7 +281,7 @@ def tell(outcome: Outcome, case: Case) -> None:
     print(f"{outcome.failure or 'ok'}")
     document = outcome.document
     print(
-        f"seed {outcome.seed}: {outcome.events} events, {case.size} steps, "
+        f"seed {outcome.seed}: {counted(outcome.events, 'event')}, {counted(case.size, 'step')}, "
         f"{outcome.simulated_ns / 1e9:.1f} simulated s, {document['acknowledged']} of "
         f"{document['sent']} records acknowledged, trace {outcome.trace_hash}"
     )

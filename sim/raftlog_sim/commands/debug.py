@@ -39,7 +39,7 @@ def _debug(options: argparse.Namespace) -> int:
     if not isinstance(case, BrokerCase):
         raise common.UsageError("only runs of our own brokers can be stepped; see trace.txt")
     if options.format == "text":
-        print(f"{case.size} steps, seed {case.seed}; `help` lists the commands")
+        print(f"{common.counted(case.size, 'step')}, seed {case.seed}; `help` lists the commands")
     with closing(Debugger(case.schedule)) as debugger:
         _converse(debugger, options.format)
     return common.DONE

@@ -165,10 +165,10 @@ def _line(row: dict[str, Any]) -> str:
         killed = f"killed by {_by(row)} at seed {row['seeds'][0]}"
     shrunk = row.get("shrunk")
     if shrunk:
-        killed += (
-            f"; {shrunk['steps'][0]} steps became {shrunk['steps'][1]} in {shrunk['seconds']} s"
-        )
-    return f"{row['number']:4} {row['name']:40} {killed} ({row['tried']} seeds, {row['seconds']} s)"
+        steps = common.counted(shrunk["steps"][0], "step")
+        killed += f"; {steps} became {shrunk['steps'][1]} in {shrunk['seconds']} s"
+    tried = common.counted(row["tried"], "seed")
+    return f"{row['number']:4} {row['name']:40} {killed} ({tried}, {row['seconds']} s)"
 
 
 def _by(row: dict[str, Any]) -> str:

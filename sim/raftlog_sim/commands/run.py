@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from raftlog_sim.cases import Case, drawn
 from raftlog_sim.commands import common
+from raftlog_sim.commands.telling import option_lines
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.run_folder import (
@@ -77,7 +78,7 @@ def _play(options: argparse.Namespace, case: Case) -> int:
     if not options.no_folder:
         common.check_folder(options.out)
     if options.format == "text":
-        print(f"options: {case.describe()}")
+        print("\n".join(option_lines(case)))
     began, start = utc_text(), time.perf_counter_ns()
     gc.disable()
     outcome = case.play(trace=not options.no_folder)

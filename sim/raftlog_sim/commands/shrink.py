@@ -50,7 +50,7 @@ def _shrink(options: argparse.Namespace) -> int:
     if not original.failure:
         raise common.UsageError(f"seed {case.seed} does not fail: there is nothing to shrink")
     if options.format == "text":
-        print(f"{original.failure}\n{case.size} steps, {original.events} events")
+        print(f"{original.failure}\n{_size(case, original)}")
     deadline = common.Deadline(options.time_limit)
     progress: list[list[int]] = []
 
@@ -119,8 +119,14 @@ def _tell(
     for line in outcome.story[: common.STORY_LINES_MAX]:
         print(f"  {line}")
     stopped = f"; {effort.stopped}" if effort.stopped else ""
+    steps = common.counted(before[0].size, "step")
+    events = common.counted(before[1].events, "event")
     print(
-        f"{outcome.failure}\n{before[0].size} steps became {small.size}, {before[1].events} events "
-        f"{outcome.events}: {effort.tried} runs in {seconds:.0f} s{stopped}"
+        f"{outcome.failure}\n{steps} became {small.size}, {events} {outcome.events}: "
+        f"{common.counted(effort.tried, 'run')} in {seconds:.0f} s{stopped}"
     )
     print(f"replay: raftlog sim replay {file}")
+
+
+def _size(case: Case, outcome: Outcome) -> str:
+    return f"{common.counted(case.size, 'step')}, {common.counted(outcome.events, 'event')}"
