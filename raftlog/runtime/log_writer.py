@@ -10,7 +10,7 @@ to do, hence never waits for it: every round that it was given has come back to 
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Protocol, final
 
@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from raftlog.base.errors import DiskError, RaftlogError
-from raftlog.base.ids import DirectoryId, IoId
+from raftlog.base.ids import DirectoryId, GroupId, IoId
 from raftlog.base.ports import Clock, Disk
 from raftlog.base.units import KIB, NANOS_PER_MICRO
 from raftlog.broker.events import (
@@ -33,7 +33,7 @@ from raftlog.broker.events import (
     Written,
 )
 from raftlog.runtime.workers import Worker, Workers
-from raftlog.storage.ops import AppendBytes, StoreRecords, WriteOp
+from raftlog.storage.ops import AppendBytes, CloseGroup, StoreRecords, WriteOp
 from raftlog.storage.write_round import RoundResult
 
 ROUNDS_TOGETHER_MAX: Final = 64
@@ -86,6 +86,7 @@ class DirectoryThreads:
     _busy: int = attrs.field(default=0, init=False)
     _lone: Write | None = attrs.field(default=None, init=False)
     _inline_wait: int = attrs.field(default=0, init=False)
+    """Rounds that the log thread syncs before the next attempt on the loop."""
     _inline_slow: int = attrs.field(default=0, init=False)
     """Inline syncs that were slow since the last quick one."""
     _stalled: bool = attrs.field(default=False, init=False)
@@ -118,19 +119,15 @@ class DirectoryThreads:
         """Queue a round. One that may be lone is held back until `sync_inline_if_lone`, which the
         driver calls at the end of the same turn, after sends and answers."""
         assert write.directory == self.directory
-        if self._inline_wait > 0:
-            self._inline_wait -= 1
-        elif (
+        if (
             self.inline
+            and self._inline_wait == 0
             and self._busy == 0
             and not (self._stalled and self._slow)
             and _inline_size(write) <= INLINE_BYTES_MAX
         ):
             self._lone = write
             return
-        self._submit(write)
-
-    def _submit(self, write: Write) -> None:
         self._busy += 1
         self._log.put(write)
 
@@ -142,10 +139,10 @@ class DirectoryThreads:
             return ()
         limit = INLINE_SYNC_NANOS_MAX + INLINE_NANOS_PER_KIB * _inline_size(write) // KIB
         started = self.clock.now()
-        events = self._perform([write], None)
+        events, synced = self._perform([write], None)
         took = self.clock.now() - started
-        if not write.ops:
-            return events  # nothing was synced, so its time says nothing about the disk
+        if not synced:
+            return events  # its time says nothing about the disk
         if took > limit:
             self._inline_slow += 1
             self._inline_wait = _rounds_to_wait(self._inline_slow)
@@ -181,19 +178,22 @@ class DirectoryThreads:
     def _write_rounds(self, together: list[Write]) -> None:
         on_written = partial(self._written, together) if self._slow else None
         started = self.clock.now()
-        events = self._perform(together, on_written)
-        if any(write.ops for write in together):
+        events, synced = self._perform(together, on_written)
+        if synced:
             self._slow = self.clock.now() - started >= SLOW_ROUND_NANOS
-        self._log.report(self._arrived, events, len(together))
+        self._log.report(self._arrived, events, len(together), synced)
 
     def _written(self, writes: list[Write]) -> None:
         for write in writes:
             self.written.append(Written(write.io_id, self.directory))
 
-    def _perform(self, writes: list[Write], on_written: Callable[[], None] | None) -> list[Event]:
-        """Perform rounds as one, with one sync. A failure of the disk is in the result; anything
-        that is raised is a bug of ours and becomes a poisoned directory that names it, for the
-        thread must not just die and leave everybody waiting."""
+    def _perform(
+        self, writes: list[Write], on_written: Callable[[], None] | None
+    ) -> tuple[list[Event], int]:
+        """Perform rounds as one, with one sync: what came of them, and how many had something to
+        sync. A failure of the disk is in the result; anything that is raised is a bug of ours and
+        becomes a poisoned directory that names it, for the thread must not just die and leave
+        everybody waiting."""
         ops = [op for write in writes for op in write.ops]
         try:
             result = self.writer.perform(writes[-1].io_id, ops, on_written)
@@ -201,16 +201,17 @@ class DirectoryThreads:
             result = RoundResult(writes[-1].io_id, DiskError(repr(error)), {})
         if result.poisoned is not None:
             poisoned = result.poisoned
-            return [WriteFailed(each.io_id, self.directory, None, poisoned) for each in writes]
+            return [WriteFailed(each.io_id, self.directory, None, poisoned) for each in writes], 0
         events: list[Event] = []
         for write in writes:
             for group, failure in result.failed.items():
                 events.append(WriteFailed(write.io_id, self.directory, (group,), failure))
             events.append(Persisted(write.io_id, self.directory))
-        return events
+        return events, sum(_is_synced(write, result.failed) for write in writes)
 
-    def _arrived(self, events: Sequence[Event], rounds_done: int) -> None:
+    def _arrived(self, events: Sequence[Event], rounds_done: int, synced: int) -> None:
         self._busy -= rounds_done
+        self._inline_wait = max(0, self._inline_wait - synced)
         self.deliver(events)
 
     # --- the job thread ---------------------------------------------------------------------------
@@ -218,7 +219,7 @@ class DirectoryThreads:
     def _run_jobs(self, works: list[Job | Read]) -> None:
         for work in works:
             event: Event = self._read(work) if isinstance(work, Read) else self._job(work)
-            self._jobs.report(self._arrived, [event], 0)
+            self._jobs.report(self._arrived, [event], 0, 0)
 
     def _read(self, read: Read) -> ReadDone:
         wanted = read.slice
@@ -247,6 +248,15 @@ def _rounds_to_wait(slow: int) -> int:
     """Rounds for the thread after so many slow inline syncs in a row."""
     doublings = min(slow - INLINE_SLOW_MAX, INLINE_RETRY_ROUNDS.bit_length()) - 1
     return min(1 << doublings, INLINE_RETRY_ROUNDS) if doublings >= 0 else 0
+
+
+def _is_synced(write: Write, failed: Collection[GroupId]) -> bool:
+    """Whether something of a round went to the disk. Without an operation, or with none but those
+    of groups that take no more, there is nothing to sync, and its time says nothing."""
+    for op in write.ops:
+        if isinstance(op, StoreRecords) or not (isinstance(op, CloseGroup) or op.group in failed):
+            return True
+    return False
 
 
 def _inline_size(write: Write) -> int:

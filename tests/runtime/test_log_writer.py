@@ -3,6 +3,7 @@
 import itertools
 import threading
 
+import pytest
 import trio
 
 from raftlog.base.errors import DiskError
@@ -26,7 +27,7 @@ from raftlog.runtime.log_writer import (
 )
 from raftlog.runtime.real_ports import PosixDisk, SystemClock
 from raftlog.runtime.workers import ThreadWorkers
-from raftlog.storage.ops import AppendBytes, CreateFile, StoreRecords
+from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords
 from raftlog.storage.write_round import RoundResult
 
 HOME = DirectoryId(5)
@@ -95,6 +96,12 @@ class Rig:
         """Until so many rounds came back, whether or not they were reported as written before."""
         with trio.fail_after(10):
             while sum(not isinstance(event, Written) for event in self.events) < count:
+                await self.changed.wait()
+                self.changed = trio.Event()
+
+    async def until_persisted(self, number: int) -> None:
+        with trio.fail_after(10):
+            while self.events[-1:] != [Persisted(IoId(number), HOME)]:
                 await self.changed.wait()
                 self.changed = trio.Event()
 
@@ -215,6 +222,40 @@ async def test_rounds_with_nothing_to_write_say_nothing_of_the_disk(tmp_path):
     assert on_the_loop <= 2 * INLINE_SLOW_MAX
     rig.threads._busy = 1  # the thread has a round: one of nothing
     rig.threads._write_rounds([Write(HOME, IoId(201), [])])
+    assert not rig.threads.round_ends_soon
+    rig.threads._busy = 0
+    await rig.threads.stop(5)
+
+
+@pytest.mark.parametrize("group_fails", [False, True])
+async def test_rounds_that_sync_nothing_use_up_no_wait(group_fails, tmp_path):
+    """They counted as rounds left to the thread: with enough of them between two others, a disk
+    with 20 ms a sync kept all 300 on the loop. The rounds of a group that takes no more cost nothing
+    either, and each began the count anew."""
+    rig, clock = Rig(tmp_path, inline=True), SteppedClock()
+    rig.threads.clock = clock
+
+    def timed(io_id, ops, on_written=None):
+        refused = {op.group: DiskError("no") for op in ops if op.group == 2}
+        clock.ns += 20_000_000 if len(ops) > len(refused) else 0
+        return RoundResult(io_id, None, refused)
+
+    rig.writer.perform = timed
+    nothing = [AppendBytes(GroupId(2), "b", 0, [b"x"])] if group_fails else []
+    on_the_loop = number = 0
+    for _ in range(300):
+        number += 1
+        rig.threads.write(a_round(number))
+        on_the_loop += rig.sync_inline()
+        await rig.until_persisted(number)
+        for _ in range(4):
+            number += 1
+            rig.threads.write(Write(HOME, IoId(number), nothing))
+            rig.sync_inline()
+            await rig.until_persisted(number)
+    assert on_the_loop <= 3 * INLINE_SLOW_MAX
+    rig.threads._busy = 1  # the thread has a round: one of nothing
+    rig.threads._write_rounds([Write(HOME, IoId(number + 1), [*nothing, CloseGroup(GroupId(1))])])
     assert not rig.threads.round_ends_soon
     rig.threads._busy = 0
     await rig.threads.stop(5)
