@@ -54,6 +54,11 @@ at first, then twice as many each time."""
 INLINE_STALL_NANOS: Final = 50_000 * NANOS_PER_MICRO
 """A sync that held up the loop for so long, half a heartbeat, is one too many: with ten times as
 much, all groups led here would be taken from it, those without a write too."""
+INLINE_MEAN_NANOS_MAX: Final = 4_000 * NANOS_PER_MICRO
+"""Of recent inline syncs, slow and quick ones together: a quick disk on a busy machine stays below.
+With more, a quick one among them was luck (a cache of the disk), and clears nothing."""
+INLINE_OVER_NANOS_MAX: Final = INLINE_SLOW_MAX * INLINE_STALL_NANOS
+"""A hundred quick ones make up for any past."""
 SLOW_ROUND_NANOS: Final = 1_000 * NANOS_PER_MICRO
 """Where a round takes less, `Written` is not reported: `Persisted` says it a moment later."""
 
@@ -88,7 +93,10 @@ class DirectoryThreads:
     _inline_wait: int = attrs.field(default=0, init=False)
     """Rounds that the log thread syncs before the next attempt on the loop."""
     _inline_slow: int = attrs.field(default=0, init=False)
-    """Inline syncs that were slow since the last quick one."""
+    """Inline syncs that were slow since the last quick one that cleared the disk."""
+    _inline_over: int = attrs.field(default=0, init=False)
+    """Nanoseconds that recent inline syncs took beyond `INLINE_MEAN_NANOS_MAX` each: while there
+    are some, a quick one clears nothing."""
     _stalled: bool = attrs.field(default=False, init=False)
     """A sync held up the loop: the next attempt waits until the log thread had a quick round."""
     _slow: bool = attrs.field(default=True, init=False)
@@ -143,10 +151,12 @@ class DirectoryThreads:
         took = self.clock.now() - started
         if not synced:
             return events  # its time says nothing about the disk
+        over = self._inline_over + min(took, INLINE_STALL_NANOS) - INLINE_MEAN_NANOS_MAX
+        self._inline_over = max(0, min(over, INLINE_OVER_NANOS_MAX))
         if took > limit:
             self._inline_slow += 1
             self._inline_wait = _rounds_to_wait(self._inline_slow)
-        else:
+        elif self._inline_over == 0:
             self._inline_slow = 0
         self._stalled = took >= INLINE_STALL_NANOS
         if self._stalled:

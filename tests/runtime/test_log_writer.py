@@ -230,8 +230,8 @@ async def test_rounds_with_nothing_to_write_say_nothing_of_the_disk(tmp_path):
 @pytest.mark.parametrize("group_fails", [False, True])
 async def test_rounds_that_sync_nothing_use_up_no_wait(group_fails, tmp_path):
     """They counted as rounds left to the thread: with enough of them between two others, a disk
-    with 20 ms a sync kept all 300 on the loop. The rounds of a group that takes no more cost nothing
-    either, and each began the count anew."""
+    with 20 ms a sync kept all 300 on the loop. The rounds of a group that takes no more cost
+    nothing either, and each began the count anew."""
     rig, clock = Rig(tmp_path, inline=True), SteppedClock()
     rig.threads.clock = clock
 
@@ -258,6 +258,64 @@ async def test_rounds_that_sync_nothing_use_up_no_wait(group_fails, tmp_path):
     rig.threads._write_rounds([Write(HOME, IoId(number + 1), [*nothing, CloseGroup(GroupId(1))])])
     assert not rig.threads.round_ends_soon
     rig.threads._busy = 0
+    await rig.threads.stop(5)
+
+
+async def syncs_on_the_loop(rig, millis) -> list[float]:
+    """Of rounds that take so long, one after the other, those that are synced on the loop."""
+    clock, took = SteppedClock(), []
+    rig.threads.clock = clock
+
+    def timed(io_id, ops, on_written=None):
+        clock.ns += int(took[-1] * 1_000_000)
+        return RoundResult(io_id, None, {})
+
+    rig.writer.perform = timed
+    on_the_loop = []
+    for number, took_millis in enumerate(millis, start=1):
+        took.append(took_millis)
+        rig.threads.write(a_round(number))
+        if rig.sync_inline():
+            on_the_loop.append(took_millis)
+        await rig.until_persisted(number)
+    return on_the_loop
+
+
+@pytest.mark.parametrize("quick_each", [9, 5, 2])
+async def test_a_quick_sync_now_and_then_does_not_clear_a_slow_disk(quick_each, tmp_path):
+    """One quick sync in nine, out of a cache of the disk, began the count anew: all of 300 rounds
+    with 45 ms a sync held up the loop, which had a tenth of its time left for everything else."""
+    rig = Rig(tmp_path, inline=True)
+    millis = [45 if number % quick_each else 0.5 for number in range(1, 301)]
+    on_the_loop = await syncs_on_the_loop(rig, millis)
+    assert on_the_loop.count(45) <= 3 * INLINE_SLOW_MAX
+    await rig.threads.stop(5)
+
+
+@pytest.mark.parametrize(
+    "cycle",
+    [
+        pytest.param([3] * INLINE_SLOW_MAX + [0.5], id="busy-machine"),
+        pytest.param([0.5] * 3 + [12], id="hiccups"),
+        pytest.param([0.5] * 19 + [49], id="rare-hiccups"),
+    ],
+)
+async def test_a_quick_disk_on_a_busy_machine_stays_on_the_loop(cycle, tmp_path):
+    """The core was given to another in the midst of a sync: the thread would wait for it twice."""
+    rig = Rig(tmp_path, inline=True)
+    assert len(await syncs_on_the_loop(rig, 20 * cycle)) == 20 * len(cycle)
+    await rig.threads.stop(5)
+
+
+async def test_a_disk_that_becomes_quick_is_back_on_the_loop_at_once(tmp_path):
+    """However slow it was before, the next quick attempt is followed by the next round."""
+    rig = Rig(tmp_path, inline=True)
+    slow = await syncs_on_the_loop(rig, [45] * 2000)
+    quick = await syncs_on_the_loop(rig, [0.5] * 300)
+    assert len(slow) < 60
+    assert len(quick) >= 300 - INLINE_RETRY_ROUNDS
+    hiccups = await syncs_on_the_loop(rig, 20 * ([12] + [0.5] * 9))
+    assert len(hiccups) == 200
     await rig.threads.stop(5)
 
 
