@@ -7,6 +7,7 @@ costs nothing, only what it has sent.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, final
 
 import attrs
@@ -16,6 +17,7 @@ from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime.intake import Intake
 from raftlog.runtime.slabs import (
     SIZE_CLASSES,
+    NoMemory,
     Slab,
     SlabPool,
     class_above,
@@ -61,7 +63,7 @@ class FrameReceiver:
     async def receive(self) -> bool:
         """Wait for more bytes; False at the end of the stream.
 
-        Raises `ProtocolError` when the stream ends inside a frame.
+        Raises `ProtocolError` when the stream ends inside a frame, and `NoMemory`.
         """
         received = await self._receive()
         if received == 0:
@@ -188,10 +190,12 @@ class FrameReceiver:
         self._beyond = not self.intake.has_room(self, size)
 
     def _make_room(self, slab: Slab) -> None:
-        """Somebody waits: hold no more than the unfinished frame needs."""
+        """Somebody waits: hold no more than the unfinished frame needs, if there is memory for
+        that beside what is held."""
         size = self._needed()
         if size < len(slab):
-            self._move(slab, size)
+            with suppress(NoMemory):
+                self._move(slab, size)
 
     def _move(self, slab: Slab, size: int) -> Slab:
         """Take the unfinished frame from `slab` to one of `size` bytes."""

@@ -23,7 +23,7 @@ from raftlog.runtime.framing import FrameReceiver
 from raftlog.runtime.intake import Intake
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.sender import Sender
-from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.slabs import NoMemory, SlabPool
 from raftlog.runtime.streams import ByteStream
 
 JOIN_BYTES_MAX: Final = 4096
@@ -231,7 +231,7 @@ class Connections:
                 await self._post(connection, receiver, receiver.frames())
                 receiver.handed_in()
                 await _pass(connection, receiver)
-        except ProtocolError as error:
+        except (ProtocolError, NoMemory) as error:
             self.hang_up(connection.id, str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             connection.scope.cancel()

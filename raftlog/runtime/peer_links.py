@@ -34,7 +34,7 @@ from raftlog.runtime.driver import Driver
 from raftlog.runtime.framing import FrameReceiver
 from raftlog.runtime.handshake import Agreed, PeerIdentity
 from raftlog.runtime.sender import Sender
-from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.slabs import NoMemory, SlabPool
 from raftlog.runtime.streams import ByteStream, Network
 
 _HEAD: Final = struct.Struct(">II")
@@ -295,6 +295,8 @@ class PeerLinks:
                 )
         except ProtocolError as error:
             self._trouble(node, f"sent a bad frame: {error}")
+        except NoMemory as error:
+            self._trouble(node, str(error))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             link.scope.cancel()
         finally:

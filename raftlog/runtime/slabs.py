@@ -16,6 +16,7 @@ from typing import Final, TypeAlias, final
 
 import attrs
 
+from raftlog.base.errors import OperatingError
 from raftlog.base.units import KIB, MIB
 
 SMALL_SLAB_BYTES: Final = 256 * KIB
@@ -36,6 +37,17 @@ _MAPPINGS_GROW: Final = sys.platform == "linux"
 """Elsewhere Python has no mremap."""
 
 Slab: TypeAlias = bytearray | mmap.mmap
+
+
+class NoMemory(OperatingError):
+    """There is none for a slab: the connection that needs it pays, and nobody else."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(
+            "no memory for a frame",
+            on=f"{size} bytes",
+            do="give this process more, or its clients a smaller socket.request.max.bytes",
+        )
 
 
 def size_for(size: int) -> int:
@@ -70,7 +82,7 @@ def grow(slab: Slab, size: int) -> bool:
     """Make `slab` `size` bytes large without a copy of what it has; False when only another slab
     can take that, as while there are views of it.
 
-    Raises `OSError` when there is no memory.
+    Raises `NoMemory`; `slab` is then as it was.
     """
     if not (_MAPPINGS_GROW and isinstance(slab, mmap.mmap)):
         return False
@@ -78,10 +90,19 @@ def grow(slab: Slab, size: int) -> bool:
         slab.resize(size)
     except BufferError:
         return False
+    except OSError as error:
+        raise NoMemory(size) from error
     return True
 
 
 def _make(size: int) -> Slab:
+    try:
+        return _map_or_allocate(size)
+    except (OSError, MemoryError) as error:
+        raise NoMemory(size) from error
+
+
+def _map_or_allocate(size: int) -> Slab:
     if size > SIZE_CLASSES[-1]:
         # Private, for shared anonymous memory cannot grow.
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -104,7 +125,10 @@ class SlabPool:
     _retired: dict[int, deque[bytearray]] = attrs.field(factory=dict, init=False)
 
     def take(self, size: int) -> Slab:
-        """A slab of the smallest class that holds `size` bytes; above all classes, a fresh one."""
+        """A slab of the smallest class that holds `size` bytes; above all classes, a fresh one.
+
+        Raises `NoMemory`.
+        """
         wanted = size_for(size)
         waiting = self._retired.get(wanted)
         for _ in range(min(_LOOKS_PER_TAKE, len(waiting) if waiting else 0)):

@@ -11,7 +11,7 @@ from raftlog.base.units import MIB
 from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime.framing import FrameReceiver
 from raftlog.runtime.intake import Intake
-from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool, size_for
 from tests.runtime.memory_stream import memory_pair
 
 LARGE = 20 * MIB
@@ -85,6 +85,17 @@ class Holder:
 
     def evict(self) -> None:
         self.evicted += 1
+
+
+class PoorPool(SlabPool):
+    """There is no memory for slabs larger than `size_max`, as with a limit on the process."""
+
+    size_max = SIZE_CLASSES[-1]
+
+    def take(self, size):
+        if size_for(size) > self.size_max:
+            size = 1 << 62  # the system says no
+        return super().take(size)
 
 
 async def senders(nursery, intake, count) -> list[Sender]:

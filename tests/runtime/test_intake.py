@@ -16,7 +16,7 @@ from raftlog.base.units import KIB, MIB
 from raftlog.runtime.framing import FIRST_SLAB_BYTES
 from raftlog.runtime.intake import Intake
 from raftlog.runtime.slabs import SIZE_CLASSES
-from tests.runtime.frame_senders import LARGE, Holder, Sender, senders
+from tests.runtime.frame_senders import LARGE, Holder, PoorPool, Sender, senders
 
 
 async def test_a_connection_that_has_sent_nothing_holds_nothing():
@@ -237,6 +237,32 @@ async def test_a_pipeline_of_small_frames_gets_larger_slabs():
         await wait_all_tasks_blocked()
         assert busy.frames == 2000
         assert busy.receiver._appetite >= SIZE_CLASSES[2] // 8
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_has_no_memory_for_less_keeps_what_it_has(autojump_clock: MockClock):
+    """A smaller slab for a paused connection is asked for by whoever waits: had there been no
+    memory for it, that one would have paid."""
+    intake = Intake(bytes_max=2 * MIB)
+    async with trio.open_nursery() as nursery:
+        pool = PoorPool()
+        paused = Sender(intake, pool)
+        nursery.start_soon(paused.run)
+        for _ in range(3):
+            paused.send_whole(MIB)
+            await wait_all_tasks_blocked()
+        paused.paused = trio.Event()
+        whole = struct.pack(">ihh", 100, 0, 9) + bytes(96)
+        paused.stream.send_nowait([whole + struct.pack(">ihh", 1000, 0, 9) + bytes(96)])
+        await wait_all_tasks_blocked()
+        pool.size_max = 0
+        others = await senders(nursery, intake, 3)
+        for each in others:
+            each.announce(MIB, MIB - 100)
+        await trio.sleep(0.9)
+        assert intake.contended
+        assert paused.slab > MIB
+        assert [each.error for each in (paused, *others)] == [None] * 4
         nursery.cancel_scope.cancel()
 
 

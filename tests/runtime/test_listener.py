@@ -27,6 +27,7 @@ from raftlog.runtime.listener import STREAMED_FROM, Connections
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.slabs import SlabPool
 from tests.runtime.driver_rig import HOME
+from tests.runtime.frame_senders import PoorPool
 from tests.runtime.memory_stream import memory_pair
 from tests.runtime.test_driver import FakeBroker, driver_of
 
@@ -80,6 +81,26 @@ def answering(nursery, held: int = 0, **more) -> Rig:
     plan = Answering(held)
     plan.rig = Rig(nursery, plan, **more)
     return plan.rig
+
+
+async def test_no_memory_for_one_frame_costs_one_connection():
+    """`OSError` from the slab left the reader of one connection and ended the whole process."""
+    async with trio.open_nursery() as nursery:
+        rig = answering(nursery)
+        rig.connections.frame_bytes_max = 32 * MIB
+        rig.connections.pool = PoorPool()
+        polite, large = await rig.connect(), await rig.connect()
+        large.send_nowait([struct.pack(">ihh", 20 * MIB, 0, 9) + bytes(9 * MIB)])
+        await wait_all_tasks_blocked()
+        (closed,) = rig.events(ConnectionClosed)
+        assert closed.connection == 2
+        (trace,) = [each for each in rig.tracer.events if each.name == "hang-up"]
+        assert "no memory for a frame" in str(trace)
+        assert rig.connections.intake.held == 0
+        polite.send_nowait([SMALL])
+        await wait_all_tasks_blocked()
+        assert len(rig.events(Request)) == 1
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_flood_is_handed_in_piece_by_piece():

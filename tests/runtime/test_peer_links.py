@@ -12,8 +12,9 @@ from raftlog.broker.peer_messages import NodeHeartbeatReply
 from raftlog.runtime.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity
 from raftlog.runtime.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
 from raftlog.runtime.real_ports import OsEntropy
-from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool
 from raftlog.runtime.streams import TcpNetwork
+from tests.runtime.frame_senders import PoorPool
 from tests.runtime.memory_stream import memory_pair
 
 CLUSTER = ClusterId(b"c" * 16)
@@ -200,6 +201,22 @@ async def test_a_corrupt_frame_ends_the_session():
         await two.driver.until(lambda events: any(type(each) is LinkDown for each in events))
         assert any("CRC" in str(event.fields) for event in two.tracer.events)
         assert not any(type(event) is PeerMessages for event in two.driver.events)
+        nursery.cancel_scope.cancel()
+
+
+async def test_no_memory_for_a_frame_ends_the_session():
+    """It ended the process, which has no other task for errors of one link."""
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery), End(2, nursery)
+        one.links.keep((await two.listen(),))
+        two.links.pool = pool = PoorPool()
+        pool.size_max = SIZE_CLASSES[0]
+        await one.linked()
+        one.links._links[NodeId(2)].sender.put(b"\0\x01\0\0" + bytes(SIZE_CLASSES[0]))
+        one.links._links[NodeId(2)].sender.flush()
+        await two.driver.until(lambda events: any(type(each) is LinkDown for each in events))
+        assert any("no memory for a frame" in str(event.fields) for event in two.tracer.events)
+        await one.linked(times=2)
         nursery.cancel_scope.cancel()
 
 

@@ -2,10 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from raftlog.base.units import MIB
 from raftlog.runtime.slabs import (
     RETIRED_MAX,
     SIZE_CLASSES,
+    NoMemory,
     SlabPool,
     class_above,
     class_below,
@@ -78,6 +81,17 @@ def test_a_viewed_slab_and_one_of_a_class_do_not_grow():
     assert grow(large, 17 << 20)
     assert not grow(small, 2000)
     assert len(small) == SIZE_CLASSES[0]
+
+
+def test_no_memory_says_so():
+    pool = SlabPool()
+    large = pool.take(16 << 20)
+    for too_much in (lambda: pool.take(1 << 62), lambda: grow(large, 1 << 62)):
+        with pytest.raises(
+            NoMemory, match=r"no memory for a frame \(4611686018427387904 bytes\): "
+        ):
+            too_much()
+    assert len(large) == 16 << 20
 
 
 def test_the_pool_is_bounded():
