@@ -232,9 +232,9 @@ class FrameReceiver:
         if self._resting:
             self.too_slow("paused with memory for too long, while others wait for it")
         else:
-            arrived = self._end - self._start
+            arrived, place = self._end - self._start, " beyond the memory of all" * self._beyond
             self.too_slow(
-                f"a frame of {self._wanted} bytes takes too long, with {arrived} of them, "
+                f"a frame of {self._wanted} bytes{place} takes too long, with {arrived} of them, "
                 "while others wait for memory"
             )
 

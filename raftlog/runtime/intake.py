@@ -9,9 +9,10 @@ may put off.
 
 While somebody waits for memory, the time of those who hold some counts: that of its sender, which
 is short when nothing comes (web servers ask for a least rate of requests likewise, against
-Slowloris), that in which its connection is paused, and that in which it waits for more memory
-itself, which is as long as clients wait for an answer. Whoever has used up one of them is sent
-away. Time in which a receiver waits for a turn, say for a disk, is nobody's.
+Slowloris) and bounded for a frame beyond the bound, that in which its connection is paused, and
+that in which it waits for more memory itself, which is as long as clients wait for an answer.
+Whoever has used up one of them is sent away. Time in which a receiver waits for a turn, say for a
+disk, is nobody's.
 """
 
 from typing import Final, Protocol, final
@@ -24,13 +25,21 @@ from raftlog.base.units import KIB, MIB
 RECEIVING_BYTES_MAX: Final = 16 * MIB
 """Slabs of unfinished frames, beyond the smallest class: a few large requests of honest clients at
 one time, and with one frame of the largest size still under 64 MiB."""
+ORDINARY_BYTES_MAX: Final = MIB + 64 * KIB
+"""A slab for what clients send at most unless told otherwise. Who waits for no more comes before
+large frames: each of those would take all there is, go beyond it, and let nobody else in until it
+is whole."""
 FRAME_SECONDS_MAX: Final = 10.0
-"""Of a sender, for one frame, and a second more for each 2 MiB of it that came; a megabyte at
-1 Mbit/s takes eight."""
+"""Of a sender, for one frame, and a second more for each 2 MiB of it that come meanwhile; a
+megabyte at 1 Mbit/s takes eight."""
 STILL_SECONDS_MAX: Final = 2.0
 """Of a sender from whom nothing comes, at a stretch."""
 STILL_BEYOND_SECONDS_MAX: Final = 1.0
 """The same for a frame beyond the bound: nobody else gets any memory meanwhile."""
+BEYOND_SECONDS_MAX: Final = 12.0
+"""Of a sender whose frame is beyond the bound, however much comes: after two such frames those who
+wait are still there. 100 MiB need 7 MB/s, or a moment in which nobody waits; who is slower costs
+itself, and not everybody else."""
 PAUSE_SECONDS_MAX: Final = 10.0
 """Of a frame whose connection is paused in its midst, all pauses together."""
 WAIT_SECONDS_MAX: Final = 30.0
@@ -59,25 +68,34 @@ class Receiver(Protocol):
 @attrs.define
 class _Share:
     """What one receiver holds for the frame under way, and the seconds that it took while others
-    waited: `sent` waiting for its sender, `still` of them in a row without its bytes, `paused`, and
-    `waited` for memory itself."""
+    waited: `sent` waiting for its sender, `still` of them in a row without its bytes, `beyond` of
+    them beyond the bound, `paused`, and `waited` for memory itself."""
 
     size: int
     sent: float = 0.0
     still: float = 0.0
+    beyond: float = 0.0
     paused: float = 0.0
     waited: float = 0.0
+    before: int | None = None
+    """Bytes that had arrived at the first look: they need no more time."""
     seen: int | None = None
     """Bytes that had arrived at the last look; None when it did not wait for its sender then."""
 
-    def look_at_sender(self, arrived: int, still_max: float) -> bool:
+    def look_at_sender(self, arrived: int, beyond: bool) -> bool:
         """Whether its sender has used up its time, at a look."""
+        if self.before is None:
+            self.before = arrived
         stood = self.seen is not None and arrived - self.seen < _STILL_BYTES
         self.still = self.still + _LOOK_SECONDS if stood else 0.0
         self.seen = arrived
         self.sent += _LOOK_SECONDS
-        sent_max = FRAME_SECONDS_MAX + arrived / _BYTES_A_SECOND
-        return self.still >= still_max or self.sent > sent_max
+        self.beyond += _LOOK_SECONDS if beyond else 0.0
+        return (
+            self.still >= (STILL_BEYOND_SECONDS_MAX if beyond else STILL_SECONDS_MAX)
+            or self.beyond > BEYOND_SECONDS_MAX
+            or self.sent > FRAME_SECONDS_MAX + (arrived - self.before) / _BYTES_A_SECOND
+        )
 
     def look_at_paused(self) -> bool:
         """Whether it was paused for too long, at a look."""
@@ -85,11 +103,12 @@ class _Share:
         self.paused += _LOOK_SECONDS
         return self.paused > PAUSE_SECONDS_MAX
 
-    def look_at_waiting(self) -> bool:
-        """Whether it waited for memory for too long, at a look."""
+    def look_at_waiting(self, free: bool) -> bool:
+        """Whether it waited for memory for too long, at a look. When some comes `free` now it has
+        one look more, but no second one: the line would be as long as others are late."""
         self.seen = None
         self.waited += _LOOK_SECONDS
-        return self.waited > WAIT_SECONDS_MAX
+        return self.waited > WAIT_SECONDS_MAX + (_LOOK_SECONDS if free else 0.0)
 
 
 @final
@@ -227,23 +246,28 @@ class Intake:
             self._wake()
 
     def _wake(self) -> None:
-        """Wake the first for whom there is room within the bound; else the one who may go beyond
-        it, if that one waits."""
+        """Wake the first for whom there is room within the bound, of ordinary frames before large
+        ones, which take it all and then go beyond the bound; else the one who may go beyond it, if
+        that one waits."""
         if not self._waiting:
             return
+        large: Receiver | None = None
         beyond: Receiver | None = None
         for who, share in self._shares.items():
             wish = self._waiting.get(who)
             if wish is not None and self.held - share.size + wish.size <= self.bytes_max:
-                wish.woken.set()
-                return
+                if wish.size <= ORDINARY_BYTES_MAX:
+                    wish.woken.set()
+                    return
+                large = large or who
             within = self.held - share.size <= self.bytes_max
             if beyond is None and within and who not in self._resting:
                 beyond = who
             if beyond is not None and self.held >= self.bytes_max:
                 break  # who waits wants more than it holds: there is no room for anybody
-        if beyond in self._waiting:
-            self._waiting[beyond].woken.set()
+        next_one = large or beyond
+        if next_one in self._waiting:
+            self._waiting[next_one].woken.set()
 
     def _look(self) -> None:
         """One look, for all who wait, `_LOOK_SECONDS` after the one before or since somebody waits.
@@ -252,20 +276,20 @@ class Intake:
         if now < self._look_at:
             return
         self._look_at = now + _LOOK_SECONDS
-        for who, share in list(self._shares.items()):
-            if self._is_late(who, share):
-                who.evict()
+        held = [each for each in self._shares.items() if each[0] not in self._waiting]
+        late = [who for who, share in held if self._is_late(who, share)]
+        free = bool(late)
+        late += [who for who in self._waiting if self._shares[who].look_at_waiting(free)]
+        for who in late:
+            who.evict()
         self._wake()
 
     def _is_late(self, who: Receiver, share: _Share) -> bool:
         if who in self._resting:
             return share.look_at_paused()
-        if who in self._waiting:
-            return share.look_at_waiting()
         arrived = who.arrived()
         if arrived is None:  # it waits for a turn
             share.seen = None
             return False
         beyond = self.held > self.bytes_max and self._others_within(who)
-        still_max = STILL_BEYOND_SECONDS_MAX if beyond else STILL_SECONDS_MAX
-        return share.look_at_sender(arrived, still_max)
+        return share.look_at_sender(arrived, beyond)
