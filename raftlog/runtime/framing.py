@@ -42,7 +42,8 @@ class FrameReceiver:
     cutter: FrameCutter
     intake: Intake | None = None
     too_slow: Callable[[str], None] | None = None
-    """Told that this frame takes too long while others wait for its memory; ends the connection."""
+    """Told why when this frame took too long while clients waited for memory; ends the
+    connection."""
     _slab: Slab | None = attrs.field(default=None, init=False)
     _start: int = attrs.field(default=0, init=False)
     _end: int = attrs.field(default=0, init=False)
@@ -201,7 +202,8 @@ class FrameReceiver:
         """Take the unfinished frame from `slab` to one of `size` bytes."""
         rest = self._end - self._start
         other = self.pool.take(size)
-        other[:rest] = slab[self._start : self._end]
+        with memoryview(slab) as old, memoryview(other) as new:
+            new[:rest] = old[self._start : self._end]
         self.pool.retire(slab)
         self._start, self._end = 0, rest
         return self._use(other)
@@ -226,16 +228,23 @@ class FrameReceiver:
             self._make_room(self._slab)
 
     def evict(self) -> None:
-        """Others have waited for its memory for too long: `too_slow` is told why."""
+        """It took too long while clients waited for memory: `too_slow` is told whose time that
+        was."""
         if self.too_slow is None:
             return
+        arrived = self._end - self._start
         if self._resting:
             self.too_slow("paused with memory for too long, while others wait for it")
-        else:
-            arrived, place = self._end - self._start, " beyond the memory of all" * self._beyond
+        elif self._receiving:
+            place = " beyond the memory of all" if self._beyond else ""
             self.too_slow(
                 f"a frame of {self._wanted} bytes{place} takes too long, with {arrived} of them, "
                 "while others wait for memory"
+            )
+        else:
+            self.too_slow(
+                f"waited too long for memory that other clients hold, with {arrived} of the "
+                f"{self._wanted} bytes of a frame"
             )
 
     def _retire(self) -> None:

@@ -33,9 +33,10 @@ FRAME_SECONDS_MAX: Final = 10.0
 """Of a sender, for one frame, and a second more for each 2 MiB of it that come meanwhile; a
 megabyte at 1 Mbit/s takes eight."""
 STILL_SECONDS_MAX: Final = 2.0
-"""Of a sender from whom nothing comes, at a stretch."""
+"""Of a sender from whom next to nothing comes for what it holds, at a stretch."""
 STILL_BEYOND_SECONDS_MAX: Final = 1.0
-"""The same for a frame beyond the bound: nobody else gets any memory meanwhile."""
+"""The same for a frame beyond the bound, of which more is asked: nobody else gets any memory
+meanwhile."""
 BEYOND_SECONDS_MAX: Final = 12.0
 """Of a sender whose frame is beyond the bound, however much comes: after two such frames those who
 wait are still there. 100 MiB need 7 MB/s, or a moment in which nobody waits; who is slower costs
@@ -47,7 +48,11 @@ WAIT_SECONDS_MAX: Final = 30.0
 they have given up, and the line is not longer than that."""
 _LOOK_SECONDS: Final = 0.5
 _STILL_BYTES: Final = 16 * KIB
-"""Who sends less between two looks stands still."""
+"""Who sends less between two looks stands still, beyond the bound or with a slab that is large."""
+_STILL_SHARE: Final = 160
+"""Within the bound, who sends less than one in so many bytes of its slab. Who keeps one rate and is
+done in ten seconds, which are twenty looks, sends more: a slab is at most eight times what has come
+(the classes), unless earlier frames earned a larger one."""
 _BYTES_A_SECOND: Final = 2 * MIB
 
 
@@ -86,7 +91,8 @@ class _Share:
         """Whether its sender has used up its time, at a look."""
         if self.before is None:
             self.before = arrived
-        stood = self.seen is not None and arrived - self.seen < _STILL_BYTES
+        least = _STILL_BYTES if beyond else min(_STILL_BYTES, max(1, self.size // _STILL_SHARE))
+        stood = self.seen is not None and arrived - self.seen < least
         self.still = self.still + _LOOK_SECONDS if stood else 0.0
         self.seen = arrived
         self.sent += _LOOK_SECONDS

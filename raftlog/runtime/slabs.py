@@ -96,13 +96,6 @@ def grow(slab: Slab, size: int) -> bool:
 
 
 def _make(size: int) -> Slab:
-    try:
-        return _map_or_allocate(size)
-    except (OSError, MemoryError) as error:
-        raise NoMemory(size) from error
-
-
-def _map_or_allocate(size: int) -> Slab:
     if size > SIZE_CLASSES[-1]:
         # Private, for shared anonymous memory cannot grow.
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -139,7 +132,10 @@ class SlabPool:
                     slab[:] = b"\xdb" * len(slab)
                 return slab
             waiting.append(slab)
-        return _make(wanted)
+        try:
+            return _make(wanted)
+        except (OSError, MemoryError) as error:
+            raise NoMemory(wanted) from error
 
     def retire(self, slab: Slab) -> None:
         """Give a slab back; it is used again once its last view is gone."""

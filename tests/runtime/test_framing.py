@@ -1,6 +1,7 @@
 """Frames come out as they went in, however the bytes were cut, and lengths are judged first."""
 
 import struct
+import tracemalloc
 
 import pytest
 import trio
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.errors import ProtocolError
+from raftlog.base.units import KIB, MIB
 from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime.framing import FrameReceiver
 from raftlog.runtime.slabs import SMALL_SLAB_BYTES, SlabPool
@@ -104,3 +106,25 @@ async def test_a_view_that_is_kept_is_never_overwritten():
         await receiver.receive()
         kept += list(receiver.frames())
     assert [bytes(view) for view in kept] == [bytes([ordinal]) * 100 for ordinal in range(20)]
+
+
+async def test_an_unfinished_frame_is_moved_without_another_copy():
+    """It was sliced out of its slab, and bytes are copied again to become a part of a bytearray: a
+    frame of megabytes took up to four times its size."""
+    _, right = memory_pair()
+    pool = SlabPool()
+    receiver = FrameReceiver(right, pool, no_limit())
+    large, small = pool.take(8 * MIB), pool.take(MIB)
+    pool.retire(small)
+    large[1000 : MIB + 1000] = b"x" * MIB
+    receiver._start, receiver._end = 1000, MIB + 1000
+    tracemalloc.start()
+    try:
+        moved = receiver._move(large, MIB)
+        assert tracemalloc.get_traced_memory()[1] < 64 * KIB
+    finally:
+        tracemalloc.stop()
+    assert moved is small
+    assert moved[:MIB] == b"x" * MIB
+    pool.retire(small)
+    assert pool.take(MIB) is small

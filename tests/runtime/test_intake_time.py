@@ -20,6 +20,15 @@ from raftlog.runtime.intake import (
 )
 from tests.runtime.frame_senders import LARGE, Holder, Sender, senders
 
+STILL_RATES = [
+    pytest.param(32 * KIB, 204, False, id="408-bytes-a-second-for-32-KiB"),
+    pytest.param(32 * KIB, 203, True, id="less-for-32-KiB"),
+    pytest.param(256 * KIB, 1_638, False, id="3.2-KiB-a-second-for-256-KiB"),
+    pytest.param(256 * KIB, 1_637, True, id="less-for-256-KiB"),
+    pytest.param(4 * MIB, 16 * KIB, False, id="32-KiB-a-second-for-4-MiB"),
+    pytest.param(4 * MIB, 16 * KIB - 1, True, id="less-for-4-MiB"),
+]
+
 
 async def test_who_waits_looks_after_the_others_once_for_all(autojump_clock: MockClock):
     """Each of those who waited sent each of the slow ones away: 800,000 times for two thousand."""
@@ -216,6 +225,57 @@ async def test_a_sender_that_stands_still_now_and_then_is_not_sent_away(
         nursery.cancel_scope.cancel()
 
 
+async def test_a_slow_sender_of_an_ordinary_frame_does_not_stand_still(autojump_clock: MockClock):
+    """Regression: who sent less than 32 KB/s "stood still", whatever it held: 100 KB at 24 KB/s
+    take four seconds, and were sent away after two and a half."""
+    intake = Intake()
+    async with trio.open_nursery() as nursery:
+        (slow,) = await senders(nursery, intake, 1)
+        intake.hold(Holder(), 16 * MIB - 512 * KIB)
+        nursery.start_soon(intake.admit, Holder(), 16 * MIB)
+        slow.announce(100_000, 10_000)
+        for _ in range(36):
+            await trio.sleep(0.1)
+            slow.finish(2_500)
+        await wait_all_tasks_blocked()
+        assert (slow.frames, slow.error) == (1, None)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("held", "bytes_a_look", "stands"), STILL_RATES)
+async def test_who_sends_too_little_for_what_it_holds_stands_still(
+    held, bytes_a_look, stands, autojump_clock: MockClock
+):
+    """A few bytes now and then would hold a large slab for the whole time of a frame."""
+    intake, holder = Intake(bytes_max=4 * MIB), Holder(0)
+    intake.hold(Holder(), 4 * MIB - held)
+    intake.hold(holder, held)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(intake.admit, Holder(), 4 * MIB)
+        await trio.sleep(0.25)
+        for _ in range(6):
+            await trio.sleep(0.5)
+            holder.bytes += bytes_a_look
+        assert bool(holder.evicted) == stands
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_is_sent_away_is_told_whose_time_it_was(autojump_clock: MockClock):
+    """Regression: a client that had waited for memory for half a minute read in the log that its
+    own frame took too long while others waited."""
+    intake = Intake(bytes_max=2 * MIB)
+    async with trio.open_nursery() as nursery:
+        intake.hold(Holder(), 2 * MIB)
+        (waits,) = await senders(nursery, intake, 1)
+        waits.announce(MIB, 40_000)
+        await trio.sleep(WAIT_SECONDS_MAX + 1)
+        assert waits.error == (
+            "waited too long for memory that other clients hold, with 4096 of the 1048580 bytes of"
+            " a frame"
+        )
+        nursery.cancel_scope.cancel()
+
+
 async def test_who_parks_in_the_line_gives_way_after_a_while(autojump_clock: MockClock):
     """Regression: whoever filled its slab and sent a byte more waited with it for as long as it
     took, and was served one after another: an honest client waited for minutes."""
@@ -390,7 +450,7 @@ async def test_a_burst_earns_no_time_for_the_drips_that_follow(
         for _ in range(count):
             nursery.start_soon(attack)
         await trio.sleep(0.2)
-        for _ in range(120):
+        for _ in range(60):
             honest += await senders(nursery, intake, 1)
             honest[-1].send_whole(30_000)
             await trio.sleep(1)
