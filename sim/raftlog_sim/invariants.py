@@ -14,11 +14,14 @@ import attrs
 
 from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
+from raftlog.broker.events import WriteFailed
 from raftlog.partition.replica import PartitionReplica
-from raftlog.raft.messages import AppendReply, VoteReply, VoteRequest
+from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
 from raftlog_sim import bound_checks, replica_checks, truth
 from raftlog_sim.answer_checks import AnswerChecks
 from raftlog_sim.committed import Committed, logs_of
+from raftlog_sim.election_checks import ElectionChecks
+from raftlog_sim.life_checks import LifeChecks
 from raftlog_sim.metadata_checks import MetadataChecks
 from raftlog_sim.outline import NOTHING, Outline, Seen, outline_of
 from raftlog_sim.replica_checks import ReplicaChecks
@@ -46,7 +49,6 @@ class Invariants:
     ghost_ends: dict[GroupId, dict[int, RaftIndex]] = attrs.Factory(dict)
     """Up to where the leader of each term committed, in the order of terms."""
     leaders: dict[tuple[GroupId, int], ReplicaId] = attrs.Factory(dict)
-    votes: dict[tuple[GroupId, int, ReplicaId], ReplicaId] = attrs.Factory(dict)
     told_terms: dict[tuple[GroupId, ReplicaId], int] = attrs.Factory(dict)
     ends: dict[tuple[GroupId, int, int], int] = attrs.Factory(dict)
     published: dict[tuple[GroupId, NodeId], int] = attrs.Factory(dict)
@@ -66,6 +68,8 @@ class Invariants:
     metadata: MetadataChecks = attrs.field(init=False)
     replicas: ReplicaChecks = attrs.field(init=False)
     answers: AnswerChecks = attrs.field(init=False)
+    elections: ElectionChecks = attrs.Factory(ElectionChecks)
+    life: LifeChecks = attrs.field(init=False)
     damaged: "Collection[NodeId]" = ()
     """Nodes whose disks the run itself has damaged."""
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
@@ -76,6 +80,7 @@ class Invariants:
         topics = TopicChecks()
         self.metadata = MetadataChecks(topics)
         self.replicas = ReplicaChecks(self.committed)
+        self.life = LifeChecks(self.elections.votes, self.told_terms)
         self.answers = AnswerChecks(self.committed, self.shown, self._has, topics)
 
     def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
@@ -86,6 +91,14 @@ class Invariants:
             for message in send.messages:
                 if type(message) in _PROMISES:
                     self._promised(node, message)
+                elif type(message) is PreVoteRequest:
+                    self._asked(node, message)
+        for event in events:
+            if type(event) is WriteFailed:
+                self.life.write_failed(node, event, self.lives)
+        if self.elections.asked.get(node.number):
+            damaged = node.number in self.damaged
+            self.judge(self.elections.granted(node, self.outlines, damaged=damaged))
         context = node.broker.context
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas, events)
@@ -119,14 +132,22 @@ class Invariants:
             before = self.outlines.get(key, NOTHING)
             self.outlines[key] = now
             if self.lives.get(key) is not replica:
-                self.lives[key] = replica
-                if node.rolled_back or node.number in self.damaged:
-                    known = self.before_damage.get(key, NOTHING)
-                    self.before_damage[key] = max(known, before, key=lambda each: each.durable)
+                self._begun(node, replica, before)
                 before = NOTHING
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
                 self.judge(self.replicas.looked(node, replica, before, now, events))
+
+    def _begun(self, node: "Node", replica: PartitionReplica, before: Outline) -> None:
+        """A life of a replica begins; `before` is how it was last seen."""
+        key = (replica.group, replica.me)
+        excused = node.rolled_back or node.number in self.damaged
+        if excused:
+            known = self.before_damage.get(key, NOTHING)
+            before = self.before_damage[key] = max(known, before, key=lambda each: each.durable)
+        if key in self.lives:
+            self.judge(self.life.began_again(node, replica, before, excused=excused))
+        self.lives[key] = replica
 
     # --- what a node says -------------------------------------------------------------------------
 
@@ -135,6 +156,8 @@ class Invariants:
         term, across crashes too; and what it promises lies on its disk."""
         self.checked["term-monotone"] += 1
         key = (message.group, message.sender)
+        if self.life.is_news(node, key):
+            self.judge(self.life.speaks(node, key))
         before = self.told_terms.get(key, 0)
         if message.term < before:
             raise Violation(
@@ -146,9 +169,14 @@ class Invariants:
         if isinstance(message, AppendReply):
             self._acknowledged_entries(node, message)
         elif isinstance(message, VoteRequest):
-            self._vote(node, message, message.sender)
+            self._asked(node, message)
+            self.judge(self.elections.voted(node, message, message.sender))
         elif message.granted:
-            self._vote(node, message, message.to)
+            self.judge(self.elections.voted(node, message, message.to))
+
+    def _asked(self, node: "Node", message: VoteRequest | PreVoteRequest) -> None:
+        damaged = node.number in self.damaged
+        self.judge(self.elections.asks(node, message, damaged=damaged))
 
     def _acknowledged_entries(self, node: "Node", message: AppendReply) -> None:
         """The replica may have ended in the turn in which it said so (seed 6401976)."""
@@ -166,23 +194,6 @@ class Invariants:
                 "promise-durable",
                 f"{sender} acknowledged entry {message.match} of group {message.group}, "
                 f"durable are {durable}",
-            )
-
-    def _vote(self, node: "Node", message: VoteReply | VoteRequest, to: ReplicaId) -> None:
-        self.checked["one-vote-a-term"] += 1
-        key = (message.group, message.term, message.sender)
-        before = self.votes.setdefault(key, to)
-        if before != to:
-            raise Violation(
-                "one-vote-a-term",
-                f"{message.sender} voted for {before} and {to} in term {message.term} "
-                f"of group {message.group}",
-            )
-        if not truth.vote_is_durable(node, message.group, message.term, to):
-            raise Violation(
-                "promise-durable",
-                f"{message.sender} voted for {to} in term {message.term} of group "
-                f"{message.group}; its disk does not have it",
             )
 
     def acknowledged(self, group: GroupId, offset: int) -> None:
@@ -218,7 +229,7 @@ class Invariants:
         if now.boot != before.boot:
             self._booted(node)
         if now.leading:
-            self._leader(group, replica, before, now)
+            self._leader(node, replica, before, now)
         self.checked["order"] += 1
         if not (now.commit <= now.last_index and now.durable <= now.last_index):
             what = f"commit {now.commit}, durable {now.durable}, last {now.last_index}"
@@ -264,13 +275,15 @@ class Invariants:
             )
 
     def _leader(
-        self, group: GroupId, replica: PartitionReplica, before: Outline, now: Outline
+        self, node: "Node", replica: PartitionReplica, before: Outline, now: Outline
     ) -> None:
         self.checked["election-safety"] += 1
+        group = replica.group
         known = self.leaders.get((group, now.term))
         if known is None:
             self.leaders[(group, now.term)] = replica.me
             self._complete(group, replica)
+            self.judge((("elected-by-majority", self.elections.elected(node, replica)),))
         elif known != replica.me:
             raise Violation(
                 "election-safety",

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
-from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, GroupId, NodeId
+from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
@@ -21,6 +20,7 @@ from raftlog.records.slices import FileSlice
 from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
 from raftlog.storage.store_file import StoreReader
+from raftlog.storage.store_records import StoreState
 from raftlog.storage.write_round import DirectoryWriter, RoundResult
 from raftlog_sim import turns
 from raftlog_sim.client import Connected, cut_frames
@@ -110,7 +110,7 @@ class Node:
     """The disk answers nothing until it goes on."""
     suspended: bool = False
     """The process stands still (SIGSTOP); what arrives waits."""
-    looked_up: tuple[SimulatedDisk, int, StoreReader, dict[GroupId, HardState]] | None = None
+    looked_up: tuple[SimulatedDisk, int, StoreReader, StoreState | None] | None = None
     """What invariants found in the durable store, when the disk had seen so many changes."""
     _last_connection: int = 0
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from raftlog.base.binary import Buffer
+from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, RaftlogError
-from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, ReplicaId
+from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.metadata.apply import apply
 from raftlog.metadata.image import EMPTY_IMAGE
@@ -24,12 +25,13 @@ from raftlog.storage.store_file import STORE_FILES, StoreReader
 from raftlog.storage.walk import Walk, segment_start
 
 if TYPE_CHECKING:
-    from raftlog.base.entries import HardState
     from raftlog.metadata.image import ClusterImage
+    from raftlog.storage.store_records import StoreState
     from raftlog_sim.node import Node
 
 _STORE: Final = (FORMAT_FILE, *STORE_FILES)
 _ON: Final = "metadata log"
+_NEVER_VOTED: Final = HardState(Term(0), None)
 
 
 class Story(NamedTuple):
@@ -85,24 +87,46 @@ def _is_dropped(
 
 def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> bool:
     """Whether the node's disk has a vote for `to` in that term, or a later term."""
-    state = _hard_states(node).get(group)
-    if state is None or state.term < term:
-        return False
-    return state.term > term or state.vote == to
+    state = stored_state(node, group)
+    return state.term > term or state == (term, to)
 
 
-def _hard_states(node: "Node") -> "dict[GroupId, HardState]":
-    """Of the durable store; looked up again only after some call changed the disk."""
+def stored_state(node: "Node", group: GroupId) -> HardState:
+    """Term and vote of the group on the node's disk; of one that never voted where there are none,
+    or the store cannot be read."""
+    store = _store(node)
+    return _NEVER_VOTED if store is None else store.hard_states.get(group, _NEVER_VOTED)
+
+
+def stored_mark(node: "Node", group: GroupId) -> Mark | None:
+    """The durable mark of the group's log; None where there is none, or none can be read."""
+    store = _store(node)
+    return None if store is None else store.marks.get(group)
+
+
+def is_registered(node: "Node", group: GroupId, replica: ReplicaId) -> bool:
+    """Whether the node's disk says that it answers for this replica; True where it cannot be
+    read."""
+    store = _store(node)
+    if store is None:
+        return True
+    registration = store.registrations.get(group)
+    return registration is not None and registration.replica == replica
+
+
+def _store(node: "Node") -> "StoreState | None":
+    """The durable store; looked up again only after some call changed the disk."""
     disk = node.disk
     known = node.looked_up
     if known is None or known[:2] != (disk, disk.mutations):
         found = disk.durable_copy(_STORE)
         reader = StoreReader() if known is None else known[2]
+        store: StoreState | None
         try:
-            states = reader.read(found, read_identity(found).owner).hard_states
+            store = reader.read(found, read_identity(found).owner)
         except RaftlogError:
-            states = {}
-        node.looked_up = known = (disk, disk.mutations, reader, states)
+            store = None
+        node.looked_up = known = (disk, disk.mutations, reader, store)
     return known[3]
 
 

@@ -158,7 +158,7 @@ def test_what_an_old_copy_says_to_who_refuses_it_is_no_promise():
     (me, asks), term = [replica.me for replica in replicas], replicas[0].node.term
     while not (node.rolled_back and NodeId(2) in n1.broker.links.refused):
         assert run.advance()
-    checks.votes[METADATA_GROUP, term, me] = me
+    checks.elections.votes[METADATA_GROUP, term, me] = me
     vote = VoteReply(METADATA_GROUP, me, asks, term, granted=True)
     effects = Effects(sends=[PeerSend(NodeId(1), 1, [vote])])
     checks.after_turn(node, (), effects)

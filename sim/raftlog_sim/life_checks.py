@@ -1,0 +1,136 @@
+"""What must outlive one life of a replica, and what ends with it.
+
+A life begins when a replica is recovered from its files, in a new boot or in the same one. What was
+durable before is there again, the term and the vote too; who registered first may speak; who failed
+to write has nothing more to say. The disks that the run itself has damaged are excused from what
+damage may take.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from raftlog.base.ids import GroupId, ReplicaId
+from raftlog.partition.replica import PartitionReplica
+from raftlog_sim import truth
+from raftlog_sim.outline import Outline
+
+if TYPE_CHECKING:
+    from raftlog.broker.events import WriteFailed
+    from raftlog_sim.node import Node
+
+Key = tuple[GroupId, ReplicaId]
+
+
+@final
+@attrs.define(eq=False)
+class LifeChecks:
+    """`votes` and `told_terms` are those of the invariants: what a replica ever said. `registered`:
+    the last boot in which an id that spoke was found on the disk. `failed`: lives that ended with a
+    failed write, and where their logs ended then."""
+
+    votes: dict[tuple[GroupId, int, ReplicaId], ReplicaId]
+    told_terms: dict[Key, int]
+    registered: dict[Key, int] = attrs.Factory(dict)
+    failed: dict[Key, tuple[PartitionReplica, int]] = attrs.Factory(dict)
+
+    def began_again(
+        self, node: "Node", replica: PartitionReplica, before: Outline, *, excused: bool
+    ) -> Iterator[tuple[str, str]]:
+        """An id that ran before runs again. `before` is the most that was known of it; `excused`:
+        damage may have taken something since."""
+        key = (replica.group, replica.me)
+        ended = self.failed.pop(key, None)
+        if ended is not None:
+            yield "failed-write-is-the-end", _went_on(*ended)
+        if node.rolled_back:
+            return
+        yield "kept-across-lives", _begins_empty(replica, before)
+        if not excused:
+            yield "kept-across-lives", _lost(replica, before) or self._forgot(node, replica)
+
+    def _forgot(self, node: "Node", replica: PartitionReplica) -> str:
+        """Term and vote are at least what is stored, what was told, and the last entry's term; in a
+        term that only the log knew nobody gets a vote (it may have been given)."""
+        group, me, state = replica.group, replica.me, replica.node
+        stored = truth.stored_state(node, group)
+        told = self.told_terms.get((group, me), 0)
+        if state.term < max(stored.term, told, replica.log.last_term):
+            return (
+                f"{me} begins in term {state.term} of group {group}; stored is {stored}, it spoke "
+                f"in term {told}, its log ends in term {replica.log.last_term}"
+            )
+        vote = self.votes.get((group, state.term, me))
+        if vote is None and stored.term == state.term:
+            vote = stored.vote
+        if vote not in (None, state.vote):
+            return f"{me} voted for {vote} in term {state.term} of group {group}, now {state.vote}"
+        if stored.term < state.term == replica.log.last_term and state.vote not in (None, me):
+            return (
+                f"{me} votes for {state.vote} in term {state.term} of group {group}, of which its "
+                f"log alone knew"
+            )
+        return ""
+
+    def is_news(self, node: "Node", key: Key) -> bool:
+        """Whether `speaks` has something to look at."""
+        return self.registered.get(key) != node.boots or key in self.failed
+
+    def speaks(self, node: "Node", key: Key) -> Iterator[tuple[str, str]]:
+        """A replica votes, asks for votes or acknowledges, in this boot for the first time or after
+        a write of it had failed."""
+        group, me = key
+        ended = self.failed.get(key)
+        if ended is not None:
+            running = node.broker.context.replicas.get(group)
+            mute = running is None or running is ended[0]
+            wrong = f"{me} of group {group} speaks after a write of it failed"
+            yield "failed-write-is-the-end", wrong if mute else ""
+        if self.registered.get(key) != node.boots:
+            known = truth.is_registered(node, group, me)
+            wrong = f"{me} of group {group} speaks, and its disk has no registration of it"
+            yield "registered-first", "" if known else wrong
+            self.registered[key] = node.boots
+
+    def write_failed(
+        self, node: "Node", event: "WriteFailed", lives: dict[Key, PartitionReplica]
+    ) -> None:
+        """In this turn the replicas concerned learned that a write of theirs had failed: they say
+        and take nothing more, until they begin again."""
+        directory = node.broker.context.directory
+        for key, replica in lives.items():
+            group, me = key
+            concerned = event.groups is None or group in event.groups
+            if concerned and (me.node, me.directory) == (node.number, directory):
+                self.failed[key] = (replica, replica.log.last_index)
+
+
+def _went_on(replica: PartitionReplica, last_index: int) -> str:
+    """Whether a replica took entries after a write of it had failed."""
+    if replica.log.last_index <= last_index:
+        return ""
+    return (
+        f"{replica.me} of group {replica.group} took entries up to {replica.log.last_index} after "
+        f"a write of it had failed at {last_index}"
+    )
+
+
+def _begins_empty(replica: PartitionReplica, before: Outline) -> str:
+    """An id never starts empty twice, whatever damage took: it is damaged then, or lost."""
+    if replica.log.last_index or replica.node._state.damaged is not None or not before.durable:
+        return ""
+    return (
+        f"{replica.me} of group {replica.group} had {before.durable} durable entries, and begins "
+        f"empty and whole"
+    )
+
+
+def _lost(replica: PartitionReplica, before: Outline) -> str:
+    """What was durable when the last life ended is there: a truncation of it counted then."""
+    if replica.log.last_index >= before.durable:
+        return ""
+    return (
+        f"{replica.me} of group {replica.group} had {before.durable} durable entries, and begins "
+        f"with {replica.log.last_index}"
+    )
