@@ -185,9 +185,9 @@ def damage_cut_as_a_torn_tail() -> None:
     """27: a boot does not ask the mark what was once there."""
     real = recovery.recover_replica
 
-    def recover(disk: Any, spec: Any, mark: Any, options: Any) -> Any:
+    def recover(disk: Any, spec: Any, mark: Any, options: Any, **more: Any) -> Any:
         del mark
-        return real(disk, spec, None, options)
+        return real(disk, spec, None, options, **more)
 
     _everywhere(real, recover)
 
