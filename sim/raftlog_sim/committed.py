@@ -1,5 +1,5 @@
 """What one group has committed, read once, from the log of whoever committed it first: where its
-batches lie, whose they are, what its markers and memberships say.
+batches lie, one behind the other, whose they are, what its markers and memberships say.
 
 Producers are followed by a dumb twin of the product's own table, for the two to be compared.
 Nothing here is believed about a group of which some entry was not in memory any more when it was
@@ -26,6 +26,7 @@ from raftlog.records.control import (
     read_term_start,
 )
 from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.walk import TERM_BEGINNERS
 
 if TYPE_CHECKING:
     from raftlog_sim.node import Node
@@ -73,6 +74,8 @@ class Committed:
 
     end: int = 0
     last_term: int = 0
+    next_offset: int | None = 0
+    """After `end`; None when that is not known, for its entries were in nobody's memory."""
     whole: bool = True
     batches: list[Stored] = attrs.Factory(list)
     starts: list[tuple[int, int]] = attrs.Factory(list)
@@ -80,25 +83,29 @@ class Committed:
     producers: dict[int, Producer] = attrs.Factory(dict)
     clock_ms: int = -1
 
-    def follow(self, log: PartitionLog, commit: RaftIndex, others: Callable[[], Logs]) -> str:
-        """Entries up to `commit` are committed now, says this log; what is wrong with their
-        producers. What it no longer has in memory is asked of other logs."""
+    def follow(
+        self, log: PartitionLog, commit: RaftIndex, others: Callable[[], Logs]
+    ) -> tuple[tuple[str, str], ...]:
+        """Entries up to `commit` are committed now, says this log: what is wrong with their
+        producers and their places. What it no longer has in memory is asked of other logs."""
         first, self.end = RaftIndex(self.end + 1), commit
         entries = _held(log, first) or _held_by_others(log, first, commit, others())
         if not entries:
-            self.whole = False
+            self.whole, self.next_offset = False, None
             told = [membership for index, membership in log.memberships if index <= commit]
             self.membership = told[-1] if told else self.membership
-        problem = ""
+        problem = misplaced = ""
         for entry in entries:
             if entry.raft_index > commit:
                 break
+            header = read_header(entry.batch)
+            misplaced = misplaced or self._misplaced(entry, header)
             if entry.kind is _RECORDS:
-                problem = self._records(entry) or problem
+                problem = self._records(entry, header) or problem
             else:
-                self._control(entry)
-            self.last_term = entry.term
-        return problem
+                self._control(entry, header)
+            self.last_term, self.next_offset = entry.term, entry.next_offset
+        return ("producers-ascend", problem), ("offsets-dense", misplaced)
 
     @property
     def log_start(self) -> int:
@@ -128,8 +135,28 @@ class Committed:
             f"{table.clock_ms}, the log has {mine} at {self.clock_ms}"
         )
 
-    def _records(self, entry: Entry) -> str:
-        header = read_header(entry.batch)
+    def _misplaced(self, entry: Entry, header: BatchHeader) -> str:
+        """Offsets are dense: each batch begins where the one before ended, Raft's own entries take
+        none; and its epoch is the term of the last entry that began one."""
+        said = (header.base_offset, header.leader_epoch)
+        records = header.last_offset_delta + 1 if entry.kind is _RECORDS else 0
+        wrong = (
+            said != (entry.base_offset, entry.term)
+            or entry.next_offset != entry.base_offset + records
+            or (records == 0 and entry.kind is _RECORDS)
+        )
+        if self.next_offset is not None and not wrong:
+            begun = entry.term == self.last_term or entry.kind in TERM_BEGINNERS
+            wrong = entry.base_offset != self.next_offset or not begun
+        if not wrong:
+            return ""
+        return (
+            f"{entry.kind.name} entry {entry.raft_index} of term {entry.term} has offsets "
+            f"{entry.base_offset} to {entry.next_offset}, its batch says (offset, epoch) {said} "
+            f"and {records} records; before it: {self.next_offset}, term {self.last_term}"
+        )
+
+    def _records(self, entry: Entry, header: BatchHeader) -> str:
         offset, identity = int(entry.base_offset), identity_of(header)
         self.batches.append(
             Stored(entry.raft_index, entry.term, offset, entry.next_offset, identity)
@@ -145,7 +172,7 @@ class Committed:
         self.producers[header.producer_id] = Producer(header.producer_epoch, spans, seen_ms)
         return _gap(before, header) if before is not None and self.whole else ""
 
-    def _control(self, entry: Entry) -> None:
+    def _control(self, entry: Entry, header: BatchHeader) -> None:
         control = parse_control_entry(entry.batch, CorruptData, _ON)
         kind = entry.kind
         if kind is EntryKind.MEMBERSHIP:
@@ -154,12 +181,12 @@ class Committed:
             start = max(self.log_start, read_log_start(control.body))
             self.starts.append((entry.raft_index, start))
         elif kind is EntryKind.TERM_START:
-            self._expire(entry, read_term_start(control.body).producers_expire_before_ms)
+            self._expire(header, read_term_start(control.body).producers_expire_before_ms)
         elif kind is EntryKind.MARKER:
-            self._expire(entry, read_marker(control.body).producers_expire_before_ms)
+            self._expire(header, read_marker(control.body).producers_expire_before_ms)
 
-    def _expire(self, entry: Entry, before_ms: int) -> None:
-        self.clock_ms = max(self.clock_ms, read_header(entry.batch).max_timestamp)
+    def _expire(self, header: BatchHeader, before_ms: int) -> None:
+        self.clock_ms = max(self.clock_ms, header.max_timestamp)
         if before_ms >= 0:
             kept = [each for each in self.producers.items() if each[1].last_seen_ms >= before_ms]
             self.producers = dict(kept)

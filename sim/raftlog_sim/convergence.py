@@ -59,6 +59,21 @@ def _is_named(nodes: "list[Node]", partition: "PartitionImage") -> bool:
     return all(each is not None and each.node == leader for each in told)
 
 
+def misreported(nodes: "list[Node]") -> Iterator[str]:
+    """At rest: for each partition whether the metadata know the membership that its own log has.
+    Nobody waits for that: a report that was lost is told again while there is still something to
+    do."""
+    for topic in nodes[0].broker.context.image.topics.values():
+        for number, partition in enumerate(topic.partitions):
+            replicas = _replicas(nodes, partition.group)
+            leader = next(replica for replica in replicas if _leads(replica))
+            told, now = partition.reported, leader.membership
+            if (told.membership_index, told.membership) == (leader.membership_index, now):
+                yield ""
+            else:
+                yield f"{topic.name}-{number} is reported as {told}, its leader works with {now}"
+
+
 def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
     """Within the core every group of which it is a majority has a leader, and those of its replicas
     there agree. (A topic that was being made when the rest froze may lie with the frozen, and with

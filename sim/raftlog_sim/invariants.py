@@ -398,8 +398,7 @@ class Invariants:
                 ghost[index] = Seen(term, -1 if chain is None else chain)
         self.ghost_end[group] = replica.commit
         committed = self.committed.setdefault(group, Committed())
-        problem = committed.follow(log, replica.commit, partial(logs_of, node, group))
-        self.judge((("producers-ascend", problem),))
+        self.judge(committed.follow(log, replica.commit, partial(logs_of, node, group)))
         # Only an entry of its own term ends what a leader commits.
         if (term := log.term_at(replica.commit)) is not None:
             self.ghost_ends.setdefault(group, {})[term] = replica.commit

@@ -25,7 +25,7 @@ from raftlog.verify import Verdict, check_history
 from raftlog_sim import endings
 from raftlog_sim.atlas import planned_places
 from raftlog_sim.buggify import Buggify
-from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
+from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led, misreported
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.failures import told
 from raftlog_sim.invariants import Invariants
@@ -379,6 +379,7 @@ class Run:
     def _finish(self) -> None:
         invariants, running = self.onlooker.invariants, self.world.running()
         invariants.finish(running, self.nemesis.atlas.damaged)
+        invariants.judge(("membership-reported", wrong) for wrong in misreported(running))
         if not self.options.trio:  # there a consumer polls to the very end
             invariants.at_rest(running)
 

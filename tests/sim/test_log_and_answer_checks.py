@@ -10,7 +10,8 @@ from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.violation import Violation
 
-from raftlog.base.ids import NodeId, Offset
+from raftlog.base.entries import EntryKind
+from raftlog.base.ids import NodeId, Offset, Term
 from raftlog.base.units import NEVER, millis
 from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
@@ -23,8 +24,9 @@ from raftlog.partition.output import ProduceAnswer
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker
-from raftlog.raft import following, node
+from raftlog.raft import following, node, proposals
 from raftlog.raft.messages import Append
+from raftlog.records.batch import read_header
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.read_plan import ReadPlanner
 
@@ -173,6 +175,54 @@ def test_a_membership_that_was_committed_unseen_is_asked_of_the_log():
     assert committed.membership == leader.membership
 
 
+# --- where entries lie ----------------------------------------------------------------------------
+
+
+def misplaced(**changes):
+    """What is said of the last committed entry, were it so; None changes what was before it."""
+    _, invariants, leader = middle()
+    committed = invariants.committed[leader.group]
+    entry = leader.log.entries(leader.commit, 1)[0]
+    committed.next_offset, committed.last_term = entry.base_offset, entry.term
+    for name in [name for name in changes if name in ("next_offset", "last_term")]:
+        setattr(committed, name, changes.pop(name))
+    header = read_header(entry.batch)
+    return committed._misplaced(entry._replace(**changes), header)
+
+
+def test_offsets_are_dense():
+    assert misplaced() == ""
+    assert "before it: 1, term" in misplaced(next_offset=1)
+    assert misplaced(next_offset=None) == "", "what was before it is not known"
+    assert "offsets 0 to" in misplaced(base_offset=Offset(0))
+    assert misplaced(next_offset=None, base_offset=Offset(0)), "its batch says another offset"
+    assert misplaced(kind=EntryKind.MARKER), "Raft's own entries take no offset"
+
+
+def test_an_epoch_is_the_term_of_the_entry_that_began_it():
+    assert misplaced(term=Term(77)), "its batch says another epoch"
+    assert misplaced(last_term=0), "no entry began that term"
+
+
+def test_a_committed_offset_that_is_given_twice():
+    run, invariants, leader = middle()
+    invariants.committed[leader.group].next_offset += 1
+    assert violated(run) == "offsets-dense"
+
+
+def test_a_leader_that_leaves_an_offset_out(monkeypatch):
+    """Followers refuse what it sends, so one that leads alone commits it."""
+    real = proposals.entry_of
+
+    def entry_of(*of):
+        entry = real(*of)
+        return entry._replace(next_offset=entry.next_offset + 1)
+
+    monkeypatch.setattr(proposals, "entry_of", entry_of)
+    alone = {"brokers": 1, "controllers": 1, "replication": 1, "min_in_sync": 1}
+    assert simulate(schedule(**alone)).failure_class == "offsets-dense"
+
+
 # --- where logs begin -----------------------------------------------------------------------------
 
 
@@ -300,3 +350,14 @@ def test_a_mark_that_speaks_of_what_is_not_synced(monkeypatch):
     marks = {leader.group: leader.log.mark(leader.commit)._replace(end_position=2**40)}
     monkeypatch.setattr(truth, "durable_marks", lambda _: marks)
     assert "speaks of" in replica_checks.marks_ahead(one)
+
+
+def test_a_commit_hint_beyond_what_is_durable(monkeypatch):
+    run, _, leader = middle()
+    one = run.world.nodes[leader.me.node]
+    mark = leader.log.mark(leader.commit)
+    marks = {leader.group: mark._replace(commit=leader.log.durable_index + 1)}
+    monkeypatch.setattr(truth, "durable_marks", lambda _: marks)
+    assert "entries up to" in replica_checks.marks_ahead(one)
+    leader.log._rounds.durable = None  # an install is under way
+    assert replica_checks.marks_ahead(one) == ""

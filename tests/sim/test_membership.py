@@ -5,7 +5,7 @@ import attrs
 import pytest
 from raftlog_sim import convergence
 from raftlog_sim.clock import MachineClock, NodeClock
-from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
+from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led, misreported
 from raftlog_sim.loss_faults import empty_disk
 from raftlog_sim.options import SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
@@ -55,6 +55,21 @@ def test_retention_by_size_keeps_what_it_must():
     assert run.play() == ""
     replica = run.world.running()[0].broker.context.replicas[group_of(run.world, "t", 0)]
     assert 0 < log_start_of(run.world, "t", 0) < replica.high_watermark
+
+
+def test_the_metadata_know_the_membership_of_each_partition():
+    run = Run(schedule(step(300, "reassign", partition=0, nodes="n1+n2")))
+    assert run.play() == ""
+    assert run.onlooker.invariants.checked["membership-reported"] > 0
+    running = run.world.running()
+    assert set(misreported(running)) == {""}
+    context, group = running[0].broker.context, group_of(run.world, "t", 0)
+    replicas = [node.broker.context.replicas.get(group) for node in running]
+    leader = next(each for each in replicas if each is not None and each.is_leader)
+    membership = attrs.evolve(leader.membership, voters=(leader.me,))
+    leader.node._state.memberships[-1] = (leader.membership_index, membership)
+    assert len([wrong for wrong in misreported(running) if "is reported as" in wrong]) == 1
+    assert context.image.topic("t").partitions[0].reported.membership != membership
 
 
 def test_who_must_lead_and_does_not_fails_the_run():
