@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.ids import Offset, RaftIndex
+from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.base.limits import (
     BATCH_HEADER_BYTES,
     PARKED_BYTES_MAX,
@@ -317,6 +317,9 @@ class ProducePath:
         """A retry of what is in the log: success once that is decided, with its first offset."""
         node = self._node
         base_offset, last_offset = Offset(known.base_offset), Offset(known.last_offset)
+        before = self._log.term_end_offset(Term(node.term - 1), self._log.next_offset)
+        if before is not None and base_offset < before[1]:
+            probe("duplicate-of-an-earlier-term")
         wait_for = self._log.last_index
         if last_offset < self._mark.published:
             wait_for = node.commit

@@ -212,6 +212,8 @@ def advance(state: RaftState) -> None:
     current = state.membership
     if current.joint:
         probe("joint-left")
+        if state.log.term_at(state.membership_index) != state.term:
+            probe("joint-left-by-a-new-leader")
         _propose(state, leave_joint(current))
     elif state.me not in current.voters:
         probe("leader-removed")

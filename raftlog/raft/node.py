@@ -279,11 +279,12 @@ class RaftNode:
     def receive(self, messages: Sequence[RaftMessage], now: Instant) -> None:
         """Hear messages of this group, in order. What is not addressed to exactly me is dropped."""
         state = self._state
-        state.now = now
-        me, group = state.me, state.group
+        me, group, state.now = state.me, state.group, now
         for message in messages:
             if message.to != me or message.group != group:
                 probe("message-not-addressed-to-me")
+                if message.to.directory != me.directory:
+                    probe("message-to-a-wiped-directory-dropped")
             elif message.term > TERM_MAX or state.role is STOPPED:
                 probe("message-refused")
             else:

@@ -200,6 +200,8 @@ def heartbeats(state: RaftState) -> None:
     """One interval has passed: speak to everybody who heard nothing in it and is not covered."""
     quiet = is_quiet(state)
     last = state.log.last_index
+    if state.reads.pending:
+        probe("read-round-sent-again")
     for follower in state.progress.values():
         idle = follower.match == last and follower.commit_sent >= state.commit
         covered = follower.covered and idle and not state.reads.pending

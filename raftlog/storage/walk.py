@@ -21,6 +21,7 @@ from raftlog.base.limits import (
     WALK_CHUNK_BYTES,
 )
 from raftlog.base.ports import DiskFile
+from raftlog.base.probes import probe
 from raftlog.records.batch import CRC_FROM, BatchHeader, entry_of, read_header
 from raftlog.records.chain import chain_next
 from raftlog.records.control import ControlEntry, parse_control_entry
@@ -90,6 +91,7 @@ class Walk:
         if place.raft_index != raft_index:
             self.fault = f"entries end before {place.raft_index}, {what} says {raft_index}"
         elif place.chain != chain:
+            probe("chain-refused-on-disk")
             self.fault = f"chain before {raft_index} is {place.chain:016x}, {what}: {chain:016x}"
         elif position is not None and place.position != position:
             self.fault = f"entry {raft_index} lies at {place.position}, {what} says {position}"

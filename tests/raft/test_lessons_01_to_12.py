@@ -6,6 +6,7 @@ Where a docstring says who had it, the public issue is theirs; the scenario is o
 import attrs
 import pytest
 
+from raftlog.base import probes
 from raftlog.base.entries import HardState, Membership
 from raftlog.base.ids import IoId
 from raftlog.raft.messages import (
@@ -229,10 +230,12 @@ class Test08JointNeverLeft:
             step(c)
         assert c.node(2).membership.joint
         c.isolate(1)
+        probes.reset()
         c.advance(6 * ELECTION)
         leader = c.leader()
         assert leader in (3, 4, 5)
         assert c.node(leader).membership == voters(3, 4, 5)
+        assert probes.fired()["joint-left-by-a-new-leader"] == 1
 
 
 class Test09CandidateLacksCommittedConfig:

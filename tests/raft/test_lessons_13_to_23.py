@@ -6,6 +6,7 @@ Where a docstring says who had it, the public issue is theirs; the scenario is o
 import attrs
 import pytest
 
+from raftlog.base import probes
 from raftlog.base.entries import HardState, LogPosition
 from raftlog.base.ids import IoId
 from raftlog.raft.messages import (
@@ -183,8 +184,10 @@ class Test17StaleReadIndex:
         peer.node.read_index(1, peer.now)
         first = max(m.read_context for m in of_kind(listen(peer), Append))
         say(peer, matched(1, 1), matched(1, 1, sender=3))
+        probes.reset()
         again = of_kind(wait(peer, BEAT), Append)
         assert {m.read_context for m in again} == {first}
+        assert probes.fired()["read-round-sent-again"] == 1
 
     def test_a_paused_leader_that_was_deposed_serves_nothing(self):
         c = Cluster(3)

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from raftlog.base import probes
 from raftlog.base.entries import EntryKind
 from raftlog.base.errors import LocalMisuse
 from raftlog.raft.node import Role
@@ -88,9 +89,14 @@ def test_what_is_not_addressed_to_exactly_me_changes_nothing():
     c.propose(1, b"a")
     c.flush(1)
     (message,) = c.appends_to(2)
-    for wrong in (message._replace(to=rid(2, epoch=1)), message._replace(group=9)):
-        c.node(2).receive([wrong], c.now)
+    probes.reset()
+    wiped = rid(2)._replace(directory=9)
+    wrong = [message._replace(to=to) for to in (rid(2, epoch=1), wiped)]
+    for each in (*wrong, message._replace(group=9)):
+        c.node(2).receive([each], c.now)
     assert c[2].log.last_index == 1
+    assert probes.fired()["message-not-addressed-to-me"] == 3
+    assert probes.fired()["message-to-a-wiped-directory-dropped"] == 1
 
 
 def settled_leader(**options) -> Cluster:

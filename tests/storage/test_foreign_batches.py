@@ -5,6 +5,7 @@ read a file after a boot must compare it."""
 import pytest
 from raftlog_sim.disk import Keep
 
+from raftlog.base import probes
 from raftlog.base.entries import EntryKind, Membership
 from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import ReplicaId
@@ -58,7 +59,9 @@ def test_review_3_a_batch_of_another_partition(driver, ordinal):
     index = segment.first_index + 1
     position = driver.log._window.position_of(index)
     driver.disk.overwrite(segment.path, position, twin_of(driver.log.entries(index, 1)[0].batch))
+    probes.reset()
     found = driver.crash(Keep.NONE)
+    assert ("chain-refused-on-disk" in probes.fired()) is (ordinal == 2)
     if ordinal == 2:
         assert found.state is ReplicaState.DAMAGED
         assert driver.log.last_index < index

@@ -5,6 +5,7 @@ import attrs
 import pytest
 from raftlog_sim.client import ConnectionLostError
 
+from raftlog.base import probes
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
 from tests.broker.handlers.data_path import (
@@ -185,11 +186,15 @@ def test_acks_0_that_failed_closes_the_connection(body):
 def test_a_retry_gets_the_first_offset_even_from_another_leader():
     cluster = led_topic()
     leader = cluster.leader("t").number
+    probes.reset()
     batch = batch_of(b"once", pid=77, epoch=0, first=0)
     only(produce(cluster, leader, ONE))
     first = only(produce(cluster, leader, batch))
+    only(produce(cluster, leader, batch))
+    assert "duplicate-of-an-earlier-term" not in probes.fired()
     cluster.kill(leader)
     again = only(produce(cluster, cluster.leader("t").number, batch))
+    assert probes.fired()["duplicate-of-an-earlier-term"] == 1
     assert (first.base_offset, again.base_offset, again.error_code) == (1, 1, 0)
     assert [value for _, value in cluster.read_all("t")] == [b"one", b"once"]
 
