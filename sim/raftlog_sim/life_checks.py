@@ -46,7 +46,7 @@ class LifeChecks:
             yield "failed-write-is-the-end", _went_on(*ended)
         if node.rolled_back:
             return
-        yield "kept-across-lives", _begins_empty(replica, before)
+        yield "kept-across-lives", _begins_empty(replica, before) or _cut(node, replica)
         if not excused:
             yield "kept-across-lives", _lost(replica, before) or self._forgot(node, replica)
 
@@ -124,6 +124,21 @@ def _begins_empty(replica: PartitionReplica, before: Outline) -> str:
         f"{replica.me} of group {replica.group} had {before.durable} durable entries, and begins "
         f"empty and whole"
     )
+
+
+def _cut(node: "Node", replica: PartitionReplica) -> str:
+    """What lies before the durable mark is never cut as a torn tail, whatever damage took: where
+    the log ends earlier in the very file of the mark, the replica is damaged."""
+    group, log = replica.group, replica.log
+    mark = truth.stored_mark(node, group)
+    if mark is None or replica.node._state.damaged is not None or not log.segments:
+        return ""
+    same = log.segments[-1].header.file_sequence == mark.file_sequence
+    if not same or log.last_index >= mark.raft_index:
+        return ""
+    if not truth.is_registered(node, group, replica.me):
+        return ""
+    return f"{replica.me} of group {group} begins whole with {log.last_index} entries below {mark}"
 
 
 def _lost(replica: PartitionReplica, before: Outline) -> str:

@@ -180,8 +180,9 @@ def test_what_was_durable_is_there_again():
         checks._look(node, {group: replica}, ())
 
 
-def test_an_id_never_starts_empty_twice():
+def test_an_id_never_starts_empty_twice(monkeypatch):
     _, checks, group, node, replica, _ = voter()
+    monkeypatch.setattr(truth, "stored_mark", lambda *of: None)
     before = checks.outlines[group, replica.me]
     replica.log.last_index = RaftIndex(0)
     assert "empty and whole" in begun(checks, node, replica, before, excused=True)[0][1]
@@ -190,6 +191,20 @@ def test_an_id_never_starts_empty_twice():
     assert begun(checks, node, replica, before, excused=True) == []
     replica.node._state.damaged, node.rolled_back = None, True
     assert list(checks.life.began_again(node, replica, before, excused=True)) == []
+
+
+def test_what_a_mark_covers_is_not_cut(monkeypatch):
+    _, checks, group, node, replica, _ = voter()
+    before, mark = checks.outlines[group, replica.me], replica.log.mark(replica.commit)
+    more = mark._replace(raft_index=replica.log.last_index + 1)
+    monkeypatch.setattr(truth, "stored_mark", lambda *of: more)
+    assert "begins whole" in begun(checks, node, replica, before, excused=True)[0][1]
+    replica.node._state.damaged = LogPosition(LONG, Term(1), NO_CHAIN)
+    assert begun(checks, node, replica, before, excused=True) == []
+    replica.node._state.damaged = None
+    for other in (mark, more._replace(file_sequence=99), None):
+        monkeypatch.setattr(truth, "stored_mark", lambda *of, other=other: other)
+        assert begun(checks, node, replica, before, excused=True) == []
 
 
 def test_a_term_or_vote_that_was_forgotten():
