@@ -5,7 +5,6 @@ another, jobs likewise beside them, as the runtime's threads do. A crash ends th
 was under way for it comes back to nobody.
 """
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -23,6 +22,7 @@ from raftlog.storage.store_file import StoreReader
 from raftlog.storage.store_records import StoreState
 from raftlog.storage.write_round import DirectoryWriter, RoundResult
 from raftlog_sim import turns
+from raftlog_sim.boot import Boot, Turn
 from raftlog_sim.client import Connected, cut_frames
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
@@ -38,40 +38,6 @@ SYNC_NS: Final = 150 * NANOS_PER_MICRO
 JOB_NS: Final = 200 * NANOS_PER_MICRO
 RESTART_NS: Final = millis(400)
 """How long a supervisor takes to start a process again."""
-
-
-@final
-@attrs.define(eq=False)
-class Boot:
-    """One life of a broker process; a later one makes all callbacks of this one void."""
-
-    broker: Broker
-    writer: DirectoryWriter
-    clock: NodeClock
-    inbox: deque[e.Event] = attrs.Factory(deque)
-    acks: deque[e.Event] = attrs.Factory(deque)
-    """In a patient world: acknowledgements that wait for the next turn, whatever it is for."""
-    acks_may_wait: bool = False
-    """What the last turn said of them."""
-    turn_due: bool = False
-    busy_until: int = 0
-    """When the last turn is over, in world time."""
-    wake_at: int | None = None
-    """When the broker wants its next turn, in world time."""
-    alarm: int | None = None
-    """The earliest alarm that is set, at most `wake_at`: one that comes too early is set again, so
-    that not every turn needs one of its own."""
-    rounds: deque[e.Write] = attrs.Factory(deque)
-    writing: bool = False
-    jobs: deque[e.Job | e.Read] = attrs.Factory(deque)
-    working: bool = False
-    peers: tuple[e.PeerAddress, ...] = ()
-    clients: dict[ConnectionId, Connected] = attrs.Factory(dict)
-    paused: dict[ConnectionId, None] = attrs.Factory(dict)
-    held: list[e.Request] = attrs.Factory(list)
-    """Requests of paused connections: in their sockets, unread."""
-    stopped: bool = False
-    admin: dict[int, Any] = attrs.Factory(dict)
 
 
 @final
@@ -104,6 +70,8 @@ class Node:
     machine: MachineClock = attrs.Factory(MachineClock)
     leaves: bool = False
     """The process ends when the broker says that it has stopped."""
+    late_turn_ns: int = 0
+    """How much later than it read its clock a turn is served."""
     slower_ns: int = 0
     """How much longer everything on the disk takes."""
     stalled: bool = False
@@ -272,17 +240,34 @@ class Node:
         boot.turn_due = False
         if self.suspended:
             return
-        boot.busy_until = self.world.now + self.world.turn_ns
+        if boot.begun is not None:  # it is served first
+            self._turn_soon(boot)
+            return
+        world, clock, late_ns = self.world, boot.clock, self.late_turn_ns
+        boot.busy_until = world.now + late_ns + world.turn_ns
         events = turns.taken(self, boot)
+        turn = Turn(events, clock.now(world.now), clock.wall(world.now))
+        if late_ns:
+            boot.begun = turn
+            world.after(late_ns, self._serve_late, boot, turn)
         if boot.inbox:
             self._turn_soon(boot)
+        if not late_ns:
+            self._serve(boot, turn)
+
+    def _serve(self, boot: Boot, turn: Turn) -> None:
         self.turns += 1
-        self.events += len(events)
-        world, clock = self.world, boot.clock
-        effects = boot.broker.handle(events, clock.now(world.now), clock.wall(world.now))
-        if world.observer is not None:
-            world.observer.after_turn(self, events, effects)
+        self.events += len(turn.events)
+        effects = boot.broker.handle(turn.events, turn.now, turn.wall)
+        if self.world.observer is not None:
+            self.world.observer.after_turn(self, turn.events, effects)
         self._perform(boot, effects)
+
+    def _serve_late(self, boot: Boot, turn: Turn) -> None:
+        """A turn whose clock was read a while ago; while the process stands still it waits on."""
+        if self.boot_state is boot and boot.begun is turn and not self.suspended:
+            boot.begun = None
+            self._serve(boot, turn)
 
     def suspend(self) -> None:
         """Stand still while time runs on."""
@@ -290,8 +275,10 @@ class Node:
 
     def resume(self) -> None:
         """Go on, with everything that arrived meanwhile."""
-        self.suspended = False
-        self._turn_soon(self.live)
+        self.suspended, boot = False, self.live
+        if boot.begun is not None:
+            self.world.at(boot.busy_until, self._serve_late, boot, boot.begun)
+        self._turn_soon(boot)
 
     # --- effects ---
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from raftlog.base.units import millis
 from raftlog_sim.disk import Keep
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
@@ -50,6 +51,20 @@ def _pause(nemesis: "Nemesis", step: Step) -> bool:
     return bool(paused)
 
 
+def _late_turn(nemesis: "Nemesis", step: Step) -> bool:
+    """Each turn that begins from now on takes its events, reads the clock, and is served so much
+    later: what the process knows and says is of then. A later step says anew by how much. Not in
+    trio mode, where all brokers share one loop."""
+    if nemesis.workload.options.trio:
+        return False
+    nodes, late_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
+    for node in nodes:
+        nemesis.note("start-late-turns", node.number)
+        node.late_turn_ns = late_ns
+        nemesis.later(step, _in_time, nemesis, node)
+    return bool(nodes)
+
+
 def _stall(nemesis: "Nemesis", step: Step) -> bool:
     stalled = [node for node in nemesis.nodes(step, "node") if not node.stalled]
     for node in stalled:
@@ -80,6 +95,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "crash": _crash,
     "power": _power,
     "pause": _pause,
+    "late-turn": _late_turn,
     "stall": _stall,
     "elect": _elect,
 }
@@ -111,6 +127,12 @@ def _unstall(nemesis: "Nemesis", node: Node) -> None:
         node.stalled = False
 
 
+def _in_time(nemesis: "Nemesis", node: Node) -> None:
+    if node.late_turn_ns:
+        nemesis.note("stop-late-turns", node.number)
+        node.late_turn_ns = 0
+
+
 def reboot(nemesis: "Nemesis", node: Node) -> None:
     """Kill the process and start it at once."""
     if node.up:
@@ -122,6 +144,7 @@ def reboot(nemesis: "Nemesis", node: Node) -> None:
 def heal(nemesis: "Nemesis", node: Node) -> None:
     """This machine works again."""
     _unstall(nemesis, node)
+    _in_time(nemesis, node)
     if not node.up:
         _restart(nemesis, node, node.boots)
     elif node.suspended:

@@ -115,6 +115,10 @@ KINDS: Final = {
         "messages take so much longer",
     ),
     "pause": Kind((("node", "nodes"),), True, "nemesis", "a process stands still"),
+    "late-turn": Kind(
+        (("node", "nodes"), ("ms", "small")), True, "nemesis",
+        "a process reads its clock, and serves by it only so much later; for scenarios",
+    ),
     "stall": Kind((("node", "nodes"),), True, "nemesis", "a disk answers nothing"),
     "elect": Kind(
         (("node", "nodes"), ("partition", "small")), False, "nemesis",

@@ -169,8 +169,8 @@ class TrioNode:
         self.turns = 0
         self.events = 0
         self.machine = MachineClock()
-        self.leaves = False
-        self.suspended = False
+        self.leaves = self.suspended = False
+        self.late_turn_ns = 0
         self.looked_up: Any = None
         self._boot: TrioBoot | None = None
         self._slower_ns = 0

@@ -15,7 +15,8 @@ from raftlog.storage.ops import AppendBytes, StoreRecords
 from raftlog_sim.streams import Stream
 
 if TYPE_CHECKING:
-    from raftlog_sim.node import Boot, Node
+    from raftlog_sim.boot import Boot
+    from raftlog_sim.node import Node
 
 WAITING_ACKS_MAX: Final = 64
 INLINE_SYNC_NS: Final = millis(1)

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 from raftlog_sim import turns
-from raftlog_sim.node import Boot
+from raftlog_sim.boot import Boot
 from raftlog_sim.options import draw_options
 from raftlog_sim.streams import Stream
 
 from raftlog.base.ids import DirectoryId, GroupId, IoId, NodeId, SessionId
 from raftlog.base.limits import TURN_EVENTS_MAX
+from raftlog.base.units import millis
+from raftlog.broker.broker import Broker
 from raftlog.broker.events import LinkDown, PeerMessages, Persisted, Request, Write
 from raftlog.raft.messages import Append, AppendReply, ReadEcho
 from raftlog.storage.ops import AppendBytes, CreateFile, StoreRecords
@@ -150,3 +152,67 @@ def test_a_cluster_loses_nothing_by_patience(monkeypatch):
 def test_some_seeds_are_patient():
     drawn = [draw_options(seed).patient for seed in range(60)]
     assert 10 < drawn.count(True) < 30
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """A node whose turns are late by 50 ms, what its broker was given and when, in world time."""
+    cluster = Cluster(brokers=1)
+    node, seen = cluster.world.nodes[NodeId(1)], []
+    cluster.world.run_for(millis(500))
+    handle = Broker.handle
+
+    def watched(broker, events, now, wall):
+        seen.append((cluster.world.now, node.live.clock.world(now), list(events)))
+        return handle(broker, events, now, wall)
+
+    monkeypatch.setattr(Broker, "handle", watched)
+    node.late_turn_ns = millis(50)
+    return cluster.world, node, seen
+
+
+def test_a_late_turn_is_served_by_the_clock_that_it_read(late):
+    world, node, seen = late
+    begun = world.now
+    node.deliver_nothing()
+    world.run_for(millis(49))
+    assert seen == []
+    node.deliver(LinkDown(NodeId(7), SessionId(1)))
+    world.run_for(millis(1))
+    assert [(at - read, read >= begun) for at, read, _ in seen] == [(millis(50), True)]
+    world.run_for(millis(50))
+    assert [at - read for at, read, _ in seen] == [millis(50)] * 2
+    assert LinkDown(NodeId(7), SessionId(1)) in seen[1][2], "it came when the first had begun"
+    assert seen[1][1] == seen[0][0]
+
+
+def test_a_late_turn_of_a_process_that_stands_still_is_served_when_it_goes_on(late):
+    world, node, seen = late
+    node.deliver_nothing()
+    world.run_for(millis(10))
+    node.suspend()
+    world.run_for(millis(300))
+    assert seen == []
+    node.resume()
+    node.deliver_nothing()
+    world.run_for(millis(1))
+    assert [at - read for at, read, _ in seen] == [millis(310)]
+    world.run_for(millis(100))
+    assert seen[1][1] >= seen[0][0], "turns do not overtake each other"
+
+
+def test_a_late_turn_dies_with_its_process(late):
+    world, node, seen = late
+    node.deliver_nothing()
+    world.run_for(millis(10))
+    node.stop_process()
+    world.run_for(millis(100))
+    assert seen == []
+
+
+def test_turns_that_are_late_no_more_are_served_at_once(late):
+    world, node, seen = late
+    node.late_turn_ns = 0
+    node.deliver_nothing()
+    world.run_for(0)
+    assert [at - read for at, read, _ in seen] == [0]
