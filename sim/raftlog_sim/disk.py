@@ -26,12 +26,11 @@ import enum
 from collections.abc import Sequence
 from typing import final
 
-import attrs
-
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ports import DiskFile, Entropy
 from raftlog_sim.disk_errors import DiskErrors
+from raftlog_sim.disk_names import Names, parent_of
 from raftlog_sim.inode import SECTOR, Inode, resize, sectors_of
 
 
@@ -50,17 +49,6 @@ class Keep(enum.Enum):
 
 
 @final
-@attrs.frozen
-class _NameChange:
-    """One pending step in a directory: `new` points to `inode`; `old`, if any, goes with it."""
-
-    directory: str
-    old: str | None
-    new: str | None
-    inode: "Inode | None"
-
-
-@final
 class SimulatedDisk:
     """One data directory. `mutations` counts the calls that change something; `crash_at` names the
     one (from 1) at which `SimulatedCrashError` is raised, before it does anything, or in the middle
@@ -72,12 +60,7 @@ class SimulatedDisk:
         assert tear_bytes % SECTOR == 0, tear_bytes
         self._entropy = entropy
         self.tear_bytes = tear_bytes
-        self._names: dict[str, Inode] = {}
-        self._durable_names: dict[str, Inode] = {}
-        self._directories: dict[str, None] = {"": None}
-        self._durable_directories: dict[str, None] = {"": None}
-        self._pending_names: list[_NameChange] = []
-        self._pending_directories: dict[str, None] = {}
+        self._names = Names()
         self._errors = DiskErrors()
         self._misdirected: dict[str, tuple[str, int]] = {}
         self.mutations = 0
@@ -95,18 +78,18 @@ class SimulatedDisk:
         if create:
             self.mutate("create", path)
             self._make(path)
-        inode = self._names.get(path)
+        inode = self._names.seen.get(path)
         if inode is None:
             raise DiskError("no such file", on=path)
         return SimulatedFile(self, path, inode, write)
 
     def _make(self, path: str) -> None:
-        if path in self._names:
+        if path in self._names.seen:
             raise DiskError("the file exists", on=path)
-        if _parent(path) not in self._directories:
+        if parent_of(path) not in self._names.directories:
             raise DiskError("no such directory", on=path)
-        inode = self._names[path] = Inode()
-        self._pending_names.append(_NameChange(_parent(path), None, path, inode))
+        inode = self._names.seen[path] = Inode()
+        self._names.change(None, path, inode)
         self.check_late("create", path)
 
     def list(self, path: str) -> list[str]:
@@ -115,76 +98,72 @@ class SimulatedDisk:
         prefix = f"{path}/" if path else ""
         inside = [
             name.removeprefix(prefix)
-            for name in (*self._names, *self._directories)
+            for name in (*self._names.seen, *self._names.directories)
             if name and name.startswith(prefix)
         ]
         return sorted([name for name in inside if "/" not in name])
 
     def exists(self, path: str) -> bool:
         self._errors.check("exists", path)
-        return path in self._names or path in self._directories
+        return path in self._names.seen or path in self._names.directories
 
     def make_dir(self, path: str) -> None:
         """Create the directory and its missing parents."""
         parts = path.split("/")
         for depth in range(1, len(parts) + 1):
             name = "/".join(parts[:depth])
-            if name not in self._directories:
+            if name not in self._names.directories:
                 self.mutate("make_dir", name)
-                self._directories[name] = None
-                self._pending_directories[name] = None
+                self._names.make_directory(name)
 
     def rename(self, old: str, new: str) -> None:
         """Atomic; replaces."""
         self.mutate("rename", new)
-        inode = self._names.pop(old, None)
+        inode = self._names.seen.pop(old, None)
         if inode is None:
             raise DiskError("no such file", on=old)
-        self._names[new] = inode
-        self._pending_names.append(_NameChange(_parent(new), old, new, inode))
+        self._names.seen[new] = inode
+        self._names.change(old, new, inode)
         self.check_late("rename", new)
 
     def remove(self, path: str) -> None:
         """Remove a file or an empty directory."""
         self.mutate("remove", path)
-        if path in self._directories:
+        if path in self._names.directories:
             if self.list(path):
                 raise DiskError("the directory is not empty", on=path)
-            del self._directories[path]
-            self._pending_directories.pop(path, None)
+            self._names.remove_directory(path)
             return
-        if self._names.pop(path, None) is None:
+        if self._names.seen.pop(path, None) is None:
             raise DiskError("no such file", on=path)
         self.removed.append(path)
-        self._pending_names.append(_NameChange(_parent(path), path, None, None))
+        self._names.change(path, None, None)
         self.check_late("remove", path)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names of one directory durable."""
-        self.mutate("sync_dir", path)
-        if self.lying_sync:
-            return
-        for change in [one for one in self._pending_names if one.directory == path]:
-            self._promote(change)
-            self._pending_names.remove(change)
-        for name in [one for one in self._pending_directories if _parent(one) == path]:
-            self._durable_directories[name] = None
-            del self._pending_directories[name]
-        for name in list(self._durable_directories):
-            if _parent(name) == path and name and name not in self._directories:
-                del self._durable_directories[name]
+        """Make the names of one directory durable; a failure leaves them clean and lost."""
+        try:
+            self.mutate("sync_dir", path)
+        except DiskError:
+            self._names.lose(path)
+            raise
+        if not self.lying_sync:
+            self._names.sync(path)
 
     def sync_all(self) -> None:
-        """Make everything durable."""
-        self.mutate("sync_all", "")
+        """Make everything durable; a failure leaves all of it clean and lost."""
+        try:
+            self.mutate("sync_all", "")
+        except DiskError:
+            for inode in self._names.seen.values():
+                inode.lose_pending()
+            self._names.lose_all()
+            raise
         if self.lying_sync:
             return
-        for inode in self._names.values():
+        for inode in self._names.seen.values():
             inode.sync()
-        self._durable_names = dict(self._names)
-        self._durable_directories = dict(self._directories)
-        self._pending_names.clear()
-        self._pending_directories.clear()
+        self._names.sync_all()
 
     def free_bytes(self) -> int:
         return (1 << 40) if self.free is None else self.free
@@ -200,31 +179,10 @@ class SimulatedDisk:
         self._entropy = own
 
     def _crash(self, keep: Keep) -> None:
-        for name in self._pending_directories:
-            if self._keeps(keep):
-                self._durable_directories[name] = None
-        for change in self._pending_names:
-            if self._keeps(keep):
-                self._promote(change)
-        kept = {
-            name: inode
-            for name, inode in self._durable_names.items()
-            if _parent(name) in self._durable_directories
-        }
-        for inode in kept.values():
+        self._names.crash(lambda: self._keeps(keep))
+        for inode in self._names.durable.values():
             self._settle(inode, keep)
-        self._durable_names = kept
-        self._names = dict(kept)
-        self._directories = dict(self._durable_directories)
-        self._pending_names.clear()
-        self._pending_directories.clear()
         self.crash_at = None
-
-    def _promote(self, change: _NameChange) -> None:
-        if change.old is not None:
-            self._durable_names.pop(change.old, None)
-        if change.new is not None and change.inode is not None:
-            self._durable_names[change.new] = change.inode
 
     def _settle(self, inode: Inode, keep: Keep) -> None:
         """Decide about each pending sector of a file."""
@@ -272,30 +230,30 @@ class SimulatedDisk:
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot at rest: seen and durable bytes alike."""
-        inode = self._names[path]
+        inode = self._names.seen[path]
         for content in (inode.seen, inode.durable):
             if position < len(content):
                 content[position] ^= 1 << bit
 
     def overwrite(self, path: str, position: int, content: bytes) -> None:
         """Alien bytes at rest: a misdirected write's victim, an old chunk restored."""
-        inode = self._names[path]
+        inode = self._names.seen[path]
         for target in (inode.seen, inode.durable):
             target[position : position + len(content)] = content
 
     def shorten(self, path: str, size: int) -> None:
         """The file is cut short at rest."""
-        inode = self._names[path]
+        inode = self._names.seen[path]
         del inode.seen[size:], inode.durable[size:]
 
     def vanish(self, path: str) -> None:
         """A file is gone."""
-        del self._names[path]
-        self._durable_names.pop(path, None)
+        del self._names.seen[path]
+        self._names.durable.pop(path, None)
 
     def make_unreadable(self, path: str, position: int) -> None:
         """Reads that touch this sector fail until it is written again."""
-        self._names[path].unreadable[position // SECTOR] = None
+        self._names.seen[path].unreadable[position // SECTOR] = None
 
     def misdirect_next_write(self, path: str, to_path: str, position: int) -> None:
         """The next write to `path` lands in `to_path`, and reports success."""
@@ -303,15 +261,13 @@ class SimulatedDisk:
 
     def content(self, path: str) -> bytes:
         """The bytes of a file as seen now."""
-        return bytes(self._names[path].seen)
+        return bytes(self._names.seen[path].seen)
 
     def durable_to(self, path: str) -> int:
         """How many of a file's bytes, from its beginning, a crash that keeps nothing would leave as
         they are now seen; 0 when its name would go too."""
-        inode = self._names.get(path)
-        if inode is None or self._durable_names.get(path) is not inode:
-            return 0
-        if _parent(path) not in self._durable_directories:
+        inode = self._names.seen.get(path)
+        if inode is None or self._names.durable_inode(path) is not inode:
             return 0
         end = min(len(inode.seen), len(inode.durable))
         for start, _ in inode.dirty:
@@ -325,25 +281,25 @@ class SimulatedDisk:
         """The disk as a boot would find it after a crash that keeps nothing, or only these files of
         it; this one stays as it is. Costs as much as the files are long; with `paths` it only
         borrows them, and is good for reading now."""
-        found = SimulatedDisk(self._entropy, self.tear_bytes)
-        found._directories = dict(self._durable_directories)
-        for name in self._durable_names if paths is None else paths:
-            inode = self._durable_names.get(name)
-            if inode is not None and _parent(name) in found._directories:
+        found, names = SimulatedDisk(self._entropy, self.tear_bytes), self._names
+        found._names.directories = dict(names.durable_directories)
+        for name in names.durable if paths is None else paths:
+            inode = names.durable_inode(name)
+            if inode is not None:
                 copy = inode.durable if paths else bytearray(inode.durable)
-                found._names[name] = Inode(copy, copy if paths else bytearray(copy))
-        found._durable_directories = dict(found._directories)
-        found._durable_names = dict(found._names)
+                found._names.seen[name] = Inode(copy, copy if paths else bytearray(copy))
+        found._names.durable_directories = dict(found._names.directories)
+        found._names.durable = dict(found._names.seen)
         return found
 
     def durable_content(self, path: str) -> bytes | None:
         """The bytes that a crash that keeps nothing would leave; None when the name goes too."""
-        inode = self._durable_names.get(path)
+        inode = self._names.durable.get(path)
         return None if inode is None else bytes(inode.durable)
 
     def paths(self) -> tuple[str, ...]:
         """All files, sorted."""
-        return tuple(sorted(self._names))
+        return tuple(sorted(self._names.seen))
 
     # --- for files --------------------------------------------------------------------------------
 
@@ -369,7 +325,7 @@ class SimulatedDisk:
         return self._misdirected.pop(path, None)
 
     def inode_of(self, path: str) -> "Inode":
-        return self._names[path]
+        return self._names.seen[path]
 
     def entropy_below(self, bound: int) -> int:
         return self._entropy.below(bound)
@@ -461,8 +417,7 @@ class SimulatedFile:
         try:
             self._disk.mutate("sync", self._path)
         except DiskError:
-            self._inode.forget_pending()
-            self._inode.sync_failed = True
+            self._inode.lose_pending()
             raise
         if not self._disk.lying_sync:
             self._inode.sync()
@@ -472,7 +427,3 @@ class SimulatedFile:
 
     def close(self) -> None:
         self._closed = True
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]

@@ -49,6 +49,17 @@ def _failed_sync(nemesis: "Nemesis", step: Step) -> bool:
     return bool(nodes)
 
 
+def _failed_name_sync(nemesis: "Nemesis", step: Step) -> bool:
+    """As a failed sync, of a directory or of everything: a file that was made or renamed is seen
+    under its name, and is not there after a power failure; one that was removed is."""
+    call = f"sync_{step.argument('call')}"
+    nodes = [node for node in nemesis.nodes(step, "node") if nemesis.atlas.allow(node.number)]
+    for node in nodes:
+        nemesis.note("failed-sync", node.number)
+        node.disk.fail(call)
+    return bool(nodes)
+
+
 def _disk_full(nemesis: "Nemesis", step: Step) -> bool:
     nodes = [node for node in nemesis.nodes(step, "node") if node.disk.free is None]
     for node in nodes:
@@ -117,6 +128,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "disk-error": _disk_error,
     "late-error": _late_error,
     "failed-sync": _failed_sync,
+    "failed-name-sync": _failed_name_sync,
     "disk-full": _disk_full,
     "slow-disk": _slow_disk,
     "crash-at": _crash_at,

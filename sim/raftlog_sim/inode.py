@@ -34,6 +34,11 @@ class Inode:
         self.dirty.clear()
         self.size_dirty = False
 
+    def lose_pending(self) -> None:
+        """A sync failed: what was pending is clean, and gone at a crash."""
+        self.forget_pending()
+        self.sync_failed = True
+
     def unreadable_in(self, position: int, size: int) -> int | None:
         """The first sector of these bytes that cannot be read."""
         if not self.unreadable:

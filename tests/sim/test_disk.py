@@ -294,3 +294,66 @@ def test_the_same_seed_decides_the_same():
         disk.crash(Keep.SOME)
         contents.append(disk.content("a"))
     assert contents[0] == contents[1]
+
+
+def test_after_a_failed_sync_of_a_directory_its_names_are_clean_and_gone(disk):
+    made(disk, "old"), made(disk, "kept")
+    made(disk, "moved").sync()
+    disk.open("new", create=True).sync()
+    disk.rename("moved", "there")
+    disk.remove("old")
+    disk.make_dir("d")
+    disk.fail("sync_dir")
+    with pytest.raises(DiskError):
+        disk.sync_dir("")
+    disk.sync_dir("")  # proves nothing
+    disk.sync_all()
+    assert disk.list("") == ["d", "kept", "new", "there"]
+    assert (disk.durable_to("new"), disk.durable_to("there")) == (0, 0)
+    disk.crash(Keep.ALL)
+    assert disk.paths() == ("kept", "moved", "old")
+    assert not disk.exists("d")
+
+
+def test_a_failed_sync_of_a_directory_leaves_others_alone(disk):
+    disk.make_dir("d")
+    made(disk, "d/a")
+    disk.fail("sync_dir", "d")
+    with pytest.raises(DiskError):
+        disk.sync_dir("d")
+    disk.sync_dir("")
+    made(disk, "d/b")
+    disk.crash(Keep.NONE)
+    assert disk.paths() == ("d/a", "d/b"), "what was durable stays, what came later is synced"
+
+
+def test_a_directory_whose_removal_was_not_synced_is_back(disk):
+    disk.make_dir("d")
+    disk.sync_dir("")
+    disk.remove("d")
+    disk.fail("sync_dir")
+    with pytest.raises(DiskError):
+        disk.sync_dir("")
+    disk.sync_dir("")
+    assert not disk.exists("d")
+    disk.crash(Keep.NONE)
+    assert disk.exists("d")
+    disk.remove("d")
+    disk.sync_dir("")
+    disk.crash(Keep.NONE)
+    assert not disk.exists("d")
+
+
+def test_after_a_failed_sync_of_everything_all_that_was_pending_is_gone(disk):
+    file = made(disk)
+    file.write_at(0, [b"new"])
+    disk.open("b", create=True).write_at(0, [b"x"])
+    disk.fail("sync_all")
+    with pytest.raises(DiskError):
+        disk.sync_all()
+    file.sync()
+    disk.sync_all()
+    assert (disk.content("a")[:3], disk.paths()) == (b"new", ("a", "b"))
+    assert disk.durable_to("a") == 0
+    disk.crash(Keep.ALL)
+    assert (disk.content("a")[:3], disk.paths()) == (b"old", ("a",))

@@ -47,6 +47,8 @@ def until(run, at_ms):
         step(200, "late-error", node="leader:0", call="write", count=2),
         step(200, "late-error", node="all", call="create", count=2),
         step(200, "failed-sync", node="leader:0"),
+        step(200, "failed-name-sync", node="leader:0", call="dir"),
+        step(200, "failed-name-sync", node="n2", call="all"),
         step(200, "disk-full", 300, node="follower:0", bytes=1_000),
         step(200, "slow-disk", 300, node="leader:0", ms=60),
         step(200, "crash-at", node="leader:0", calls=3, keep="some", tear="yes"),
