@@ -188,7 +188,7 @@ class SimulatedDisk:
         """Decide about each pending sector of a file."""
         durable = inode.durable
         if inode.size_dirty and self._keeps(keep):
-            resize(durable, len(inode.seen))
+            inode.promote_size()
         unit = self.tear_bytes
         for sector in sectors_of(inode.dirty, unit):
             start, end = sector * unit, min((sector + 1) * unit, len(inode.seen))
@@ -198,9 +198,8 @@ class SimulatedDisk:
                 end = start + self._entropy.below(end - start + 1)
             if len(durable) < end:
                 resize(durable, end)
-            durable[start:end] = inode.seen[start:end]
-        inode.seen = bytearray(durable)
-        inode.forget_pending()
+            inode.promote(start, end)
+        inode.crash()
 
     def _keeps(self, keep: Keep) -> bool:
         return keep is Keep.ALL or (keep is Keep.SOME and self._entropy.below(2) == 0)
@@ -243,8 +242,7 @@ class SimulatedDisk:
 
     def shorten(self, path: str, size: int) -> None:
         """The file is cut short at rest."""
-        inode = self._names.seen[path]
-        del inode.seen[size:], inode.durable[size:]
+        self._names.seen[path].shorten(size)
 
     def vanish(self, path: str) -> None:
         """A file is gone."""
@@ -252,8 +250,8 @@ class SimulatedDisk:
         self._names.durable.pop(path, None)
 
     def make_unreadable(self, path: str, position: int) -> None:
-        """Reads that touch this sector fail until it is written again."""
-        self._names.seen[path].unreadable[position // SECTOR] = None
+        """Reads that touch this sector fail until it is written again, or cut off, durably."""
+        self._names.seen[path].rot(position)
 
     def misdirect_next_write(self, path: str, to_path: str, position: int) -> None:
         """The next write to `path` lands in `to_path`, and reports success."""
@@ -408,8 +406,7 @@ class SimulatedFile:
         shrunk = len(self._inode.seen) - size
         if shrunk > 0 and self._disk.free is not None:
             self._disk.free += shrunk
-        resize(self._inode.seen, size)
-        self._inode.size_dirty = True
+        self._inode.truncate(size)
         self._disk.check_late("truncate", self._path)
 
     def sync(self) -> None:

@@ -253,6 +253,97 @@ def test_a_write_makes_its_own_sectors_readable(disk):
         file.read_at(0, SECTOR + 1)
 
 
+def unreadable(disk, path="a"):
+    """Sectors of a file that cannot be read."""
+    file, found = disk.open(path), []
+    for sector in range(-(-file.size() // SECTOR)):
+        try:
+            file.read_at(sector * SECTOR, SECTOR)
+        except DiskError:
+            found.append(sector)
+    return found
+
+
+@pytest.mark.parametrize(("keep", "left"), [(Keep.NONE, [0, 1, 2]), (Keep.ALL, [2])])
+def test_a_crash_that_drops_a_write_brings_the_bad_sector_back(disk, keep, left):
+    """A part of a sector was written, which made it readable; the old bytes behind it are rotten
+    all the same."""
+    file = made(disk)
+    for sector in range(3):
+        disk.make_unreadable("a", sector * SECTOR)
+    file.write_at(500, [b"over " * 4])
+    assert unreadable(disk) == [2]
+    disk.crash(keep)
+    assert unreadable(disk) == left
+
+
+def test_a_write_whose_sync_failed_leaves_the_sector_bad_on_the_medium(disk):
+    file = made(disk)
+    disk.make_unreadable("a", 0)
+    file.write_at(0, [bytes(SECTOR)])
+    disk.fail("sync")
+    with pytest.raises(DiskError):
+        file.sync()
+    file.sync()
+    assert unreadable(disk) == []
+    disk.crash(Keep.ALL)
+    assert unreadable(disk) == [0]
+
+
+def test_a_bad_sector_that_was_written_and_synced_is_good(disk):
+    file = made(disk)
+    disk.make_unreadable("a", 0)
+    file.write_at(0, [bytes(SECTOR)])
+    file.sync()
+    disk.crash(Keep.NONE)
+    assert unreadable(disk) == []
+
+
+def test_bad_sectors_that_were_cut_off_are_gone(disk):
+    file = made(disk)
+    disk.make_unreadable("a", SECTOR)
+    disk.make_unreadable("a", 2 * SECTOR)
+    file.truncate(SECTOR + 100)
+    with pytest.raises(DiskError, match="sector 1"):
+        file.read_at(0, 4096)
+    file.truncate(SECTOR)
+    assert len(file.read_at(0, 4096)) == SECTOR
+    file.truncate(1_200)
+    assert unreadable(disk) == []
+    assert file.read_at(SECTOR, 4096) == bytes(1_200 - SECTOR)
+
+
+@pytest.mark.parametrize(("keep", "left"), [(Keep.NONE, [2]), (Keep.ALL, [])])
+def test_a_cut_that_is_dropped_brings_the_bad_sector_back(disk, keep, left):
+    file = made(disk)
+    disk.make_unreadable("a", 2 * SECTOR)
+    file.truncate(100)
+    file.truncate(1_200)
+    disk.crash(keep)
+    assert unreadable(disk) == left
+
+
+def test_what_was_cut_off_does_not_come_back_with_a_longer_file(disk):
+    file = made(disk)
+    disk.make_unreadable("a", 2 * SECTOR)
+    file.truncate(100)
+    file.truncate(1_200)
+    file.sync()
+    disk.crash(Keep.NONE)
+    assert disk.content("a") == (b"old" * 400)[:100] + bytes(1_100)
+    assert unreadable(disk) == []
+
+
+def test_a_file_that_is_cut_short_at_rest_has_no_bad_sectors_behind_its_end(disk):
+    file = made(disk)
+    disk.make_unreadable("a", 2 * SECTOR)
+    disk.shorten("a", 100)
+    assert len(file.read_at(0, 4096)) == 100
+    file.write_at(1_100, [b"more"])
+    disk.crash(Keep.ALL)
+    assert unreadable(disk) == []
+
+
 def test_a_misdirected_write_reports_success(disk):
     one, two = made(disk, "a"), made(disk, "b")
     disk.misdirect_next_write("a", "b", 3)
