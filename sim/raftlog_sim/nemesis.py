@@ -48,7 +48,7 @@ _STRIKES: Final[dict[str, Strike]] = {
 _TRIES: Final = 6
 _TRY_AGAIN_NS: Final = millis(60)
 _OF_LEADERS: Final = ("transfer", "trim", "reassign")
-_ROLES: Final = ("leader:", "follower:", "controller")
+_ROLES: Final = ("leader:", "follower:", "controller", "most-led")
 
 
 def _needs_a_role(step: Step) -> bool:

@@ -8,6 +8,7 @@ same: a node by its number, or a role that is looked up when the step strikes.
     leader:0      who leads partition 0 of the topic
     follower:0    the lowest-numbered running node with a replica of partition 0 that does not lead
     controller    who leads the metadata group
+    most-led      who leads the most partitions
     n1+leader:2   several
     all           every node
 
@@ -32,7 +33,7 @@ STEPS_MAX: Final = 100_000
 SMALL_MAX: Final = 999
 _BELOW: Final = {"small": SMALL_MAX + 1, "int": 1 << 40}
 _TARGET: Final = re.compile(
-    r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|controller|all)"
+    r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|controller|most-led|all)"
 )
 _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 _SEE_KINDS: Final = "see docs/guides/simulate.md for what each kind takes"

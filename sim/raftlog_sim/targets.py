@@ -24,6 +24,8 @@ def _one(world: "World", part: str, topic: str) -> tuple[NodeId, ...]:
         return tuple(world.nodes)
     if word == "controller":
         return tuple(leaders_of(world, METADATA_GROUP)[-1:])
+    if word == "most-led":
+        return _leads_most(world)
     if word in ("leader", "follower"):
         group = group_of(world, topic, int(number))
         if group is None:
@@ -60,6 +62,18 @@ def leaders_of(world: "World", group: GroupId) -> list[NodeId]:
         if replica is not None and replica.node.leading:
             found.append((replica.node.term, node.number))
     return [number for _, number in sorted(found)]
+
+
+def _leads_most(world: "World") -> tuple[NodeId, ...]:
+    """Who leads the most partitions, of all topics; of several the lowest number."""
+    newest: dict[GroupId, tuple[int, NodeId]] = {}
+    for node in world.running():
+        for group, replica in node.broker.context.replicas.items():
+            if group != METADATA_GROUP and replica.node.leading:
+                leading = (replica.node.term, node.number)
+                newest[group] = max(leading, newest.get(group, leading))
+    led = [number for _, number in newest.values()]
+    return (max(sorted(led), key=led.count),) if led else ()
 
 
 def _followers(world: "World", group: GroupId, leading: tuple[NodeId, ...]) -> tuple[NodeId, ...]:

@@ -18,10 +18,14 @@ from raftlog_sim.schedule import (
     step,
 )
 from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.targets import resolve
 
 from raftlog.base.errors import OperatingError
+from raftlog.base.ids import METADATA_GROUP
 
-TARGETS = st.sampled_from(["n1", "n12", "leader:0", "follower:2", "controller", "all", "n1+n3"])
+TARGETS = st.sampled_from(
+    ["n1", "n12", "leader:0", "follower:2", "controller", "most-led", "all", "n1+n3"]
+)
 
 
 @st.composite
@@ -122,10 +126,49 @@ def test_what_is_not_json_or_not_a_schedule_is_refused():
 
 
 def test_targets():
-    for text in ("n1", "n999", "leader:0", "follower:12", "controller", "all", "n1+leader:0+n3"):
+    for text in (
+        "n1",
+        "n999",
+        "leader:0",
+        "follower:12",
+        "controller",
+        "all",
+        "n1+leader:0+n3",
+        "most-led",
+    ):
         assert is_target(text), text
-    for text in ("", "n0", "n1000", "1", "leader", "leader:", "leader:-1", "n1+", "+n1", "n1,n2"):
+    for text in (
+        "",
+        "n0",
+        "n1000",
+        "1",
+        "leader",
+        "leader:",
+        "leader:-1",
+        "n1+",
+        "+n1",
+        "n1,n2",
+        "most",
+    ):
         assert not is_target(text), text
+
+
+def test_who_leads_the_most_is_looked_up_when_a_step_strikes():
+    moves = [step(40, "transfer", partition=number, node="n3") for number in range(3)]
+    run = Run(small(*moves, step(200, "crash", 50, node="most-led"), partitions=3))
+    named = {}
+    while run.advance() and run.phase != "over":
+        replicas = [node.broker.context.replicas.values() for node in run.world.running()]
+        led = [sum(r.node.leading and r.group != METADATA_GROUP for r in each) for each in replicas]
+        if run.phase == "safety" and len(led) == 3 and sum(led) == 3 and max(led) >= 2:
+            named[tuple(led)] = resolve(run.world, "most-led", "t")
+    assert named[0, 0, 3] == (3,)
+    assert all(numbers == (led.index(max(led)) + 1,) for led, numbers in named.items())
+    (killed,) = [line for line in run.result("", None).history.splitlines() if '"kill"' in line]
+    assert "n3" in killed
+    for node in run.world.running():
+        node.stop_process()
+    assert resolve(run.world, "most-led", "t") == ()
 
 
 def test_options_left_out_have_their_defaults():
