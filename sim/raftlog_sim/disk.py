@@ -240,6 +240,14 @@ class SimulatedDisk:
         for target in (inode.seen, inode.durable):
             target[position : position + len(content)] = content
 
+    def misdirect(self, path: str, start: int, end: int, to_path: str, position: int) -> None:
+        """A write to `path` went astray on its way to the medium: these bytes are what they were
+        before it, zeros, and what it wrote lies in `to_path`, as far as that goes."""
+        content = self.content(path)[start:end]
+        self.overwrite(path, start, bytes(end - start))
+        room = len(self.content(to_path)) - position
+        self.overwrite(to_path, position, content[:room])
+
     def shorten(self, path: str, size: int) -> None:
         """The file is cut short at rest."""
         self._names.seen[path].shorten(size)

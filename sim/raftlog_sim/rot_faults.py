@@ -1,10 +1,11 @@
-"""What rots: bytes at rest that flip, are zeros, another place's, older, unreadable or gone.
+"""What rots: bytes at rest that flip, are zeros, another place's, older, unreadable or gone; and
+writes that have gone astray.
 
 Damage lies below durable marks, where the mark tells it from a torn tail, and asks the atlas first.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from raftlog.base.entries import EntryKind
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _HEADER_BYTES: Final = 4096
 _CHUNK_SECTORS_MAX: Final = 8
+_ASTRAY_BATCHES_MAX: Final = 3
 _NAMES: Final = {"index": ".index", "snapshot": ".snapshot"}
 
 
@@ -169,6 +171,72 @@ def _rottable(disk: SimulatedDisk, kind: str) -> list[tuple[str, int]]:
         paths = [path for path in disk.paths() if _NAMES[kind] in path]
         return [(path, len(disk.content(path))) for path in paths]
     return _ends_below_marks(disk)
+
+
+def _misdirect(nemesis: "Nemesis", step: Step) -> bool:
+    """A write of one to three batches went astray on its way to the medium, and nobody was told:
+    its place is as it was before, zeros, and some other place has what it wrote (an overlay pair).
+
+    Which write it was is chosen afterwards, among those that a durable mark has come to speak of,
+    and from now on what is seen is what the medium has. A replica whose last write is missing and
+    not yet marked would take it for a torn tail: it would vote for who lacks an entry that it
+    acknowledged, and two such replicas need not even meet. No protocol survives that (the mark is
+    what tells damage from a torn tail), so such a choice could fail without any bug; and so could a
+    store that misses its last frame, hence no vote goes astray. The victim's bytes too lie below
+    the mark of its own replica, or in a file that is checked as a whole. Target and victim are of
+    one node, which counts as damaged: as after other rot nothing is taken for granted there.
+
+    Where the bytes begin exactly where a batch did, the process is killed, as for a `twin`."""
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        stream = node.world.stream(f"misdirect/{node.number}/{node.world.now}")
+        pair = None if node.suspended else _astray(node.disk, str(step.argument("to")), stream)
+        if pair is None or not nemesis.atlas.allow(node.number):
+            continue
+        nemesis.note("misdirect", node.number)
+        with _killed(node) if step.argument("to") == "batch" else nullcontext():
+            node.disk.misdirect(*pair)
+        struck = True
+    return struck
+
+
+def _astray(disk: SimulatedDisk, to: str, stream: Stream) -> tuple[str, int, int, str, int] | None:
+    """What went astray, path and bytes from and to, and where it lies instead."""
+    written = [
+        (path, start, start + len(batch))
+        for path, end in _ends_below_marks(disk)
+        for start, batch in _batches(disk.content(path)[:end])
+    ]
+    if not written:
+        return None
+    first = stream.below(len(written))
+    path, start, end = written[first]
+    for other, _, other_end in written[first + 1 : first + 1 + stream.below(_ASTRAY_BATCHES_MAX)]:
+        end = other_end if other == path else end
+    victims = _victims(disk, to, (path, start, end), stream)
+    return (path, start, end, *victims[stream.below(len(victims))]) if victims else None
+
+
+def _victims(
+    disk: SimulatedDisk, to: str, write: tuple[str, int, int], stream: Stream
+) -> list[tuple[str, int]]:
+    """Places, path and position, where these bytes may lie instead."""
+    if to in _NAMES:
+        paths = [path for path in disk.paths() if _NAMES[to] in path and disk.content(path)]
+        return [(path, stream.below(len(disk.content(path)))) for path in paths]
+    path, begin, end = write
+    found = []
+    for other, mark_end in _ends_below_marks(disk):
+        last = mark_end - (end - begin)
+        places = [start for start, _ in _batches(disk.content(other)) if start <= last]
+        if to == "bytes":
+            places = [stream.between(_HEADER_BYTES, last)] if last >= _HEADER_BYTES else []
+        found += [
+            (other, place)
+            for place in places
+            if other != path or place >= end or place + end - begin <= begin
+        ]
+    return found
 
 
 def _remember(nemesis: "Nemesis", step: Step) -> bool:
@@ -348,4 +416,5 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "rot": _rot,
     "remember": _remember,
     "rot-everywhere": _rot_everywhere,
+    "misdirect": _misdirect,
 }

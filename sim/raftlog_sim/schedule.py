@@ -168,6 +168,12 @@ KINDS: Final = {
     "remember": Kind(
         (("node", "nodes"),), False, "nemesis", "what files hold now is kept for an old-chunk",
     ),
+    "misdirect": Kind(
+        (("node", "nodes"), ("to", "batch|bytes|index|snapshot")), False, "nemesis",
+        "a write has gone astray: a segment misses what was written, and it lies in a segment "
+        "instead, where a batch begins or anywhere, or in an index or snapshot; below the durable "
+        "mark and within the atlas, for scenarios",
+    ),
     "rot-everywhere": Kind(
         (("node", "nodes"), ("partition", "small")), False, "nemesis",
         "one batch rots on all these nodes; outside the atlas, for scenarios",

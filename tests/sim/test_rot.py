@@ -130,3 +130,81 @@ def test_one_batch_rots_on_all_that_are_named():
         for was, disk in zip(before, disks, strict=True)
     ]
     assert counts == [0, 1, 1]
+
+
+# --- writes that went astray ----------------------------------------------------------------------
+
+
+def astray(at, to, node="n2"):
+    return step(at, "misdirect", node=node, to=to)
+
+
+@pytest.mark.parametrize("to", ["batch", "bytes"])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_write_that_went_astray_is_missing_here_and_lies_there(to, seed):
+    run = until(Run(schedule(seed=seed, segment_bytes=12_000)), 900)
+    run.world.nodes[NodeId(2)].stop_process()  # else it is killed, boots, and writes
+    before, after = strike(run, astray(0, to))
+    holes = [
+        (path, start, start + len(batch))
+        for path in changed(before, after)
+        for start, batch in _batches(before[path])
+        if not any(after[path][start : start + len(batch)])
+    ]
+    assert len({path for path, _, _ in holes}) == 1
+    path, start, end = holes[0][0], holes[0][1], holes[-1][2]
+    assert not any(after[path][start:end]), "it was one write"
+    wrote, ends = before[path][start:end], dict(_ends_below_marks(run.world.nodes[NodeId(2)].disk))
+    (victim,) = [each for each in after if wrote in after[each]]
+    place = after[victim].index(wrote)
+    assert end <= ends[path]
+    assert 4_096 <= place <= ends[victim] - len(wrote)
+    assert (place in [at for at, _ in _batches(before[victim])]) >= (to == "batch")
+    assert [len(after[each]) for each in after] == [len(before[each]) for each in before]
+    whole = bytearray(after[path])
+    whole[start:end] = wrote
+    if victim != path:
+        assert bytes(whole) == before[path], "nothing else changed there"
+    assert run.world.nodes[NodeId(2)].number in run.nemesis.atlas.damaged
+
+
+@pytest.mark.parametrize("to", ["index", "snapshot"])
+def test_a_write_may_lie_in_a_small_file_as_far_as_that_goes(to):
+    moves = [step(at, "create-topic", topic=at // 200, partitions=2) for at in (150, 350, 550)]
+    run = until(Run(schedule(*moves, segment_bytes=12_000, snapshot_every=4)), 900)
+    before, after = strike(run, astray(0, to))
+    assert any(f".{to}" in path for path in changed(before, after))
+    assert [len(after[path]) for path in after] == [len(before[path]) for path in before]
+
+
+@pytest.mark.parametrize("to", ["batch", "bytes", "index", "snapshot"])
+@pytest.mark.parametrize("node", ["leader:0", "n2"])
+def test_a_write_that_went_astray_is_survived(to, node):
+    options = {"segment_bytes": 12_000, "snapshot_every": 4}
+    power = step(900, "power", 60, node="all", keep="none")
+    result = simulate(schedule(astray(600, to, node), power, **options))
+    assert result.failure == ""
+    assert result.faults["misdirect"] == 1
+
+
+def test_no_write_goes_astray_beyond_the_atlas():
+    run = until(Run(schedule()), 900)
+    assert run.nemesis.atlas.allow(NodeId(1))
+    before, after = strike(run, astray(0, "bytes"))
+    assert before == after
+    assert run.nemesis.done == {}
+
+
+def test_what_no_mark_speaks_of_does_not_go_astray(monkeypatch):
+    run = until(Run(schedule()), 900)
+    monkeypatch.setattr(rot_faults, "_ends_below_marks", lambda disk: [])
+    before, after = strike(run, astray(0, "batch"))
+    assert before == after
+    assert NodeId(2) not in run.nemesis.atlas.damaged
+
+
+def test_a_process_that_stands_still_cannot_be_killed_and_is_left():
+    run = until(Run(schedule()), 900)
+    run.world.nodes[NodeId(2)].suspend()
+    before, after = strike(run, astray(0, "batch"))
+    assert before == after
