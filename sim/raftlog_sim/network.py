@@ -31,6 +31,7 @@ from raftlog.broker import peer_codec
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
 from raftlog.broker.peer_codec import PeerCodec
 from raftlog.raft.messages import Append
+from raftlog_sim.carried import Carried
 from raftlog_sim.streams import Stream
 from raftlog_sim.violation import Violation
 
@@ -80,6 +81,8 @@ class Pipe:
     kinds_drop: int = 0
     append: Append | None = None
     """The last append with entries that it carried, while `replays` is set."""
+    carried: Carried | None = None
+    """What of all that it carried is kept, while `keeps` is set."""
     queue: deque[tuple[SessionId, Sequence[Any]]] = attrs.Factory(deque)
 
     @property
@@ -119,6 +122,8 @@ class Network:
     frames_read: int = 0
     replays: bool = False
     """Remember appends, for `replay`."""
+    keeps: bool = False
+    """Keep a sample of everything, for `replay-any`."""
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
     half_open: dict[PairKey, SessionId] = attrs.Factory(dict)
     """By (who still believes in it, who is gone)."""
@@ -282,6 +287,8 @@ class Network:
         if self.replays:
             carried = [each for each in messages if type(each) is Append and each.entries]
             pipe.append = carried[-1] if carried else pipe.append
+        if pipe.carried is not None:
+            pipe.carried.note(session, messages)
         if pipe.lossy:
             self._send_lossy(sender, to, link, messages)
             return
@@ -362,12 +369,26 @@ class Network:
         if link is not None and node.up:
             node.deliver(PeerMessages(sender, link.session, (message,)))
 
+    def replay_any(self, sender: NodeId, to: NodeId, draws: Stream, *, ended: bool) -> bool:
+        """Something that was carried once arrives again under the session in which it was sent,
+        whatever holds the pipe and whether or not that session is over; False when nothing can."""
+        carried, node = self.pipe(sender, to).carried, self.world.nodes[to]
+        link = self.links.get(_key(sender, to))
+        present = None if link is None else link.session
+        found = None
+        if carried is not None and node.up:
+            found = carried.one(draws, ended=ended, present=present)
+        if found is not None:
+            node.deliver(PeerMessages(sender, found[0], (found[1],)))
+        return found is not None
+
     def pipe(self, sender: NodeId, to: NodeId) -> Pipe:
         """One direction, to be shaped."""
         pipe = self.pipes.get((sender, to))
         if pipe is None:
             stream = self.world.stream(f"link/{sender}/{to}")
             pipe = self.pipes[sender, to] = Pipe(stream)
+            pipe.carried = Carried(stream.fork("carried")) if self.keeps else None
         return pipe
 
 

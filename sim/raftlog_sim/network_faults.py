@@ -5,7 +5,7 @@ soon, everything held arrives in one burst).
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
@@ -23,6 +23,7 @@ from raftlog.raft.messages import (
 )
 from raftlog_sim.network import Cut, PairKey
 from raftlog_sim.schedule import Step
+from raftlog_sim.streams import Stream
 
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
@@ -142,6 +143,39 @@ def _again(nemesis: "Nemesis", pipe: PairKey, message: Append, every_ns: int, en
         nemesis.world.after(every_ns, _again, nemesis, pipe, message, every_ns, end)
 
 
+def _replay_any(nemesis: "Nemesis", step: Step) -> bool:
+    """What a link ever carried comes again: a vote, an acknowledgement, a heartbeat, a command to
+    the controller, each under its own session. Not in trio mode, whose links carry bytes."""
+    pipes = [] if nemesis.workload.options.trio else _pipes(nemesis, step)
+    again = _Again(
+        every_ns=millis(max(1, int(step.argument("ms")))),
+        end=nemesis.world.now + millis(step.for_ms or REPLAY_MS_MAX),
+        draws=nemesis.world.stream(f"replay-any/{nemesis.world.now}"),
+        ended=step.argument("of") == "ended",
+    )
+    came = [_any_again(nemesis, pipe, again) for pipe in pipes]
+    return any(came)
+
+
+@final
+class _Again(NamedTuple):
+    every_ns: int
+    end: int
+    draws: Stream
+    ended: bool
+
+
+def _any_again(nemesis: "Nemesis", pipe: PairKey, again: _Again) -> bool:
+    """Once now, and so on until the end; whether there was anything now."""
+    nemesis.world.after(again.every_ns, _once_more, nemesis, pipe, again)
+    return nemesis.world.network.replay_any(*pipe, again.draws, ended=again.ended)
+
+
+def _once_more(nemesis: "Nemesis", pipe: PairKey, again: _Again) -> None:
+    if not nemesis.healed and nemesis.world.now < again.end:
+        _any_again(nemesis, pipe, again)
+
+
 def _slow_link(nemesis: "Nemesis", step: Step) -> bool:
     pipes, extra_ns = _pipes(nemesis, step), millis(int(step.argument("ms")))
     for sender, receiver in pipes:
@@ -162,6 +196,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "lossy": _lossy,
     "drop-kind": _drop_kind,
     "replay": _replay,
+    "replay-any": _replay_any,
     "slow-link": _slow_link,
 }
 

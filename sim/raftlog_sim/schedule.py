@@ -111,6 +111,11 @@ KINDS: Final = {
         (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
         "the last append that a link carried before arrives again and again, every so many ms",
     ),
+    "replay-any": Kind(
+        (("sender", "nodes"), ("receiver", "nodes"), ("of", "any|ended"), ("ms", "small")), True,
+        "nemesis", "something that a link carried before, of any kind and any of its sessions or "
+        "one that has ended, arrives again under that session, every so many ms; for scenarios",
+    ),
     "slow-link": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
         "messages take so much longer",

@@ -75,3 +75,4 @@ def shape(world: "World", schedule: "Schedule") -> None:
     network.jitter_ns = options.jitter_us * NANOS_PER_MICRO
     network.queue_max = options.queue_max
     network.replays = any(step.kind == "replay" for step in schedule.steps)
+    network.keeps = any(step.kind == "replay-any" for step in schedule.steps)

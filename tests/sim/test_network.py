@@ -1,17 +1,20 @@
 """What links do to messages: order, bursts, loss with doom, stale sessions, cuts of every shape."""
 
 import pytest
+from raftlog_sim.carried import KEPT_MAX, Carried
 from raftlog_sim.node import Node
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.streams import Stream
 from raftlog_sim.world import seconds
 
 from raftlog.base import probes
-from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId
+from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId, SessionId
 from raftlog.base.units import millis
 from raftlog.broker.events import LinkDown, LinkUp, PeerMessages
-from raftlog.raft.messages import Append, ReadEcho, TimeoutNow
+from raftlog.broker.peer_messages import NodeHeartbeat
+from raftlog.raft.messages import Append, AppendReply, ReadEcho, TimeoutNow
 from tests.broker.cluster import Cluster
 
 
@@ -347,3 +350,63 @@ def test_every_kind_of_the_network_at_once():
         "lossy", "clog", "slow-link", "one-way", "reset", "partition", "bridge",
     }  # fmt: skip
     assert result.acknowledged > 0
+
+
+def test_what_a_link_carries_is_kept_in_bounds_and_each_as_likely():
+    carried = Carried(Stream(1, "carried"))
+    for number in range(10 * KEPT_MAX):
+        carried.note(SessionId(1 + number // KEPT_MAX), [number])
+    assert len(carried.kept) == KEPT_MAX
+    tenths = [sum(session == each for session, _ in carried.kept) for each in range(1, 11)]
+    assert sum(tenths) == KEPT_MAX
+    assert min(tenths) > KEPT_MAX // 30, "of each tenth about as many"
+
+
+def test_what_is_replayed_may_be_told_to_be_of_a_session_that_ended():
+    carried = Carried(Stream(1, "carried"))
+    assert carried.one(Stream(1, "x"), ended=False, present=None) is None
+    carried.note(SessionId(1), ["old"])
+    assert carried.one(Stream(1, "x"), ended=True, present=SessionId(1)) is None
+    carried.note(SessionId(2), ["new"])
+    draws = Stream(1, "y")
+    found = [carried.one(draws, ended=False, present=SessionId(2)) for _ in range(20)]
+    assert {*found} == {(1, "old"), (2, "new")}
+    found = [carried.one(draws, ended=True, present=SessionId(2)) for _ in range(20)]
+    assert {*found} == {(1, "old")}
+
+
+@pytest.mark.parametrize("of", ["any", "ended"])
+def test_messages_of_all_kinds_arrive_again_under_their_own_session(of):
+    everybody = {"sender": "all", "receiver": "all"}
+    writes = (step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 1_500, 40))
+    faults = (
+        step(200, "reset", one="all", other="all"),
+        step(300, "crash", 100, node="leader:0"),
+        step(500, "replay-any", 800, of=of, ms=3, **everybody),
+        step(900, "elect", node="follower:0", partition=0),
+    )
+    heard = {}
+
+    def watch(turn):
+        for event in turn.events:
+            if isinstance(event, PeerMessages):
+                for message in event.messages:
+                    key = (turn.node.number, id(message))
+                    heard.setdefault(key, (message, []))[1].append(event.session)
+
+    options = SimOptions(seed=9, safety_ms=1_600, linearizable=True)
+    run = Run(Schedule(options, (*writes, *faults)), watch=watch)
+    assert run.play() == ""
+    assert run.nemesis.done["replay-any"] == 1
+    assert all(len({*sessions}) == 1 for _, sessions in heard.values()), "its own"
+    again = {type(message) for message, sessions in heard.values() if len(sessions) > 1}
+    assert {Append, AppendReply, NodeHeartbeat} <= again
+    assert run.result("", None).probes["message-of-another-session-dropped"] >= 10
+
+
+def test_nothing_is_kept_where_nobody_asks_for_it():
+    run = during(step(10, "reset", one="all", other="all"), brokers=3)
+    assert not run.world.network.keeps
+    assert all(pipe.carried is None for pipe in run.world.network.pipes.values())
+    pipe = next(iter(run.world.network.pipes))
+    assert not run.world.network.replay_any(*pipe, Stream(1, "x"), ended=False)
