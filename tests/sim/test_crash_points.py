@@ -48,6 +48,11 @@ STORIES = {
         3, 801, 1_300, LEADS, step(100, "crash", 700, node="n3"), produce(120, 60),
         step(600, "trim", partition=0), produce(1_000, 10),
     ),
+    "the metadata image snapshot, and the log cut short behind it": story(
+        1, 220, 450,
+        *(step(at, "create-topic", topic=at // 100, partitions=1) for at in range(200, 500, 100)),
+        step(550, "delete-topic", topic=2), produce(210, 10), snapshot_every=4,
+    ),
     "a replica that is created": story(
         4, 300, 800, produce(100, 10), step(300, "reassign", partition=0, nodes="n1+n2+n4"),
         brokers=5,
