@@ -52,9 +52,9 @@ class Keep(enum.Enum):
 class SimulatedDisk:
     """One data directory. `mutations` counts the calls that change something; `crash_at` names the
     one (from 1) at which `SimulatedCrashError` is raised, before it does anything, or in the middle
-    of a write when `crash_tears` is set. `free` is the space left, None for no bound. A crash keeps
-    or drops what is pending in units of `tear_bytes`, a multiple of a sector. `removed` are files
-    that were removed since somebody emptied it."""
+    of a write when `crash_tears` is set. A crash keeps or drops what is pending in units of
+    `tear_bytes`, a multiple of a sector. `removed` are files that were removed since somebody
+    emptied it."""
 
     def __init__(self, entropy: Entropy, tear_bytes: int = SECTOR) -> None:
         assert tear_bytes % SECTOR == 0, tear_bytes
@@ -67,7 +67,7 @@ class SimulatedDisk:
         self.removed: list[str] = []
         self.crash_at: int | None = None
         self.crash_tears = False
-        self.free: int | None = None
+        self._room: int | None = None
         self.lying_sync = False
 
     # --- the port ---------------------------------------------------------------------------------
@@ -164,6 +164,19 @@ class SimulatedDisk:
         for inode in self._names.seen.values():
             inode.sync()
         self._names.sync_all()
+
+    @property
+    def free(self) -> int | None:
+        """How many bytes more its files may have in all; None for no bound. What is removed, cut
+        off, replaced or lost in a crash gives room, whoever still holds it open."""
+        return None if self._room is None else max(0, self._room - self._used())
+
+    @free.setter
+    def free(self, value: int | None) -> None:
+        self._room = None if value is None else self._used() + value
+
+    def _used(self) -> int:
+        return sum([len(inode.seen) for inode in self._names.seen.values()])
 
     def free_bytes(self) -> int:
         return (1 << 40) if self.free is None else self.free
@@ -370,8 +383,9 @@ class SimulatedFile:
         failure = self._failure(position, content)
         if failure is not None:
             content = content[: self._disk.entropy_below(len(content) + 1)]
-            if self._disk.free is not None:
-                content = content[: max(0, len(self._inode.seen) + self._disk.free - position)]
+            free = self._disk.free
+            if free is not None:
+                content = content[: max(0, len(self._inode.seen) + free - position)]
         self._put(position, content)
         if failure is not None:
             raise failure
@@ -389,10 +403,17 @@ class SimulatedFile:
             if disk.crash_tears:
                 return crash
             raise crash
-        grown = max(0, position + len(content) - len(self._inode.seen))
-        if disk.free is not None and grown > disk.free:
-            return DiskFull("no space is left", on=self._path)
+        try:
+            self._check_room(position + len(content))
+        except DiskFull as error:
+            return error
         return None
+
+    def _check_room(self, size: int) -> None:
+        """Raise where there is no room for a file of that size."""
+        free, grown = self._disk.free, size - len(self._inode.seen)
+        if free is not None and grown > free:
+            raise DiskFull("no space is left", on=self._path)
 
     def _put(self, position: int, content: bytes) -> None:
         if not content:
@@ -400,8 +421,6 @@ class SimulatedFile:
         inode, end = self._inode, position + len(content)
         grown = end - len(inode.seen)
         if grown > 0:
-            if self._disk.free is not None:
-                self._disk.free -= min(grown, self._disk.free)
             resize(inode.seen, max(position, len(inode.seen)))
             inode.size_dirty = True
         inode.seen[position:end] = content
@@ -411,9 +430,7 @@ class SimulatedFile:
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros."""
         self._disk.mutate("truncate", self._path)
-        shrunk = len(self._inode.seen) - size
-        if shrunk > 0 and self._disk.free is not None:
-            self._disk.free += shrunk
+        self._check_room(size)
         self._inode.truncate(size)
         self._disk.check_late("truncate", self._path)
 

@@ -189,6 +189,45 @@ def test_space_runs_out_in_the_middle_and_comes_back(disk):
     assert disk.content("a") == b"x" * 20
 
 
+def test_what_is_removed_replaced_or_cut_off_gives_room(disk):
+    file = made(disk, "a", bytes(100))
+    made(disk, "b", bytes(50))
+    made(disk, "c", bytes(7))
+    disk.free = 0
+    disk.remove("b")
+    assert disk.free == 50
+    disk.rename("c", "a")
+    assert disk.free == 150
+    disk.open("a").truncate(2)
+    assert disk.free == 155
+    file.write_at(0, [bytes(100)])
+    assert disk.free == 155, "it has no name any more"
+    disk.free = None
+    assert disk.free_bytes() > 1 << 30
+
+
+def test_a_longer_file_takes_room_however_it_became_longer(disk):
+    file = made(disk, "a", bytes(100))
+    disk.free = 10
+    with pytest.raises(DiskFull):
+        file.truncate(111)
+    assert (file.size(), disk.free) == (100, 10)
+    file.truncate(104)
+    file.write_at(104, [bytes(6)])
+    assert (file.size(), disk.free) == (110, 0)
+    file.write_at(0, [b"over"])
+
+
+def test_a_crash_takes_back_the_room_of_what_comes_back(disk):
+    made(disk, "a", bytes(100))
+    disk.free = 10
+    disk.remove("a")
+    disk.open("b", create=True).write_at(0, [bytes(60)])
+    assert disk.free == 50
+    disk.crash(Keep.NONE)
+    assert (disk.paths(), disk.free) == (("a",), 10)
+
+
 @pytest.mark.parametrize("tears", [False, True])
 def test_the_nth_changing_call_crashes(disk, tears):
     file = made(disk)

@@ -159,19 +159,7 @@ def test_retention_makes_room_on_a_disk_that_has_none():
     (order,) = plan.args
     write_snapshot(driver.disk, SPEC, order.heads[0].position, b"producers")
     assert all(driver.disk.exists(index_name(path)) for path in order.paths)
-    fill(driver.disk)
+    driver.disk.free = 0
     driver.run(plan)
     assert len(driver.log.segments) == 1
     assert copy.deepcopy(driver).crash(Keep.NONE).state is ReplicaState.INTACT
-
-
-def fill(disk):
-    """No room is left, but for what is removed from now on."""
-    disk.free, remove = 0, disk.remove
-
-    def freed(path):
-        size = len(disk.content(path))
-        remove(path)
-        disk.free += size
-
-    disk.remove = freed
