@@ -3,11 +3,12 @@
 import pytest
 from raftlog_sim import scenarios
 from raftlog_sim.__main__ import main
-from raftlog_sim.cases import BrokerCase, GuestCase
+from raftlog_sim.cases import PYSYNCOBJ, BrokerCase, GuestCase
 
 from raftlog.base.errors import OperatingError
 
 NAMES = scenarios.names()
+PAGE = scenarios.FOLDER.parents[1] / "docs" / "internals" / "named_scenarios.md"
 OUTSIDE_THE_ATLAS = ("lying-sync", "rot-on-all")
 """No protocol survives these: an oracle must see them."""
 WITH_MUTANTS = [name for name in NAMES if scenarios.load(name).mutants]
@@ -40,6 +41,22 @@ def test_it_tells_its_story(name):
     assert not any("NOT AVOIDED" in line for line in scenario.expected)
     passes = isinstance(scenario.case, BrokerCase) and name not in OUTSIDE_THE_ATLAS
     assert passes is (scenario.expected[0] == "=> ok"), "our own brokers pass, guests are guilty"
+
+
+def test_the_page_tells_which_have_no_planted_bug():
+    """Regression: it counted eleven for four."""
+    bare = [name for name in NAMES if name not in WITH_MUTANTS]
+    guests = [name for name in bare if scenarios.load(name).subject == PYSYNCOBJ]
+    others = [name for name in bare if name not in (*guests, "lying-sync")]
+    page = " ".join(PAGE.read_text(encoding="utf-8").split())
+    words = {4: "four", 5: "five", 6: "six", 10: "ten", 11: "eleven"}
+    told = [f"`{name}`" for name in others]
+    for sentence in (
+        f"{len(bare)} files have no line of `mutants`. The {words[len(guests)]} guests",
+        "`lying-sync` must fail as it stands",
+        f"Of the other {words[len(others)]} ({', '.join(told)}) the rule has no mutant",
+    ):
+        assert sentence in page
 
 
 TEXT = """\
