@@ -388,7 +388,9 @@ class Controller:
         self, sender: NodeId, wish: r.Performable, once: OnceId | None = None
     ) -> r.Answer:
         command = wishes.command_of(self.projected, sender, wish)
-        validate_only = not isinstance(wish, r.SubmitCommand) and wish.validate_only
+        if command is None:
+            return r.Answer(refusal=None, message="", version=self.projected.version)
+        validate_only = isinstance(wish, r.CreateTopicWish | r.GrowTopicWish) and wish.validate_only
         return self._submit(command, once=once, validate_only=validate_only)
 
     def _serve_once(self, sender: NodeId, wish: r.OnceWish) -> r.Answer:
@@ -414,12 +416,6 @@ class Controller:
 
     def _serve_version(self, sender: NodeId, wish: r.CurrentVersion) -> r.Answer:
         return r.Answer(refusal=None, message="", version=self.projected.version)
-
-    def _serve_reassign(self, sender: NodeId, wish: r.ReassignWish) -> r.Answer:
-        command = wishes.reassign(self.projected, wish)
-        if command is None:
-            return r.Answer(refusal=None, message="", version=self.projected.version)
-        return self._submit(command)
 
     def _serve_register(self, sender: NodeId, wish: c.RegisterBroker) -> r.Answer:
         if not self._is_sender(sender, wish.node, wish.directory, wish.boot):
@@ -490,7 +486,7 @@ _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = 
     r.CreateTopicWish: Controller._serve_submit,
     r.GrowTopicWish: Controller._serve_submit,
     r.OnceWish: Controller._serve_once,
-    r.ReassignWish: Controller._serve_reassign,
+    r.ReassignWish: Controller._serve_submit,
     r.CurrentVersion: Controller._serve_version,
     c.RegisterBroker: Controller._serve_register,
     r.Heartbeat: Controller._serve_heartbeat,

@@ -44,12 +44,16 @@ SUBMITTED: Final = (
 """What a broker may ask for as it is."""
 
 
-def command_of(image: ClusterImage, sender: NodeId, wish: Performable) -> c.Command | Refused:
-    """The command that fulfils the wish."""
+def command_of(
+    image: ClusterImage, sender: NodeId, wish: Performable
+) -> c.Command | Refused | None:
+    """The command that fulfils the wish; None when it is fulfilled already."""
     if isinstance(wish, CreateTopicWish):
         return create_topic(image, wish)
     if isinstance(wish, GrowTopicWish):
         return grow_topic(image, wish)
+    if isinstance(wish, ReassignWish):
+        return reassign(image, wish)
     problem = submitted_problem(wish.command, sender)
     return wish.command if problem is None else problem
 
@@ -161,6 +165,12 @@ def reassign(image: ClusterImage, wish: ReassignWish) -> c.SetTarget | Refused |
             Refusal.NO_REASSIGNMENT,
             f"{topic.name}-{wish.partition} is not being reassigned",
         )
+    if wish.same_factor and len(nodes) != len(whence := partition.nodes_before):
+        return Refused(
+            Refusal.INVALID_REPLICATION_FACTOR,
+            f"{topic.name}-{wish.partition} has {len(whence)} replicas, not {len(nodes)}, and the"
+            " request does not allow to change that",
+        )
     assignments = _given(image, (nodes,))
     if isinstance(assignments, Refused):
         return assignments
@@ -175,12 +185,11 @@ def reassign(image: ClusterImage, wish: ReassignWish) -> c.SetTarget | Refused |
 
 
 def _cancelled(partition: PartitionImage) -> tuple[NodeId, ...]:
-    """The nodes to go back to: the last membership that was reported as final, or the outgoing half
-    of a joint one, in the order of the target as far as they are in it. None when settled."""
+    """The nodes to go back to, in the order of the target as far as they are in it. None when
+    settled."""
     if partition.settled:
         return ()
-    membership: Membership = partition.reported.membership
-    nodes = [replica.node for replica in membership.outgoing or membership.voters]
+    nodes = partition.nodes_before
     wanted = [replica.node for replica in partition.target]
     return tuple(dict.fromkeys((*(node for node in wanted if node in nodes), *nodes)))
 

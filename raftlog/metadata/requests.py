@@ -76,11 +76,13 @@ class GrowTopicWish:
 @attrs.frozen(kw_only=True)
 class ReassignWish:
     """Move one partition to these nodes, the preferred leader first; no nodes: cancel, which makes
-    the last reported membership the target."""
+    the last reported membership the target. `same_factor`: refuse another number of nodes than the
+    partition has."""
 
     topic_id: TopicId
     partition: int
     nodes: tuple[NodeId, ...]
+    same_factor: bool = False
 
 
 @final
@@ -110,7 +112,7 @@ class CurrentVersion:
     anybody was told before this was asked."""
 
 
-Performable = SubmitCommand | CreateTopicWish | GrowTopicWish
+Performable = SubmitCommand | CreateTopicWish | GrowTopicWish | ReassignWish
 """What is performed by one command."""
 
 
@@ -173,7 +175,7 @@ _COMMAND: Final = f.Field(
     _read_command,
     1,
 )
-_ONCE_TAGS: Final = (1, 2, 3)
+_ONCE_TAGS: Final = (1, 2, 3, 4)
 
 
 def _read_once(reader: Reader) -> Wish:
@@ -212,7 +214,15 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
             ("validate_only", f.FLAG),
         ),
     ),
-    4: (ReassignWish, (("topic_id", f.TOPIC), ("partition", f.U32), ("nodes", _NODES))),
+    4: (
+        ReassignWish,
+        (
+            ("topic_id", f.TOPIC),
+            ("partition", f.U32),
+            ("nodes", _NODES),
+            ("same_factor", f.FLAG),
+        ),
+    ),
     5: (c.RegisterBroker, REGISTER_FIELDS),
     6: (
         Heartbeat,

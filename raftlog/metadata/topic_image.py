@@ -12,7 +12,7 @@ import attrs
 
 from raftlog.base.binary import Writer
 from raftlog.base.entries import Membership
-from raftlog.base.ids import GroupId, RaftIndex, ReplicaId, Term, TopicId
+from raftlog.base.ids import GroupId, NodeId, RaftIndex, ReplicaId, Term, TopicId
 from raftlog.base.limits import (
     CONFIG_NAME_BYTES_MAX,
     CONFIG_VALUE_BYTES_MAX,
@@ -75,6 +75,13 @@ class PartitionImage:
     @property
     def leader_epoch(self) -> Term:
         return self.reported.term
+
+    @property
+    def nodes_before(self) -> tuple[NodeId, ...]:
+        """Where the group was before the move that is under way, or is: the last membership that
+        was reported as final, or the outgoing half of a joint one."""
+        membership = self.reported.membership
+        return tuple(replica.node for replica in membership.outgoing or membership.voters)
 
     @property
     def settled(self) -> bool:

@@ -7,6 +7,7 @@ from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
 from tests.broker.metadata_rig import SESSION_NS, allocate, commands, create, led
+from tests.metadata.clusters import ORDERS, part, report
 
 
 def once(rig, node, number, wish, *, settled=1, again=False):
@@ -124,6 +125,42 @@ def test_a_second_try_of_what_changes_nothing_keeps_the_first_from_changing_it_l
     before = rig.image
     assert rig.ask(2, first).error == 0
     assert rig.image is before
+
+
+def test_a_cancel_that_had_to_be_asked_twice_is_not_refused_for_its_own_success():
+    rig = led(1, 2, 3)
+    rig.ask(1, create(count=0, factor=0, nodes=((1, 2),)))
+    rig.append(report(rig.image), term=0)
+    rig.engine.depose()
+    rig.turn()
+    rig.lead(term=2)
+    move = r.ReassignWish(topic_id=ORDERS, partition=0, nodes=(2, 3))
+    assert rig.ask(2, once(rig, 2, 1, move)).error == 0
+    cancel = once(rig, 2, 2, attrs.evolve(move, nodes=()))
+    assert rig.ask(2, cancel).error == 0
+    assert rig.ask(2, attrs.evolve(cancel, again=True)).error == 0
+    assert rig.ask(2, once(rig, 2, 3, cancel.wish)).error == 85
+
+
+def test_a_late_copy_of_a_move_does_not_undo_the_next_one():
+    rig = led(1, 2, 3)
+    rig.ask(1, create(count=0, factor=0, nodes=((1, 2),)))
+    there = once(rig, 2, 1, r.ReassignWish(topic_id=ORDERS, partition=0, nodes=(2, 3)))
+    elsewhere = r.ReassignWish(topic_id=ORDERS, partition=0, nodes=(1, 3))
+    assert rig.ask(2, there).error == 0
+    assert rig.ask(1, once(rig, 1, 1, elsewhere)).error == 0
+    assert rig.ask(2, there).error == 0
+    assert [one.node for one in part(rig.image).target] == [1, 3]
+
+
+def test_a_move_that_changes_nothing_is_done_and_its_first_try_does_nothing_later():
+    rig = led(1, 2, 3)
+    rig.ask(1, create(count=0, factor=0, nodes=((1, 2),)))
+    stay = once(rig, 2, 1, r.ReassignWish(topic_id=ORDERS, partition=0, nodes=(1, 2)))
+    assert rig.ask(2, attrs.evolve(stay, again=True)).error == 0
+    assert rig.ask(1, r.ReassignWish(topic_id=ORDERS, partition=0, nodes=(2, 3))).error == 0
+    assert rig.ask(2, stay).error == 0
+    assert [one.node for one in part(rig.image).target] == [2, 3]
 
 
 def test_a_boot_that_was_unregistered_and_came_back_asks_on():

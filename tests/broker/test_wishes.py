@@ -198,6 +198,14 @@ class TestReassign:
         assert rig.ask(1, attrs.evolve(wish, nodes=())).error == 0
         assert self.nodes(rig) == [1, 2, 3]
 
+    def test_another_number_of_replicas_only_where_that_is_allowed(self):
+        rig, wish = self.moving()
+        fewer = attrs.evolve(wish, nodes=(1, 4), same_factor=True)
+        assert rig.ask(1, fewer).error == 38
+        assert rig.ask(1, attrs.evolve(wish, same_factor=True)).error == 0
+        assert rig.ask(1, attrs.evolve(fewer, same_factor=False)).error == 0
+        assert self.nodes(rig) == [1, 4]
+
     def test_refusals(self):
         rig, wish = self.moving()
         assert rig.ask(1, attrs.evolve(wish, topic_id=FLIGHTS)).error == 100

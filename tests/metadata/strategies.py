@@ -115,13 +115,15 @@ performable = st.one_of(
         nodes=st.lists(node_lists, max_size=2).map(tuple),
         validate_only=st.booleans(),
     ),
+    st.builds(
+        r.ReassignWish, topic_id=ids, partition=u32, nodes=node_lists, same_factor=st.booleans()
+    ),
 )
 wishes = st.one_of(
     performable,
     st.builds(
         r.OnceWish, incarnation=u64, number=u64, settled=u64, again=st.booleans(), wish=performable
     ),
-    st.builds(r.ReassignWish, topic_id=ids, partition=u32, nodes=node_lists),
     registrations,
     st.builds(
         r.Heartbeat, node=nodes, directory=directories, boot=u64, incarnation=u64, version=u64
