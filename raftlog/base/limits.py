@@ -47,6 +47,9 @@ RECENT_WINDOW_BYTES_MAX: Final = 4 * MIB
 """Log bytes kept in memory per group behind the durable and committed end."""
 READS_PENDING_MAX: Final = 1024
 """Read-index requests waiting in one group; beyond it the caller is refused at once."""
+DELETES_PENDING_MAX: Final = 1024
+"""Of one group: DeleteRecords that wait, and markers for them that are not committed. Where nothing
+is committed, both would grow with whoever asks again and again."""
 INSTALL_CHUNK_BYTES: Final = 256 * KIB
 """One piece of a snapshot being installed: a heartbeat must not wait behind more."""
 INSTALL_BYTES_MAX: Final = 256 * MIB

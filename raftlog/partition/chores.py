@@ -5,11 +5,12 @@ All of them propose entries of Raft's own and act only when those are committed,
 alike. Nothing is scheduled for a group in which nothing is committed: idle groups cost nothing.
 """
 
+from collections import deque
 from typing import Final, NamedTuple, final
 
 from raftlog.base.entries import EntryKind
 from raftlog.base.ids import Offset, RaftIndex
-from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.base.limits import DELETES_PENDING_MAX, SEGMENT_HEADER_BYTES
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
@@ -28,7 +29,7 @@ _NO_DIGEST: Final = b""
 
 
 class _Delete(NamedTuple):
-    """A DeleteRecords whose marker is in the log at `raft_index`."""
+    """A DeleteRecords whose marker, or that of a later offset, is in the log at `raft_index`."""
 
     raft_index: RaftIndex
     deadline: Instant
@@ -37,12 +38,17 @@ class _Delete(NamedTuple):
 
 @final
 class LeaderChores:
-    """The chores of one replica while it leads; `check_at` is when they are looked at next."""
+    """The chores of one replica while it leads; `check_at` is when they are looked at next.
+
+    `_markers` are the raft indexes of the log starts that were proposed and may not be committed
+    yet; the last is that of the highest, `_proposed_start`: who wants less waits for that.
+    """
 
     __slots__ = (
         "_deletes",
         "_log",
         "_mark",
+        "_markers",
         "_node",
         "_producers",
         "_proposed_start",
@@ -67,6 +73,7 @@ class LeaderChores:
         self._producers = producers
         self._mark = mark
         self._deletes: list[_Delete] = []
+        self._markers: deque[RaftIndex] = deque()
         self._proposed_start = Offset(0)
         self._silence = SilenceWatch()
         self.config = config
@@ -116,12 +123,18 @@ class LeaderChores:
             return DeleteAnswer(wanted)
         if wanted is None:
             return DeleteAnswer(ErrorCode.NONE, self._log.log_start)
-        index = self._propose_log_start(wanted, now, wall_ms)
-        self._deletes.append(_Delete(index, deadline, then))
+        if max(len(self._deletes), len(self._markers)) >= DELETES_PENDING_MAX:
+            probe("too-many-deletes-wait")
+            return DeleteAnswer(ErrorCode.REQUEST_TIMED_OUT)
+        if wanted > self._proposed_start or not self._markers:
+            self._propose_log_start(wanted, now, wall_ms)
+        self._deletes.append(_Delete(self._markers[-1], deadline, then))
         return None
 
     def committed(self, commit: RaftIndex) -> None:
         """Deletes whose marker is committed are done."""
+        while self._markers and self._markers[0] <= commit:
+            self._markers.popleft()
         if self._deletes:
             done = [delete for delete in self._deletes if delete.raft_index <= commit]
             self._deletes = [delete for delete in self._deletes if delete.raft_index > commit]
@@ -132,6 +145,7 @@ class LeaderChores:
         deletes, self._deletes = self._deletes, []
         self._answer(deletes, DeleteAnswer(error))
         self.check_at = NEVER
+        self._markers.clear()
         self._proposed_start = Offset(0)
         self._silence.reset()
 
@@ -150,11 +164,11 @@ class LeaderChores:
             probe("retention-by-size")
             self._propose_log_start(wanted, now, wall_ms)
 
-    def _propose_log_start(self, log_start: Offset, now: Instant, wall_ms: WallMillis) -> RaftIndex:
+    def _propose_log_start(self, log_start: Offset, now: Instant, wall_ms: WallMillis) -> None:
         assert log_start <= self._mark.published, (log_start, self._mark.published)
         self._proposed_start = max(self._proposed_start, log_start)
         body = write_log_start(log_start)
-        return self._node.propose_control(EntryKind.LOG_START, body, now, wall_ms)
+        self._markers.append(self._node.propose_control(EntryKind.LOG_START, body, now, wall_ms))
 
     def _expire_producers(self, now: Instant, wall_ms: WallMillis) -> None:
         expiration_ms = self.config.producer_expiration_ms

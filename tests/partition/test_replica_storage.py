@@ -5,13 +5,16 @@ from collections import deque
 
 import pytest
 
+from raftlog.base.entries import EntryKind
 from raftlog.base.errors import CorruptData, DiskFull
 from raftlog.base.limits import REMOVAL_PAUSE_MS
 from raftlog.base.units import millis
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition import chores
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import DeleteAnswer
 from raftlog.raft.messages import Append, AppendRefused, RefusalReason
+from raftlog.records.control import write_log_start
 from raftlog.storage.replica import LogOptions, snapshot_name
 from raftlog.storage.snapshot import newest_snapshot
 from tests.partition.group import ELECTION, FAR, Group
@@ -227,9 +230,11 @@ def test_a_lower_deletion_behind_a_higher_one_takes_nothing_back():
     """Both markers were committed in one step, and the last one counted: the first client was told
     30, records from 10 on were read, and only a boot found 30 again."""
     group = long_group()
-    answers = [delete(group, 1, 30), delete(group, 1, 10)]
+    answers = delete(group, 1, 30)
+    lower = write_log_start(10)
+    group[1].propose_control(EntryKind.LOG_START, lower, group.now, group.wall)
     group.settle()
-    assert answers == [[DeleteAnswer(ErrorCode.NONE, 30)]] * 2
+    assert answers == [DeleteAnswer(ErrorCode.NONE, 30)]
     group.advance(ELECTION)
     assert [group[number].log_start for number in (1, 2, 3)] == [30, 30, 30]
     assert all(group[number].log.first_index > 1 for number in (1, 2, 3))
@@ -237,6 +242,40 @@ def test_a_lower_deletion_behind_a_higher_one_takes_nothing_back():
     group.restart(2)
     group.advance(ELECTION)
     assert group[2].log_start == 30
+
+
+def test_who_wants_less_than_is_under_way_waits_for_that():
+    """One marker, however often the same is asked for where nothing is committed."""
+    group = long_group()
+    before = group[1].log.last_index
+    answers = [delete(group, 1, 30), delete(group, 1, 10), delete(group, 1, 30)]
+    assert group[1].log.last_index == before + 1
+    group.settle()
+    assert answers == [[DeleteAnswer(ErrorCode.NONE, 30)]] * 3
+
+
+def test_deletions_that_cannot_be_committed_are_bounded(monkeypatch):
+    """Those that wait, and the markers of those that gave up."""
+    monkeypatch.setattr(chores, "DELETES_PENDING_MAX", 4)
+    group = long_group()
+    group.isolate(1, notice=False)
+    waiting = [delete(group, 1, 20) for _ in range(5)]
+    assert [errors(each) for each in waiting] == [[], [], [], [], [ErrorCode.REQUEST_TIMED_OUT]]
+    for offset in range(21, 30):
+        at_once = group.now
+        group[1].delete_records(offset, at_once, print, group.now, group.wall)
+        group.advance(1)
+    assert group[1].log.last_index <= group[1].commit + 4
+
+
+def test_markers_of_retention_are_not_counted_for_ever():
+    config = PartitionConfig(retention_bytes=10_000, retention_check_ns=millis(50))
+    group = long_group(config=config)
+    for number in range(40, 120):
+        group.produce(1, b"%03d" % number + b"x" * 900, pid=1, epoch=0, first=number)
+        group.advance(millis(60))
+    assert group[1].log_start > 50
+    assert not group[1]._serving.chores._markers
 
 
 def test_a_follower_deletes_nothing_on_demand():
