@@ -12,6 +12,7 @@ from raftlog.kafka.compile import class_finder
 from raftlog.kafka.messages import (
     create_partitions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_configs,
     fetch,
@@ -184,6 +185,23 @@ def _create_partitions(
     )
 
 
+def _delete_records(
+    request: delete_records.DeleteRecordsRequest, code: int, message: str | None
+) -> object:
+    return delete_records.DeleteRecordsResponse(
+        topics=[
+            delete_records.DeleteRecordsTopicResult(
+                topic.name,
+                [
+                    delete_records.DeleteRecordsPartitionResult(asked.partition_index, -1, code)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
 _SPECIAL: Final[dict[type, Callable[[Any, int, str | None], Any]]] = {
     ApiVersionsRequest: _api_versions,
     metadata.MetadataRequest: _metadata,
@@ -196,5 +214,6 @@ _SPECIAL: Final[dict[type, Callable[[Any, int, str | None], Any]]] = {
     offset_for_leader_epoch.OffsetForLeaderEpochRequest: _offset_for_leader_epoch,
     describe_configs.DescribeConfigsRequest: _describe_configs,
     create_partitions.CreatePartitionsRequest: _create_partitions,
+    delete_records.DeleteRecordsRequest: _delete_records,
 }
 """APIs whose errors stand beside each item that was asked for."""

@@ -97,10 +97,13 @@ _TABLE: Final = (
     ServedApi(ApiKey.API_VERSIONS, 0, 4, 0, 1),
     ServedApi(ApiKey.CREATE_TOPICS, 2, 7, 2, 1),
     ServedApi(ApiKey.DELETE_TOPICS, 1, 6, 1, 1),
+    ServedApi(ApiKey.DELETE_RECORDS, 0, 2, 0, 2),
     ServedApi(ApiKey.INIT_PRODUCER_ID, 0, 5, 0, 1),
     ServedApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 2, 1),
     ServedApi(ApiKey.DESCRIBE_CONFIGS, 1, 4, 1, 1),
     ServedApi(ApiKey.CREATE_PARTITIONS, 0, 3, 0, 1),
+    ServedApi(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0, 2),
+    ServedApi(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0, 2),
     ServedApi(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0, 1),
 )
 

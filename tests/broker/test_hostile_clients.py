@@ -6,12 +6,26 @@ from hypothesis import strategies as st
 from raftlog_sim.client import Client, ConnectionLostError
 
 from raftlog.kafka.codec import encode_request
+from raftlog.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from raftlog.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from raftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from raftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
+)
+from raftlog.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
 )
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from raftlog.kafka.messages.produce import (
@@ -28,6 +42,7 @@ def one():
     """One broker for all examples: that it outlives them is the point."""
     cluster = Cluster(brokers=1).ready()
     cluster.create("orders", 1, 1)
+    cluster.create("trimmed", 1, 1)
     cluster.client(1).close()
     cluster.run(0.001)
     return cluster
@@ -64,6 +79,25 @@ FRAMES = [
     ),
     frame_of(ApiKey.METADATA, 12, MetadataRequest([MetadataRequestTopic(name="orders")], False)),
     frame_of(ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest([CreatableTopic("t", 1, 1)], 1000, True)),
+    frame_of(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        1,
+        AlterPartitionReassignmentsRequest(
+            1000, True, [ReassignableTopic("orders", [ReassignablePartition(0, [1])])]
+        ),
+    ),
+    frame_of(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        ListPartitionReassignmentsRequest(1000, [ListPartitionReassignmentsTopics("orders", [0])]),
+    ),
+    frame_of(
+        ApiKey.DELETE_RECORDS,
+        2,
+        DeleteRecordsRequest(
+            [DeleteRecordsTopic("trimmed", [DeleteRecordsPartition(0, -1)])], 1000
+        ),
+    ),
 ]
 
 
