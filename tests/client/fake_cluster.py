@@ -34,6 +34,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.frames import FrameBuffer, FrameCutter
 from raftlog.kafka.messages import (
     create_topics,
+    delete_records,
     fetch,
     init_producer_id,
     list_offsets,
@@ -182,6 +183,8 @@ class FakeCluster:
                 return self._list_offsets(node, request.body, code)
             case ApiKey.CREATE_TOPICS:
                 return self._create_topics(request.body, code)
+            case ApiKey.DELETE_RECORDS:
+                return self._delete_records(node, request.body, code)
         raise AssertionError(request)
 
     def _metadata(self, body: Any) -> Any:
@@ -295,6 +298,21 @@ class FakeCluster:
                 )
             topics.append(list_offsets.ListOffsetsTopicResponse(topic.name, partitions))
         return list_offsets.ListOffsetsResponse(topics=topics)
+
+    def _delete_records(self, node: int, body: Any, code: int) -> Any:
+        """Nothing is kept of it: what was asked is told."""
+        topics = []
+        for topic in body.topics:
+            results = []
+            for asked in topic.partitions:
+                each = self.topics[topic.name][asked.partition_index]
+                error = code or (0 if each.leader == node else 6)
+                low = each.end if asked.offset == -1 else asked.offset
+                results.append(
+                    delete_records.DeleteRecordsPartitionResult(asked.partition_index, low, error)
+                )
+            topics.append(delete_records.DeleteRecordsTopicResult(topic.name, results))
+        return delete_records.DeleteRecordsResponse(topics=topics)
 
     def _create_topics(self, body: Any, code: int) -> Any:
         results = []

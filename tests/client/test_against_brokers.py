@@ -5,7 +5,14 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from raftlog.client.core.asks import EARLIEST, LATEST, end_of_epoch
+from raftlog.client.core.asks import (
+    EARLIEST,
+    LATEST,
+    alter_reassignments,
+    delete_records,
+    end_of_epoch,
+    list_reassignments,
+)
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
@@ -155,6 +162,37 @@ async def test_epochs_refusals_and_growth():
         assert len((await client.describe("t")).partitions) == 3
         await client.delete_topic("t")
         assert "t" not in await client.topics()
+
+
+async def test_a_partition_moves_and_records_are_deleted():
+    async with (
+        Cluster(brokers=4) as cluster,
+        Client(cluster.bootstrap_servers) as client,
+    ):
+        await client.create_topic("t", partitions=1, replication_factor=3)
+        place = TopicPartition("t", 0)
+        for value in (b"x", b"y", b"z"):
+            await client.produce("t", value)
+        before = (await client.describe("t")).partitions[0].replica_nodes
+        (new,) = {1, 2, 3, 4} - set(before)
+        (asked,) = await client.ask(alter_reassignments({place: [*before[:2], new]}))
+        assert asked.check().place == place
+        with trio.fail_after(60):
+            while moving := await client.ask(list_reassignments()):
+                assert set(moving) == {place}
+                await trio.sleep(0.05)
+        after = (await client.describe("t")).partitions[0].replica_nodes
+        assert set(after) == {*before[:2], new}
+        (cancelled,) = await client.ask(alter_reassignments({place: None}))
+        with pytest.raises(KafkaError) as caught:
+            cancelled.check()
+        assert caught.value.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        assert await client.ask(delete_records(place, 2)) == 2
+        assert (await client.offset(place, EARLIEST)).offset == 2
+        assert await client.ask(delete_records(place)) == 3
+        with pytest.raises(KafkaError) as caught:
+            await client.ask(delete_records(place, 4))
+        assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_min_insync_replicas_holds_writers_back():

@@ -6,6 +6,7 @@ from raftlog.client.core.asks import (
     EARLIEST,
     LATEST,
     create_topics,
+    delete_records,
     fetch,
     list_offsets,
     metadata,
@@ -132,6 +133,34 @@ def test_a_change_that_never_left_is_not_done():
     harness.cluster.dead |= {1, 2, 3}
     with pytest.raises(NotDone):
         harness.ask(create_topics([new_topic("new", 1, 1)], timeout_ns=millis(2000)))
+
+
+def test_records_are_deleted_by_the_leader_and_an_offset_may_be_asked_for_again():
+    harness = start()
+    assert harness.ask(delete_records(PLACE, 3)) == 3
+    harness.cluster.losses[ApiKey.DELETE_RECORDS] = 1
+    harness.cluster.move("t", 0, 3)
+    assert harness.ask(delete_records(PLACE, 4)) == 4
+
+
+def test_everything_is_deleted_once():
+    """When it was asked again, records that came meanwhile went, too."""
+    harness = start()
+    assert harness.ask(delete_records(PLACE)) == 6
+    harness.cluster.losses[ApiKey.DELETE_RECORDS] = 1
+    with pytest.raises(OutcomeUnknown):
+        harness.ask(delete_records(PLACE))
+    assert harness.cluster.count(ApiKey.DELETE_RECORDS) == 2
+
+
+def test_a_change_that_the_wrong_leader_refused_goes_to_the_right_one_next_time():
+    harness = start()
+    harness.ask(delete_records(PLACE))
+    harness.cluster.move("t", 0, 3)
+    with pytest.raises(KafkaError) as caught:
+        harness.ask(delete_records(PLACE))
+    assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert harness.ask(delete_records(PLACE)) == 6
 
 
 def test_results_of_topics_are_told_one_by_one():

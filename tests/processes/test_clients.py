@@ -22,6 +22,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.admin import NewTopic as PythonNewTopic
+from kafka.errors import (
+    NoReassignmentInProgressError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core import asks
@@ -170,6 +175,42 @@ def test_kafka_python(cluster):
             break
     consumer.close()
     check(read, kinds, log)
+
+
+def test_kafka_python_moves_partitions_and_deletes_records(cluster):
+    topic = "moved-by-kafka-python"
+    place, ghost = PythonTopicPartition(topic, 0), PythonTopicPartition("ghost", 0)
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    admin.create_topics([PythonNewTopic(topic, replica_assignments={0: [1, 2]})])
+    _python_produce(cluster, topic, "none", {})
+    wanted = {place: [2, 3], ghost: [1, 2]}
+    told = admin.alter_partition_reassignments(wanted)
+    assert told == {place: None, ghost: UnknownTopicOrPartitionError}
+    deadline = time.monotonic() + SECONDS
+    while admin.list_partition_reassignments():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    (described,) = admin.describe_topics([topic])
+    assert sorted(described["partitions"][0]["replica_nodes"]) == [2, 3]
+    assert admin.list_partition_reassignments([place]) == {}
+    cancelled = admin.alter_partition_reassignments({place: None})
+    assert cancelled == {place: NoReassignmentInProgressError}
+    assert admin.delete_records({place: 100})[place]["low_watermark"] == 100
+    assert admin.delete_records({place: -1})[place]["low_watermark"] == COUNT
+    with pytest.raises(OffsetOutOfRangeError):
+        admin.delete_records({place: COUNT + 1})
+    admin.close()
+
+
+def test_confluent_kafka_deletes_records(cluster):
+    topic = "deleted-by-confluent"
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(SECONDS)
+    _confluent_produce(cluster, topic, "none", {"acks": "all"})
+    for offset, left in ((100, 100), (-1, COUNT)):
+        place = TopicPartition(topic, 0, offset)
+        (deleted,) = admin.delete_records([place]).values()
+        assert deleted.result(SECONDS).low_watermark == left
 
 
 def _python_produce(cluster, topic: str, kind: str, settings: dict) -> None:

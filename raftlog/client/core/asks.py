@@ -15,6 +15,12 @@ from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches, check_batches
 from raftlog.client.core.values import ANY_NODE, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from raftlog.kafka.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -27,6 +33,12 @@ from raftlog.kafka.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from raftlog.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from raftlog.kafka.messages.delete_topics import (
     DeleteTopicsRequest,
@@ -47,6 +59,11 @@ from raftlog.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from raftlog.kafka.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from raftlog.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -59,6 +76,8 @@ from raftlog.kafka.versions import ApiKey
 EARLIEST: Final = -2
 LATEST: Final = -1
 MAX_TIMESTAMP: Final = -3
+EVERYTHING: Final = -1
+"""For `delete_records`: up to the high watermark."""
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 ADMIN_TIMEOUT_NS: Final = millis(30_000)
@@ -107,6 +126,28 @@ class TopicResult(NamedTuple):
         if self.error_code != 0:
             raise KafkaError(self.error_code, on=f"topic {self.name}", message=self.message)
         return self
+
+
+class PartitionResult(NamedTuple):
+    """What became of one partition in an administrative call."""
+
+    place: TopicPartition
+    error_code: int = 0
+    message: str | None = None
+
+    def check(self) -> "PartitionResult":
+        """The result itself; raises `KafkaError` for a refusal."""
+        _check(self.error_code, str(self.place), self.message)
+        return self
+
+
+class Moving(NamedTuple):
+    """A partition on its way to other brokers: all that are concerned, those that are new to it,
+    and those that it leaves."""
+
+    replicas: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...]
+    removing: tuple[NodeId, ...]
 
 
 class ConfigEntry(NamedTuple):
@@ -275,6 +316,74 @@ def _read_grown(body: CreatePartitionsResponse) -> list[TopicResult]:
     return [TopicResult(each.name, each.error_code, each.error_message) for each in body.results]
 
 
+# --- moves ----------------------------------------------------------------------------------------
+
+
+def alter_reassignments(
+    moves: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    factor_may_change: bool = True,
+    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+) -> Ask:
+    """Move partitions to these brokers, the first choice for leader first; None takes a move back.
+    A `PartitionResult` for each, when it is known that it shall move, not when it has."""
+    topics: dict[str, list[ReassignablePartition]] = {}
+    for place, nodes in moves.items():
+        wanted = None if nodes is None else tuple(nodes)
+        topics.setdefault(place.topic, []).append(ReassignablePartition(place.partition, wanted))
+    body = AlterPartitionReassignmentsRequest(
+        _broker_ms(timeout_ns),
+        factor_may_change,
+        tuple(ReassignableTopic(name, tuple(each)) for name, each in topics.items()),
+    )
+    return Ask(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        _read_altered,
+        body,
+        changes=True,
+        timeout_ns=timeout_ns,
+    )
+
+
+def _read_altered(body: AlterPartitionReassignmentsResponse) -> list[PartitionResult]:
+    _check(body.error_code, "reassignments", body.error_message)
+    return [
+        PartitionResult(
+            TopicPartition(topic.name, each.partition_index), each.error_code, each.error_message
+        )
+        for topic in body.responses
+        for each in topic.partitions
+    ]
+
+
+def list_reassignments(
+    places: Sequence[TopicPartition] | None = None, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+) -> Ask:
+    """`{TopicPartition: Moving}` of those among these partitions, or among all, that move."""
+    topics: dict[str, list[int]] = {}
+    for place in places or ():
+        topics.setdefault(place.topic, []).append(place.partition)
+    wanted = tuple(ListPartitionReassignmentsTopics(*each) for each in topics.items())
+    body = ListPartitionReassignmentsRequest(
+        _broker_ms(timeout_ns), None if places is None else wanted
+    )
+    return Ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, _read_moving, body, timeout_ns=timeout_ns)
+
+
+def _read_moving(body: ListPartitionReassignmentsResponse) -> dict[TopicPartition, Moving]:
+    _check(body.error_code, "reassignments", body.error_message)
+    return {
+        TopicPartition(topic.name, each.partition_index): Moving(
+            *(
+                tuple(map(NodeId, nodes))
+                for nodes in (each.replicas, each.adding_replicas, each.removing_replicas)
+            )
+        )
+        for topic in body.topics
+        for each in topic.partitions
+    }
+
+
 # --- partitions -----------------------------------------------------------------------------------
 
 
@@ -351,6 +460,33 @@ def fetch(
     patience = millis(max_wait_ms)
     return Ask(
         ApiKey.FETCH, read, make=make, place=place, timeout_ns=timeout_ns, patience_ns=patience
+    )
+
+
+def delete_records(
+    place: TopicPartition, offset: int = EVERYTHING, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+) -> Ask:
+    """Forget the records below `offset`; where the partition begins then. Asked again, EVERYTHING
+    may be more than it was the first time: it is not."""
+
+    def make(epoch: int, topic_id: bytes) -> DeleteRecordsRequest:
+        del epoch, topic_id
+        asked = DeleteRecordsPartition(place.partition, offset)
+        topics = (DeleteRecordsTopic(place.topic, (asked,)),)
+        return DeleteRecordsRequest(topics, _broker_ms(timeout_ns))
+
+    def read(body: DeleteRecordsResponse) -> Offset:
+        found = _only([each for topic in body.topics for each in topic.partitions], place)
+        _check(found.error_code, str(place))
+        return Offset(found.low_watermark)
+
+    return Ask(
+        ApiKey.DELETE_RECORDS,
+        read,
+        make=make,
+        place=place,
+        changes=offset == EVERYTHING,
+        timeout_ns=timeout_ns,
     )
 
 

@@ -158,13 +158,13 @@ class Requests:
     def _refused(self, call: _Call, error: KafkaError) -> None:
         call.attempt = 0
         call.last_error = error
-        if not error.retriable or call.ask.changes:
-            self._finish(call, error)
-            return
-        if call.ask.place is not None:
+        if error.retriable and call.ask.place is not None:
             self.cache.forget_leader(call.ask.place)
             self.keeper.refresh()
-        self._again(call)
+        if error.retriable and not call.ask.changes:
+            self._again(call)
+        else:
+            self._finish(call, error)
 
     def _again(self, call: _Call) -> None:
         call.failures += 1
