@@ -71,7 +71,7 @@ def test_its_report_says_so(swept, tmp_path):
     folder, failure = first_failure(swept)
     done = simulator(tmp_path, "replay", folder, "--out", "one", "--report")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert done.stdout.splitlines()[1] == failure
+    assert failure in done.stdout.splitlines()
     page = (tmp_path / "one" / "report.html").read_text()
     assert '"FAIL"' in page
     assert f"{failure.partition(':')[0]}, a check of the run's own, was violated." in page
