@@ -8,6 +8,7 @@ from raftlog_sim.cases import PYSYNCOBJ, BrokerCase, GuestCase
 from raftlog.base.errors import OperatingError
 
 NAMES = scenarios.names()
+WORDS = ("four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 PAGE = scenarios.FOLDER.parents[1] / "docs" / "internals" / "named_scenarios.md"
 OUTSIDE_THE_ATLAS = ("lying-sync", "rot-on-all")
 """No protocol survives these: an oracle must see them."""
@@ -49,7 +50,7 @@ def test_the_page_tells_which_have_no_planted_bug():
     guests = [name for name in bare if scenarios.load(name).subject == PYSYNCOBJ]
     others = [name for name in bare if name not in (*guests, "lying-sync")]
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
-    words = {4: "four", 5: "five", 6: "six", 10: "ten", 11: "eleven"}
+    words = dict(zip(range(4, 13), WORDS, strict=True))
     told = [f"`{name}`" for name in others]
     for sentence in (
         f"{len(bare)} files have no line of `mutants`. The {words[len(guests)]} guests",
