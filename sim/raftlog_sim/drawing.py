@@ -9,7 +9,7 @@ from typing import Final
 
 from raftlog_sim import drawing_disks
 from raftlog_sim.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
-from raftlog_sim.options import FAULTS, SimOptions
+from raftlog_sim.options import FAULTS, WIDE, SimOptions
 from raftlog_sim.releases import level_of
 from raftlog_sim.schedule import Schedule, Step, step
 from raftlog_sim.streams import Stream
@@ -247,6 +247,10 @@ def _membership(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Ste
     if stream.chance(1, 2):
         nodes = "+".join(f"n{number}" for number in places)
         yield step(at_ms, "reassign", partition=partition, nodes=nodes)
+        if options.profile == WIDE and stream.chance(1, 3):  # in the midst of it, on or back
+            nodes = "+".join(f"n{number}" for number in [places[-1], *numbers][:count])
+            soon_ms = at_ms + (1 << stream.below(9))
+            yield step(soon_ms, "reassign", partition=partition, nodes=nodes)
         return
     if stream.chance(1, 2):
         node = f"follower:{partition}"
@@ -323,7 +327,24 @@ def _upgrade(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
         yield step(at_ms + down_ms, "raise-level", level=level_of(to + 1))
 
 
+def _late_turn(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """A process stands still between reading its clock and serving, for up to half a second."""
+    node, ms = draw_node(stream, options), 1 << stream.below(10)
+    yield step(at_ms, "late-turn", stream.between(20, 1_000), node=node, ms=ms)
+
+
+def _replay_any(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    pair, of = draw_pair(stream, options), ("any", "ended")[stream.below(2)]
+    every_ms, lasts_ms = stream.between(5, 100), 50 << stream.below(5)
+    if pair is not None:
+        yield step(
+            at_ms, "replay-any", lasts_ms, sender=pair[0], receiver=pair[1], of=of, ms=every_ms
+        )
+
+
 _SOURCES: Final[dict[str, Source]] = {
+    "late-turn": _late_turn,
+    "replay-any": _replay_any,
     "crash": _crash,
     "power": _power,
     "all": _all,

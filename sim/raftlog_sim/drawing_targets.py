@@ -2,17 +2,20 @@
 
 from typing import Final
 
-from raftlog_sim.options import SimOptions
+from raftlog_sim.options import WIDE, SimOptions
 from raftlog_sim.streams import Stream
 
 KEEPS: Final = ("none", "some", "all")
 
 
 def draw_node(stream: Stream, options: SimOptions) -> str:
-    """A node by number, or one time in three by what it is when the step strikes."""
+    """A node by number, or one time in three by what it is when the step strikes; in wide seeds
+    now and then who leads the most."""
     number = 1 + stream.below(options.brokers)
     partition = stream.below(options.partitions)
     role = stream.below(9)
+    if options.profile == WIDE and stream.chance(1, 12):
+        return "most-led"
     return {0: f"leader:{partition}", 1: "controller", 2: f"follower:{partition}"}.get(
         role, f"n{number}"
     )

@@ -22,17 +22,19 @@ FAULTS: Final = (
     "crash-at", "rot", "wipe", "lose-replica", "rolling", "swap", "stop", "membership", "topics",
     "clock", "hangup", "trim", "kill-at", "old-disk", "replay", "upgrade",
     "lost-file", "drop-kind", "decay", "late-error", "wave", "late-timers",
+    "late-turn", "failed-name-sync", "misdirect", "replay-any",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {
     "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
     "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2, "trim": 4, "old-disk": 2,
     "upgrade": 2, "lost-file": 4, "decay": 2, "wave": 4,
+    "late-turn": 2, "failed-name-sync": 8, "misdirect": 4,
 }  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
 _YOUNG: Final = (
     "trim", "kill-at", "old-disk", "replay", "upgrade", "lost-file", "drop-kind", "decay",
-    "late-error", "wave", "late-timers",
+    "late-error", "wave", "late-timers", "late-turn", "failed-name-sync", "misdirect", "replay-any",
 )  # fmt: skip
 """Sources that draw whether they are on from a stream of their own, so that the other options of a
 seed are what they were before these came."""
@@ -50,9 +52,12 @@ SEGMENT_BYTES: Final = 65_536
 """The least that a topic may ask for; smaller ones are for every log of the cluster."""
 _SEGMENTS_FROM: Final = 6_000
 """The header, and room for some records."""
-NOT_ON_STREAMS: Final = ("lossy", "replay", "drop-kind", "late-timers")
-"""Faults of messages, which byte streams do not have, and of timers, which are trio's there: no
-source of a seed in trio mode."""
+NOT_ON_STREAMS: Final = (
+    "lossy", "replay", "replay-any", "drop-kind", "late-timers", "late-turn",
+)  # fmt: skip
+"""Faults of messages, which byte streams do not have, and of timers and turns, which are trio's
+there: no source of a seed in trio mode."""
+WIDE_ONLY: Final = ("late-turn", "failed-name-sync", "misdirect", "replay-any")
 TRIO_ONE_IN: Final = 14
 PROFILES: Final = ("swarm", "calm", "trio", "wide")
 WIDE: Final = "wide"
@@ -223,8 +228,8 @@ _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     """The options of a seed. `calm` has no faults at all: a control that must always pass; `trio`
     is `swarm` with the real runtime in every seed, not only in some; `wide` has groups of up to
-    five voters, other timings, turns that are split at random, longer delays, and whole clusters
-    that go more often."""
+    five voters, other timings, turns that are split at random, longer delays, more kinds of faults,
+    and whole clusters that go more often."""
     trio = profile == "trio" or Stream(seed, f"options/{profile}/trio-mode").chance(1, TRIO_ONE_IN)
     stream = Stream(seed, f"options/{profile}")
     brokers = 1 if stream.chance(1, 10) else 3
@@ -312,6 +317,7 @@ def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tup
         rarer = {**_RARER, **(_OFTENER if profile == WIDE else {})}
         gap = (rarer.get(fault, 1) * 150) << draws.below(5)
         able = profile != "calm" and not (trio and fault in NOT_ON_STREAMS)
+        able = able and (profile == WIDE or fault not in WIDE_ONLY)
         times = 1 if fault in (*_OPERATIONS, *_RATIONED) else dose
         gaps.append((fault, times * gap if on and able else 0))
     return tuple(gaps)

@@ -114,7 +114,7 @@ KINDS: Final = {
     "replay-any": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("of", "any|ended"), ("ms", "small")), True,
         "nemesis", "something that a link carried before, of any kind and any of its sessions or "
-        "one that has ended, arrives again under that session, every so many ms; for scenarios",
+        "one that has ended, arrives again under that session, every so many ms; in wide seeds",
     ),
     "slow-link": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
@@ -123,7 +123,7 @@ KINDS: Final = {
     "pause": Kind((("node", "nodes"),), True, "nemesis", "a process stands still"),
     "late-turn": Kind(
         (("node", "nodes"), ("ms", "small")), True, "nemesis",
-        "a process reads its clock, and serves by it only so much later; for scenarios",
+        "a process reads its clock, and serves by it only so much later; in wide seeds",
     ),
     "stall": Kind((("node", "nodes"),), True, "nemesis", "a disk answers nothing"),
     "elect": Kind(
@@ -149,7 +149,7 @@ KINDS: Final = {
     "failed-name-sync": Kind(
         (("node", "nodes"), ("call", "dir|all")), False, "nemesis",
         "the next sync of a directory, or of a whole disk, fails, and what it should have made "
-        "durable, names too, is gone; within the atlas, for scenarios",
+        "durable, names too, is gone; within the atlas, in wide seeds",
     ),
     "disk-full": Kind(
         (("node", "nodes"), ("bytes", "int")), True, "nemesis", "so many bytes are left on a disk",
@@ -177,7 +177,7 @@ KINDS: Final = {
         (("node", "nodes"), ("to", "batch|bytes|index|snapshot")), False, "nemesis",
         "a write has gone astray: a segment misses what was written, and it lies in a segment "
         "instead, where a batch begins or anywhere, or in an index or snapshot; below the durable "
-        "mark and within the atlas, for scenarios",
+        "mark and within the atlas, in wide seeds",
     ),
     "rot-everywhere": Kind(
         (("node", "nodes"), ("partition", "small")), False, "nemesis",
