@@ -102,14 +102,22 @@ class ElectionChecks:
         granted = [each for each in membership.all_voters() if self._gave(group, term, each, me)]
         if truth.vote_is_durable(node, group, term, me):
             granted.append(me)
-        if replica.node._state.receiving is not None:
-            return f"{me} leads group {group} in term {term} and is being installed"
         if _is_majority(membership, granted):
             return ""
         return f"{me} leads group {group} in term {term} by {granted} of {membership}"
 
     def _gave(self, group: GroupId, term: int, voter: ReplicaId, to: ReplicaId) -> bool:
         return voter != to and self.votes.get((group, term, voter)) == to
+
+
+def went_back(replica: PartitionReplica, before: Outline, now: Outline) -> str:
+    """Whether a leader dropped entries since it was last seen to lead, or is being installed."""
+    where = f"{replica.me} leads group {replica.group} in term {now.term}"
+    if now.last_index < before.last_index:
+        return f"{where} and went back from entry {before.last_index} to {now.last_index}"
+    if replica.node._state.receiving is not None:
+        return f"{where} and is being installed"
+    return ""
 
 
 def _is_majority(membership: Membership, granted: list[ReplicaId]) -> bool:

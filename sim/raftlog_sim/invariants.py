@@ -17,7 +17,7 @@ from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.broker.events import WriteFailed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
-from raftlog_sim import bound_checks, replica_checks, truth
+from raftlog_sim import bound_checks, election_checks, replica_checks, truth
 from raftlog_sim.answer_checks import AnswerChecks
 from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.election_checks import ElectionChecks
@@ -290,14 +290,8 @@ class Invariants:
                 f"{known} and {replica.me} lead group {group} in term {now.term}",
             )
         same = before.leading and before.term == now.term
-        if same:
-            self.checked["leader-append-only"] += 1
-            if now.last_index < before.last_index:
-                raise Violation(
-                    "leader-append-only",
-                    f"{replica.me} leads group {group} and went back from entry "
-                    f"{before.last_index} to {now.last_index}",
-                )
+        went_back = election_checks.went_back(replica, before if same else now, now)
+        self.judge((("leader-append-only", went_back),))
         if same and now.commit > before.commit:
             self._commit_rule(group, replica, before.membership_index)
         self._steps(group, replica)

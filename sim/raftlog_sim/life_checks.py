@@ -142,8 +142,10 @@ def _cut(node: "Node", replica: PartitionReplica) -> str:
 
 
 def _lost(replica: PartitionReplica, before: Outline) -> str:
-    """What was durable when the last life ended is there: a truncation of it counted then."""
-    if replica.log.last_index >= before.durable:
+    """What was durable when the last life ended is there (a truncation of it counted then), or the
+    replica knows that it has lost it: some scenarios let more rot than the run counts as damage."""
+    damaged = replica.node._state.damaged
+    if max(replica.log.last_index, damaged.raft_index if damaged else 0) >= before.durable:
         return ""
     return (
         f"{replica.me} of group {replica.group} had {before.durable} durable entries, and begins "

@@ -312,14 +312,15 @@ def _appends(events: Sequence[Event], replica: PartitionReplica) -> Iterator[App
 
 def marks_ahead(node: "Node") -> str:
     """No durable mark says more than lies on the disk, synced, and its commit hint no more than the
-    replica holds durably (while an install is under way, that is the log which it replaces)."""
+    replica holds durably, unless it has lost that and knows it (while an install is under way, that
+    is the log which it replaces)."""
     marks = truth.durable_marks(node)
     for group, replica in node.broker.context.replicas.items():
         mark = marks.get(group)
         if mark is None:
             continue
-        held = replica.log.durable_index
-        if mark.commit > held and replica.log.durable_end is not None:
+        held, whole = replica.log.durable_index, replica.node._state.damaged is None
+        if mark.commit > held and whole and replica.log.durable_end is not None:
             return f"the mark of {replica.me} speaks of {mark}; entries up to {held} are durable"
         for segment in replica.log.segments:
             if segment.header.file_sequence != mark.file_sequence:

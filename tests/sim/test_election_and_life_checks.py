@@ -3,7 +3,7 @@ on a broken product or on a memory that was tampered with, and to pass where not
 
 import pytest
 from raftlog_sim import truth
-from raftlog_sim.election_checks import _Request
+from raftlog_sim.election_checks import _Request, went_back
 from raftlog_sim.outline import NOTHING
 from raftlog_sim.simulation import simulate
 from raftlog_sim.violation import Violation
@@ -70,9 +70,11 @@ def test_who_votes_alone_has_its_vote_on_its_disk(monkeypatch):
 
 
 def test_a_leader_is_not_being_installed():
-    run, checks, _, leader = middle()
+    _, checks, group, leader = middle()
+    now = checks.outlines[group, leader.me]
+    assert went_back(leader, now, now) == ""
     leader.node._state.receiving = object()
-    assert "installed" in checks.elections.elected(run.world.nodes[leader.me.node], leader)
+    assert "installed" in went_back(leader, now, now)
 
 
 # --- who gets a vote ------------------------------------------------------------------------------
@@ -173,6 +175,9 @@ def test_what_was_durable_is_there_again():
     more = before._replace(durable=replica.log.last_index + 1)
     assert "durable entries, and begins with" in begun(checks, node, replica, more)[0][1]
     assert begun(checks, node, replica, more, excused=True) == []
+    replica.node._state.damaged = LogPosition(more.durable, replica.log.last_term, NO_CHAIN)
+    assert begun(checks, node, replica, more) == []
+    replica.node._state.damaged = None
     checks.lives[group, replica.me] = None
     checks.drawn.clear()
     checks.outlines[group, replica.me] = more

@@ -10,7 +10,7 @@ from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.violation import Violation
 
-from raftlog.base.entries import EntryKind
+from raftlog.base.entries import EntryKind, LogPosition
 from raftlog.base.ids import NodeId, Offset, Term
 from raftlog.base.units import NEVER, millis
 from raftlog.broker.clients import Clients
@@ -359,5 +359,8 @@ def test_a_commit_hint_beyond_what_is_durable(monkeypatch):
     marks = {leader.group: mark._replace(commit=leader.log.durable_index + 1)}
     monkeypatch.setattr(truth, "durable_marks", lambda _: marks)
     assert "entries up to" in replica_checks.marks_ahead(one)
-    leader.log._rounds.durable = None  # an install is under way
+    state = leader.node._state
+    state.damaged = LogPosition(mark.raft_index, mark.term, mark.chain)
+    assert replica_checks.marks_ahead(one) == "", "it knows that it has lost that"
+    state.damaged, leader.log._rounds.durable = None, None  # an install is under way
     assert replica_checks.marks_ahead(one) == ""
