@@ -23,6 +23,7 @@ ON_STREAMS = {
 }
 """Trio mode has streams; and some other runs make bytes of messages."""
 SELDOM = {"truncation-proven", "removed-rightly", "same-after-reboot"}
+SELDOM |= {"kept-across-lives", "failed-write-is-the-end"}
 
 
 def short(seed: int, profile: str = "swarm"):

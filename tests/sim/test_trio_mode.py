@@ -62,6 +62,8 @@ def test_a_calm_seed_passes_and_streams_were_judged():
         "truncation-proven",
         "removed-rightly",
         "same-after-reboot",
+        "kept-across-lives",
+        "failed-write-is-the-end",
     }
     assert counts["answers-in-order"] >= 200
     assert counts["peer-protocol"] > 100
