@@ -5,8 +5,9 @@
     write or open fails              what failed was never acknowledged: anywhere, any time
     reads fail                       recovery reads around what stays unreadable: damage (seed 12)
     disk full                        the same
-    sync fails, pages clean          may take what was acknowledged before: damage
+    sync fails, pages or names clean may take what was acknowledged before: damage
     rot below the durable mark       the mark tells it from a torn tail, peers repair it: damage
+    write goes astray                where the mark speaks of what it should have written: damage
     index files: anything            they are rebuilt: anywhere, any time
     directory wiped, replica lost    its promises are gone, its id never speaks again: damage
     lying sync, rot of a majority    never here: no protocol survives it

@@ -6,9 +6,10 @@ every pending name, each on its own. Faults are injected by the methods in the s
 
 Assumptions about a medium, each with a test: (1) a sector of 512 bytes, in some runs of 4 KiB, that
 was synced stays as it is until it is written again or rots; (2) `sync` makes exactly this file's
-bytes and size durable, not its name; (3) after a failed `sync` the pages are clean and gone, so
-that a retry succeeds and proves nothing; (4) a rename is atomic, and lost or kept as a whole. Short
-reads and writes end at the port, which goes on with the rest (`raftlog.runtime.real_ports`).
+bytes and size durable, not its name; (3) after a failed `sync`, `sync_dir` or `sync_all` pages and
+names are clean and gone, so that a retry succeeds and proves nothing; (4) a rename is atomic, and
+lost or kept as a whole. Short reads and writes end at the port, which goes on with the rest
+(`raftlog.runtime.real_ports`).
 
 Which fault each kind of file must survive (tests/storage has one scenario per row):
 

@@ -15,7 +15,7 @@ cuts a pair it cannot be dialled.
 Lossy conduct belongs to no TCP, but to what reconnects and buggy middle-boxes make of it: messages
 vanish, come twice or overtake each other, and the session that this happened to breaks soon after.
 Nothing unsafe may come of it. With `stale`, what was under way when a session ended still arrives,
-with the name of the old session, which the broker has to refuse.
+with the name of the old session, which the broker has to refuse; and so does what is replayed.
 """
 
 from collections import deque
