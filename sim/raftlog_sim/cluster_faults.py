@@ -1,7 +1,8 @@
 """What operators do in the middle of everything: move partitions and leadership, stop brokers
 gracefully, make, grow and delete topics.
 
-Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to them.
+Moves, deletions of records and everything about topics are asked for by a client of the product;
+nobody waits for the answers. Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to them.
 """
 
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from raftlog.base.units import Instant, millis
 from raftlog.broker.events import Stop
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.client.core import asks
+from raftlog.client.core.values import TopicPartition
 from raftlog.metadata.commands import UnregisterBroker
-from raftlog.metadata.requests import ReassignWish, SubmitCommand, encode_wish
-from raftlog.partition.retention import TO_HIGH_WATERMARK
+from raftlog.metadata.requests import SubmitCommand, encode_wish
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.stuck import StuckError
@@ -31,18 +32,12 @@ _CHURN_PARTITIONS: Final = 4
 
 
 def _reassign(nemesis: "Nemesis", step: Step) -> bool:
-    """The first node that is up asks the controller; the answer, if any, is not waited for."""
-    nodes = nemesis.numbers(step, "nodes")
-    asker = next(iter(nemesis.world.running()), None)
-    topic = None if asker is None else asker.broker.context.image.topic(TOPIC)
-    number = int(step.argument("partition"))
-    if asker is None or topic is None or not nodes or number >= len(topic.partitions):
+    """An administrator asks for a move; the answer, if any, is not waited for."""
+    nodes, number = nemesis.numbers(step, "nodes"), int(step.argument("partition"))
+    if not nodes or number >= nemesis.workload.options.partitions:
         return False
-    wish = ReassignWish(topic_id=topic.topic_id, partition=number, nodes=nodes)
-    context = asker.broker.context
-    deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
-    context.ask_controller(ControllerKind.PROPOSE, encode_wish(wish), deadline, _nobody_listens)
-    asker.deliver_nothing()
+    moves = {TopicPartition(TOPIC, number): nodes}
+    nemesis.workload.administer(asks.alter_reassignments(moves, timeout_ns=_PATIENCE))
     nemesis.note("reassign", *nodes)
     return True
 
@@ -119,19 +114,13 @@ def _back(nemesis: "Nemesis", node: Node, boots: int) -> None:
 
 
 def _trim(nemesis: "Nemesis", step: Step) -> bool:
-    """As DeleteRecords of everything: the leader proposes a log start."""
-    found = _leading(nemesis, int(step.argument("partition")))
-    if found is None or found[0].suspended:
+    """An administrator deletes everything of a partition; the leader proposes a log start."""
+    number = int(step.argument("partition"))
+    if number >= nemesis.workload.options.partitions:
         return False
-    node, replica = found
-    clock, now = node.live.clock, nemesis.world.now
-    deadline = Instant(clock.now(now) + _PATIENCE)
-    answer = replica.delete_records(
-        TO_HIGH_WATERMARK, deadline, _nobody_listens, clock.now(now), clock.wall(now)
-    )
-    node.broker.context.touch(replica.group)
-    node.deliver_nothing()
-    return answer is None
+    place = TopicPartition(TOPIC, number)
+    nemesis.workload.administer(asks.delete_records(place, timeout_ns=_PATIENCE))
+    return True
 
 
 def _must_be_led(nemesis: "Nemesis", step: Step) -> bool:

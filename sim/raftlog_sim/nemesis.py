@@ -47,7 +47,7 @@ _STRIKES: Final[dict[str, Strike]] = {
 }
 _TRIES: Final = 6
 _TRY_AGAIN_NS: Final = millis(60)
-_OF_LEADERS: Final = ("transfer", "trim", "reassign")
+_OF_LEADERS: Final = ("transfer",)
 _ROLES: Final = ("leader:", "follower:", "controller", "most-led")
 
 
