@@ -2,7 +2,8 @@
 gracefully, make, grow and delete topics.
 
 Moves, deletions of records and everything about topics are asked for by a client of the product;
-nobody waits for the answers. Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to them.
+nobody waits for the answers. Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to
+them.
 """
 
 from collections.abc import Callable
