@@ -26,11 +26,6 @@ def _failed_sync(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[St
     yield step(at_ms, "failed-sync", node=draw_victim(stream, options))
 
 
-def _failed_name_sync(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    call = ("dir", "all")[stream.below(2)]
-    yield step(at_ms, "failed-name-sync", node=draw_victim(stream, options), call=call)
-
-
 def _misdirect(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     to = ("batch", "bytes", "index", "snapshot")[stream.below(4)]
     yield step(at_ms, "misdirect", node=draw_victim(stream, options), to=to)
@@ -110,7 +105,6 @@ def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step
 SOURCES: Final[dict[str, Callable[[Stream, SimOptions, int], Iterator[Step]]]] = {
     "disk-error": _disk_error,
     "failed-sync": _failed_sync,
-    "failed-name-sync": _failed_name_sync,
     "misdirect": _misdirect,
     "disk-full": _disk_full,
     "slow-disk": _slow_disk,
