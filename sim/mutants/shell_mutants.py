@@ -52,11 +52,11 @@ def told_before_it_is_synced() -> None:
 
     def told(
         self: DirectoryThreads, writes: list[Write], on_written: Callable[[], None] | None
-    ) -> Sequence[Event]:
+    ) -> tuple[Sequence[Event], bool]:
         due, late[self] = late.get(self, []), writes
         if due:
             perform(self, due, on_written)
-        return [Persisted(write.io_id, self.directory) for write in writes]
+        return [Persisted(write.io_id, self.directory) for write in writes], True
 
     DirectoryThreads._perform = told  # type: ignore[method-assign, assignment]
 

@@ -13,7 +13,7 @@ from raftlog.base.ids import NodeId, Offset
 from raftlog.base.units import KIB, MIB, NANOS_PER_MILLI, Nanos, WallMillis, millis
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches, check_batches
-from raftlog.client.core.values import ANY_NODE, TopicPartition
+from raftlog.client.core.values import ANY_NODE, Moving, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -139,15 +139,6 @@ class PartitionResult(NamedTuple):
         """The result itself; raises `KafkaError` for a refusal."""
         _check(self.error_code, str(self.place), self.message)
         return self
-
-
-class Moving(NamedTuple):
-    """A partition on its way to other brokers: all that are concerned, those that are new to it,
-    and those that it leaves."""
-
-    replicas: tuple[NodeId, ...]
-    adding: tuple[NodeId, ...]
-    removing: tuple[NodeId, ...]
 
 
 class ConfigEntry(NamedTuple):

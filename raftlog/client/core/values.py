@@ -201,3 +201,12 @@ class ClientOptions:
         assert self.acks in (-1, 0, 1), self.acks
         assert not self.idempotent or self.acks == -1, "idempotence needs acks=-1"
         assert 1 <= self.in_flight_per_partition <= 5, self.in_flight_per_partition
+
+
+class Moving(NamedTuple):
+    """A partition on its way to other brokers: all that are concerned, those that are new to it,
+    and those that it leaves."""
+
+    replicas: tuple[NodeId, ...]
+    adding: tuple[NodeId, ...]
+    removing: tuple[NodeId, ...]
