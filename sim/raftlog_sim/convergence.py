@@ -59,19 +59,23 @@ def _is_named(nodes: "list[Node]", partition: "PartitionImage") -> bool:
     return all(each is not None and each.node == leader for each in told)
 
 
-def misreported(nodes: "list[Node]") -> Iterator[str]:
-    """At rest: for each partition whether the metadata know the membership that its own log has.
-    Nobody waits for that: a report that was lost is told again while there is still something to
-    do."""
-    for topic in nodes[0].broker.context.image.topics.values():
-        for number, partition in enumerate(topic.partitions):
-            replicas = _replicas(nodes, partition.group)
-            leader = next(replica for replica in replicas if _leads(replica))
-            told, now = partition.reported, leader.membership
-            if (told.membership_index, told.membership) == (leader.membership_index, now):
-                yield ""
-            else:
-                yield f"{topic.name}-{number} is reported as {told}, its leader works with {now}"
+def misreported(nodes: "list[Node]") -> list[str]:
+    """At rest: for each partition what the metadata have wrong of the membership that its own log
+    has, or nothing. Nobody waits for that: a report that was lost is told again while there is
+    still something to do."""
+    return [
+        _misreported(nodes, f"{topic.name}-{number}", partition)
+        for topic in nodes[0].broker.context.image.topics.values()
+        for number, partition in enumerate(topic.partitions)
+    ]
+
+
+def _misreported(nodes: "list[Node]", name: str, partition: "PartitionImage") -> str:
+    leader = next(each for each in _replicas(nodes, partition.group) if _leads(each))
+    told, now = partition.reported, leader.membership
+    if (told.membership_index, told.membership) == (leader.membership_index, now):
+        return ""
+    return f"{name} is reported as {told}, its leader works with {now}"
 
 
 def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:

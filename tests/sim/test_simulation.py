@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 from raftlog_sim.invariants import Invariants
-from raftlog_sim.options import DOSES, FAULTS, draw_options
+from raftlog_sim.options import DOSES, FAULTS, WIDE, WIDE_ONLY, draw_options
 from raftlog_sim.simulation import simulate
 from raftlog_sim.violation import Violation
 from raftlog_sim.workload import Workload
@@ -49,11 +49,13 @@ def test_the_same_seed_gives_the_same_bytes():
 
 
 def test_options_are_a_mixture():
-    """Each kind of fault is on in some seeds and off in others."""
+    """Each kind of fault is on in some seeds and off in others; some in wide seeds only."""
     drawn = [dict(draw_options(seed).fault_gaps_ms) for seed in range(40)]
+    wide = [dict(draw_options(seed, WIDE).fault_gaps_ms) for seed in range(40)]
     for kind in FAULTS:
         on = sum(bool(each[kind]) for each in drawn)
-        assert 4 < on < 32, kind
+        assert on == 0 if kind in WIDE_ONLY else 4 < on < 32, kind
+        assert 4 < sum(bool(each[kind]) for each in wide) < 32, kind
 
 
 def test_faults_come_in_doses_and_operations_as_often_with_all():
