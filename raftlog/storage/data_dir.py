@@ -121,6 +121,9 @@ def open_directory(disk: Disk, lease_ns: Nanos = Nanos(0)) -> DirectoryImage:
     What a killed process wrote and did not sync is read back from the kernel's memory like all
     else, and the replicas of this boot will promise it: so it is made durable first.
 
+    So is the name of the format file, by the first boot: formatting may have failed with its last
+    sync, and the file is seen all the same.
+
     Raises `OperatingError` when the directory is not formatted, `CorruptData` when its format file
     or store is damaged (the directory's promises are lost: treat it as wiped), `FutureFormat`.
     """
@@ -128,6 +131,8 @@ def open_directory(disk: Disk, lease_ns: Nanos = Nanos(0)) -> DirectoryImage:
     disk.sync_all()
     store = StoreFiles(disk, identity.owner)
     try:
+        if store.state.boot == 0:
+            write_whole(disk, FORMAT_FILE, read_whole(disk, FORMAT_FILE, 2 * _COPY_BYTES))
         store.raise_promise(lease_ns)
         boot = BootNumber(store.state.boot + 1)
         store.append([boot_record(boot)])

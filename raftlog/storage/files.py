@@ -7,7 +7,7 @@ from typing import final
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ports import Disk, DiskFile
-from raftlog.storage.replica import TEMPORARY_SUFFIX
+from raftlog.storage.replica import AWAY_SUFFIX, TEMPORARY_SUFFIX
 
 
 @final
@@ -65,6 +65,26 @@ def named(disk: Disk, old: str, new: str) -> None:
     except DiskError:
         disk.sync_dir(parent_of(new))
         raise
+
+
+def name_again(disk: Disk, path: str) -> None:
+    """Give a file another name and then its own, so that the next `sync_dir` proves something. A
+    name that is seen may be in the kernel's memory only, and be called clean: a sync that failed
+    before dropped it from what is still to be written."""
+    away = path + AWAY_SUFFIX
+    disk.rename(path, away)
+    named(disk, away, path)
+
+
+def put_back(disk: Disk, away: str) -> None:
+    """Undo a `name_again` that a crash, or a failing disk, cut short. Not synced: the file is
+    durable under this name or its own, if it was before. Where both are there (a rename need not
+    be one step for a power failure), they are the same file."""
+    path = away.removesuffix(AWAY_SUFFIX)
+    if disk.exists(path):
+        disk.remove(away)
+    else:
+        disk.rename(away, path)
 
 
 def remove_if_there(disk: Disk, path: str) -> bool:

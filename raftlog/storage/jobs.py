@@ -30,7 +30,14 @@ from raftlog.storage.cold import (
     SegmentWalked,
     TimeHit,
 )
-from raftlog.storage.files import opened, parent_of, read_whole, remove_if_there, write_whole
+from raftlog.storage.files import (
+    name_again,
+    opened,
+    parent_of,
+    read_whole,
+    remove_if_there,
+    write_whole,
+)
 from raftlog.storage.head import write_head
 from raftlog.storage.replica import ReplicaSpec, index_name, snapshot_name
 from raftlog.storage.segment import SegmentRef
@@ -361,15 +368,18 @@ def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
     """Job: the log begins behind the first head of the order whose state can be read, whole and of
     this log, for a boot goes on from there; the segments before it go.
 
-    What begins the log is written down first, for a boot could not tell a removed segment from a
-    lost one. A full disk has no room even for that: the index files of what goes, which a boot can
-    do without, make some. Raises what is wrong with the last head, and removes nothing, when no
-    head will do.
+    The name of that state is made durable once more, for the sync that should have made it so may
+    have failed. Then what begins the log is written down, for a boot could not tell a removed
+    segment from a lost one. A full disk has no room even for that: the index files of what goes,
+    which a boot can do without, make some. Raises what is wrong with the last head, and removes
+    nothing, when no head will do.
     """
     spec = order.spec
     head = _readable_head(disk, order)
     first_index = RaftIndex(head.position.raft_index + 1)
     paths = order.paths[: head.segments]
+    name_again(disk, f"{spec.path}/{snapshot_name(first_index)}")
+    disk.sync_dir(spec.path)
     try:
         write_head(disk, spec, first_index)
     except DiskFull:

@@ -25,13 +25,16 @@ from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.records.chain import chain_start
 from raftlog.storage.cold import ProducerReplay
-from raftlog.storage.files import remove_if_there, write_whole
+from raftlog.storage.files import name_again, put_back, remove_if_there, write_whole
 from raftlog.storage.jobs import ReplayOrder, replay_producers
 from raftlog.storage.live_files import LiveFile, LiveFiles, find_live_files
 from raftlog.storage.log_end import LogParts
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.replica import (
+    AWAY_SUFFIX,
     GROUPS_DIRECTORY,
+    HEAD_FILE,
+    TEMPORARY_SUFFIX,
     LogOptions,
     Mark,
     ReplicaSpec,
@@ -133,13 +136,14 @@ def recover_replica(
     trust_indexes: bool = True,
 ) -> RecoveredReplica:
     """Job: read a registered replica from its files; cuts a torn tail. `mark` is the store's."""
-    _remove_unfinished(disk, spec.path)
+    _tidy_names(disk, spec.path)
     try:
         files = find_live_files(disk, spec)
         _check_head(spec, files)
     except CorruptData as damage:
         probe("replica-files-lost")
         return RecoveredReplica(state=ReplicaState.LOST, why=str(damage))
+    _name_in_doubt_again(disk, spec, files, mark)
     files = _without_what_a_lost_file_cut(files, mark)
     attempt = _walk_and_replay(disk, spec, files, mark, options, trust_indexes=trust_indexes)
     walked, log, producers = attempt
@@ -177,11 +181,38 @@ def _without_what_a_lost_file_cut(files: LiveFiles, mark: Mark | None) -> LiveFi
     return files._replace(live=[*files.live[:-1], last._replace(stop=stop)])
 
 
-def _remove_unfinished(disk: Disk, path: str) -> None:
-    """Files that never got their name."""
+def _tidy_names(disk: Disk, path: str) -> None:
+    """Files that never got their name go; those that were to get theirs again have it."""
     for name in disk.list(path):
-        if name.endswith(".tmp"):
+        if name.endswith(TEMPORARY_SUFFIX):
             remove_if_there(disk, f"{path}/{name}")
+        elif name.endswith(AWAY_SUFFIX):
+            probe("name-put-back-at-boot")
+            put_back(disk, f"{path}/{name}")
+
+
+def _name_in_doubt_again(
+    disk: Disk, spec: ReplicaSpec, files: LiveFiles, mark: Mark | None
+) -> None:
+    """Make durable what a boot finds by name, before anything is built on it: a sync of the
+    directory may have failed before this boot, and its names go at the next power failure.
+
+    Not in doubt are a file that the mark, or one before the mark, was made in (nothing is
+    acknowledged in a file before its name is durable), the first one (a replica is registered
+    after that), and the head file once something was removed on its word.
+    """
+    known = max(1, mark.file_sequence if mark else 0)
+    doubtful = [
+        file.path for file in files.live + files.beyond if file.header.file_sequence > known
+    ]
+    if files.head is not None and files.void:
+        doubtful.append(f"{spec.path}/{HEAD_FILE}")
+    if not doubtful:
+        return
+    probe("names-in-doubt-made-again")
+    for path in doubtful:
+        name_again(disk, path)
+    disk.sync_dir(spec.path)
 
 
 def _check_head(spec: ReplicaSpec, files: LiveFiles) -> None:

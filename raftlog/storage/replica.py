@@ -10,6 +10,7 @@ sorts by place:
         <raft index, 20 digits>.snapshot                                state before that index
         head                                                            what retention removed
         *.tmp                                                           unfinished, removed at boot
+        *.away                                                          put back at boot
 """
 
 from collections.abc import Callable
@@ -38,6 +39,7 @@ SEGMENT_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 TEMPORARY_SUFFIX: Final = ".tmp"
+AWAY_SUFFIX: Final = ".away"
 _INDEX_DIGITS: Final = 20
 _SEQUENCE_DIGITS: Final = 10
 _INTERVAL_BYTES_MIN: Final = 32 * KIB

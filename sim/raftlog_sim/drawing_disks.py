@@ -26,6 +26,11 @@ def _failed_sync(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[St
     yield step(at_ms, "failed-sync", node=draw_victim(stream, options))
 
 
+def _failed_name_sync(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, call = draw_victim(stream, options), ("dir", "dir", "all")[stream.below(3)]
+    yield step(at_ms, "failed-name-sync", node=node, call=call)
+
+
 def _misdirect(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     to = ("batch", "bytes", "index", "snapshot")[stream.below(4)]
     yield step(at_ms, "misdirect", node=draw_victim(stream, options), to=to)
@@ -105,6 +110,7 @@ def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step
 SOURCES: Final[dict[str, Callable[[Stream, SimOptions, int], Iterator[Step]]]] = {
     "disk-error": _disk_error,
     "failed-sync": _failed_sync,
+    "failed-name-sync": _failed_name_sync,
     "misdirect": _misdirect,
     "disk-full": _disk_full,
     "slow-disk": _slow_disk,

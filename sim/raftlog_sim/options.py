@@ -22,19 +22,20 @@ FAULTS: Final = (
     "crash-at", "rot", "wipe", "lose-replica", "rolling", "swap", "stop", "membership", "topics",
     "clock", "hangup", "trim", "kill-at", "old-disk", "replay", "upgrade",
     "lost-file", "drop-kind", "decay", "late-error", "wave", "late-timers",
-    "late-turn", "misdirect", "replay-any",
+    "late-turn", "misdirect", "replay-any", "failed-name-sync",
 )  # fmt: skip
 """Sources of faults; each has its own stream, and draws steps of one kind or a few."""
 _RARER: Final = {
     "all": 4, "swizzle": 8, "shape": 2, "failed-sync": 8, "wipe": 8, "lose-replica": 8, "rot": 2,
     "disk-full": 4, "rolling": 16, "swap": 16, "membership": 2, "trim": 4, "old-disk": 2,
     "upgrade": 2, "lost-file": 4, "decay": 2, "wave": 4,
-    "late-turn": 2, "misdirect": 4,
+    "late-turn": 2, "misdirect": 4, "failed-name-sync": 4,
 }  # fmt: skip
 """What takes the whole cluster away leaves no time for anything else when it comes too often."""
 _YOUNG: Final = (
     "trim", "kill-at", "old-disk", "replay", "upgrade", "lost-file", "drop-kind", "decay",
     "late-error", "wave", "late-timers", "late-turn", "misdirect", "replay-any",
+    "failed-name-sync",
 )  # fmt: skip
 """Sources that draw whether they are on from a stream of their own, so that the other options of a
 seed are what they were before these came."""
@@ -57,7 +58,7 @@ NOT_ON_STREAMS: Final = (
 )  # fmt: skip
 """Faults of messages, which byte streams do not have, and of timers and turns, which are trio's
 there: no source of a seed in trio mode."""
-WIDE_ONLY: Final = ("late-turn", "misdirect", "replay-any")
+WIDE_ONLY: Final = ("late-turn", "misdirect", "replay-any", "failed-name-sync")
 TRIO_ONE_IN: Final = 14
 PROFILES: Final = ("swarm", "calm", "trio", "wide")
 WIDE: Final = "wide"

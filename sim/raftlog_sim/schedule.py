@@ -149,7 +149,7 @@ KINDS: Final = {
     "failed-name-sync": Kind(
         (("node", "nodes"), ("call", "dir|all")), False, "nemesis",
         "the next sync of a directory, or of a whole disk, fails, and what it should have made "
-        "durable, names too, is gone; within the atlas, for scenarios",
+        "durable, names too, is gone; within the atlas, of wide seeds and scenarios",
     ),
     "disk-full": Kind(
         (("node", "nodes"), ("bytes", "int")), True, "nemesis", "so many bytes are left on a disk",

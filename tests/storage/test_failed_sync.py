@@ -8,15 +8,24 @@ behind the durable mark is therefore written again before a boot believes that i
 """
 
 import copy
+from contextlib import suppress
 
 import pytest
 from raftlog_sim.disk import Keep, SimulatedCrashError
 
 from raftlog.base import probes
-from raftlog.base.entries import HardState
+from raftlog.base.entries import EntryKind, HardState
 from raftlog.base.errors import CorruptData, DiskError
-from raftlog.storage.data_dir import format_directory, open_directory, peek_directory
+from raftlog.records.control import write_log_start
+from raftlog.storage.data_dir import (
+    format_directory,
+    is_formatted,
+    open_directory,
+    peek_directory,
+)
+from raftlog.storage.jobs import remove_files
 from raftlog.storage.recovery import ReplicaState, recover_replica
+from raftlog.storage.snapshot import write_snapshot
 from raftlog.storage.store_file import SECTOR, STORE_FILES, StoreFiles
 from raftlog.storage.store_records import hard_state_record
 from tests.storage.making import IDENTITY, ME, SPEC, Driver, new_disk
@@ -135,3 +144,147 @@ def test_an_image_that_follows_one_that_is_nowhere_is_damage():
     disk.overwrite(newest, SECTOR, bytes(len(disk.content(newest)) - SECTOR))
     with pytest.raises(CorruptData, match="the last before is not there"):
         peek_directory(disk)
+
+
+# --- names ----------------------------------------------------------------------------------------
+#
+# The same of names. A new segment was synced and renamed, and the sync of its directory failed: the
+# name was seen, clean, and gone at a power failure. The process was started again, went on in that
+# file, and acknowledged what the disk had in a file without a name. What a boot finds by a name
+# that is not known to be durable is therefore given that name again.
+
+
+def with_a_segment_that_has_no_durable_name(seed=0):
+    driver = Driver(new_disk(seed))
+    driver.lead(1)
+    driver.append(5)
+    driver.commit_all()
+    driver.settle()
+    driver.disk.fail("sync_dir", SPEC.path)
+    files = len(driver.disk.paths())
+    for _ in range(20):
+        driver.append(1)
+        io_id, ops = driver.begin_round()
+        if driver.perform(io_id, ops).poisoned is not None:
+            break
+    assert len(driver.disk.paths()) == files + 1
+    return driver
+
+
+def test_a_boot_goes_on_in_no_file_whose_name_is_not_durable():
+    driver = with_a_segment_that_has_no_durable_name()
+    probes.reset()
+    driver.reopen()
+    assert probes.fired()["names-in-doubt-made-again"] == 1
+    driver.append(2)
+    driver.round()
+    promised = driver.log.last_index
+    found = driver.crash(Keep.NONE)
+    assert (found.state, driver.log.last_index) == (ReplicaState.INTACT, promised)
+
+
+@pytest.mark.parametrize("keep", Keep)
+def test_power_may_fail_while_a_name_is_made_again(keep):
+    put_back = 0
+    for seed, crash_at in ((seed, crash_at) for seed in range(4) for crash_at in range(1, 30)):
+        driver = with_a_segment_that_has_no_durable_name(seed)
+        driver.log.persisted(driver.io_id - 1)
+        promised = driver.image.marks.get(SPEC.group) or driver.log.mark(driver.commit)
+        driver.disk.mutations, driver.disk.crash_at = 0, crash_at
+        with suppress(SimulatedCrashError):
+            driver.reopen()
+        probes.reset()
+        found = driver.crash(keep)
+        put_back += probes.fired().get("name-put-back-at-boot", 0)
+        assert found.state is ReplicaState.INTACT, (seed, crash_at)
+        assert driver.log.last_index >= promised.raft_index, (seed, crash_at)
+        driver.append(1)
+        driver.round()
+        promised = driver.log.last_index
+        driver.crash(Keep.NONE)
+        assert driver.log.last_index == promised, (seed, crash_at)
+    assert put_back > 0 or keep is Keep.NONE
+
+
+def test_a_process_may_be_killed_while_a_name_is_made_again():
+    for crash_at in range(1, 30):
+        driver = with_a_segment_that_has_no_durable_name()
+        before = driver.disk.paths()
+        driver.disk.mutations, driver.disk.crash_at = 0, crash_at
+        with suppress(SimulatedCrashError):
+            driver.reopen()
+        driver.disk.crash_at = None
+        driver.reopen()
+        driver.append(1)
+        driver.round()
+        promised = driver.log.last_index
+        driver.crash(Keep.NONE)
+        assert driver.log.last_index == promised, crash_at
+        assert {path for path in before if path.endswith(".log")} <= {*driver.disk.paths()}
+
+
+def test_what_is_marked_has_its_name():
+    driver = Driver(new_disk())
+    driver.lead(1)
+    driver.append(40)
+    driver.commit_all()
+    driver.settle()
+    assert len(driver.log.segments) > 2
+    probes.reset()
+    driver.reopen()
+    assert "names-in-doubt-made-again" not in probes.fired()
+
+
+def with_a_log_to_shorten():
+    """A log whose first segments may go."""
+    driver = Driver(new_disk())
+    driver.lead(1)
+    driver.append(40)
+    start = write_log_start(driver.log.next_offset)
+    driver.log.append([driver.control(EntryKind.LOG_START, start)])
+    driver.commit_all()
+    driver.settle()
+    return driver
+
+
+def removal(driver):
+    """The job, and the state that the log may then begin with."""
+    driver.log.set_log_start(driver.log.next_offset, driver.log.last_index)
+    plan = driver.log.plan_removal()
+    (order,) = plan.args
+    return plan, order.heads[0].position
+
+
+@pytest.mark.parametrize("skipped", range(4))
+def test_what_begins_a_shortened_log_outlives_a_failed_sync(skipped):
+    """The state, the head file, then the removal: whichever sync of the directory fails, the next
+    attempt, or the next boot, makes sure of what came before."""
+    driver = with_a_log_to_shorten()
+    plan, position = removal(driver)
+    driver.disk.fail("sync_dir", SPEC.path, skip=skipped)
+    with suppress(DiskError):
+        write_snapshot(driver.disk, SPEC, position, b"")
+        driver.run(plan)
+        raise AssertionError("no sync failed")
+    found = driver.reopen()
+    remove_files(driver.disk, found.obsolete)
+    if found.log.first_index == 1:
+        driver.run(removal(driver)[0])
+    driver.append(1)
+    driver.round()
+    promised = driver.log.last_index
+    found = driver.crash(Keep.NONE)
+    assert (found.state, found.why) == (ReplicaState.INTACT, "")
+    assert (driver.log.first_index, driver.log.last_index) == (position.raft_index + 1, promised)
+
+
+def test_the_first_boot_makes_sure_of_the_format_file():
+    disk = new_disk()
+    disk.fail("sync_dir", skip=1)
+    with pytest.raises(DiskError):
+        format_directory(disk, IDENTITY)
+    disk.forget_faults()
+    assert is_formatted(disk)
+    open_directory(disk)
+    disk.crash(Keep.NONE)
+    assert peek_directory(disk).identity == IDENTITY

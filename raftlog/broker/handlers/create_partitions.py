@@ -1,27 +1,13 @@
-"""CreatePartitions: a topic grows; it never shrinks.
+"""CreatePartitions: a topic grows; it never shrinks."""
 
-What this broker's image refuses is refused only when the image is known to be up to date: one that
-is behind does not know a topic that somebody has been told of.
-"""
-
-from collections import Counter
-from typing import final
-
-import attrs
+from operator import attrgetter
 
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.controller_calls import (
-    BEHIND,
-    Attempt,
-    ControllerCalls,
-    Outcome,
-    deadline_of,
-    is_gone,
-)
+from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.handlers.delete_topics import gone_by_name
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -32,64 +18,16 @@ from raftlog.kafka.messages.create_partitions import (
 from raftlog.metadata.requests import GrowTopicWish
 
 
-@final
-@attrs.define(eq=False)
-class _Growth:
-    """One request under way."""
-
-    attempt: Attempt
-
-    def answer(self, outcomes: list[Outcome]) -> None:
-        """What became of each topic; names whose topic is gone are looked up once more."""
-        attempt, request = self.attempt, self.attempt.request
-        if request.dead:
-            return
-        if not attempt.before and any(map(is_gone, outcomes)):
-            attempt.once_current(_perform, outcomes)
-            return
-        results = [
-            CreatePartitionsTopicResult(
-                topic.name, gone_by_name(outcome.error), outcome.message or None
-            )
-            for topic, outcome in zip(request.body.topics, outcomes, strict=True)
-        ]
-        request.answer(CreatePartitionsResponse(results=results))
-
-
-def handle(context: Context, request: KafkaRequest) -> None:
-    """See the module."""
-    body: CreatePartitionsRequest = request.body
-    attempt = Attempt(context, request, deadline_of(context, body.timeout_ms))
-    if all(_may_grow(context, topic) for topic in body.topics):
-        _perform(attempt)
-    else:
-        attempt.once_current(_perform)
-
-
 def _may_grow(context: Context, topic: CreatePartitionsTopic) -> bool:
     known = context.router.topic(topic.name)
     return known is not None and topic.count > len(known.partitions)
 
 
-def _perform(attempt: Attempt) -> None:
-    context, before = attempt.context, attempt.before
-    body: CreatePartitionsRequest = attempt.request.body
-    names = Counter(topic.name for topic in body.topics)
-    calls = ControllerCalls(context, attempt.deadline, _Growth(attempt).answer)
-    for place, topic in enumerate(body.topics):
-        if before and not is_gone(before[place]):
-            calls.keep(before[place])
-        elif names[topic.name] > 1:
-            calls.known(ErrorCode.INVALID_REQUEST, "the request names this topic twice")
-        elif not attempt.current and (before or not _may_grow(context, topic)):
-            calls.known(ErrorCode.REQUEST_TIMED_OUT, BEHIND)
-        else:
-            _add(context, calls, topic, body.validate_only)
-    calls.begin()
-
-
 def _add(
-    context: Context, calls: ControllerCalls, topic: CreatePartitionsTopic, validate_only: bool
+    context: Context,
+    calls: ControllerCalls,
+    body: CreatePartitionsRequest,
+    topic: CreatePartitionsTopic,
 ) -> None:
     known = context.router.topic(topic.name)
     if known is None:
@@ -118,6 +56,31 @@ def _add(
         return
     calls.wish(
         GrowTopicWish(
-            topic_id=known.topic_id, count=topic.count, nodes=nodes, validate_only=validate_only
+            topic_id=known.topic_id,
+            count=topic.count,
+            nodes=nodes,
+            validate_only=body.validate_only,
         )
     )
+
+
+def _response(body: CreatePartitionsRequest, outcomes: list[Outcome]) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(
+        results=[
+            CreatePartitionsTopicResult(
+                topic.name, gone_by_name(outcome.error), outcome.message or None
+            )
+            for topic, outcome in zip(body.topics, outcomes, strict=True)
+        ]
+    )
+
+
+handle = EachNamed(
+    asked=attrgetter("topics"),
+    key=attrgetter("name"),
+    twice="the request names this topic twice",
+    fits=_may_grow,
+    ask=_add,
+    respond=_response,
+).handle
+"""See the module."""

@@ -1,0 +1,79 @@
+"""Admin requests that ask one thing of each of several that they name: a wish for each.
+
+What this broker's image does not know, or would refuse, is refused only when the image is known to
+be up to date: one that is behind does not know a topic that somebody has been told of.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, final
+
+import attrs
+
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.controller_calls import (
+    BEHIND,
+    Attempt,
+    ControllerCalls,
+    Outcome,
+    deadline_of,
+    is_gone,
+)
+from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.error_codes import ErrorCode
+
+
+@final
+@attrs.frozen(eq=False, kw_only=True)
+class EachNamed:
+    """One kind of such requests.
+
+    * `asked`: what a body names, in its order; `key`: by what two of them are the same.
+    * `twice`: what is said of one that is named twice.
+    * `fits`: whether this broker's image knows it, and would not refuse it.
+    * `ask`: adds one wish, or one known outcome, of a body's item to the calls.
+    * `respond`: the response to a body, from the outcomes in the order of what it names.
+    """
+
+    asked: Callable[[Any], list[Any]]
+    key: Callable[[Any], Hashable]
+    twice: str
+    fits: Callable[[Context, Any], bool]
+    ask: Callable[[Context, ControllerCalls, Any, Any], None]
+    respond: Callable[[Any, list[Outcome]], Any]
+
+    def handle(self, context: Context, request: KafkaRequest) -> None:
+        """Answer the request when all that it names have an outcome."""
+        body = request.body
+        attempt = Attempt(context, request, deadline_of(context, body.timeout_ms))
+        if all(self.fits(context, each) for each in self.asked(body)):
+            self._perform(attempt)
+        else:
+            attempt.once_current(self._perform)
+
+    def _perform(self, attempt: Attempt) -> None:
+        context, before, body = attempt.context, attempt.before, attempt.request.body
+        asked = self.asked(body)
+        times = Counter(map(self.key, asked))
+        calls = ControllerCalls(context, attempt.deadline, partial(self._answer, attempt))
+        for place, each in enumerate(asked):
+            if before and not is_gone(before[place]):
+                calls.keep(before[place])
+            elif times[self.key(each)] > 1:
+                calls.known(ErrorCode.INVALID_REQUEST, self.twice)
+            elif not attempt.current and (before or not self.fits(context, each)):
+                calls.known(ErrorCode.REQUEST_TIMED_OUT, BEHIND)
+            else:
+                self.ask(context, calls, body, each)
+        calls.begin()
+
+    def _answer(self, attempt: Attempt, outcomes: list[Outcome]) -> None:
+        """Names whose topic is gone are looked up once more."""
+        request = attempt.request
+        if request.dead:
+            return
+        if not attempt.before and any(map(is_gone, outcomes)):
+            attempt.once_current(self._perform, outcomes)
+        else:
+            request.answer(self.respond(request.body, outcomes))
