@@ -1,0 +1,95 @@
+"""Planted bugs for the second halves of rows of LESSONS part 5: each "or" of a row is a bug of its
+own. As in raft_mutants.py."""
+
+from typing import Any
+
+from raftlog.base.errors import DiskFull
+from raftlog.base.units import millis
+from raftlog.broker.broker import Broker
+from raftlog.raft import lease
+from raftlog.raft.state import LEADER, RaftState
+from raftlog.storage import recovery, walked_log
+from raftlog.storage.term_table import TermTable
+from raftlog.storage.walk import segment_start
+from raftlog.storage.write_round import DirectoryWriter
+
+_wall: dict[str, int] = {"ns": 0}
+"""The wall clock of the broker whose turn it is."""
+
+
+def lease_by_the_wall_clock() -> None:
+    """12e: a lease is measured by the clock that people set."""
+    real = Broker.handle
+
+    def handle(self: Broker, events: Any, now_ns: int, wall_ms: int) -> Any:
+        _wall["ns"] = millis(wall_ms)
+        return real(self, events, now_ns, wall_ms)
+
+    def holds(state: RaftState) -> bool:
+        return state.role is LEADER and state.ready and _wall["ns"] < state.lease_until
+
+    def round_sent(state: RaftState, context: int) -> None:
+        if state.options.lease_ns and not state.lease_given_up:
+            state.reads.sent_at[context] = _wall["ns"]  # type: ignore[assignment]
+
+    Broker.handle = handle  # type: ignore[method-assign]
+    lease.holds = holds
+    lease.round_sent = round_sent
+
+
+def half_a_batch_is_left() -> None:
+    """21d: a full disk took half of a batch, and the group's next round goes on behind that."""
+    real = DirectoryWriter._append
+
+    def append(self: DirectoryWriter, op: Any) -> None:
+        try:
+            real(self, op)
+        except DiskFull:
+            return
+
+    DirectoryWriter._append = append  # type: ignore[method-assign]
+
+
+def term_from_the_oldest_entry() -> None:
+    """25c: a boot takes the term before a log from the first entry in it, not from the header."""
+    real = walked_log._Walker._terms
+
+    def terms(self: Any, after: Any) -> TermTable:
+        before = real(self, after)
+        head = self._files.live[0].header
+        found = TermTable(
+            self._term_rows[0].term if self._term_rows else head.term_before,
+            head.first_index - 1,
+            head.base_offset,
+        )
+        for row in self._term_rows:
+            if row.raft_index < after:
+                found.begin(row.term, row.raft_index, row.offset)
+        return found if head.first_index > 1 else before
+
+    walked_log._Walker._terms = terms  # type: ignore[method-assign]
+
+
+def index_from_the_oldest_entry() -> None:
+    """25d: a boot counts the entries before a log by the offset of the first one in it."""
+
+    def start(first_index: Any, offset: Any, chain_before: Any, term_before: Any) -> Any:
+        del first_index
+        return segment_start(offset + 1, offset, chain_before, term_before)
+
+    walked_log.segment_start = start  # type: ignore[attr-defined]
+
+
+def names_in_doubt_are_believed() -> None:
+    """59: a boot goes on in a file whose name a failed sync left in the kernel's memory."""
+    recovery._name_in_doubt_again = lambda disk, spec, files, mark: None
+
+
+MUTANTS = (
+    ("12e", "lease-by-the-wall-clock", lease_by_the_wall_clock, ("linearizable-read",)),
+    ("21d", "half-a-batch-is-left", half_a_batch_is_left, ("promise-durable",)),
+    ("25c", "term-from-the-oldest-entry", term_from_the_oldest_entry, ("liveness", "exception")),
+    ("25d", "index-from-the-oldest-entry", index_from_the_oldest_entry,
+     ("assertion", "exception")),
+    ("59", "names-in-doubt-are-believed", names_in_doubt_are_believed, ("promise-durable",)),
+)  # fmt: skip
