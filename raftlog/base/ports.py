@@ -86,7 +86,9 @@ class Disk(Protocol):
         """Remove a file or an empty directory."""
         ...
 
-    def sync_dir(self, path: str) -> None: ...
+    def sync_dir(self, path: str) -> None:
+        """Raises, too, when a sync of names failed in another thread since they were made."""
+        ...
 
     def sync_all(self) -> None:
         """Make everything written to this directory's file system durable (syncfs)."""

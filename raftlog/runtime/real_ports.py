@@ -10,10 +10,12 @@ import fcntl
 import hashlib
 import os
 import re
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, final
 
 from raftlog.base.binary import Buffer
@@ -193,13 +195,21 @@ _sync_data: Final[Callable[[int], None]] = (
 class PosixDisk:
     """A data directory on a real file system. `_all_fd` is what `syncfs` is called on, kept open:
     the kernel tells of a failed write-back through those descriptors that were open before it; one
-    opened later may find that somebody else has heard of it already."""
+    opened later may find that somebody else has heard of it already.
 
-    __slots__ = ("__weakref__", "_all_fd", "root")
+    For directories there is no such descriptor, and the threads of a directory make names side by
+    side: what one of them hears of takes the names that another is about to sync. So names are
+    synced one call at a time, and once that failed it fails for everybody, until a boot makes sure
+    of what it finds (raftlog.storage.recovery).
+    """
+
+    __slots__ = ("__weakref__", "_all_fd", "_names", "_names_lost", "root")
 
     def __init__(self, root: str) -> None:
         self.root = root
         self._all_fd = -1
+        self._names = threading.Lock()
+        self._names_lost = False
 
     def _at(self, path: str) -> str:
         names = path.split("/") if path else []
@@ -252,7 +262,7 @@ class PosixDisk:
         with _blamed_on(path):
             fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                os.fsync(fd)
+                self._sync_names(partial(os.fsync, fd))
             finally:
                 os.close(fd)
 
@@ -260,15 +270,28 @@ class PosixDisk:
         """Make everything written here durable: by one `syncfs` where that can be trusted, else
         file by file, which is only meant for a boot."""
         with _blamed_on(self.root):
-            if _syncfs is None or not SYNCFS_TELLS:
-                self._sync_each()
-                return
-            if self._all_fd < 0:
-                self._all_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                weakref.finalize(self, os.close, self._all_fd)
-            if _syncfs(self._all_fd) != 0:
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number))
+            self._sync_names(self._sync_all)
+
+    def _sync_names(self, sync: Callable[[], None]) -> None:
+        with self._names:
+            if self._names_lost:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            try:
+                sync()
+            except OSError:
+                self._names_lost = True
+                raise
+
+    def _sync_all(self) -> None:
+        if _syncfs is None or not SYNCFS_TELLS:
+            self._sync_each()
+            return
+        if self._all_fd < 0:
+            self._all_fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._all_fd)
+        if _syncfs(self._all_fd) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     def _sync_each(self) -> None:
         for directory, _, names in os.walk(self.root):

@@ -109,6 +109,8 @@ def format_directory(
         )
     for leftover in STORE_FILES:
         remove_if_there(disk, leftover)
+    if disk.exists(GROUPS_DIRECTORY):  # of an attempt whose sync failed: its name is on no disk
+        disk.remove(GROUPS_DIRECTORY)
     disk.make_dir(GROUPS_DIRECTORY)
     format_store(disk, identity.owner, bytes_initial=store_bytes)
     write_whole(disk, FORMAT_FILE, _format_bytes(identity))

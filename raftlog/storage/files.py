@@ -76,15 +76,21 @@ def name_again(disk: Disk, path: str) -> None:
     named(disk, away, path)
 
 
-def put_back(disk: Disk, away: str) -> None:
+def put_back(disk: Disk, path: str) -> None:
     """Undo a `name_again` that a crash, or a failing disk, cut short. Not synced: the file is
-    durable under this name or its own, if it was before. Where both are there (a rename need not
-    be one step for a power failure), they are the same file."""
-    path = away.removesuffix(AWAY_SUFFIX)
+    durable under this name or its own, if it was before. Where both are there, a power failure has
+    done half of a rename, and what has the name is what everything since was built on."""
+    away = path + AWAY_SUFFIX
     if disk.exists(path):
         disk.remove(away)
     else:
         disk.rename(away, path)
+
+
+def put_back_if_away(disk: Disk, path: str) -> None:
+    """The same in the life that the disk failed in."""
+    if disk.exists(path + AWAY_SUFFIX):
+        put_back(disk, path)
 
 
 def remove_if_there(disk: Disk, path: str) -> bool:

@@ -34,6 +34,7 @@ from raftlog.storage.files import (
     name_again,
     opened,
     parent_of,
+    put_back_if_away,
     read_whole,
     remove_if_there,
     write_whole,
@@ -378,19 +379,25 @@ def remove_segments(disk: Disk, order: RemovalOrder) -> SegmentsRemoved:
     head = _readable_head(disk, order)
     first_index = RaftIndex(head.position.raft_index + 1)
     paths = order.paths[: head.segments]
-    name_again(disk, f"{spec.path}/{snapshot_name(first_index)}")
-    disk.sync_dir(spec.path)
     try:
-        write_head(disk, spec, first_index)
+        _begin_with(disk, spec, first_index)
     except DiskFull:
         remove_files(disk, [index_name(path) for path in paths])
-        write_head(disk, spec, first_index)
+        _begin_with(disk, spec, first_index)
     remove_files(disk, paths)
     for before in snapshots_of(disk, spec.path):
         if before < first_index:
             remove_if_there(disk, f"{spec.path}/{snapshot_name(before)}")
     disk.sync_dir(spec.path)
     return SegmentsRemoved(first_index)
+
+
+def _begin_with(disk: Disk, spec: ReplicaSpec, first_index: RaftIndex) -> None:
+    state = f"{spec.path}/{snapshot_name(first_index)}"
+    put_back_if_away(disk, state)
+    name_again(disk, state)
+    disk.sync_dir(spec.path)
+    write_head(disk, spec, first_index)
 
 
 def _readable_head(disk: Disk, order: RemovalOrder) -> NewHead:
@@ -408,10 +415,11 @@ def _readable_head(disk: Disk, order: RemovalOrder) -> NewHead:
 
 def _check_state(disk: Disk, spec: ReplicaSpec, position: InstallPosition) -> None:
     before = RaftIndex(position.raft_index + 1)
+    path = f"{spec.path}/{snapshot_name(before)}"
+    put_back_if_away(disk, path)
     found, _ = read_snapshot(disk, spec, before)
     if (found.term, found.chain) != (position.term, position.chain):
-        on = f"{spec.path}/{snapshot_name(before)}"
-        raise CorruptData("a snapshot of another log", on=on)
+        raise CorruptData("a snapshot of another log", on=path)
 
 
 def _report(disk: Disk, walk: Walk) -> None:

@@ -188,7 +188,7 @@ def _tidy_names(disk: Disk, path: str) -> None:
             remove_if_there(disk, f"{path}/{name}")
         elif name.endswith(AWAY_SUFFIX):
             probe("name-put-back-at-boot")
-            put_back(disk, f"{path}/{name}")
+            put_back(disk, f"{path}/{name.removesuffix(AWAY_SUFFIX)}")
 
 
 def _name_in_doubt_again(

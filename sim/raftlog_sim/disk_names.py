@@ -92,7 +92,7 @@ class Names:
         for change in self.pending:
             if keeps():
                 self._promote(change)
-        there = self.durable_directories
+        there = self.durable_directories = self._reached(self.durable_directories)
         self.durable = {
             name: inode for name, inode in self.durable.items() if parent_of(name) in there
         }
@@ -104,7 +104,19 @@ class Names:
 
     def durable_inode(self, path: str) -> Inode | None:
         """The file that a crash that keeps nothing would leave under this name."""
-        return self.durable.get(path) if parent_of(path) in self.durable_directories else None
+        there = self.durable_directories
+        at = parent_of(path)
+        while at in there and at:
+            at = parent_of(at)
+        return self.durable.get(path) if at in there else None
+
+    def _reached(self, directories: dict[str, None]) -> dict[str, None]:
+        """Those of them that lie in one another up to the disk itself."""
+        reached: dict[str, None] = {}
+        for name in sorted(directories):  # what holds a name sorts before it
+            if name == "" or parent_of(name) in reached:
+                reached[name] = None
+        return reached
 
     def _promote(self, change: NameChange) -> None:
         if change.old is not None:

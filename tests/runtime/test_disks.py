@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 
 import pytest
 from hypothesis import given
@@ -236,3 +237,72 @@ def test_options_parse():
         faulty_disk.parse_options("writeback=1")
     with pytest.raises(ConfigError, match="'lose-everything'"):
         faulty_disk.parse_options("lose-everything")
+
+
+# --- names, and the threads that make them --------------------------------------------------------
+#
+# A segment rolls while the job thread writes the index file of the one before, in the same
+# directory. The job's sync failed, which nobody minds, for that file is a cache; but it took the
+# name of the new segment too. The writer's sync, a moment later, found nothing to do, and entries
+# were acknowledged in a file that the next power failure took away.
+
+
+def failing_sync(monkeypatch, call):
+    """The next such call of the system begins, waits for `go_on`, and fails."""
+    begun, go_on, left = threading.Event(), threading.Event(), [1]
+    real = getattr(real_ports.os, call)
+
+    def sync(fd):
+        if not left:
+            return real(fd)
+        left.pop()
+        begun.set()
+        assert go_on.wait(10)
+        raise OSError(errno.EIO, "the medium is broken")
+
+    monkeypatch.setattr(real_ports.os, call, sync)
+    return begun, go_on
+
+
+def test_a_failed_sync_of_names_has_failed_for_all_threads(tmp_path, monkeypatch):
+    disk = PosixDisk(str(tmp_path))
+    begun, go_on = failing_sync(monkeypatch, "fsync")
+    put(disk, "a.tmp", b"a")
+    told = {}
+
+    def sync(name):
+        try:
+            disk.sync_dir("")
+        except DiskError as error:
+            told[name] = error
+
+    job = threading.Thread(target=sync, args=("job",))
+    job.start()
+    assert begun.wait(10)
+    disk.rename("a.tmp", "a")
+    writer = threading.Thread(target=sync, args=("writer",))
+    writer.start()
+    go_on.set()
+    job.join()
+    writer.join()
+    assert set(told) == {"job", "writer"}
+    with pytest.raises(DiskError):
+        disk.sync_all()
+    PosixDisk(str(tmp_path)).sync_dir("")
+
+
+def test_a_failed_sync_of_everything_is_one_of_names(tmp_path, monkeypatch):
+    disk = PosixDisk(str(tmp_path))
+    monkeypatch.setattr(real_ports, "_syncfs", lambda fd: -1)
+    monkeypatch.setattr(real_ports, "SYNCFS_TELLS", True)
+    with pytest.raises(DiskError):
+        disk.sync_all()
+    with pytest.raises(DiskError):
+        disk.sync_dir("")
+
+
+def test_a_directory_that_cannot_be_opened_is_no_failed_sync(tmp_path):
+    disk = PosixDisk(str(tmp_path))
+    with pytest.raises(DiskError):
+        disk.sync_dir("missing")
+    disk.sync_dir("")

@@ -15,7 +15,7 @@ from raftlog_sim.disk import Keep, SimulatedCrashError
 
 from raftlog.base import probes
 from raftlog.base.entries import EntryKind, HardState
-from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.errors import CorruptData, DiskError, DiskFull
 from raftlog.records.control import write_log_start
 from raftlog.storage.data_dir import (
     format_directory,
@@ -23,6 +23,7 @@ from raftlog.storage.data_dir import (
     open_directory,
     peek_directory,
 )
+from raftlog.storage.inspect import inspect_directory
 from raftlog.storage.jobs import remove_files
 from raftlog.storage.recovery import ReplicaState, recover_replica
 from raftlog.storage.snapshot import write_snapshot
@@ -288,3 +289,54 @@ def test_the_first_boot_makes_sure_of_the_format_file():
     open_directory(disk)
     disk.crash(Keep.NONE)
     assert peek_directory(disk).identity == IDENTITY
+
+
+def test_formatting_once_more_makes_the_directory_of_replicas_anew():
+    disk = new_disk()
+    disk.fail("sync_dir")
+    with pytest.raises(DiskError):
+        format_directory(disk, IDENTITY)
+    driver = Driver(disk)
+    driver.lead(1)
+    driver.append(5)
+    driver.round()
+    promised = driver.log.last_index
+    found = driver.crash(Keep.NONE)
+    assert (found.state, driver.log.last_index) == (ReplicaState.INTACT, promised)
+
+
+@pytest.mark.parametrize(("skip", "error"), [(0, DiskError), (1, DiskError), (1, DiskFull)])
+def test_a_rename_that_failed_once_stops_no_later_removal(skip, error):
+    driver = with_a_log_to_shorten()
+    plan, position = removal(driver)
+    write_snapshot(driver.disk, SPEC, position, b"")
+    driver.disk.fail("rename", ".snapshot", skip=skip, error=error)
+    with suppress(DiskError):
+        driver.run(plan)
+        assert error is DiskFull
+    if driver.log.first_index == 1:
+        driver.run(driver.log.plan_removal())
+    assert driver.log.first_index == position.raft_index + 1
+    found = driver.crash(Keep.NONE)
+    assert (found.state, found.why) == (ReplicaState.INTACT, "")
+
+
+def test_a_full_disk_makes_room_for_a_longer_name():
+    driver = with_a_log_to_shorten()
+    plan, position = removal(driver)
+    write_snapshot(driver.disk, SPEC, position, b"")
+    driver.disk.fail("rename", ".away", error=DiskFull)
+    driver.run(plan)
+    assert driver.log.first_index == position.raft_index + 1
+
+
+def test_inspection_says_that_a_boot_was_cut_short():
+    driver = with_a_segment_that_has_no_durable_name()
+    last = max(path for path in driver.disk.paths() if path.endswith(".log"))
+    driver.disk.rename(last, last + ".away")
+    (row,) = inspect_directory(driver.disk)["groups"]
+    assert (row["damaged"], "last_index" in row) == (False, False)
+    assert last.rpartition("/")[2] + ".away" in row["fault"]
+    driver.reopen()
+    (row,) = inspect_directory(driver.disk)["groups"]
+    assert (row["fault"], row["last_index"]) == (None, driver.log.last_index)
