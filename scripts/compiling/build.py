@@ -23,8 +23,9 @@ from pathlib import Path
 
 from mypyc.build import mypycify
 from raftlog_sim.compiled_build import PACKAGES, say_what, sources_digest
-from setuptools import Extension, setup
-from setuptools._distutils.compilers.C import base
+from setuptools import Extension, setup  # before distutils, which it brings along
+
+from distutils.ccompiler import CCompiler  # isort: skip
 
 from compiling.forms import refused
 from compiling.named_fields import number_fields
@@ -129,7 +130,7 @@ def c_sources(paths: list[str], optimise: str) -> list[Extension]:
 
 def compile_c(extensions: list[Extension], more: list[str]) -> None:
     """The C compiler and the linker, in the current folder, with more flags."""
-    base.Compiler.compile = _compile_side_by_side
+    CCompiler.compile = _compile_side_by_side
     with_flags = copy.deepcopy(extensions)
     for each in with_flags:
         each.extra_compile_args += [*FLAGS, *more]
