@@ -5,7 +5,7 @@ be up to date: one that is behind does not know a topic that somebody has been t
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, final
 
@@ -36,7 +36,7 @@ class EachNamed:
     * `respond`: the response to a body, from the outcomes in the order of what it names.
     """
 
-    asked: Callable[[Any], list[Any]]
+    asked: Callable[[Any], Sequence[Any]]
     key: Callable[[Any], Hashable]
     twice: str
     fits: Callable[[Context, Any], bool]
