@@ -20,7 +20,7 @@ from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import RaftIndex
 from raftlog.base.ports import Disk
 from raftlog.storage.files import read_whole, write_whole
-from raftlog.storage.replica import HEAD_FILE, ReplicaSpec
+from raftlog.storage.replica import AWAY_SUFFIX, HEAD_FILE, ReplicaSpec
 
 MAGIC: Final = b"rlhead\x00\x00"
 VERSION: Final = 1
@@ -42,7 +42,9 @@ def read_head(disk: Disk, spec: ReplicaSpec) -> RaftIndex | None:
     release wrote it."""
     path = f"{spec.path}/{HEAD_FILE}"
     if not disk.exists(path):
-        return None
+        path += AWAY_SUFFIX  # see `find_live_files`
+        if not disk.exists(path):
+            return None
     view = memoryview(read_whole(disk, path, 2 * _COPY_BYTES))
     for copy in (view[:_COPY_BYTES], view[_COPY_BYTES:]):
         if len(copy) == _COPY_BYTES and crc32c(copy[:-4]) == int.from_bytes(copy[-4:], "big"):

@@ -19,13 +19,7 @@ from raftlog.base.ports import Disk
 from raftlog.storage.data_dir import DirectoryImage, peek_directory
 from raftlog.storage.files import opened
 from raftlog.storage.live_files import LiveFile, LiveFiles, find_live_files
-from raftlog.storage.replica import (
-    AWAY_SUFFIX,
-    GROUPS_DIRECTORY,
-    Mark,
-    Registration,
-    ReplicaSpec,
-)
+from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration, ReplicaSpec
 from raftlog.storage.segment import before_header
 from raftlog.storage.segment_header import header_needs_repair
 from raftlog.storage.walk import Walk, WalkPlace, segment_start
@@ -120,10 +114,6 @@ def _inspect_replica(
         "damaged": False,
         "fault": None,
     }
-    away = [name for name in disk.list(spec.path) if name.endswith(AWAY_SUFFIX)]
-    if away:
-        what = f"a boot was cut short while it renamed {', '.join(away)}; the next one goes on"
-        return row | {"fault": what}
     try:
         files = find_live_files(disk, spec)
         if not files.live:

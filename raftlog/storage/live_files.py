@@ -9,7 +9,7 @@ from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.storage.files import opened
 from raftlog.storage.head import read_head
-from raftlog.storage.replica import Mark, ReplicaSpec, parse_segment_name
+from raftlog.storage.replica import AWAY_SUFFIX, Mark, ReplicaSpec, parse_segment_name
 from raftlog.storage.segment_header import SegmentHeader, read_segment_header
 
 
@@ -91,11 +91,14 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
 
 
 def _named_files(disk: Disk, path: str) -> list[_Named]:
-    """All segment files by file sequence."""
+    """All segment files by file sequence. One that is away while it is given its name again counts
+    as what it was: who reads beside a broker sees such files, a boot has put them back."""
     found = []
-    for name in disk.list(path):
-        parsed = parse_segment_name(name)
-        if parsed is not None:
+    names = disk.list(path)
+    for name in names:
+        own = name.removesuffix(AWAY_SUFFIX)
+        parsed = parse_segment_name(own)
+        if parsed is not None and (own == name or own not in names):
             found.append(_Named(parsed[1], parsed[0], f"{path}/{name}"))
     return sorted(found)
 

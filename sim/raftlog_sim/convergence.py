@@ -59,10 +59,14 @@ def _is_named(nodes: "list[Node]", partition: "PartitionImage") -> bool:
     return all(each is not None and each.node == leader for each in told)
 
 
+def is_told(world: "World") -> bool:
+    """Whether the metadata know each partition's membership."""
+    return not any(misreported(world.running()))
+
+
 def misreported(nodes: "list[Node]") -> list[str]:
     """At rest: for each partition what the metadata have wrong of the membership that its own log
-    has, or nothing. Nobody waits for that: a report that was lost is told again while there is
-    still something to do."""
+    has, or nothing."""
     return [
         _misreported(nodes, f"{topic.name}-{number}", partition)
         for topic in nodes[0].broker.context.image.topics.values()

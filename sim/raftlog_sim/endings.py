@@ -6,12 +6,15 @@ not synced; and power fails so, and all index files are gone too.
 """
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+
+import attrs
 
 from raftlog.base.ids import GroupId, NodeId
 from raftlog.base.units import Instant, millis
 from raftlog.broker.events import Stop
 from raftlog_sim import cluster_faults
+from raftlog_sim.convergence import is_converged, is_told
 from raftlog_sim.disk import Keep
 from raftlog_sim.schedule import step
 from raftlog_sim.targets import group_of
@@ -25,7 +28,8 @@ REBOOTS: Final = ("stopped", "power", "power-without-indexes")
 _ALL_LEAD_IN: Final = 3
 """In one of so many seeds everybody leads in the end, and is read from."""
 PATIENCE_NS: Final = millis(3_000)
-"""How long a broker may take to stop, or to get the leadership that it is handed."""
+"""How long a broker may take to stop, or to get the leadership that it is handed, and a report to
+arrive."""
 
 
 def read_last(world: "World", damaged: Collection[NodeId]) -> list[NodeId]:
@@ -33,6 +37,24 @@ def read_last(world: "World", damaged: Collection[NodeId]) -> list[NodeId]:
     rotten there. Whoever was damaged; in some seeds everybody."""
     all_lead = world.stream("final/all-lead").chance(1, _ALL_LEAD_IN)
     return sorted(world.nodes if all_lead else damaged)
+
+
+@final
+@attrs.define(eq=False)
+class Rest:
+    """Asked again and again: whether all have converged, and what leaders report has arrived, or
+    had its time to (wide seed 9300080: the last report was on its way when all else was done)."""
+
+    world: "World"
+    _until: int = 0
+
+    def __call__(self) -> bool:
+        if not is_converged(self.world):
+            return False
+        if is_told(self.world):
+            return True
+        self._until = self._until or self.world.now + PATIENCE_NS
+        return self.world.now >= self._until
 
 
 class Standing(NamedTuple):

@@ -335,7 +335,7 @@ class Run:
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
         self.phase = "final read"
         yield from self._read_everything(FINAL_READER)
-        yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
+        yield _Goal(endings.Rest(self.world), limit, "all at rest", 1)
         self._finish()
         yield from self._read_from_each()
         reboots = endings.REBOOTS if self.options.reboot else ()
@@ -365,7 +365,7 @@ class Run:
         endings.end_reboot(self.nemesis)
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
         yield from self._read_everything(reader)
-        yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
+        yield _Goal(endings.Rest(self.world), limit, "all at rest", 1)
         self._finish()
         problem = endings.lost_by_reboot(before, endings.standings(self.world))
         self.onlooker.invariants.judge((("same-after-reboot", problem),))

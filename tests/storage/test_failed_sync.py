@@ -330,13 +330,21 @@ def test_a_full_disk_makes_room_for_a_longer_name():
     assert driver.log.first_index == position.raft_index + 1
 
 
-def test_inspection_says_that_a_boot_was_cut_short():
+def test_inspection_shows_what_a_boot_that_was_cut_short_will_find():
     driver = with_a_segment_that_has_no_durable_name()
     last = max(path for path in driver.disk.paths() if path.endswith(".log"))
     driver.disk.rename(last, last + ".away")
     (row,) = inspect_directory(driver.disk)["groups"]
-    assert (row["damaged"], "last_index" in row) == (False, False)
-    assert last.rpartition("/")[2] + ".away" in row["fault"]
     driver.reopen()
-    (row,) = inspect_directory(driver.disk)["groups"]
-    assert (row["fault"], row["last_index"]) == (None, driver.log.last_index)
+    assert (row["damaged"], row["last_index"]) == (False, driver.log.last_index)
+    assert row["chain"] == f"{driver.log.last_chain:016x}"
+
+
+def test_inspection_finds_a_head_file_that_is_away():
+    driver = with_a_log_to_shorten()
+    plan, position = removal(driver)
+    write_snapshot(driver.disk, SPEC, position, b"")
+    driver.run(plan)
+    (before,) = inspect_directory(driver.disk)["groups"]
+    driver.disk.rename(f"{SPEC.path}/head", f"{SPEC.path}/head.away")
+    assert inspect_directory(driver.disk)["groups"] == [before]
