@@ -3,7 +3,7 @@ that are wrong, and a core that must do without the rest."""
 
 import attrs
 import pytest
-from raftlog_sim import convergence
+from raftlog_sim import convergence, endings
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led, misreported
 from raftlog_sim.loss_faults import empty_disk
@@ -70,6 +70,39 @@ def test_the_metadata_know_the_membership_of_each_partition():
     leader.node._state.memberships[-1] = (leader.membership_index, membership)
     assert len([wrong for wrong in misreported(running) if "is reported as" in wrong]) == 1
     assert context.image.topic("t").partitions[0].reported.membership != membership
+
+
+def test_a_topic_made_on_a_disk_that_is_gone_is_waited_for_by_nobody():
+    """Wide seed 9302134: n3 came back with an empty disk, and a topic of two replicas was placed on
+    the one before, which the controller still knew. Nobody ever led it."""
+    options = SimOptions(
+        seed=9302134, profile="wide", controllers=1, replication=2, min_in_sync=2, safety_ms=4_000
+    )
+    wiped = step(1_200, "wipe", 10, node="n3")
+    made = step(1_800, "create-topic", topic=3, partitions=2)
+    run = Run(Schedule(options, (wiped, made)))
+    assert run.play() == ""
+    nodes = run.world.running()
+    partitions = nodes[0].broker.context.image.topic("churn-3").partitions
+    never_led = [partition for partition in partitions if partition.reported.term == 0]
+    assert [3 in [each.node for each in one.founding] for one in never_led] == [True] * 2
+    assert [convergence._is_stillborn(nodes, one) for one in never_led] == [True] * 2
+    led = next(partition for partition in partitions if partition not in never_led)
+    assert not convergence._is_stillborn(nodes, led)
+
+
+def test_the_last_report_has_its_time_to_arrive(monkeypatch):
+    run = until(Run(schedule()), 100)
+    told = []
+    monkeypatch.setattr(endings, "is_converged", lambda world: True)
+    monkeypatch.setattr(endings, "is_told", lambda world: bool(told))
+    rest = endings.Rest(run.world)
+    assert not rest()
+    told.append(True)
+    assert rest()
+    told.clear()
+    run.world.now += endings.PATIENCE_NS
+    assert rest(), "what has not arrived by now is judged as it is"
 
 
 def test_who_must_lead_and_does_not_fails_the_run():
