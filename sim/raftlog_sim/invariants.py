@@ -102,7 +102,8 @@ class Invariants:
         context = node.broker.context
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas, events)
-        self.judge(self.metadata.after_turn(node))
+        if self.metadata.has_news(node):
+            self.judge(self.metadata.after_turn(node))
         if self.replicas.has_news(node):
             self.judge(self.replicas.after_turn(node))
         if context.ledger.has_groups_over:

@@ -24,7 +24,8 @@ class MetadataChecks:
     """`images`: the last one seen of each node. `topics`: the oldest version of the image with the
     topic, and the oldest later one without it, or 0. `blocks`: who gives the producer ids from that
     one on, a node and the count of its boots. `reports`: the newest version of the image with the
-    group, and whose leader's report that version knows. `asked`: what administrators want."""
+    group, and whose leader's report that version knows. `asked`: what administrators want.
+    `given`: what `_given` said of a node when it was last looked at."""
 
     asked: TopicChecks
     images: dict[NodeId, object] = attrs.Factory(dict)
@@ -32,6 +33,16 @@ class MetadataChecks:
     topics: dict[TopicId, tuple[int, int]] = attrs.Factory(dict)
     blocks: dict[int, tuple[NodeId, int]] = attrs.Factory(dict)
     reports: dict[GroupId, tuple[int, _Place]] = attrs.Factory(dict)
+    given: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
+
+    def has_news(self, node: "Node") -> bool:
+        """Whether `after_turn` would find anything to look at: most turns bring nothing."""
+        context = node.broker.context
+        return (
+            self.images.get(node.number) is not context.image
+            or self.given.get(node.number) != _given(node)
+            or node.broker.loader.stopped is not None
+        )
 
     def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
         """The name of each invariant that was looked at, and what is wrong, or nothing."""
@@ -85,10 +96,10 @@ class MetadataChecks:
 
     def _block_again(self, node: "Node") -> str:
         """A block of producer ids belongs to one boot of one broker."""
-        ids = node.broker.context.handler_state.get(_IDS)
-        if ids is None or not ids.end_id:
+        boots, end_id = self.given[node.number] = _given(node)
+        if not end_id:
             return ""
-        first, mine = ids.end_id - init_producer_id.BLOCK_IDS, (node.number, node.boots)
+        first, mine = end_id - init_producer_id.BLOCK_IDS, (node.number, boots)
         owner = self.blocks.setdefault(first, mine)
         if owner == mine:
             return ""
@@ -107,6 +118,12 @@ def _condemned(node: "Node", image: "ClusterImage") -> str:
         if other.broker.context.directory == broker.directory:
             return f"the directory of node {number} was condemned and never rolled back"
     return ""
+
+
+def _given(node: "Node") -> tuple[int, int]:
+    """The boot of a node, and where its present block of producer ids ends; 0 when it has none."""
+    ids = node.broker.context.handler_state.get(_IDS)
+    return node.boots, 0 if ids is None else ids.end_id
 
 
 def _followed(node: "Node") -> str:
