@@ -3,7 +3,6 @@ own. As in raft_mutants.py."""
 
 from typing import Any
 
-from raftlog.base.errors import DiskFull
 from raftlog.base.units import millis
 from raftlog.broker.broker import Broker
 from raftlog.raft import lease
@@ -11,7 +10,6 @@ from raftlog.raft.state import LEADER, RaftState
 from raftlog.storage import recovery, walked_log
 from raftlog.storage.term_table import TermTable
 from raftlog.storage.walk import segment_start
-from raftlog.storage.write_round import DirectoryWriter
 
 _wall: dict[str, int] = {"ns": 0}
 """The wall clock of the broker whose turn it is."""
@@ -35,19 +33,6 @@ def lease_by_the_wall_clock() -> None:
     Broker.handle = handle  # type: ignore[method-assign]
     lease.holds = holds
     lease.round_sent = round_sent
-
-
-def half_a_batch_is_left() -> None:
-    """21d: a full disk took half of a batch, and the group's next round goes on behind that."""
-    real = DirectoryWriter._append
-
-    def append(self: DirectoryWriter, op: Any) -> None:
-        try:
-            real(self, op)
-        except DiskFull:
-            return
-
-    DirectoryWriter._append = append  # type: ignore[method-assign]
 
 
 def term_from_the_oldest_entry() -> None:
@@ -87,7 +72,6 @@ def names_in_doubt_are_believed() -> None:
 
 MUTANTS = (
     ("12e", "lease-by-the-wall-clock", lease_by_the_wall_clock, ("linearizable-read",)),
-    ("21d", "half-a-batch-is-left", half_a_batch_is_left, ("promise-durable",)),
     ("25c", "term-from-the-oldest-entry", term_from_the_oldest_entry, ("liveness", "exception")),
     ("25d", "index-from-the-oldest-entry", index_from_the_oldest_entry,
      ("assertion", "exception")),

@@ -6,7 +6,7 @@ from typing import Any
 
 from raftlog_sim import disk as simulated_disk
 
-from raftlog.base.errors import DiskError
+from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ids import RaftIndex
 from raftlog.broker import partition_manager
 from raftlog.broker.engines.native import NativeEngine
@@ -106,17 +106,26 @@ def sync_skipped() -> None:
     simulated_disk.SimulatedFile.sync = lambda self: None  # type: ignore[method-assign]
 
 
-def write_errors_ignored() -> None:
-    """21b: a write that fails is taken for done, and the next one goes on behind it."""
+def _ignore(ignored: type[DiskError]) -> None:
     real = DirectoryWriter._append
 
     def append(self: DirectoryWriter, op: Any) -> None:
         try:
             real(self, op)
-        except DiskError:
+        except ignored:
             return
 
     DirectoryWriter._append = append  # type: ignore[method-assign]
+
+
+def write_errors_ignored() -> None:
+    """21b: a write that fails is taken for done, and the next one goes on behind it."""
+    _ignore(DiskError)
+
+
+def half_a_batch_is_left() -> None:
+    """21d: a full disk took half of a batch, and the group's next round goes on behind that."""
+    _ignore(DiskFull)
 
 
 def failed_sync_retried() -> None:
@@ -272,6 +281,7 @@ MUTANTS = (
     ("21", "sync-skipped", sync_skipped, ("leader-completeness", "exception")),
     ("21b", "write-errors-ignored", write_errors_ignored, ("assertion", "leader-completeness")),
     ("21c", "failed-sync-retried", failed_sync_retried, ("leader-completeness",)),
+    ("21d", "half-a-batch-is-left", half_a_batch_is_left, ("promise-durable",)),
     ("22", "retention-passes-the-watermark", retention_passes_the_watermark, ("order",)),
     ("22b", "log-start-before-it-is-committed", log_start_before_it_is_committed, ("order",)),
     ("25", "membership-from-the-oldest-entry", membership_from_the_oldest_entry,
