@@ -5,7 +5,7 @@ Three kinds of reboot, in turn: everybody is asked to stop; power fails and keep
 not synced; and power fails so, and all index files are gone too.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import attrs
@@ -22,6 +22,7 @@ from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
+    from raftlog_sim.node import Node
     from raftlog_sim.world import World
 
 REBOOTS: Final = ("stopped", "power", "power-without-indexes")
@@ -39,19 +40,33 @@ def read_last(world: "World", damaged: Collection[NodeId]) -> list[NodeId]:
     return sorted(world.nodes if all_lead else damaged)
 
 
+def patience(world: "World") -> Callable[[], bool]:
+    """Whether so much time has passed since now that nobody waits longer."""
+    end = world.now + PATIENCE_NS
+    world.at(end, nothing)
+    return lambda: world.now >= end
+
+
+def nothing() -> None:
+    """Given to the world, so that it gets to an instant though nothing else may happen by then."""
+
+
 @final
 @attrs.define(eq=False)
 class Rest:
-    """Asked again and again: whether all have converged, and what leaders report has arrived, or
-    had its time to (wide seed 9300080: the last report was on its way when all else was done)."""
+    """Asked again and again: whether all have converged, and what is on its way has arrived, or had
+    its time to: what leaders report (wide seed 9300080), and answers, of which a broker may still
+    owe one whose client has just given up (wide seed 49). `owed` is None where clients wait for
+    something to the very end."""
 
     world: "World"
+    owed: "Callable[[Node], str] | None"
     _until: int = 0
 
     def __call__(self) -> bool:
         if not is_converged(self.world):
             return False
-        if is_told(self.world):
+        if is_told(self.world) and not (self.owed and any(map(self.owed, self.world.running()))):
             return True
         self._until = self._until or self.world.now + PATIENCE_NS
         return self.world.now >= self._until

@@ -335,7 +335,7 @@ class Run:
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
         self.phase = "final read"
         yield from self._read_everything(FINAL_READER)
-        yield _Goal(endings.Rest(self.world), limit, "all at rest", 1)
+        yield _Goal(self._rest(), limit, "all at rest", 1)
         self._finish()
         yield from self._read_from_each()
         reboots = endings.REBOOTS if self.options.reboot else ()
@@ -350,7 +350,10 @@ class Run:
         for number in endings.read_last(self.world, self.nemesis.atlas.damaged):
             self.phase = "read from each"
             endings.hand_over(self.nemesis, number, partitions)
-            led, until = partial(endings.leads, self.world, number, partitions), self._patience()
+            led, until = (
+                partial(endings.leads, self.world, number, partitions),
+                endings.patience(self.world),
+            )
             yield _Goal(lambda led=led, until=until: led() or until(), limit, "handed over", 1)  # type: ignore[misc]
             yield from self._read_everything(FINAL_READER + 10 + number)
             yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
@@ -360,21 +363,19 @@ class Run:
         self.phase, limit = "reboot", self.liveness_ns
         before = endings.standings(self.world)
         endings.begin_reboot(self.nemesis, kind)
-        until = self._patience()
+        until = endings.patience(self.world)
         yield _Goal(lambda: not self.world.running() or until(), limit, "all stopped", 1)
         endings.end_reboot(self.nemesis)
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
         yield from self._read_everything(reader)
-        yield _Goal(endings.Rest(self.world), limit, "all at rest", 1)
+        yield _Goal(self._rest(), limit, "all at rest", 1)
         self._finish()
         problem = endings.lost_by_reboot(before, endings.standings(self.world))
         self.onlooker.invariants.judge((("same-after-reboot", problem),))
 
-    def _patience(self) -> Callable[[], bool]:
-        """Whether so much time has passed since now that nobody waits longer."""
-        end = self.world.now + endings.PATIENCE_NS
-        self.world.at(end, _nothing)
-        return lambda: self.world.now >= end
+    def _rest(self) -> endings.Rest:
+        owed = self.onlooker.invariants.answers.unanswered
+        return endings.Rest(self.world, None if self.options.trio else owed)
 
     def _finish(self) -> None:
         invariants, running = self.onlooker.invariants, self.world.running()
@@ -420,7 +421,7 @@ class Run:
             perform = self.nemesis.strike if is_fault(step.kind) else self.workload.perform
             world.at(begin + millis(step.at_ms), perform, step)
         self._end = begin + millis(self.options.safety_ms)
-        world.at(self._end, _nothing)
+        world.at(self._end, endings.nothing)
 
     def _safety_over(self) -> bool:
         return self.world.now >= self._end or self.onlooker.events >= self.options.events_max
@@ -494,7 +495,3 @@ class Run:
             probes=probes.fired(),
             buggified=dict(sorted(self.buggified.items())),
         )
-
-
-def _nothing() -> None:
-    """So that the world gets to an instant."""

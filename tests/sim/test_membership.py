@@ -91,18 +91,26 @@ def test_a_topic_made_on_a_disk_that_is_gone_is_waited_for_by_nobody():
     assert not convergence._is_stillborn(nodes, led)
 
 
-def test_the_last_report_has_its_time_to_arrive(monkeypatch):
+@pytest.mark.parametrize("late", ["report", "answer"])
+def test_what_is_on_its_way_in_the_end_has_its_time_to_arrive(monkeypatch, late):
     run = until(Run(schedule()), 100)
-    told = []
+    missing = [late]
     monkeypatch.setattr(endings, "is_converged", lambda world: True)
-    monkeypatch.setattr(endings, "is_told", lambda world: bool(told))
-    rest = endings.Rest(run.world)
+    monkeypatch.setattr(endings, "is_told", lambda world: "report" not in missing)
+    rest = endings.Rest(run.world, lambda node: "owed" if "answer" in missing else "")
     assert not rest()
-    told.append(True)
+    missing.clear()
     assert rest()
-    told.clear()
+    missing.append(late)
     run.world.now += endings.PATIENCE_NS
     assert rest(), "what has not arrived by now is judged as it is"
+
+
+def test_who_polls_to_the_very_end_is_owed_an_answer(monkeypatch):
+    run = until(Run(schedule()), 100)
+    monkeypatch.setattr(endings, "is_converged", lambda world: True)
+    monkeypatch.setattr(endings, "is_told", lambda world: True)
+    assert endings.Rest(run.world, None)()
 
 
 def test_who_must_lead_and_does_not_fails_the_run():
