@@ -275,7 +275,8 @@ class PosixDisk:
     def _sync_names(self, sync: Callable[[], None]) -> None:
         with self._names:
             if self._names_lost:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
+                what = "an earlier sync of this data directory failed"
+                raise DiskError(what, on=self.root, do="check the disk and restart the broker")
             try:
                 sync()
             except OSError:

@@ -8,7 +8,6 @@ from raftlog.broker.broker import Broker
 from raftlog.raft import lease
 from raftlog.raft.state import LEADER, RaftState
 from raftlog.storage import recovery, walked_log
-from raftlog.storage.term_table import TermTable
 from raftlog.storage.walk import segment_start
 
 _wall: dict[str, int] = {"ns": 0}
@@ -35,26 +34,6 @@ def lease_by_the_wall_clock() -> None:
     lease.round_sent = round_sent
 
 
-def term_from_the_oldest_entry() -> None:
-    """25c: a boot takes the term before a log from the first entry in it, not from the header."""
-    real = walked_log._Walker._terms
-
-    def terms(self: Any, after: Any) -> TermTable:
-        before = real(self, after)
-        head = self._files.live[0].header
-        found = TermTable(
-            self._term_rows[0].term if self._term_rows else head.term_before,
-            head.first_index - 1,
-            head.base_offset,
-        )
-        for row in self._term_rows:
-            if row.raft_index < after:
-                found.begin(row.term, row.raft_index, row.offset)
-        return found if head.first_index > 1 else before
-
-    walked_log._Walker._terms = terms  # type: ignore[method-assign]
-
-
 def index_from_the_oldest_entry() -> None:
     """25d: a boot counts the entries before a log by the offset of the first one in it."""
 
@@ -72,7 +51,6 @@ def names_in_doubt_are_believed() -> None:
 
 MUTANTS = (
     ("12e", "lease-by-the-wall-clock", lease_by_the_wall_clock, ("linearizable-read",)),
-    ("25c", "term-from-the-oldest-entry", term_from_the_oldest_entry, ("liveness", "exception")),
     ("25d", "index-from-the-oldest-entry", index_from_the_oldest_entry,
      ("assertion", "exception")),
     ("59", "names-in-doubt-are-believed", names_in_doubt_are_believed, ("promise-durable",)),

@@ -350,10 +350,8 @@ class Run:
         for number in endings.read_last(self.world, self.nemesis.atlas.damaged):
             self.phase = "read from each"
             endings.hand_over(self.nemesis, number, partitions)
-            led, until = (
-                partial(endings.leads, self.world, number, partitions),
-                endings.patience(self.world),
-            )
+            led = partial(endings.leads, self.world, number, partitions)
+            until = endings.patience(self.world)
             yield _Goal(lambda led=led, until=until: led() or until(), limit, "handed over", 1)  # type: ignore[misc]
             yield from self._read_everything(FINAL_READER + 10 + number)
             yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)

@@ -143,6 +143,14 @@ def is_gone(outcome: Outcome) -> bool:
     return outcome.error == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def gone_by_name(error: int) -> int:
+    """Who asked by name hears of a name: the topic may go between our look at the image and the
+    controller's at the id that we found there."""
+    if error == ErrorCode.UNKNOWN_TOPIC_ID:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return error
+
+
 def _version_told(
     context: Context, deadline: Instant, then: Callable[[bool], None], reply: ControllerReply
 ) -> None:

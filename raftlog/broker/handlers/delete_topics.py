@@ -13,6 +13,7 @@ from raftlog.broker.handlers.controller_calls import (
     ControllerCalls,
     Outcome,
     deadline_of,
+    gone_by_name,
     is_gone,
 )
 from raftlog.broker.requests import KafkaRequest
@@ -114,11 +115,3 @@ def _look_up(context: Context, asked: DeleteTopicState) -> _Named:
         return _Named(topic.name, topic.topic_id, ErrorCode.NONE, "", not by_id)
     code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return _Named(asked.name, asked.topic_id, code, code.message, not by_id)
-
-
-def gone_by_name(error: int) -> int:
-    """Who asked by name hears of a name: the topic may go between our look at the image and the
-    controller's at the id that we found there."""
-    if error == ErrorCode.UNKNOWN_TOPIC_ID:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return error
