@@ -1,26 +1,63 @@
+"""The plugin as its users have it: in a pytest run of their own, named by a conftest.py.
+
+A run of its own also keeps its cluster, which lives for the whole run, out of the process in which
+other tests patch the product's classes.
+"""
+
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.client.blocking import BlockingClient
-from raftlog.embed.pytest_plugin import (  # noqa: F401 - fixtures, as a conftest would have them
-    raftlog_cluster,
-    raftlog_topic,
-    topic_name,
-)
+from raftlog.embed.pytest_plugin import topic_name
 from raftlog.metadata.topic_names import topic_name_problem
 
-SEEN: list[str] = []
+CONFTEST = 'pytest_plugins = ["raftlog.embed.pytest_plugin"]\n'
+TESTS = """
+import threading
+
+import pytest
+
+from raftlog.client.blocking import BlockingClient
+
+CLUSTERS, TOPICS = [], []
 
 
-@pytest.mark.processes
+def brokers():
+    return [each for each in threading.enumerate() if each.name == "raftlog brokers"]
+
+
+def test_nothing_runs_before_a_test_asks():
+    assert brokers() == []
+
+
 @pytest.mark.parametrize("turn", [1, 2])
-def test_a_cluster_and_a_topic_of_ones_own(turn, raftlog_cluster, raftlog_topic):  # noqa: F811
-    assert raftlog_topic not in SEEN
-    SEEN.append(raftlog_topic)
+def test_a_cluster_and_a_topic_of_ones_own(turn, raftlog_cluster, raftlog_topic):
+    assert len(brokers()) == 1
+    CLUSTERS.append(raftlog_cluster)
+    TOPICS.append(raftlog_topic)
+    assert len(set(TOPICS)) == turn and len(set(map(id, CLUSTERS))) == 1
     with BlockingClient(raftlog_cluster.bootstrap_servers) as client:
         client.create_topic(raftlog_topic)
         assert client.produce(raftlog_topic, b"%d" % turn).offset == 0
+"""
+
+
+@pytest.mark.processes
+def test_a_run_of_ones_own(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_theirs.py").write_text(TESTS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_theirs.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
