@@ -66,7 +66,11 @@ class LifeChecks:
             vote = stored.vote
         if vote not in (None, state.vote):
             return f"{me} voted for {vote} in term {state.term} of group {group}, now {state.vote}"
-        if stored.term < state.term == replica.log.last_term and state.vote not in (None, me):
+        # What a replica is told in the very turn in which it begins, another term and that leader's
+        # first entry, is not durable yet (seed 9501329).
+        begun_with = replica.log.durable_end
+        alone = begun_with is not None and stored.term < state.term == begun_with.term
+        if alone and state.vote not in (None, me):
             return (
                 f"{me} votes for {state.vote} in term {state.term} of group {group}, of which its "
                 f"log alone knew"

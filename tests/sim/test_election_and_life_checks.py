@@ -229,6 +229,11 @@ def test_no_vote_in_a_term_that_only_the_log_knew():
     _, checks, group, node, replica, _ = voter()
     before, state = checks.outlines[group, replica.me], replica.node._state
     state.term = replica.log.last_term = Term(state.term + 1)
+    state.vote = OTHER
+    assert begun(checks, node, replica, before) == [], "its last entry came in this very turn"
+    rounds = replica.log._rounds
+    end = rounds.durable.end._replace(term=state.term)
+    rounds.durable = rounds.durable._replace(end=end)
     for vote, wrong in ((OTHER, True), (None, False), (replica.me, False)):
         state.vote = vote
         assert bool(begun(checks, node, replica, before)) is wrong
