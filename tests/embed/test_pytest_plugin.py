@@ -57,7 +57,8 @@ def test_a_run_of_ones_own(tmp_path):
         text=True,
         check=False,
     )
-    assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3 passed" in done.stdout, done.stdout
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
