@@ -27,9 +27,12 @@ def is_converged(world: "World") -> bool:
     """All nodes are up, hold one image, work what clients ask and name the leaders; every replica
     is where the image wants it and nowhere else, and equal to its fellows, whole and durable. (A
     node that was alone and has booted agrees with everybody before it has applied anything, seed
-    3000879; and it holds requests until the others know that it is alive, seed 6201660.)"""
+    3000879; it holds requests until the others know that it is alive, seed 6201660; and a replica
+    that is being opened again after an error agrees with nobody, seed 9508106.)"""
     nodes = world.running()
     if len(nodes) < len(world.nodes):
+        return False
+    if not all(METADATA_GROUP in node.broker.context.replicas for node in nodes):
         return False
     if not all(node.broker.clients.serving for node in nodes):
         return False

@@ -15,7 +15,7 @@ from raftlog_sim.targets import group_of, leaders_of, log_start_of, resolve
 from raftlog_sim.workload import TOPIC
 from raftlog_sim.world import seconds
 
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.base.units import NEVER, millis
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 900, 30))
@@ -304,6 +304,19 @@ def test_who_holds_requests_has_not_converged():
         run.advance()
     assert any(held)
     assert node.broker.clients.serving
+
+
+def test_who_has_no_metadata_replica_has_not_converged():
+    """Seed 9508106: in the end a controller's replica was being opened again after a failed create;
+    the others agreed, and the reboot that followed found one replica more than there had been."""
+    run = until(Run(schedule()), 300)
+    while not is_converged(run.world):
+        run.advance()
+    replicas = run.world.nodes[NodeId(3)].broker.context.replicas
+    metadata = replicas.pop(METADATA_GROUP)
+    assert not is_converged(run.world)
+    replicas[METADATA_GROUP] = metadata
+    assert is_converged(run.world)
 
 
 def test_what_is_no_core_is_none_when_all_are_down():
