@@ -8,7 +8,7 @@ from raftlog.broker.broker import Broker
 from raftlog.raft import lease
 from raftlog.raft.state import LEADER, RaftState
 from raftlog.storage import recovery, walked_log
-from raftlog.storage.walk import segment_start
+from raftlog.storage.walk import Walk, segment_start
 
 _wall: dict[str, int] = {"ns": 0}
 """The wall clock of the broker whose turn it is."""
@@ -49,9 +49,27 @@ def names_in_doubt_are_believed() -> None:
     recovery._name_in_doubt_again = lambda disk, spec, files, mark: None
 
 
+def checksums_are_all_that_is_looked_at() -> None:
+    """60: a walk takes a batch whose checksum is right, whatever base offset it names, which no
+    checksum covers, and whatever the chain says."""
+    fault_of, check = Walk._fault_of, Walk.check
+
+    def believed(self: Walk, batch: Any, header: Any) -> str | None:
+        return fault_of(self, batch, header._replace(base_offset=self.place.offset))
+
+    def unchained(self: Walk, raft_index: Any, chain: Any, position: Any, what: str) -> bool:
+        del chain
+        return check(self, raft_index, self.place.chain, position, what)
+
+    Walk._fault_of = believed  # type: ignore[method-assign]
+    Walk.check = unchained  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("12e", "lease-by-the-wall-clock", lease_by_the_wall_clock, ("linearizable-read",)),
     ("25d", "index-from-the-oldest-entry", index_from_the_oldest_entry,
      ("assertion", "exception")),
     ("59", "names-in-doubt-are-believed", names_in_doubt_are_believed, ("promise-durable",)),
+    ("60", "checksums-are-all", checksums_are_all_that_is_looked_at,
+     ("history-poll-skip",)),
 )  # fmt: skip

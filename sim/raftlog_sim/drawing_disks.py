@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from raftlog_sim.drawing_targets import KEEPS, draw_node, draw_victim
-from raftlog_sim.options import SimOptions
+from raftlog_sim.options import WIDE, SimOptions
 from raftlog_sim.schedule import Step, step
 from raftlog_sim.streams import Stream
 
 _CALLS: Final = ("open", "create", "read", "write", "truncate", "rename", "remove", "list")
 _CHANGING: Final = ("create", "write", "truncate", "rename", "remove")
+_ROTS: Final = ("flip", "zero", "alien", "unreadable", "twin")
+_WIDE_ROTS: Final = (*_ROTS, "base-offset")
 
 
 def _disk_error(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
@@ -71,8 +73,8 @@ def _old_disk(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]
 def _rot(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     node = draw_victim(stream, options)
     file = ("segment", "segment", "header", "index", "snapshot", "store")[stream.below(6)]
-    how = ("flip", "zero", "alien", "unreadable", "twin")[stream.below(5)]
-    yield step(at_ms, "rot", node=node, file=file, how=how)
+    ways = _WIDE_ROTS if options.profile == WIDE else _ROTS
+    yield step(at_ms, "rot", node=node, file=file, how=ways[stream.below(len(ways))])
 
 
 def _decay(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:

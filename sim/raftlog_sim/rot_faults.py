@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _HEADER_BYTES: Final = 4096
 _CHUNK_SECTORS_MAX: Final = 8
 _ASTRAY_BATCHES_MAX: Final = 3
+_BASE_OFFSET_BYTES: Final = 8
+"""A batch begins with it."""
 _NAMES: Final = {"index": ".index", "snapshot": ".snapshot"}
 
 
@@ -338,6 +340,24 @@ def _twin(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
     return False
 
 
+def _base_offset(nemesis: "Nemesis", node: Node, step: Step, stream: Stream) -> bool:
+    """A bit of a batch's base offset flips, which lies outside its checksum: the batch stays whole,
+    and numbers its records otherwise. A process that runs is killed for it, as for a `twin`."""
+    found = [
+        (path, start)
+        for path, end in _ends_below_marks(node.disk)
+        for start, _ in _batches(node.disk.content(path)[:end])
+    ]
+    if step.argument("file") != "segment" or node.suspended or not found:
+        return False
+    if not _allowed(nemesis, node, step):
+        return False
+    path, start = found[stream.below(len(found))]
+    with _killed(node):
+        node.disk.flip_bit(path, start + stream.below(_BASE_OFFSET_BYTES), stream.below(8))
+    return True
+
+
 def _batches(content: bytes) -> Iterator[tuple[int, bytes]]:
     """Position and bytes of each whole batch of a segment."""
     start = _HEADER_BYTES
@@ -408,6 +428,7 @@ _WHOLE: Final[dict[str, Callable[["Nemesis", Node, Step, Stream], bool]]] = {
     "gone": _gone,
     "cut": _cut,
     "before-membership": _before_membership,
+    "base-offset": _base_offset,
     "old-chunk": _old_chunk,
 }
 """What does more than damage a byte or its sector."""

@@ -205,7 +205,7 @@ def test_a_twin_of_another_partition_is_found_by_the_chain():
     assert result.probes["damage-found-at-boot"] >= 1
 
 
-@pytest.mark.parametrize("how", ["flip", "zero", "alien", "unreadable"])
+@pytest.mark.parametrize("how", ["flip", "zero", "alien", "unreadable", "base-offset"])
 def test_rot_below_the_mark_is_found_at_a_boot_and_repaired(how):
     result = simulate(
         schedule(
