@@ -177,9 +177,12 @@ def _leads(replica: Any) -> bool:
 
 
 def _equal(nodes: "list[Node]", group: int) -> bool:
-    """One leader, equal ends, everything durable."""
+    """One leader, equal ends, everything durable, and nobody misses what it once held: from a
+    quorum that has it all damage is repaired that a replica knows of."""
     replicas = _replicas(nodes, group)
     if sum(_leads(replica) for replica in replicas) != 1:
+        return False
+    if any(replica.node.damaged for replica in replicas):
         return False
     ends = {(each.log.last_index, each.log.last_term, each.commit) for each in replicas}
     return len(ends) == 1 and all(

@@ -244,6 +244,7 @@ class SimulatedDisk:
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot at rest: seen and durable bytes alike."""
         inode = self._names.seen[path]
+        inode.hurt = True
         for content in (inode.seen, inode.durable):
             if position < len(content):
                 content[position] ^= 1 << bit
@@ -251,6 +252,7 @@ class SimulatedDisk:
     def overwrite(self, path: str, position: int, content: bytes) -> None:
         """Alien bytes at rest: a misdirected write's victim, an old chunk restored."""
         inode = self._names.seen[path]
+        inode.hurt = True
         for target in (inode.seen, inode.durable):
             target[position : position + len(content)] = content
 
@@ -283,6 +285,11 @@ class SimulatedDisk:
         """The bytes of a file as seen now."""
         return bytes(self._names.seen[path].seen)
 
+    def is_hurt(self, path: str) -> bool:
+        """Whether the file was ever damaged at rest; not so one that is not there."""
+        inode = self._names.seen.get(path)
+        return inode is not None and inode.hurt
+
     def durable_to(self, path: str) -> int:
         """How many of a file's bytes, from its beginning, a crash that keeps nothing would leave as
         they are now seen; 0 when its name would go too."""
@@ -307,7 +314,8 @@ class SimulatedDisk:
             inode = names.durable_inode(name)
             if inode is not None:
                 copy = inode.durable if paths else bytearray(inode.durable)
-                found._names.seen[name] = Inode(copy, copy if paths else bytearray(copy))
+                seen = copy if paths else bytearray(copy)
+                found._names.seen[name] = Inode(copy, seen, hurt=inode.hurt)
         found._names.durable_directories = dict(found._names.directories)
         found._names.durable = dict(found._names.seen)
         return found

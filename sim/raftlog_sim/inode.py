@@ -27,6 +27,8 @@ class Inode:
     has. A write makes the sectors that it touches readable whole."""
     rotten: dict[int, None] = attrs.Factory(dict)
     """Those of them that cannot be read after a crash that drops what is pending."""
+    hurt: bool = False
+    """The run has damaged it at rest, whatever was written to it since."""
 
     def sync(self) -> None:
         """Make what is pending durable."""
@@ -70,12 +72,14 @@ class Inode:
 
     def shorten(self, size: int) -> None:
         """Cut at rest, seen and durable alike."""
+        self.hurt = True
         del self.seen[size:], self.durable[size:]
         _drop_from(self.unreadable, size)
         _drop_from(self.rotten, size)
 
     def rot(self, position: int) -> None:
         """The sector there cannot be read any more."""
+        self.hurt = True
         self.unreadable[position // SECTOR] = self.rotten[position // SECTOR] = None
 
     def lose_pending(self) -> None:

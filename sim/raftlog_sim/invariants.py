@@ -17,7 +17,7 @@ from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.broker.events import WriteFailed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
-from raftlog_sim import bound_checks, election_checks, replica_checks, truth
+from raftlog_sim import bound_checks, election_checks, file_checks, replica_checks, truth
 from raftlog_sim.answer_checks import AnswerChecks
 from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.election_checks import ElectionChecks
@@ -442,8 +442,7 @@ class Invariants:
         for node in nodes:
             self.judge(self.replicas.whole(node))
             self.judge((("bounded", bound_checks.queues(node)),))
-            if node.number not in self.damaged:
-                self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
+            self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():
                 self._durable(node, group, replica)
                 if replica.is_leader:
@@ -453,20 +452,10 @@ class Invariants:
                 for number in range(replica.log.first_index, replica.commit + 1):
                     self._same_as_ghost(group, replica, RaftIndex(number))
 
-    def finish(self, nodes: "list[Node]", damaged: "Collection[NodeId]" = ()) -> None:
-        """In the end, all whole and converged: also the files tell the same story everywhere, but
-        for the disks that the run itself has damaged: what is rotten and was not read stays so."""
+    def finish(self, nodes: "list[Node]") -> None:
+        """In the end, all whole and converged: also the files tell the same story everywhere."""
         self.whole(nodes)
-        stories: dict[int, tuple[NodeId, truth.Story]] = {}
-        for node in (each for each in nodes if each.number not in damaged):
-            for group, story in truth.stories(node):
-                self.checked["equal-files"] += 1
-                number, first = stories.setdefault(group, (node.number, story))
-                what = truth.difference(first, story)
-                if what:
-                    raise Violation(
-                        "equal-files", f"group {group} on nodes {number} and {node.number}: {what}"
-                    )
+        self.judge(file_checks.equal_files(nodes))
 
     def at_rest(self, nodes: "list[Node]") -> None:
         """Every client has heard what it waited for: no broker owes an answer."""

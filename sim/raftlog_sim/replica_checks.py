@@ -313,7 +313,8 @@ def _appends(events: Sequence[Event], replica: PartitionReplica) -> Iterator[App
 def marks_ahead(node: "Node") -> str:
     """No durable mark says more than lies on the disk, synced, and its commit hint no more than the
     replica holds durably, unless it has lost that and knows it (while an install is under way, that
-    is the log which it replaces)."""
+    is the log which it replaces). Of a file that the run has damaged at rest nothing is asked: what
+    was synced there may be gone, or cannot be told from what is."""
     marks = truth.durable_marks(node)
     for group, replica in node.broker.context.replicas.items():
         mark = marks.get(group)
@@ -323,7 +324,9 @@ def marks_ahead(node: "Node") -> str:
         if mark.commit > held and whole and replica.log.durable_end is not None:
             return f"the mark of {replica.me} speaks of {mark}; entries up to {held} are durable"
         for segment in replica.log.segments:
-            if segment.header.file_sequence != mark.file_sequence:
+            if segment.header.file_sequence != mark.file_sequence or node.disk.is_hurt(
+                segment.path
+            ):
                 continue
             durable = node.disk.durable_to(segment.path)
             if durable < mark.end_position and node.disk.exists(segment.path):

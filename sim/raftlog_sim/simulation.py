@@ -377,7 +377,7 @@ class Run:
 
     def _finish(self) -> None:
         invariants, running = self.onlooker.invariants, self.world.running()
-        invariants.finish(running, self.nemesis.atlas.damaged)
+        invariants.finish(running)
         invariants.judge(("membership-reported", wrong) for wrong in misreported(running))
         if not self.options.trio:  # there a consumer polls to the very end
             invariants.at_rest(running)

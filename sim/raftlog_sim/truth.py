@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import HardState
-from raftlog.base.errors import CorruptData, RaftlogError
+from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.metadata.apply import apply
@@ -180,9 +180,13 @@ def _committed_metadata(node: "Node") -> Iterator[Buffer]:
 
 
 def stories(node: "Node") -> Iterator[tuple[int, Story]]:
-    """Per group what the files say when they are read from the beginning."""
+    """Per group what the files say when they are read from the beginning. Where a sector cannot be
+    read, it counts as what was written there, lest one keeps all other files from being read."""
     try:
-        report = inspect_directory(node.disk)
+        try:
+            report = inspect_directory(node.disk)
+        except DiskError:
+            report = inspect_directory(node.disk.durable_copy())
     except RaftlogError as error:
         yield -node.number, Story(0, 0, 0, "", str(error))
         return

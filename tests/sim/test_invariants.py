@@ -4,6 +4,7 @@ memory that was tampered with."""
 import attrs
 import pytest
 from raftlog_sim import bound_checks, truth
+from raftlog_sim.convergence import is_converged
 from raftlog_sim.disk import SimulatedFile
 from raftlog_sim.invariants import Invariants
 from raftlog_sim.options import SimOptions
@@ -12,12 +13,12 @@ from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.violation import NAMES, Violation
 
-from raftlog.base.entries import HardState, Membership
+from raftlog.base.entries import HardState, LogPosition, Membership
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId, Term
 from raftlog.base.units import millis
 from raftlog.metadata.image import ClusterImage
 from raftlog.raft import lease
-from raftlog.raft.messages import AppendReply
+from raftlog.raft.messages import NO_CHAIN, AppendReply
 from raftlog.raft.node import Role
 from raftlog.raft.progress import REPLICATE
 from raftlog.raft.rounds import Rounds
@@ -301,7 +302,52 @@ def test_files_that_differ_in_the_end():
     node.disk.flip_bit(path, len(node.disk.content(path)) - 5)
     with pytest.raises(Violation, match="equal-files"):
         run.onlooker.invariants.finish(run.world.running())
-    run.onlooker.invariants.finish(run.world.running(), {NodeId(1)})
+
+
+def test_rot_that_nobody_has_read_is_excused_and_no_other():
+    """Whoever's disk was damaged was compared with nobody, though it had been repaired, or was
+    another one."""
+    run, invariants, group, _ = middle()
+    assert run.play() == ""
+    node = run.world.nodes[NodeId(1)]
+    run.nemesis.atlas.damaged[NodeId(1)] = None
+    segment = node.broker.context.replicas[group].log.segments[0]
+    segment.verified = False
+    compared = invariants.checked["equal-files"]
+    invariants.finish(run.world.running())
+    all_of_it = invariants.checked["equal-files"] - compared
+    node.disk.flip_bit(segment.path, len(node.disk.content(segment.path)) - 5)
+    invariants.finish(run.world.running())
+    assert invariants.checked["equal-files"] - compared == 2 * all_of_it - 1, "one is excused"
+    segment.verified = True
+    with pytest.raises(Violation, match="equal-files"):
+        invariants.finish(run.world.running())
+
+
+def test_a_sector_that_cannot_be_read_keeps_no_other_replica_from_being_compared():
+    run, invariants, group, _ = middle()
+    assert run.play() == ""
+    node = run.world.nodes[NodeId(1)]
+    replicas = node.broker.context.replicas
+    segment = replicas[group].log.segments[0]
+    segment.verified = False
+    node.disk.make_unreadable(segment.path, len(node.disk.content(segment.path)) - 5)
+    invariants.finish(run.world.running())
+    other = next(number for number in replicas if number != group)
+    path = replicas[other].log.segments[0].path
+    node.disk.flip_bit(path, len(node.disk.content(path)) - 5)
+    with pytest.raises(Violation, match=f"equal-files: group {other} "):
+        invariants.finish(run.world.running())
+
+
+def test_a_cluster_that_has_not_repaired_what_it_knows_has_not_converged():
+    run, _, group, leader = middle()
+    assert run.play() == ""
+    assert is_converged(run.world)
+    node = next(node for node in run.world.running() if node.number != leader.me.node)
+    replica = node.broker.context.replicas[group]
+    replica.node._state.damaged = LogPosition(replica.log.last_index, Term(1), NO_CHAIN)
+    assert not is_converged(run.world)
 
 
 def test_a_sender_beyond_its_window_is_seen():

@@ -350,6 +350,11 @@ def test_a_mark_that_speaks_of_what_is_not_synced(monkeypatch):
     marks = {leader.group: leader.log.mark(leader.commit)._replace(end_position=2**40)}
     monkeypatch.setattr(truth, "durable_marks", lambda _: marks)
     assert "speaks of" in replica_checks.marks_ahead(one)
+    run.nemesis.atlas.damaged[one.number] = None
+    with pytest.raises(Violation, match="mark-synced"):
+        run.onlooker.invariants.whole([one])
+    one.disk.flip_bit(leader.log.segments[-1].path, 9)
+    assert replica_checks.marks_ahead(one) == "", "what was synced there may be gone"
 
 
 def test_a_commit_hint_beyond_what_is_durable(monkeypatch):
