@@ -17,11 +17,19 @@ from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.broker.events import WriteFailed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
-from raftlog_sim import bound_checks, election_checks, file_checks, replica_checks, truth
+from raftlog_sim import (
+    bound_checks,
+    election_checks,
+    file_checks,
+    membership_checks,
+    replica_checks,
+    truth,
+)
 from raftlog_sim.answer_checks import AnswerChecks
 from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.election_checks import ElectionChecks
 from raftlog_sim.life_checks import LifeChecks
+from raftlog_sim.membership_checks import MembershipChecks
 from raftlog_sim.metadata_checks import MetadataChecks
 from raftlog_sim.outline import NOTHING, Outline, Seen, outline_of
 from raftlog_sim.replica_checks import ReplicaChecks
@@ -70,6 +78,7 @@ class Invariants:
     answers: AnswerChecks = attrs.field(init=False)
     elections: ElectionChecks = attrs.Factory(ElectionChecks)
     life: LifeChecks = attrs.field(init=False)
+    changes: MembershipChecks = attrs.Factory(MembershipChecks)
     damaged: "Collection[NodeId]" = ()
     """Nodes whose disks the run itself has damaged."""
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
@@ -138,6 +147,8 @@ class Invariants:
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
                 self.judge(self.replicas.looked(node, replica, before, now, events))
+            if membership_checks.concerns(replica, before, now):
+                self.judge(self.changes.looked(replica, before, now))
 
     def _begun(self, node: "Node", replica: PartitionReplica, before: Outline) -> None:
         """A life of a replica begins; `before` is how it was last seen."""
@@ -445,6 +456,7 @@ class Invariants:
             self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():
                 self._durable(node, group, replica)
+                self.judge((("membership-in-force", self.changes.in_force(replica)),))
                 if replica.is_leader:
                     self.judge((("bounded", bound_checks.senders(replica)),))
                 if group not in self.ghost:

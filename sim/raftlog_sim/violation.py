@@ -22,6 +22,8 @@ NAMES: Final = (
     "acknowledged-committed",
     "linearizable-read",
     "membership-steps",
+    "membership-in-force",
+    "one-change-at-a-time",
     "image-digest",
     "reports-ascend",
     "membership-reported",

@@ -58,6 +58,7 @@ def test_a_calm_seed_passes_and_streams_were_judged():
     assert idle <= {
         "leader-completeness",
         "membership-steps",
+        "one-change-at-a-time",
         "linearizable-read",
         "truncation-proven",
         "removed-rightly",
