@@ -166,24 +166,40 @@ class ReplicaChecks:
     def _cut(
         self, replica: PartitionReplica, before: Outline, now: Outline, events: Sequence[Event]
     ) -> Iterator[tuple[str, str]]:
-        log, old = replica.log, self._terms[replica]
-        if log.first_index - 1 > before.commit:
+        """The log is cut from its first conflict on, never from before it: what lies below, the
+        same as the leader's, is kept. Where the durable end fell, it fell to the cut."""
+        if replica.log.first_index - 1 > before.commit:
             return  # an install
+        conflict = self._first_conflict(replica, before, now, events)
+        cut_from = before.last_index
+        if now.durable < before.durable:
+            cut_from = now.durable + 1
+        elif now.last_index < before.last_index:
+            cut_from = now.last_index + 1
+        wrong = (
+            f"{replica.me} cut group {replica.group} from {before} to {now}, and the first entry "
+            f"of another term that proved a conflict is {conflict}"
+        )
+        yield "truncation-proven", "" if conflict is not None and conflict <= cut_from else wrong
+
+    def _first_conflict(
+        self, replica: PartitionReplica, before: Outline, now: Outline, events: Sequence[Event]
+    ) -> int | None:
+        """The first entry above the commit that is of another term in the log now, or in an append
+        of this turn, than it was."""
+        log, old = replica.log, self._terms[replica]
+        held = range(max(before.commit, log.first_index - 1) + 1, before.last_index + 1)
+        found = [
+            int(entry.raft_index)
+            for message in _appends(events, replica)
+            for entry in message.entries
+            if entry.raft_index in held and entry.term != old.at(entry.raft_index)
+        ]
         for index in range(before.commit + 1, min(before.last_index, now.last_index) + 1):
             if log.term_at(index) != old.at(index):  # type: ignore[arg-type]
-                yield "truncation-proven", ""
-                return
-        held = range(max(before.commit, log.first_index - 1) + 1, before.last_index + 1)
-        for message in _appends(events, replica):
-            for entry in message.entries:
-                if entry.raft_index in held and entry.term != old.at(entry.raft_index):
-                    yield "truncation-proven", ""
-                    return
-        yield (
-            "truncation-proven",
-            f"{replica.me} cut group {replica.group} from {before} to {now}, and no entry of "
-            f"another term proved a conflict",
-        )
+                found.append(index)
+                break
+        return min(found, default=None)
 
     # --- files ------------------------------------------------------------------------------------
 

@@ -6,16 +6,18 @@ import pytest
 from raftlog_sim import replica_checks, scenarios, truth
 from raftlog_sim.committed import Producer
 from raftlog_sim.options import SimOptions
+from raftlog_sim.outline import NOTHING
+from raftlog_sim.replica_checks import _Terms
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.violation import Violation
 
 from raftlog.base.entries import EntryKind, LogPosition
-from raftlog.base.ids import NodeId, Offset, Term
+from raftlog.base.ids import NodeId, Offset, RaftIndex, Term
 from raftlog.base.units import NEVER, millis
 from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
-from raftlog.broker.events import Request
+from raftlog.broker.events import PeerMessages, Request
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.metadata.broker_image import Removal
@@ -25,7 +27,7 @@ from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker
 from raftlog.raft import following, node, proposals
-from raftlog.raft.messages import Append
+from raftlog.raft.messages import NO_CHAIN, Append
 from raftlog.records.batch import read_header
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.read_plan import ReadPlanner
@@ -297,6 +299,30 @@ def test_a_follower_that_cuts_what_no_conflict_disproved(monkeypatch):
 
     monkeypatch.setitem(node._HANDLERS, Append, on_append)
     assert simulate(schedule()).failure_class == "truncation-proven"
+
+
+@pytest.mark.parametrize(("durable", "last", "fine"), [
+    (-1, 0, True), (-2, 0, False), (-1, -1, True), (0, -1, True), (0, -2, False), (0, 0, True),
+])  # fmt: skip
+def test_a_log_is_cut_from_its_first_conflict_on(durable, last, fine):
+    """Were its last entry of another term before. What lies below it is the same as the leader's,
+    and was cut all the same where the durable end or the end itself fell further."""
+    run, invariants, leader = middle()
+    replicas = invariants.replicas
+    one = next(node for node in run.world.running() if node.number != leader.me.node)
+    replica = one.broker.context.replicas[leader.group]
+    end = replica.log.last_index
+    entry = replica.log.entries(end, 1)[0]
+    replicas._terms[replica] = _Terms([0, end], [entry.term, entry.term + 9])
+    place = (replica.term, RaftIndex(end - 1), entry.term, end, 0, NO_CHAIN, (entry,))
+    append = Append(leader.group, leader.me, replica.me, *place)
+    events = (PeerMessages(leader.me.node, 1, (append,)),)
+    before = NOTHING._replace(last_index=end, durable=end, commit=end - 3)
+    now = before._replace(last_index=end + last, durable=end + durable)
+    found = dict(replicas._cut(replica, before, now, events))
+    assert ("a conflict is" not in found["truncation-proven"]) is fine
+    silent = dict(replicas._cut(replica, before, now, ()))
+    assert ("conflict is None" in silent["truncation-proven"]) is (last < 0), "nobody told of one"
 
 
 def test_conflicts_are_told_from_cuts_without_a_reason():
