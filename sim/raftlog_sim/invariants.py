@@ -26,6 +26,7 @@ from raftlog_sim import (
     truth,
 )
 from raftlog_sim.answer_checks import AnswerChecks
+from raftlog_sim.cluster_checks import ClusterChecks
 from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.election_checks import ElectionChecks
 from raftlog_sim.life_checks import LifeChecks
@@ -79,6 +80,7 @@ class Invariants:
     elections: ElectionChecks = attrs.Factory(ElectionChecks)
     life: LifeChecks = attrs.field(init=False)
     changes: MembershipChecks = attrs.Factory(MembershipChecks)
+    cluster: ClusterChecks = attrs.Factory(ClusterChecks)
     damaged: "Collection[NodeId]" = ()
     """Nodes whose disks the run itself has damaged."""
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
@@ -264,6 +266,7 @@ class Invariants:
 
     def _booted(self, node: "Node") -> None:
         """The boot numbers of a directory only rise, unless somebody put an old copy there."""
+        self.judge(self.cluster.booted(node))
         if node.rolled_back:
             return
         self.checked["boot-numbers"] += 1
@@ -467,6 +470,7 @@ class Invariants:
     def finish(self, nodes: "list[Node]") -> None:
         """In the end, all whole and converged: also the files tell the same story everywhere."""
         self.whole(nodes)
+        self.judge(("one-cluster", self.cluster.differs(node)) for node in nodes)
         self.judge(file_checks.equal_files(nodes))
 
     def at_rest(self, nodes: "list[Node]") -> None:

@@ -26,6 +26,7 @@ from raftlog.storage.walk import Walk, segment_start
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage
+    from raftlog.storage.data_dir import DirectoryIdentity
     from raftlog.storage.store_records import StoreState
     from raftlog_sim.node import Node
 
@@ -102,6 +103,11 @@ def stored_mark(node: "Node", group: GroupId) -> Mark | None:
     """The durable mark of the group's log; None where there is none, or none can be read."""
     store = _store(node)
     return None if store is None else store.marks.get(group)
+
+
+def identity(node: "Node") -> "DirectoryIdentity":
+    """What the node's disk was formatted as."""
+    return read_identity(node.disk.durable_copy((FORMAT_FILE,)))
 
 
 def is_registered(node: "Node", group: GroupId, replica: ReplicaId) -> bool:

@@ -52,6 +52,7 @@ NAMES: Final = (
     "same-after-reboot",
     "kept-across-lives",
     "registered-first",
+    "one-cluster",
     "failed-write-is-the-end",
     "bounded",
     "peer-protocol",

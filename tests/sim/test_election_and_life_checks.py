@@ -1,16 +1,27 @@
 """What must hold of votes and of one life of a replica after another: each check is shown to fail,
 on a broken product or on a memory that was tampered with, and to pass where nothing is wrong."""
 
+import attrs
 import pytest
 from raftlog_sim import truth
 from raftlog_sim.election_checks import _Request, went_back
+from raftlog_sim.loss_faults import empty_disk
 from raftlog_sim.outline import NOTHING
 from raftlog_sim.simulation import simulate
 from raftlog_sim.violation import Violation
 
 from raftlog.base.entries import HardState, LogPosition, Membership
 from raftlog.base.errors import DiskError
-from raftlog.base.ids import DirectoryId, IoId, NodeId, RaftIndex, ReplicaEpoch, ReplicaId, Term
+from raftlog.base.ids import (
+    ClusterId,
+    DirectoryId,
+    IoId,
+    NodeId,
+    RaftIndex,
+    ReplicaEpoch,
+    ReplicaId,
+    Term,
+)
 from raftlog.broker.events import Effects, WriteFailed
 from raftlog.raft import election
 from raftlog.raft.messages import NO_CHAIN, AppendReply, PreVoteRequest, VoteReply, VoteRequest
@@ -253,6 +264,40 @@ def test_a_reboot_is_compared_with_before():
     result = simulate(schedule(step(150, "power", 80, node="follower:0", keep="none")))
     assert result.failure == ""
     assert result.invariants["kept-across-lives"]["checked"] >= 4
+
+
+# --- of which cluster -----------------------------------------------------------------------------
+
+
+def test_a_directory_of_another_cluster():
+    _, checks, _, node, *_ = voter()
+    assert checks.cluster.differs(node) == ""
+    checks.finish([node])
+    own, node.disk = node.disk, empty_disk(node, ClusterId(b"another cluster!"))
+    assert "directory of cluster" in checks.cluster.differs(node)
+    checks.cluster.boots.clear()
+    with pytest.raises(Violation, match="one-cluster"):
+        checks._booted(node)
+    node.disk = own
+    assert checks.cluster.differs(node) == ""
+
+
+def test_an_image_of_another_cluster():
+    _, checks, _, node, *_ = voter()
+    context = node.broker.context
+    context.image = attrs.evolve(context.image, cluster_id=ClusterId(b"another cluster!"))
+    assert "an image of" in checks.cluster.differs(node)
+    with pytest.raises(Violation, match="one-cluster"):
+        checks.finish([node])
+
+
+def test_a_cluster_that_is_founded_twice(monkeypatch):
+    _, checks, _, node, *_ = voter()
+    real = truth.identity(node)
+    monkeypatch.setattr(truth, "identity", lambda _: attrs.evolve(real, controllers=()))
+    assert checks.cluster.differs(node) == "", "it joined"
+    monkeypatch.setattr(truth, "identity", lambda _: attrs.evolve(real, controllers=(OTHER,)))
+    assert "founds with" in checks.cluster.differs(node)
 
 
 # --- who may speak --------------------------------------------------------------------------------
