@@ -5,9 +5,8 @@ found, create the topic -> safety: clients and faults together, invariants after
 -> read everything back -> the judge
 """
 
-import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple, final
 
@@ -19,8 +18,6 @@ from raftlog.base.ids import NodeId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
-from raftlog.broker.events import Effects, Event
-from raftlog.raft.messages import Append, AppendReply
 from raftlog.verify import Verdict, check_history
 from raftlog_sim import endings
 from raftlog_sim.atlas import planned_places
@@ -30,7 +27,7 @@ from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.failures import told
 from raftlog_sim.invariants import Invariants
 from raftlog_sim.nemesis import Nemesis
-from raftlog_sim.node import Node
+from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
 from raftlog_sim.sizes import configured, shape
@@ -42,23 +39,6 @@ from raftlog_sim.world import World, seconds
 SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
-HASH_EVERY: Final = 64
-_OF_GROUPS: Final = {Append: None, AppendReply: None}
-"""The most frequent messages that have both a group and a term."""
-
-
-class Turn(NamedTuple):
-    """What a watcher sees: how many turns and events there were with this one, and this one, before
-    its effects are performed."""
-
-    number: int
-    events_so_far: int
-    node: Node
-    events: Sequence[Event]
-    effects: Effects
-
-
-Watch = Callable[[Turn], None]
 
 
 @final
@@ -108,60 +88,6 @@ class Result:
             "buggified": self.buggified,
             "options": self.options.document(),
         }
-
-
-@final
-@attrs.define(eq=False)
-class _Onlooker:
-    """Feeds invariants and the trace hash. The hash covers who took a turn when, on what, with
-    which effects: equal hashes mean equal runs."""
-
-    invariants: Invariants
-    watch: Watch | None = None
-    digest: Any = attrs.Factory(hashlib.blake2b)
-    events: int = 0
-    turns: int = 0
-    _pending: list[str] = attrs.Factory(list)
-
-    def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None:
-        self.events += len(events)
-        self.turns += 1
-        names = type(events[0]).__name__ if events else ""
-        if len(events) > 1:
-            names = ",".join([type(event).__name__ for event in events])
-        sent = ";".join([_named(send.messages) for send in effects.sends]) if effects.sends else ""
-        self._pending.append(
-            f"{node.world.now} {node.config.node} {len(events)} {names} "
-            f"{len(effects.writes)} {len(effects.replies)} {len(effects.jobs)} {sent}\n"
-        )
-        if len(self._pending) >= HASH_EVERY:
-            self.flush()
-        if self.watch is None:
-            self.invariants.after_turn(node, events, effects)
-            return
-        try:
-            self.invariants.after_turn(node, events, effects)
-        finally:
-            self.watch(Turn(self.turns, self.events, node, events, effects))
-
-    def flush(self) -> None:
-        self.digest.update("".join(self._pending).encode())
-        self._pending.clear()
-
-    def trace_hash(self) -> str:
-        self.flush()
-        return str(self.digest.hexdigest()[:16])
-
-
-def _named(messages: Sequence[Any]) -> str:
-    return ",".join([_name(each) for each in messages])
-
-
-def _name(message: Any) -> str:
-    kind = type(message)
-    if kind in _OF_GROUPS:
-        return f"{kind.__name__}{message.group}.{message.term}"
-    return f"{kind.__name__}{getattr(message, 'group', '')}.{getattr(message, 'term', '')}"
 
 
 def simulate(
@@ -234,7 +160,7 @@ class Run:
             shape(world, schedule)
         self.world = world
         world.configure = partial(configured, options)
-        self.onlooker = world.observer = _Onlooker(Invariants(), watch)
+        self.onlooker = world.observer = Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
         shrinks = bool(options.retention_bytes) or any(s.kind == "trim" for s in schedule.steps)
         self.workload = Workload(world, options, shrinks=shrinks)
