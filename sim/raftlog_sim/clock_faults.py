@@ -23,12 +23,14 @@ def _jump(nemesis: "Nemesis", step: Step) -> bool:
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
         node.machine.skew_ms += off_ms
-        nemesis.later(step, _jump_back, node, off_ms)
+        nemesis.later(step, _jump_back, nemesis, node, off_ms)
     return bool(nodes)
 
 
-def _jump_back(node: Node, off_ms: int) -> None:
-    node.machine.skew_ms -= off_ms
+def _jump_back(nemesis: "Nemesis", node: Node, off_ms: int) -> None:
+    """A clock that was put right meanwhile would be wrong the other way (wide seed 1)."""
+    if not nemesis.healed:
+        node.machine.skew_ms -= off_ms
 
 
 def _drift(nemesis: "Nemesis", step: Step) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from raftlog.base.ids import METADATA_GROUP, NodeId, ReplicaId
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId
 from raftlog_sim.targets import group_of
 from raftlog_sim.truth import image_at_boot
 
@@ -98,29 +98,55 @@ def _misreported(nodes: "list[Node]", name: str, partition: "PartitionImage") ->
 
 
 def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
-    """Within the core every group of which it is a majority has a leader, and those of its replicas
-    there agree. (A topic that was being made when the rest froze may lie with the frozen, and with
-    a directory that was wiped meanwhile: a voter counts on the directory that it was placed on. A
-    move that was asked for before may begin now: the core must be a majority of all configurations
-    that its replicas hold, seed 5100282.)"""
+    """All nodes of the core are up, hold one image and work what clients ask, and every group of
+    which they are a majority has a leader among them, with whose log its replicas there agree. (A
+    node that has just booted has opened none of its replicas, nor does it know of any: swarm seed
+    6.)"""
     nodes = [node for node in world.running() if node.number in core]
-    if len(nodes) < len(core):
+    if len(nodes) < len(core) or not all(node.broker.clients.serving for node in nodes):
         return False
+    if len({node.broker.context.image.version for node in nodes}) != 1:
+        return False
+    able = able_groups(world, core)
+    return METADATA_GROUP in able and all(_equal(nodes, group) for group in able)
+
+
+def able_groups(world: "World", core: Collection[NodeId]) -> dict[GroupId, int]:
+    """The groups that these nodes can work alone, as far as they run: each with how many of its
+    voters they are, in whichever configuration these are fewest. (A topic that was being made when
+    the rest froze may lie with the frozen, and with a directory that was wiped meanwhile: a voter
+    counts on the directory that it was placed on. A move that was asked for before may begin now:
+    the core must be a majority of all configurations that its replicas hold, seed 5100282.)"""
+    nodes = [node for node in world.running() if node.number in core]
     directories = {node.number: node.broker.context.directory for node in nodes}
-    quorums: dict[int, list[tuple[ReplicaId, ...]]] = {}
+    able: dict[GroupId, int] = {}
+    for group, configurations in _configurations(nodes).items():
+        there = [
+            sum(directories.get(each.node) == each.directory for each in voters)
+            for voters in configurations
+        ]
+        enough = zip(there, configurations, strict=True)
+        if all(count > len(voters) // 2 for count, voters in enough):
+            able[group] = min(there)
+    return able
+
+
+def _configurations(nodes: "list[Node]") -> dict[GroupId, list[tuple[ReplicaId, ...]]]:
+    """Of each group that these nodes know of, who its voters are held to be: by their replicas, or,
+    of a group that none of them has opened yet, by where their newest image places it."""
+    held: dict[GroupId, list[tuple[ReplicaId, ...]]] = {}
     for node in nodes:
         for group, replica in node.broker.context.replicas.items():
-            held = (replica.membership.voters, replica.membership.outgoing)
-            quorums.setdefault(group, []).extend(voters for voters in held if voters)
-    able = [
-        group
-        for group, configurations in quorums.items()
-        if all(
-            sum(directories.get(each.node) == each.directory for each in voters) > len(voters) // 2
-            for voters in configurations
-        )
-    ]
-    return METADATA_GROUP in able and all(_equal(nodes, group) for group in able)
+            for voters in (replica.membership.voters, replica.membership.outgoing):
+                if voters:
+                    held.setdefault(group, []).append(voters)
+    images = [node.broker.context.image for node in nodes]
+    newest = max(images, key=lambda image: image.version, default=None)
+    topics = newest.topics if newest is not None else {}
+    for partition in [each for topic in topics.values() for each in topic.partitions]:
+        if partition.group not in held:
+            held[partition.group] = [partition.target]
+    return held
 
 
 def is_core(world: "World", core: Collection[NodeId], damaged: Collection[NodeId]) -> bool:

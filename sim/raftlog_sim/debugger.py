@@ -12,8 +12,9 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_MILLI
+from raftlog_sim.onlooker import Turn
 from raftlog_sim.schedule import Schedule
-from raftlog_sim.simulation import Run, Turn
+from raftlog_sim.simulation import Run
 from raftlog_sim.stepping import Steps, steps_of
 from raftlog_sim.targets import group_of, leaders_of
 from raftlog_sim.workload import TOPIC

@@ -10,7 +10,8 @@ from itertools import zip_longest
 from typing import Final
 
 from raftlog_sim.cases import BrokerCase, Case
-from raftlog_sim.simulation import Turn, simulate
+from raftlog_sim.onlooker import Turn
+from raftlog_sim.simulation import simulate
 
 CONTEXT: Final = 3
 SHOWN_CHARS: Final = 2_000

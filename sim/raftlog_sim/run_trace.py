@@ -17,7 +17,7 @@ from raftlog.raft import messages as m
 if TYPE_CHECKING:
     from raftlog.partition.replica import PartitionReplica
     from raftlog_sim.node import Node
-    from raftlog_sim.simulation import Turn
+    from raftlog_sim.onlooker import Turn
     from raftlog_sim.world import World
 
 WAITING_MAX: Final = 4_096

@@ -3,11 +3,13 @@
 found, create the topic -> safety: clients and faults together, invariants after every turn
 -> liveness: heal; everybody must elect, commit and converge within a bound
 -> read everything back -> the judge
+
+In half of the seeds a core must do that alone before all is healed. What must be committed is in
+`last_writes`.
 """
 
-import hashlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple, final
 
@@ -19,8 +21,6 @@ from raftlog.base.ids import NodeId
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
-from raftlog.broker.events import Effects, Event
-from raftlog.raft.messages import Append, AppendReply
 from raftlog.verify import Verdict, check_history
 from raftlog_sim import endings
 from raftlog_sim.atlas import planned_places
@@ -29,8 +29,9 @@ from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.failures import told
 from raftlog_sim.invariants import Invariants
+from raftlog_sim.last_writes import LastWrites
 from raftlog_sim.nemesis import Nemesis
-from raftlog_sim.node import Node
+from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
 from raftlog_sim.sizes import configured, shape
@@ -42,23 +43,13 @@ from raftlog_sim.world import World, seconds
 SETUP_SECONDS: Final = 30
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
-HASH_EVERY: Final = 64
-_OF_GROUPS: Final = {Append: None, AppendReply: None}
-"""The most frequent messages that have both a group and a term."""
-
-
-class Turn(NamedTuple):
-    """What a watcher sees: how many turns and events there were with this one, and this one, before
-    its effects are performed."""
-
-    number: int
-    events_so_far: int
-    node: Node
-    events: Sequence[Event]
-    effects: Effects
-
-
-Watch = Callable[[Turn], None]
+RAN: Final = "ran"
+NOT_DRAWN: Final = "not drawn"
+NOT_ENOUGH: Final = "not enough is left"
+NOT_REACHED: Final = "not reached"
+CORES: Final = (RAN, NOT_DRAWN, NOT_ENOUGH, NOT_REACHED)
+"""What may become of the core phase: the seed has none; damage and moves left no majority of every
+group within the core; the run failed before."""
 
 
 @final
@@ -86,6 +77,11 @@ class Result:
     probes: dict[str, int]
     buggified: dict[str, int]
     """How often each unusual path was taken on purpose."""
+    core: str
+    """What became of the core phase: one of `CORES`."""
+    demanded: dict[str, dict[str, int]]
+    """What had to be committed when faults were over, see `last_writes`; none of these records is
+    in `sent`, `acknowledged` and `unknown`."""
 
     @property
     def failure_class(self) -> str:
@@ -105,63 +101,11 @@ class Result:
             "acknowledged": self.acknowledged,
             "unknown": self.unknown,
             "faults": self.faults,
+            "core": self.core,
+            "demanded": self.demanded,
             "buggified": self.buggified,
             "options": self.options.document(),
         }
-
-
-@final
-@attrs.define(eq=False)
-class _Onlooker:
-    """Feeds invariants and the trace hash. The hash covers who took a turn when, on what, with
-    which effects: equal hashes mean equal runs."""
-
-    invariants: Invariants
-    watch: Watch | None = None
-    digest: Any = attrs.Factory(hashlib.blake2b)
-    events: int = 0
-    turns: int = 0
-    _pending: list[str] = attrs.Factory(list)
-
-    def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None:
-        self.events += len(events)
-        self.turns += 1
-        names = type(events[0]).__name__ if events else ""
-        if len(events) > 1:
-            names = ",".join([type(event).__name__ for event in events])
-        sent = ";".join([_named(send.messages) for send in effects.sends]) if effects.sends else ""
-        self._pending.append(
-            f"{node.world.now} {node.config.node} {len(events)} {names} "
-            f"{len(effects.writes)} {len(effects.replies)} {len(effects.jobs)} {sent}\n"
-        )
-        if len(self._pending) >= HASH_EVERY:
-            self.flush()
-        if self.watch is None:
-            self.invariants.after_turn(node, events, effects)
-            return
-        try:
-            self.invariants.after_turn(node, events, effects)
-        finally:
-            self.watch(Turn(self.turns, self.events, node, events, effects))
-
-    def flush(self) -> None:
-        self.digest.update("".join(self._pending).encode())
-        self._pending.clear()
-
-    def trace_hash(self) -> str:
-        self.flush()
-        return str(self.digest.hexdigest()[:16])
-
-
-def _named(messages: Sequence[Any]) -> str:
-    return ",".join([_name(each) for each in messages])
-
-
-def _name(message: Any) -> str:
-    kind = type(message)
-    if kind in _OF_GROUPS:
-        return f"{kind.__name__}{message.group}.{message.term}"
-    return f"{kind.__name__}{getattr(message, 'group', '')}.{getattr(message, 'term', '')}"
 
 
 def simulate(
@@ -208,6 +152,8 @@ class _Goal(NamedTuple):
     what: str
     look_ms: int = 0
     """It costs much to look: no more often than this."""
+    why_not: Callable[[], str] | None = None
+    """Says what is in its way."""
 
 
 @final
@@ -234,7 +180,7 @@ class Run:
             shape(world, schedule)
         self.world = world
         world.configure = partial(configured, options)
-        self.onlooker = world.observer = _Onlooker(Invariants(), watch)
+        self.onlooker = world.observer = Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
         shrinks = bool(options.retention_bytes) or any(s.kind == "trim" for s in schedule.steps)
         self.workload = Workload(world, options, shrinks=shrinks)
@@ -246,6 +192,8 @@ class Run:
         self.phase = "set-up"
         self.buggify = Buggify(options.seed) if options.buggify else None
         self.buggified = {} if self.buggify is None else self.buggify.fired
+        self.core = NOT_REACHED
+        self.last_writes = LastWrites(world, self.workload)
         self._look_at = 0
         self._created: list[Any] = []
         self._final: dict[int, int] = {}
@@ -312,7 +260,9 @@ class Run:
 
     def _stuck(self) -> StuckError:
         assert self._goal is not None, "the run is over"
-        return StuckError(f"not reached within {self._goal.limit_ns / 1e9} s: {self._goal.what}")
+        goal = self._goal
+        more = f"; {goal.why_not()}" if goal.why_not is not None else ""
+        return StuckError(f"not reached within {goal.limit_ns / 1e9} s: {goal.what}{more}")
 
     # --- phases -----------------------------------------------------------------------------------
 
@@ -324,15 +274,13 @@ class Run:
         self.workload.stop()
         self.buggify = None
         limit = self.liveness_ns
-        core = tuple(NodeId(number) for number in self.options.core)
-        if core and is_core(self.world, core, self.nemesis.atlas.damaged):
-            self.phase = "core"
-            self.nemesis.heal_core(core)
-            yield _Goal(lambda: is_core_alive(self.world, core), limit, f"the core {core} works", 1)
+        yield from self._core_alone()
         self.phase = "liveness"
         self.nemesis.heal()
         yield _Goal(lambda: self.workload.busy == 0, limit, "every call answered")
         yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
+        yield from self._commit(self.world.nodes)
+        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged again", 1)
         self.phase = "final read"
         yield from self._read_everything(FINAL_READER)
         yield _Goal(self._rest(), limit, "all at rest", 1)
@@ -342,6 +290,27 @@ class Run:
         for number, kind in enumerate(reboots, 1):
             yield from self._reboot(kind, FINAL_READER + number)
         self.phase = "over"
+
+    def _core_alone(self) -> Iterator[_Goal]:
+        """A majority works alone, if the seed has one, and enough is left of it."""
+        core = tuple(NodeId(number) for number in self.options.core)
+        if not core:
+            self.core = NOT_DRAWN
+        elif not is_core(self.world, core, self.nemesis.atlas.damaged):
+            self.core = NOT_ENOUGH
+        else:
+            self.phase, self.core = "core", RAN
+            self.nemesis.heal_core(core)
+            alive = partial(is_core_alive, self.world, core)
+            yield _Goal(alive, self.liveness_ns, f"the core {core} works", 1)
+            yield from self._commit(core)
+
+    def _commit(self, members: Collection[NodeId]) -> Iterator[_Goal]:
+        """A record is acknowledged in every partition that these nodes can commit in."""
+        last = self.last_writes
+        last.begin(self.phase, members)
+        yield _Goal(last.done, self.liveness_ns, "all committed a record", 1, last.refusals)
+        last.end()
 
     def _read_from_each(self) -> Iterator[_Goal]:
         """Some lead, as far as they can, and all is read from each: what is rotten is repaired or
@@ -357,19 +326,21 @@ class Run:
             yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
 
     def _reboot(self, kind: str, reader: int) -> Iterator[_Goal]:
-        """Everybody boots once more, and all is as it was."""
+        """Everybody boots once more, all is as it was, and works."""
         self.phase, limit = "reboot", self.liveness_ns
         before = endings.standings(self.world)
         endings.begin_reboot(self.nemesis, kind)
         until = endings.patience(self.world)
         yield _Goal(lambda: not self.world.running() or until(), limit, "all stopped", 1)
         endings.end_reboot(self.nemesis)
-        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
+        yield _Goal(self._rest(), limit, "all replicas converged", 1)
+        problem = endings.lost_by_reboot(before, endings.standings(self.world))
+        self.onlooker.invariants.judge((("same-after-reboot", problem),))
+        yield from self._commit(self.world.nodes)
+        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged again", 1)
         yield from self._read_everything(reader)
         yield _Goal(self._rest(), limit, "all at rest", 1)
         self._finish()
-        problem = endings.lost_by_reboot(before, endings.standings(self.world))
-        self.onlooker.invariants.judge((("same-after-reboot", problem),))
 
     def _rest(self) -> endings.Rest:
         owed = self.onlooker.invariants.answers.unanswered
@@ -472,7 +443,7 @@ class Run:
 
     def result(self, failure: str, verdict: Verdict | None) -> Result:
         """What became of it."""
-        world, onlooker = self.world, self.onlooker
+        world, onlooker, last = self.world, self.onlooker, self.last_writes
         onlooker.invariants.checked["peer-protocol"] = world.network.frames_read
         return Result(
             options=self.options,
@@ -483,13 +454,15 @@ class Run:
             events=onlooker.events,
             turns=onlooker.turns,
             simulated_ns=world.now,
-            sent=self.workload.sent,
-            acknowledged=len(self.workload.acknowledged),
-            unknown=self.workload.unknown,
+            sent=self.workload.sent - last.sent,
+            acknowledged=len(self.workload.acknowledged) - last.acknowledged,
+            unknown=self.workload.unknown - last.unknown,
             faults=dict(sorted(self.nemesis.done.items())),
             invariants=onlooker.invariants.document(failure.partition(":")[0]),
             verdict=verdict,
             history=self.workload.text.getvalue(),
             probes=probes.fired(),
             buggified=dict(sorted(self.buggified.items())),
+            core=self.core,
+            demanded=last.demanded,
         )

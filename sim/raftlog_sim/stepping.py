@@ -6,8 +6,9 @@ from threading import Semaphore, Thread
 from typing import Final, Protocol, final
 
 from raftlog_sim.failures import told
+from raftlog_sim.onlooker import Turn, Watch
 from raftlog_sim.schedule import Schedule
-from raftlog_sim.simulation import Run, Turn, Watch
+from raftlog_sim.simulation import Run
 
 OVER: Final = "over; every invariant holds (the history is not judged here)"
 

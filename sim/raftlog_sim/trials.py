@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from raftlog_sim.minimise import Effort
+from raftlog_sim.onlooker import Turn
 from raftlog_sim.outcome import signature
 from raftlog_sim.schedule import Schedule, schedule_from_text
-from raftlog_sim.simulation import LIVENESS_SECONDS, Turn, simulate
+from raftlog_sim.simulation import LIVENESS_SECONDS, simulate
 from raftlog_sim.workers import LOOK_SECONDS, begin_as_helper
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from raftlog.storage.replica import LogOptions
 from raftlog_sim import trio_clock
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.failures import told
+from raftlog_sim.onlooker import Watch
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule
-from raftlog_sim.simulation import LIVENESS_SECONDS, Run, Watch
+from raftlog_sim.simulation import LIVENESS_SECONDS, Run
 from raftlog_sim.streams import Stream
 from raftlog_sim.trio_consumer import Consumer
 from raftlog_sim.trio_flood import Flood

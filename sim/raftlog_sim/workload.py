@@ -74,6 +74,11 @@ def plain(value: Any) -> str:
     return bytes(value or b"").partition(b"~")[0].decode()
 
 
+def is_certain(outcome: Any) -> bool:
+    """Whether a producer that heard this knows whether its record is stored."""
+    return isinstance(outcome, RecordPosition | KafkaError | NotDone)
+
+
 class Caller(Protocol):
     """A client of the world."""
 
@@ -259,32 +264,40 @@ class Workload:
             name = f"producer/{producer.slot}/{producer.generation}"
             producer.client = self.client(name)
         producer.busy = True
-        self.busy += 1
         partition, process = producer.waiting.popleft(), producer.process
         value = f"p{process}#{producer.numbered}"
         producer.numbered += 1
-        self.begin(process, partition, value)
-        padded = _padded(value, self.options.value_bytes)
-        record = Produce(TOPIC, padded, None, (), partition, self._timestamp())
-        producer.client.call(record, partial(self._produced, producer, value))
+        self.send(producer.client, process, partition, value, partial(self._produced, producer))
 
-    def _timestamp(self) -> WallMillis:
-        return WallMillis(WALL_START_MS + self.world.now // NANOS_PER_MILLI)
-
-    def _produced(self, producer: _Producer, value: str, outcome: Any) -> None:
-        self.busy -= 1
-        process = producer.process
-        if isinstance(outcome, RecordPosition):
-            self.ok(process, outcome.partition, outcome.offset, value)
-        elif isinstance(outcome, KafkaError | NotDone):
-            self.failed(process, outcome)
-        else:
-            assert isinstance(outcome, RaftlogError), outcome
-            self.unclear(process, outcome)
+    def _produced(self, producer: _Producer, outcome: RecordPosition | RaftlogError) -> None:
+        if not is_certain(outcome):
             producer.generation += 1
             producer.client = None
         producer.busy = False
         self._produce(producer)
+
+    def send(
+        self, client: Caller, process: int, partition: int, value: str, then: Callable[[Any], None]
+    ) -> None:
+        """Let the client send one record; `then` hears what came of it, a `RecordPosition` or an
+        error, when that is written down."""
+        self.busy += 1
+        self.begin(process, partition, value)
+        padded = _padded(value, self.options.value_bytes)
+        record = Produce(TOPIC, padded, None, (), partition, self._timestamp())
+        client.call(record, partial(self._ended, process, value, then))
+
+    def _timestamp(self) -> WallMillis:
+        return WallMillis(WALL_START_MS + self.world.now // NANOS_PER_MILLI)
+
+    def _ended(self, process: int, value: str, then: Callable[[Any], None], outcome: Any) -> None:
+        self.busy -= 1
+        if isinstance(outcome, RecordPosition):
+            self.ok(process, outcome.partition, outcome.offset, value)
+        else:
+            assert isinstance(outcome, RaftlogError), outcome
+            (self.failed if is_certain(outcome) else self.unclear)(process, outcome)
+        then(outcome)
 
     # --- the history of a record ------------------------------------------------------------------
 

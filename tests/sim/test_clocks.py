@@ -51,6 +51,16 @@ def test_it_is_survived_and_ends(fault):
     assert (machine.wave_ms, machine.late_ns) == (0, 0)
 
 
+def test_what_was_put_right_by_healing_is_not_put_wrong_when_the_step_ends():
+    """Regression (wide seed 1): each clock was then off the other way, and its broker refused what
+    clients sent."""
+    ahead = step(1_400, "clock-jump", 300, node="all", way="ahead", ms=33_554_432)
+    run = Run(Schedule(SimOptions(seed=4, safety_ms=1_500), (*WRITES, ahead)))
+    assert run.play() == ""
+    assert run.nemesis.done == {"clock-jump": 1}
+    assert {node.machine.skew_ms for node in run.world.nodes.values()} == {0}
+
+
 def test_leases_do_not_go_by_swinging_clocks():
     fault = step(200, "clock-wave", 900, node="all", ms=86_400_000, period_ms=16)
     options = SimOptions(seed=4, safety_ms=1_500, linearizable=True, lease=True)

@@ -267,6 +267,25 @@ def test_a_sweep_groups_failures_and_keeps_a_few(tmp_path, capsys):
     assert document["simulated_seconds"] > 60
 
 
+def test_a_sweep_says_in_how_many_seeds_a_core_did_alone(monkeypatch, capsys):
+    rows = {1: ("ran", 3), 2: ("not drawn", 0), 3: ("ran", 1), 4: ("", 0)}
+
+    def lost(seed, *_):
+        core, records = rows[seed]
+        return sweep._lost_row(seed, "")._replace(core=core, core_records=records)
+
+    monkeypatch.setattr(sweep, "run_seed", lost)
+    arguments = ("sweep", "--seeds", "1..4", "--jobs", "1")
+    _, said = ran(*arguments, "--format", "json", capsys=capsys)
+    document = json.loads(said.out)
+    assert document["core"] == {"not drawn": 1, "ran": 2}
+    assert document["core_records"] == 4
+    _, said = ran(*arguments, capsys=capsys)
+    assert "\nthe core phase ran in 2 seeds, with 4 records; in others: not drawn 1\n" in said.out
+    _, said = ran("sweep", "--seeds", "4..4", "--jobs", "1", capsys=capsys)
+    assert "core" not in said.out, "no other subject has one"
+
+
 def test_a_sweep_without_time_runs_nothing_and_fails(capsys):
     code, said = ran("sweep", "--seeds", "1..9", "--jobs", "1", "--time-limit", "0", capsys=capsys)
     assert code == 1

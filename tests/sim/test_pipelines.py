@@ -8,6 +8,7 @@ import pytest
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.driver import _Wire
 from raftlog_sim.options import SimOptions, draw_options
+from raftlog_sim.pipelines import PIPELINE
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import simulate
 
@@ -27,9 +28,10 @@ def played(*steps, **options):
 
 
 def ends(result):
-    """How sends ended."""
+    """How sends of pipelines ended."""
     rows = [json.loads(line) for line in result.history.splitlines()]
-    return Counter(row["type"] for row in rows if row.get("f") == "send")
+    sent = [row for row in rows if row.get("f") == "send" and row["process"] >= PIPELINE]
+    return Counter(row["type"] for row in sent)
 
 
 @pytest.mark.parametrize("options", [{}, {"tight": True}, {"patient": True}, {"trio": True}])

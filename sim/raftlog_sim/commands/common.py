@@ -289,6 +289,10 @@ def tell(outcome: Outcome, case: Case) -> None:
         print(f"faults: {_counts(document['faults'])}")
     if document.get("buggified"):
         print(f"taken on purpose: {_counts(document['buggified'])}")
+    if document.get("core"):
+        print(f"core phase: {document['core']}")
+    for phase, counts in document.get("demanded", {}).items():
+        print(f"demanded, {phase}: {_counts(counts)}")
     for line in outcome.story[:STORY_LINES_MAX]:
         print(f"  {line}")
     if len(outcome.story) > STORY_LINES_MAX:

@@ -23,9 +23,11 @@ from raftlog_sim import compiled_build, mutation, scenarios, spark_sweep
 from raftlog_sim.cases import BROKERS, drawn
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
+from raftlog_sim.last_writes import RECORDS
 from raftlog_sim.options import draw_options
 from raftlog_sim.outcome import failure_class, signature
 from raftlog_sim.probe_names import missed_names
+from raftlog_sim.simulation import RAN
 from raftlog_sim.workers import Call, Lost, Workers
 
 KEPT_A_GROUP: Final = 3
@@ -55,6 +57,10 @@ class Row(NamedTuple):
     probes: dict[str, int]
     faults: dict[str, int]
     buggified: dict[str, int]
+    core: str
+    """What became of its core phase; empty for subjects that have none."""
+    core_records: int
+    """How many records had to be acknowledged there."""
     agreed: bool
 
 
@@ -83,6 +89,8 @@ class _Tally:
     probes: Counter[str] = attrs.Factory(Counter)
     faults: Counter[str] = attrs.Factory(Counter)
     buggified: Counter[str] = attrs.Factory(Counter)
+    cores: Counter[str] = attrs.Factory(Counter)
+    core_records: int = 0
     scenarios_failed: list[str] = attrs.Factory(list)
     interrupted: bool = False
     gave_up: str = ""
@@ -105,6 +113,8 @@ class _Tally:
         self.probes.update(row.probes)
         self.faults.update(row.faults)
         self.buggified.update(row.buggified)
+        self.cores.update([row.core] if row.core else [])
+        self.core_records += row.core_records
         if not row.agreed:
             self.disagreed.append(row.seed)
         if not row.failure:
@@ -231,6 +241,8 @@ def run_seed(
         outcome.probes,
         dict(outcome.document.get("faults", {})),
         dict(outcome.document.get("buggified", {})),
+        outcome.document.get("core", ""),
+        outcome.document.get("demanded", {}).get("core", {}).get(RECORDS, 0),
         agreed,
     )
 
@@ -294,7 +306,7 @@ def _home(compiled: Path | None, call: Call) -> str:
 
 def _lost_row(seed: int, why: str) -> Row:
     """Of a seed that nobody answered for."""
-    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, True)
+    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, "", 0, True)
 
 
 def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
@@ -364,6 +376,8 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
         "simulated_seconds": round(tally.simulated_ns / 1e9, 1),
         "faults": dict(sorted(tally.faults.items())),
         "buggified": dict(sorted(tally.buggified.items())),
+        "core": dict(sorted(tally.cores.items())),
+        "core_records": tally.core_records,
         "probes": dict(sorted(tally.probes.items())),
         "probes_missed": missed,
         "scenarios_failed": tally.scenarios_failed,
@@ -374,6 +388,25 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
     if options.format == "json":
         common.print_json(document)
         return
+    _tell_failures(options, tally)
+    print(
+        f"{common.counted(tally.seeds, 'seed')}, {tally.failed} failed, {seconds:.1f} s: "
+        f"{per_hour} seeds an hour, {document['events_per_second']} events a second, "
+        f"{document['simulated_seconds']:.0f} simulated s"
+    )
+    if tally.cores:
+        print(_of_cores(tally))
+    if time_is_up:
+        print(f"time is up: {tally.seeds} of {common.counted(asked, 'seed')}")
+    if tally.interrupted or tally.gave_up:
+        print("interrupted: this is what was done so far" if tally.interrupted else tally.gave_up)
+    for name in tally.scenarios_failed:
+        print(f"scenario {name} gave something else: raftlog sim scenarios {name}")
+    common.tell_missed(options, missed)
+
+
+def _tell_failures(options: argparse.Namespace, tally: _Tally) -> None:
+    """What failed, by kind, what was shrunk, and which seeds gave two runs."""
     for alike, group in _by_count(tally):
         print(f"\n{group.count} x {alike}")
         print(f"  seeds {', '.join(map(str, group.seeds))}")
@@ -394,18 +427,15 @@ def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds
             if _is_compiled(options, seed)
             else f"seed {seed} gave another run: {again} --double-check"
         )
-    print(
-        f"{common.counted(tally.seeds, 'seed')}, {tally.failed} failed, {seconds:.1f} s: "
-        f"{per_hour} seeds an hour, {document['events_per_second']} events a second, "
-        f"{document['simulated_seconds']:.0f} simulated s"
+
+
+def _of_cores(tally: _Tally) -> str:
+    """In how many seeds a core had to do alone, and what became of that phase in the others."""
+    others = [f"{what} {count}" for what, count in sorted(tally.cores.items()) if what != RAN]
+    return (
+        f"the core phase ran in {common.counted(tally.cores[RAN], 'seed')}, with "
+        f"{common.counted(tally.core_records, 'record')}; in others: {', '.join(others) or 'none'}"
     )
-    if time_is_up:
-        print(f"time is up: {tally.seeds} of {common.counted(asked, 'seed')}")
-    if tally.interrupted or tally.gave_up:
-        print("interrupted: this is what was done so far" if tally.interrupted else tally.gave_up)
-    for name in tally.scenarios_failed:
-        print(f"scenario {name} gave something else: raftlog sim scenarios {name}")
-    common.tell_missed(options, missed)
 
 
 def _by_count(tally: _Tally) -> list[tuple[str, _Group]]:
