@@ -35,6 +35,8 @@ def draw_schedule(options: SimOptions) -> Schedule:
     for source, gap_ms in options.fault_gaps_ms:
         if gap_ms:
             steps += _faults(options, source, gap_ms)
+    if options.profile == WIDE:
+        steps += list(_cancels(options, steps))
     return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
 
 
@@ -44,6 +46,18 @@ def _faults(options: SimOptions, source: str, gap_ms: int) -> Iterator[Step]:
     while at_ms < options.safety_ms:
         yield from _SOURCES[source](stream, options, at_ms)
         at_ms += stream.between(gap_ms // 2, gap_ms * 2)
+
+
+def _cancels(options: SimOptions, steps: list[Step]) -> Iterator[Step]:
+    """One move in three is taken back, a millisecond to half a second after it was asked for. The
+    stream is one of its own, so that all other steps stay as they were without it."""
+    stream = Stream(options.seed, "schedule/cancel-move")
+    for move in steps:
+        if move.kind == "reassign":
+            taken_back, soon_ms = stream.chance(1, 3), 1 << stream.below(10)
+            if taken_back:
+                partition = move.argument("partition")
+                yield step(move.at_ms + soon_ms, "cancel-move", partition=partition)
 
 
 def _produce(options: SimOptions, slot: int) -> Iterator[Step]:

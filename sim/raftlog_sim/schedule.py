@@ -225,6 +225,10 @@ KINDS: Final = {
         (("partition", "small"), ("nodes", "nodes")), False, "nemesis",
         "a partition is to move to these nodes",
     ),
+    "cancel-move": Kind(
+        (("partition", "small"),), False, "nemesis",
+        "a move of a partition is taken back, if it has not ended; in wide seeds",
+    ),
     "unregister": Kind(
         (("node", "nodes"),), False, "nemesis",
         "the cluster is to forget a broker; it does when that is fenced and holds nothing",
