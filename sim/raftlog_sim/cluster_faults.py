@@ -43,6 +43,17 @@ def _reassign(nemesis: "Nemesis", step: Step) -> bool:
     return True
 
 
+def _cancel_move(nemesis: "Nemesis", step: Step) -> bool:
+    """An administrator takes a move back; one that has ended, or never began, is let be."""
+    number = int(step.argument("partition"))
+    if number >= nemesis.workload.options.partitions:
+        return False
+    moves = {TopicPartition(TOPIC, number): None}
+    nemesis.workload.administer(asks.alter_reassignments(moves, timeout_ns=_PATIENCE))
+    nemesis.note("cancel-move")
+    return True
+
+
 def _nobody_listens(answer: Any) -> None:
     del answer
 
@@ -170,6 +181,7 @@ def _churn(step: Step) -> str:
 
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "reassign": _reassign,
+    "cancel-move": _cancel_move,
     "unregister": _unregister,
     "transfer": _transfer,
     "stop": _stop,

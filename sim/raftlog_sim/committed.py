@@ -80,6 +80,9 @@ class Committed:
     batches: list[Stored] = attrs.Factory(list)
     starts: list[tuple[int, int]] = attrs.Factory(list)
     membership: Membership | None = None
+    epochs: list[tuple[int, int]] = attrs.Factory(lambda: [(0, 0)])
+    """Each epoch that began, and its first offset; 0 is before the first. Those of entries that
+    were in nobody's memory are missing."""
     producers: dict[int, Producer] = attrs.Factory(dict)
     clock_ms: int = -1
 
@@ -104,6 +107,8 @@ class Committed:
                 problem = self._records(entry, header) or problem
             else:
                 self._control(entry, header)
+            if entry.term != self.last_term:
+                self.epochs.append((entry.term, entry.base_offset))
             self.last_term, self.next_offset = entry.term, entry.next_offset
         return ("producers-ascend", problem), ("offsets-dense", misplaced)
 

@@ -20,6 +20,8 @@ _BURST_MAX: Final = 6
 _SMALL_VALUE_BYTES: Final = 200
 _READ_MS: Final = 40
 _FLOOD_MAX: Final = 600
+_QUESTIONS: Final = ("latest", "earliest", "epoch-end", "epoch-end")
+_EPOCHS_BACK: Final = 4
 
 
 def draw_schedule(options: SimOptions) -> Schedule:
@@ -35,6 +37,9 @@ def draw_schedule(options: SimOptions) -> Schedule:
     for source, gap_ms in options.fault_gaps_ms:
         if gap_ms:
             steps += _faults(options, source, gap_ms)
+    if options.profile == WIDE:
+        steps += list(_cancels(options, steps))
+        steps += _questions(options)
     return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
 
 
@@ -43,6 +48,30 @@ def _faults(options: SimOptions, source: str, gap_ms: int) -> Iterator[Step]:
     at_ms = stream.between(gap_ms // 2, gap_ms * 2)
     while at_ms < options.safety_ms:
         yield from _SOURCES[source](stream, options, at_ms)
+        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
+
+
+def _cancels(options: SimOptions, steps: list[Step]) -> Iterator[Step]:
+    """One move in three is taken back, a millisecond to half a second after it was asked for. The
+    stream is one of its own, so that all other steps stay as they were without it."""
+    stream = Stream(options.seed, "schedule/cancel-move")
+    for move in steps:
+        if move.kind == "reassign":
+            taken_back, soon_ms = stream.chance(1, 3), 1 << stream.below(10)
+            if taken_back:
+                partition = move.argument("partition")
+                yield step(move.at_ms + soon_ms, "cancel-move", partition=partition)
+
+
+def _questions(options: SimOptions) -> Iterator[Step]:
+    """A client asks for an offset now and then, of old epochs more often than of the present."""
+    stream = Stream(options.seed, "schedule/ask")
+    gap_ms = 20 << stream.below(4)
+    at_ms = stream.below(gap_ms)
+    while at_ms < options.safety_ms:
+        partition = stream.below(options.partitions)
+        what, back = _QUESTIONS[stream.below(len(_QUESTIONS))], stream.below(_EPOCHS_BACK + 1)
+        yield step(at_ms, "ask", partition=partition, what=what, back=back)
         at_ms += stream.between(gap_ms // 2, gap_ms * 2)
 
 

@@ -225,6 +225,10 @@ KINDS: Final = {
         (("partition", "small"), ("nodes", "nodes")), False, "nemesis",
         "a partition is to move to these nodes",
     ),
+    "cancel-move": Kind(
+        (("partition", "small"),), False, "nemesis",
+        "a move of a partition is taken back, if it has not ended; in wide seeds",
+    ),
     "unregister": Kind(
         (("node", "nodes"),), False, "nemesis",
         "the cluster is to forget a broker; it does when that is fenced and holds nothing",
@@ -280,6 +284,12 @@ KINDS: Final = {
         "a plain producer sends so many requests, of one to three records, without waiting",
     ),
     "read": Kind((("partition", "small"),), False, "clients", "one of three readers polls once"),
+    "ask": Kind(
+        (("partition", "small"), ("what", "latest|earliest|epoch-end"), ("back", "small")), False,
+        "clients",
+        "a client asks where a partition ends or begins, or where an epoch ends, so many before "
+        "the leader's; in wide seeds",
+    ),
     "flood": Kind(
         (("node", "nodes"), ("count", "small")), True, "clients",
         "in trio mode: a few clients send so many requests at once and read nothing for so long",

@@ -33,6 +33,7 @@ from raftlog_sim.last_writes import LastWrites
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import SimOptions
+from raftlog_sim.questions import Questions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
 from raftlog_sim.sizes import configured, shape
 from raftlog_sim.stuck import StuckError
@@ -186,6 +187,7 @@ class Run:
         self.workload = Workload(world, options, shrinks=shrinks)
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None
+        self.workload.questions = Questions(self.workload, self.onlooker.invariants, TOPIC)
         churn = any(step.kind in CHURN for step in schedule.steps)
         self.nemesis = Nemesis(world, self.workload, churn, planned_places(schedule.steps))
         self.onlooker.invariants.damaged = self.nemesis.atlas.damaged

@@ -39,6 +39,8 @@ NAMES: Final = (
     "denied-rightly",
     "topics-as-asked",
     "produce-promise",
+    "offsets-told",
+    "epoch-ends-told",
     "offsets-dense",
     "producers-ascend",
     "producers-equal",

@@ -36,6 +36,7 @@ from raftlog_sim.schedule import Step
 from raftlog_sim.targets import log_start_of, resolve
 
 if TYPE_CHECKING:
+    from raftlog_sim.questions import Questions
     from raftlog_sim.world import World
 
 TOPIC: Final = "t"
@@ -136,6 +137,8 @@ class Workload:
     on_read: Callable[[int, int, int], None] | None = None
     """Hears of each answered fetch: partition, the offset after everything that was acknowledged
     when it began, and the high watermark in the answer."""
+    questions: "Questions | None" = None
+    """Who asks for offsets."""
     stored: dict[int, int] = attrs.Factory(dict)
     """Per partition the offset after the last one that was acknowledged."""
     sent: int = 0
@@ -220,6 +223,11 @@ class Workload:
             return
         if step.kind == "read":
             self._read(partition)
+            return
+        if step.kind == "ask":
+            assert self.questions is not None, "nobody is there to ask"
+            what, back = str(step.argument("what")), int(step.argument("back"))
+            self.questions.ask(partition, what, back)
             return
         slot, count = int(step.argument("slot")), int(step.argument("count"))
         if step.kind == "produce":

@@ -3,11 +3,12 @@ that are wrong, and a core that must do without the rest."""
 
 import attrs
 import pytest
-from raftlog_sim import convergence, endings
+from raftlog_sim import convergence, drawing, endings
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led, misreported
+from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.loss_faults import empty_disk
-from raftlog_sim.options import SimOptions, draw_options
+from raftlog_sim.options import WIDE, SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.streams import Stream
@@ -18,6 +19,7 @@ from raftlog_sim.world import seconds
 from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.base.units import NEVER, millis
 
+MOVE, CANCEL = "reassign", "cancel-move"
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 900, 30))
 
 
@@ -131,6 +133,40 @@ def test_a_partition_moves_to_other_nodes_while_records_come_in():
     assert target(run) == [3, 4, 5]
     assert run.nemesis.done == {"reassign": 1}
     assert len(run.workload.acknowledged) > 20
+
+
+def test_a_move_that_is_taken_back_leaves_everything_where_it_was():
+    moved = step(300, "reassign", partition=0, nodes="n3+n4+n5")
+    run = until(Run(schedule(moved, step(301, "cancel-move", partition=0), brokers=5)), 1_000)
+    assert target(run) == [1, 2, 3]
+    assert run.play() == ""
+    assert run.nemesis.done == {"cancel-move": 1, "reassign": 1}
+    assert target(run) == [1, 2, 3]
+
+
+def test_what_does_not_move_is_not_taken_back():
+    cancels = [step(300, "cancel-move", partition=number) for number in (0, 7)]
+    run = Run(schedule(*cancels))
+    assert run.play() == ""
+    assert run.nemesis.done == {"cancel-move": 1}, "there is no partition 7"
+
+
+def test_wide_seeds_take_moves_back_soon_and_draw_all_else_as_before(monkeypatch):
+    with_them = [draw_schedule(draw_options(seed, WIDE)).steps for seed in range(60)]
+    cancels = 0
+    for steps in with_them:
+        moves = [(each.at_ms, each.argument("partition")) for each in steps if each.kind == MOVE]
+        for each in (each for each in steps if each.kind == CANCEL):
+            lags = [each.at_ms - at for at, number in moves if number == each.argument("partition")]
+            assert any(1 <= lag <= 512 for lag in lags)
+            cancels += 1
+    assert cancels > 20
+    monkeypatch.setattr(drawing, "_cancels", lambda options, steps: [])
+    for seed, steps in enumerate(with_them):
+        without = draw_schedule(draw_options(seed, WIDE)).steps
+        assert without == tuple(each for each in steps if each.kind != CANCEL)
+    swarm = [draw_schedule(draw_options(seed)).steps for seed in range(60)]
+    assert not any(each.kind == CANCEL for steps in swarm for each in steps)
 
 
 def test_moves_may_follow_each_other_amid_crashes():

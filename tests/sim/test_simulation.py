@@ -24,6 +24,7 @@ ON_STREAMS = {
 """Trio mode has streams; and some other runs make bytes of messages."""
 SELDOM = {"truncation-proven", "removed-rightly", "same-after-reboot"}
 SELDOM |= {"kept-across-lives", "failed-write-is-the-end"}
+ASKED_IN_WIDE_SEEDS = {"offsets-told", "epoch-ends-told"}
 
 
 def short(seed: int, profile: str = "swarm"):
@@ -38,7 +39,8 @@ def test_a_calm_seed_passes_and_every_invariant_was_compared():
     assert result.verdict.verdict == "valid"
     idle = [name for name, row in result.invariants.items() if row["checked"] == 0]
     rare = {"leader-completeness", "membership-steps", "linearizable-read"}
-    assert set(idle) <= rare | ON_STREAMS | SELDOM, "only a second leader can be incomplete"
+    seldom = SELDOM | ASKED_IN_WIDE_SEEDS
+    assert set(idle) <= rare | ON_STREAMS | seldom, "only a second leader can be incomplete"
 
 
 def test_the_same_seed_gives_the_same_bytes():

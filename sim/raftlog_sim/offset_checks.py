@@ -1,0 +1,114 @@
+"""What must hold of what clients are told of the beginning, the end and the epochs of a partition
+(ListOffsets, OffsetForLeaderEpoch), against what was seen committed.
+
+A request names the epoch in which its client knows the leader, and is refused by everybody who does
+not lead in that very one: so it is known of which term an answer is. An answer may come late, and
+from a leader that is deposed without knowing it; what may be said of it all the same stands at each
+check.
+"""
+
+from bisect import bisect_right
+from typing import Final, NamedTuple
+
+from raftlog_sim.committed import Committed
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+EPOCH_END: Final = "epoch-end"
+_UNKNOWN: Final = -1
+
+
+class Before(NamedTuple):
+    """What was so when somebody began to ask: the offset after the last acknowledged record, where
+    the log began, and the newest epoch, as far as they were committed."""
+
+    stored: int
+    log_start: int
+    epoch: int
+
+
+class Told(NamedTuple):
+    """An answer. `leader_epoch` is what its request named, -1 when it named none; `asked` the epoch
+    of which the end was asked; `epoch` and `offset` are what was answered."""
+
+    leader_epoch: int
+    asked: int
+    epoch: int
+    offset: int
+
+
+def before(committed: Committed | None, stored: int) -> Before:
+    """As things stand."""
+    if committed is None:
+        return Before(stored, 0, 0)
+    return Before(stored, committed.log_start, committed.epochs[-1][0])
+
+
+def wrong_latest(
+    told: Told, asked_at: Before, committed: Committed, shown: int, *, linearizable: bool
+) -> str:
+    """The end is a high watermark, so no more than the highest that any leader showed. It knows
+    what was acknowledged before somebody asked: where topics are linearizable always; else when the
+    leader is still the newest with something committed, for what others acknowledged before it
+    began is in its log."""
+    if told.offset > shown:
+        return f"the end is told to be {told.offset}, no high watermark above {shown} was shown"
+    if told.leader_epoch >= 0 and told.epoch != told.leader_epoch:
+        return f"the end is told in epoch {told.epoch} by the leader of {told.leader_epoch}"
+    newest = committed.whole and committed.epochs[-1][0] == told.leader_epoch
+    knows = linearizable or newest
+    if knows and told.offset < asked_at.stored:
+        return (
+            f"the end is told to be {told.offset} in epoch {told.epoch}; records up to"
+            f" {asked_at.stored} had been acknowledged before"
+        )
+    return ""
+
+
+def wrong_earliest(told: Told, asked_at: Before, committed: Committed) -> str:
+    """The beginning is 0 or what some committed marker says; and no less than it was when somebody
+    asked, if the leader had committed in its own epoch by then and nobody has after it."""
+    if not committed.whole:
+        return ""
+    if told.offset and told.offset not in {start for _, start in committed.starts}:
+        return f"the log is told to begin at {told.offset}, and no committed marker says so"
+    only = asked_at.epoch == committed.epochs[-1][0] == told.leader_epoch
+    if only and told.offset < asked_at.log_start:
+        return (
+            f"the log is told to begin at {told.offset} by the leader of epoch"
+            f" {told.leader_epoch}; it began at {asked_at.log_start} before somebody asked"
+        )
+    return ""
+
+
+def wrong_epoch_end(told: Told, asked_at: Before, committed: Committed) -> str:
+    """A leader that answers has committed in its own epoch, so that all before is committed, and
+    ends where the next committed epoch begins. Its own ends where its log does, which may be cut
+    later: what is asked of it is that this holds what was acknowledged, while it is the newest."""
+    epochs, leader = committed.epochs, told.leader_epoch
+    if not committed.whole or leader < 0:
+        return ""
+    place = bisect_right(epochs, told.asked, key=_epoch_of) - 1
+    said = (
+        f"the leader of epoch {leader} tells of epoch {told.asked}: ({told.epoch}, {told.offset})"
+    )
+    if told.epoch == _UNKNOWN:
+        begun = bisect_right(epochs, committed.log_start, key=_offset_of) - 1
+        known = told.asked >= epochs[begun][0]
+        return f"{said}, and the log begins in epoch {epochs[begun][0]}" if known else ""
+    if told.asked < leader:
+        following = epochs[place + 1][1] if place + 1 < len(epochs) else None
+        right = (epochs[place][0], following)
+        return "" if (told.epoch, told.offset) == right else f"{said}, committed is {right}"
+    if told.epoch != leader or epochs[place][0] != leader:
+        return f"{said}, committed epochs end with {epochs[-1]}"
+    least = max(epochs[place][1], asked_at.stored if epochs[-1][0] == leader else 0)
+    return "" if told.offset >= least else f"{said}, its log reaches {least} at least"
+
+
+def _epoch_of(row: tuple[int, int]) -> int:
+    return row[0]
+
+
+def _offset_of(row: tuple[int, int]) -> int:
+    return row[1]

@@ -1,0 +1,115 @@
+"""A client that asks where partitions begin and end, and where their epochs do, in the midst of
+everything; what it hears is judged by `offset_checks`.
+
+It is the product's own client, and looks for leaders like all others. A question that is refused,
+or not answered in time, says nothing.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from raftlog.base.ids import GroupId
+from raftlog.base.units import millis
+from raftlog.client.core import asks
+from raftlog.client.core.asks import Ask, OffsetAt
+from raftlog.client.core.values import TopicPartition
+from raftlog_sim import offset_checks
+from raftlog_sim.committed import Committed
+from raftlog_sim.offset_checks import EARLIEST, EPOCH_END, LATEST, Before, Told
+from raftlog_sim.targets import group_of
+
+if TYPE_CHECKING:
+    from raftlog_sim.invariants import Invariants
+    from raftlog_sim.workload import Caller, Workload
+
+_PATIENCE: Final = millis(3_000)
+_TIMESTAMPS: Final = {EARLIEST: asks.EARLIEST, LATEST: asks.LATEST}
+
+
+@final
+@attrs.define(eq=False)
+class _Question:
+    """One under way. `leader_epoch` and `asked` are those of the last request that was made of it:
+    the one that is answered."""
+
+    what: str
+    place: TopicPartition
+    back: int
+    group: GroupId
+    asked_at: Before
+    leader_epoch: int = -1
+    asked: int = -1
+
+    def ask(self) -> Ask:
+        """For the client; who leads, in which epoch, is known when a request is made."""
+        return self._ask(0)._replace(make=self._make)
+
+    def _ask(self, epoch: int) -> Ask:
+        if self.what == EPOCH_END:
+            return asks.end_of_epoch(self.place, epoch, _PATIENCE)
+        return asks.list_offsets(self.place, _TIMESTAMPS[self.what], _PATIENCE)
+
+    def _make(self, epoch: int, topic_id: bytes) -> Any:
+        self.leader_epoch, self.asked = epoch, max(0, epoch - self.back)
+        make = self._ask(self.asked).make
+        assert make is not None, self.what
+        return make(epoch, topic_id)
+
+    def told(self, outcome: Any) -> Told:
+        """The answer."""
+        if isinstance(outcome, OffsetAt):
+            return Told(self.leader_epoch, self.asked, outcome.leader_epoch, outcome.offset)
+        epoch, offset = outcome
+        return Told(self.leader_epoch, self.asked, epoch, offset)
+
+
+@final
+@attrs.define(eq=False)
+class Questions:
+    """See the module; `workload` knows what was acknowledged, `invariants` what was committed."""
+
+    workload: "Workload"
+    invariants: "Invariants"
+    topic: str
+    _client: "Caller | None" = None
+
+    def ask(self, partition: int, what: str, back: int) -> None:
+        """Ask for one offset of a partition; of an epoch so many before the leader's, if that is
+        what is asked for."""
+        workload = self.workload
+        group = group_of(workload.world, self.topic, partition)
+        if group is None:
+            return
+        committed = self.invariants.committed.get(group)
+        asked_at = offset_checks.before(committed, workload.stored.get(partition, 0))
+        place = TopicPartition(self.topic, partition)
+        question = _Question(what, place, back, group, asked_at)
+        if self._client is None:
+            self._client = workload.client("questions")
+        workload.busy += 1
+        self._client.call(question.ask(), partial(self._answered, question))
+
+    def _answered(self, question: _Question, outcome: Any) -> None:
+        self.workload.busy -= 1
+        committed = self.invariants.committed.get(question.group)
+        if not isinstance(outcome, Exception) and committed is not None:
+            self._judge(question, question.told(outcome), committed)
+
+    def _judge(self, question: _Question, told: Told, committed: Committed) -> None:
+        asked_at, shown = question.asked_at, self.invariants.shown.get(question.group, 0)
+        name = "offsets-told"
+        if question.what == LATEST:
+            linearizable = self.workload.options.linearizable
+            wrong = offset_checks.wrong_latest(
+                told, asked_at, committed, shown, linearizable=linearizable
+            )
+        elif question.what == EARLIEST:
+            wrong = offset_checks.wrong_earliest(told, asked_at, committed)
+        else:
+            name, wrong = (
+                "epoch-ends-told",
+                offset_checks.wrong_epoch_end(told, asked_at, committed),
+            )
+        self.invariants.judge(((name, wrong and f"of {question.place} {wrong}"),))

@@ -1,0 +1,188 @@
+"""What clients are told of the ends of logs and epochs: asked in whole runs, where each check is
+shown to fail by a broker that answers wrongly, and case by case."""
+
+import pytest
+from raftlog_sim.committed import Committed
+from raftlog_sim.drawing import draw_schedule
+from raftlog_sim.offset_checks import (
+    Before,
+    Told,
+    before,
+    wrong_earliest,
+    wrong_epoch_end,
+    wrong_latest,
+)
+from raftlog_sim.options import WIDE, SimOptions, draw_options
+from raftlog_sim.schedule import Schedule, step
+from raftlog_sim.simulation import simulate
+
+from raftlog.broker.handlers import offset_for_leader_epoch
+from raftlog.broker.handlers.list_offsets import _Listing
+from raftlog.kafka.messages.offset_for_leader_epoch import EpochEndOffset
+
+NAMES = ("offsets-told", "epoch-ends-told")
+
+
+def schedule(what, back=0, **options):
+    """Records, two changes of leaders, a log that loses its beginning, and the question again and
+    again."""
+    writes = [step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 700, 30)]
+    moved = [step(at, "transfer", partition=0, node="follower:0") for at in (200, 400)]
+    questions = [step(at, "ask", partition=0, what=what, back=back) for at in range(50, 1_000, 45)]
+    some = (*writes, *moved, step(300, "trim", partition=0), *questions)
+    return Schedule(SimOptions(**{"seed": 5, "safety_ms": 1_000, **options}), some)
+
+
+def checked(result, name):
+    return result.invariants[name]["checked"]
+
+
+@pytest.mark.parametrize("linearizable", [False, True])
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("latest", NAMES[0]), ("earliest", NAMES[0]), ("epoch-end", NAMES[1])],
+)
+def test_what_a_cluster_tells_is_right(what, name, linearizable):
+    result = simulate(schedule(what, 1, linearizable=linearizable))
+    assert result.failure == ""
+    assert result.faults == {"transfer": 2, "trim": 1}
+    assert checked(result, name) > 10
+
+
+# --- brokers that answer wrongly ------------------------------------------------------------------
+
+
+def told_otherwise(monkeypatch, change):
+    """Brokers tell another offset than they know."""
+    real = _Listing._known
+
+    def known(self, place, asked, offset, epoch):
+        real(self, place, asked, change(offset), epoch)
+
+    monkeypatch.setattr(_Listing, "_known", known)
+
+
+@pytest.mark.parametrize("change", [lambda at: at + 100, lambda at: max(0, at - 100)])
+@pytest.mark.parametrize("linearizable", [False, True])
+def test_an_end_that_is_none(monkeypatch, change, linearizable):
+    told_otherwise(monkeypatch, change)
+    result = simulate(schedule("latest", linearizable=linearizable))
+    assert result.failure_class == "offsets-told"
+
+
+@pytest.mark.parametrize("change", [lambda at: at + 1, lambda at: 0])
+def test_a_beginning_that_is_none(monkeypatch, change):
+    told_otherwise(monkeypatch, change)
+    assert simulate(schedule("earliest")).failure_class == "offsets-told"
+
+
+@pytest.mark.parametrize("back", [0, 1])
+@pytest.mark.parametrize(("epoch", "offset"), [(0, -1_000), (1, 0)], ids=["earlier", "another"])
+def test_an_end_of_an_epoch_that_is_none(monkeypatch, back, epoch, offset):
+    def wrong(row):
+        return (row.error_code, row.partition, row.leader_epoch + epoch, row.end_offset + offset)
+
+    tell(monkeypatch, wrong)
+    assert simulate(schedule("epoch-end", back)).failure_class == "epoch-ends-told"
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_an_epoch_that_is_held_and_not_known(monkeypatch, back):
+    tell(monkeypatch, lambda row: (row.error_code, row.partition))
+    assert simulate(schedule("epoch-end", back)).failure_class == "epoch-ends-told"
+
+
+def tell(monkeypatch, wrong):
+    """Brokers tell this of an epoch instead of what they know."""
+    real = offset_for_leader_epoch._end_of
+
+    def end_of(context, topic, asked):
+        row = real(context, topic, asked)
+        return row if row.error_code else EpochEndOffset(*wrong(row))
+
+    monkeypatch.setattr(offset_for_leader_epoch, "_end_of", end_of)
+
+
+# --- case by case ---------------------------------------------------------------------------------
+
+
+def committed(whole=True):
+    """Epochs 2, 5 and 6 from 0, 10 and 20 on; the log began at 4, and now at 12."""
+    epochs = [(0, 0), (2, 0), (5, 10), (6, 20)]
+    return Committed(epochs=epochs, starts=[(3, 4), (9, 12)], whole=whole)
+
+
+@pytest.mark.parametrize(
+    ("told", "linearizable", "words"),
+    [
+        (Told(6, 6, 6, 30), True, ""),
+        (Told(6, 6, 6, 31), True, "no high watermark above 30"),
+        (Told(6, 6, 5, 30), True, "in epoch 5 by the leader of 6"),
+        (Told(6, 6, 6, 24), False, "records up to 25 had been acknowledged"),
+        (Told(5, 5, 5, 24), True, "records up to 25 had been acknowledged"),
+        (Told(5, 5, 5, 24), False, ""),
+    ],
+)
+def test_the_end(told, linearizable, words):
+    found = wrong_latest(told, Before(25, 4, 6), committed(), 30, linearizable=linearizable)
+    assert words in found
+    assert bool(words) == bool(found)
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (Told(6, 6, -1, 12), ""),
+        (Told(6, 6, -1, 4), ""),
+        (Told(6, 6, -1, 5), "no committed marker says so"),
+        (Told(6, 6, -1, 0), "it began at 4 before somebody asked"),
+        (Told(5, 5, -1, 0), ""),
+    ],
+)
+def test_the_beginning(told, words):
+    found = wrong_earliest(told, Before(25, 4, 6), committed())
+    assert words in found
+    assert bool(words) == bool(found)
+    assert wrong_earliest(told, Before(25, 4, 6), committed(whole=False)) == ""
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (Told(6, 5, 5, 20), ""),
+        (Told(6, 4, 2, 10), ""),
+        (Told(6, 5, 5, 21), "committed is (5, 20)"),
+        (Told(6, 4, 5, 20), "committed is (2, 10)"),
+        (Told(6, 6, 6, 25), ""),
+        (Told(6, 6, 6, 24), "reaches 25 at least"),
+        (Told(5, 5, 5, 24), ""),
+        (Told(5, 5, 5, 9), "reaches 10 at least"),
+        (Told(6, 6, 5, 20), "committed epochs end with (6, 20)"),
+        (Told(7, 7, 7, 30), "committed epochs end with (6, 20)"),
+        (Told(6, 2, -1, -1), ""),
+        (Told(6, 5, -1, -1), "the log begins in epoch 5"),
+        (Told(-1, 5, 5, 21), ""),
+    ],
+)
+def test_the_end_of_an_epoch(told, words):
+    found = wrong_epoch_end(told, Before(25, 4, 6), committed())
+    assert words in found
+    assert bool(words) == bool(found)
+    assert wrong_epoch_end(told, Before(25, 4, 6), committed(whole=False)) == ""
+
+
+def test_how_things_stood():
+    assert before(committed(), 25) == Before(25, 12, 6)
+    assert before(None, 0) == Before(0, 0, 0)
+
+
+# --- what is drawn --------------------------------------------------------------------------------
+
+
+def test_questions_are_of_wide_seeds():
+    steps = [each for seed in range(20) for each in draw_schedule(draw_options(seed, WIDE)).steps]
+    questions = [each for each in steps if each.kind == "ask"]
+    assert {each.argument("what") for each in questions} == {"latest", "earliest", "epoch-end"}
+    assert {each.argument("back") for each in questions} == {0, 1, 2, 3, 4}
+    swarm = [each for seed in range(20) for each in draw_schedule(draw_options(seed)).steps]
+    assert not any(each.kind == "ask" for each in swarm)
