@@ -80,6 +80,7 @@ class Result:
     acknowledged: int
     unknown: int
     faults: dict[str, int]
+    near_faults: tuple[tuple[str, str], ...]
     invariants: dict[str, object]
     verdict: Verdict | None
     history: str
@@ -487,6 +488,7 @@ class Run:
             acknowledged=len(self.workload.acknowledged),
             unknown=self.workload.unknown,
             faults=dict(sorted(self.nemesis.done.items())),
+            near_faults=tuple(self.nemesis.near.pairs),
             invariants=onlooker.invariants.document(failure.partition(":")[0]),
             verdict=verdict,
             history=self.workload.text.getvalue(),

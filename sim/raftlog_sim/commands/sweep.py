@@ -21,6 +21,7 @@ from raftlog_sim.cases import BROKERS, drawn
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
 from raftlog_sim.commands.tally import Group, Row, Tally
+from raftlog_sim.fault_pairs import PairCounts
 from raftlog_sim.options import draw_options
 from raftlog_sim.outcome import failure_class, signature
 from raftlog_sim.workers import Call, Lost, Workers
@@ -70,6 +71,10 @@ def add(parsers: common.Parsers) -> None:
         "--scenarios", action="store_true",
         help="play the named scenarios too, and count the rare paths that they reach",
     )  # fmt: skip
+    sweep.add_argument(
+        "--pairs", action="store_true",
+        help="tell which kinds of faults never struck, and in how many seeds each two of them did",
+    )  # fmt: skip
     common.add_probes(sweep, ", and unusual ones that nothing took on purpose")
     common.add_drawing(sweep)
 
@@ -80,7 +85,7 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.bugs or not options.no_folders:
         common.check_folder(options.bugs or options.out)
     deadline = common.Deadline(options.time_limit)
-    tally, files = Tally(of_brokers=options.subject == BROKERS), filing.filing_of(options)
+    tally, files = _new_tally(options), filing.filing_of(options)
     try:
         with common.bar("seeds", len(options.seeds)) as advance:
             played = _on_spark if options.spark else _rows
@@ -104,6 +109,14 @@ def _sweep(options: argparse.Namespace) -> int:
     if tally.failed or tally.scenarios_failed or not tally.seeds or lacking:
         return common.FAILED
     return common.DISAGREED if tally.disagreed else common.DONE
+
+
+def _new_tally(options: argparse.Namespace) -> Tally:
+    """An empty one. Raises for pairs of faults of what has none."""
+    of_brokers = options.subject == BROKERS
+    if options.pairs and not of_brokers:
+        raise common.UsageError(f"--pairs counts faults of {BROKERS} only", "raftlog sim sweep")
+    return Tally(of_brokers, PairCounts(options.profile) if options.pairs else None)
 
 
 def _check_compiled(options: argparse.Namespace) -> None:
@@ -152,6 +165,7 @@ def run_seed(
         dict(outcome.document.get("faults", {})),
         dict(outcome.document.get("buggified", {})),
         agreed,
+        outcome.near_faults,
     )
 
 
@@ -270,6 +284,8 @@ def _tell(options: argparse.Namespace, tally: Tally, seconds: float) -> None:
         print("interrupted: this is what was done so far" if tally.interrupted else tally.gave_up)
     for name in tally.scenarios_failed:
         print(f"scenario {name} gave something else: raftlog sim scenarios {name}")
+    if tally.pairs is not None:
+        print("\n".join(tally.pairs.lines()))
     common.tell_missed(options, tally.probes_missed)
     common.tell_untaken(options, tally.places_missed)
 

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog_sim.fault_pairs import PairCounts
 from raftlog_sim.probe_names import missed_names, missed_places
 
 SHOWN_SEEDS: Final = 8
@@ -25,6 +26,7 @@ class Row(NamedTuple):
     faults: dict[str, int]
     buggified: dict[str, int]
     agreed: bool
+    near_faults: tuple[tuple[str, str], ...] = ()
 
 
 @final
@@ -55,9 +57,10 @@ class Group:
 @attrs.define(eq=False)
 class Tally:
     """See the module. `of_brokers`: it is our own brokers that are simulated, whose source says
-    what could have been reached."""
+    what could have been reached. `pairs`, if wanted, counts which faults came together."""
 
     of_brokers: bool
+    pairs: PairCounts | None = None
     seeds: int = 0
     events: int = 0
     simulated_ns: int = 0
@@ -102,6 +105,8 @@ class Tally:
         self.probes.update(row.probes)
         self.faults.update(row.faults)
         self.buggified.update(row.buggified)
+        if self.pairs is not None:
+            self.pairs.add(row.faults, row.near_faults)
         if not row.agreed:
             self.disagreed.append(row.seed)
         if not row.failure:
@@ -130,6 +135,7 @@ class Tally:
             "events_per_second": round(self.events / seconds),
             "simulated_seconds": round(self.simulated_ns / 1e9, 1),
             "faults": dict(sorted(self.faults.items())),
+            **({} if self.pairs is None else {"pairs": self.pairs.document()}),
             "buggified": dict(sorted(self.buggified.items())),
             "buggified_missed": self.places_missed,
             "probes": dict(sorted(self.probes.items())),
