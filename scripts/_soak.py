@@ -21,6 +21,8 @@ from raftlog.base.errors import OperatingError
 
 SEEDS_A_ROUND = 50
 COMPILED_SEEDS_A_ROUND = 200
+PROFILES = ("swarm", "wide", "trio")
+"""What batches of seeds draw, one after another: each finds what the others do not play."""
 PARTS = ("seeds", "examples", "power", "crashes")
 EXAMPLES = ["tests/raft", "tests/storage", "tests/partition", "tests/metadata", "tests/kafka"]
 SHRINK_SECONDS = 300
@@ -93,6 +95,7 @@ class Soak:
         self.options = options
         self.deadline = time.monotonic() + 60 * options.minutes
         self.rounds, self.seed = 0, options.first
+        self.batches = dict.fromkeys(PROFILES, 0)
         self.failed, self.cut_off, self.filed = [], 0, []
         self.interrupted = False
 
@@ -108,7 +111,7 @@ class Soak:
                 compiled_build.check(self.options.compiled)  # sources may have been changed
             command = self.command_of(part)
             self.rounds += 1
-            print(f"{part}: {shlex.join(command)}", flush=True)
+            print(f"{told(part, command)}: {shlex.join(command)}", flush=True)
             with tempfile.TemporaryDirectory(prefix="raftlog-soak-") as home:
                 log = Path(home) / "output.log"
                 limit = self.left + (OVER_SECONDS if part == "seeds" else 0)
@@ -118,7 +121,7 @@ class Soak:
     def count(self, part, command, code, log):
         if code is None:
             self.cut_off += 1
-            print(f"{part}: cut off at the time limit", flush=True)
+            print(f"{told(part, command)}: cut off at the time limit", flush=True)
         elif code:
             self.failed.append(shlex.join(command))
             if part != "seeds" or "  folder: " not in log.read_text(errors="replace"):
@@ -137,15 +140,18 @@ class Soak:
 
     def sweep(self):
         options, first = self.options, self.seed
-        self.seed += COMPILED_SEEDS_A_ROUND if options.compiled else SEEDS_A_ROUND
-        command = [sys.executable, "-m", "raftlog_sim", "sweep"]
+        profile = PROFILES[sum(self.batches.values()) % len(PROFILES)]
+        self.batches[profile] += 1
+        compiled = options.compiled if profile != "trio" else None  # those the sources play
+        self.seed += COMPILED_SEEDS_A_ROUND if compiled else SEEDS_A_ROUND
+        command = [sys.executable, "-m", "raftlog_sim", "sweep", "--profile", profile]
         command += ["--seeds", f"{first}..{self.seed - 1}", "--jobs", str(options.jobs)]
         command += ["--time-limit", f"{max(1, self.left):.0f}", "--bugs", str(options.bugs)]
         command += ["--shrink-limit", f"{min(SHRINK_SECONDS, max(30, self.left)):.0f}"]
         if options.mutant:
             command += ["--mutant", options.mutant]
-        if options.compiled:
-            command += ["--compiled", str(options.compiled)]
+        if compiled:
+            command += ["--compiled", str(compiled)]
         return command
 
     def tell(self):
@@ -153,12 +159,20 @@ class Soak:
             print(f"failed: {each}")
         for folder in dict.fromkeys(self.filed):
             print(f"filed: {folder}")
+        if any(self.batches.values()):
+            each = ", ".join(f"{count} {profile}" for profile, count in self.batches.items())
+            print(f"batches of seeds: {each}")
         how = "interrupted after " if self.interrupted else ""
         print(
             f"{how}{self.rounds} rounds, {len(self.failed)} failed, {self.cut_off} cut off, "
             f"seeds {self.options.first} to {self.seed - 1}, bugs in {self.options.bugs}/",
             flush=True,
         )
+
+
+def told(part, command):
+    """The part; of seeds their profile too."""
+    return f"{part}, {command[command.index('--profile') + 1]}" if part == "seeds" else part
 
 
 # --- one process ----------------------------------------------------------------------------------

@@ -117,6 +117,7 @@ def outcome_of(result: Result, watcher: RunTrace) -> Outcome:
         trace=tuple(watcher.lines),
         replicas={} if watcher.world is None else replicas_document(watcher.world, TOPIC),
         probes=result.probes,
+        near_faults=result.near_faults,
     )
 
 

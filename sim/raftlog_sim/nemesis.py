@@ -25,6 +25,7 @@ from raftlog_sim import (
 )
 from raftlog_sim.atlas import Atlas
 from raftlog_sim.disk import SimulatedDisk
+from raftlog_sim.fault_pairs import NearFaults
 from raftlog_sim.node import Node
 from raftlog_sim.releases import level_of
 from raftlog_sim.schedule import Step
@@ -70,6 +71,7 @@ class Nemesis:
     planned: tuple[tuple[NodeId, ...], ...] = ()
     """Where to, see `atlas`."""
     done: dict[str, int] = attrs.Factory(dict)
+    near: NearFaults = attrs.Factory(NearFaults)
     healed: bool = False
     images: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
     """Copies of disks that were put aside."""
@@ -103,6 +105,7 @@ class Nemesis:
     def struck(self, step: Step) -> None:
         """Count a step that did something."""
         self.done[step.kind] = self.done.get(step.kind, 0) + 1
+        self.near.struck(step.kind, self.world.now)
 
     def heal(self) -> None:
         """Everything works again from here on. Who may not know of its damage boots once more, to

@@ -43,6 +43,8 @@ class Outcome:
     trace: tuple[str, ...] = ()
     replicas: dict[str, Any] = attrs.Factory(dict)
     probes: dict[str, int] = attrs.Factory(dict)
+    near_faults: tuple[tuple[str, str], ...] = ()
+    """Pairs of kinds that struck soon after each other (`fault_pairs`)."""
     story: tuple[str, ...] = ()
     """The run for people, of subjects whose trace is short enough to be one."""
 

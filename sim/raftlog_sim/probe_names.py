@@ -1,5 +1,6 @@
 """The names of all probes of the product, read from its source, and which of them a simulated run
-can reach at all: what sweeps and scenarios should reach together."""
+can reach at all: what sweeps and scenarios should reach together. And the names of its places for
+unusual paths, all of which seeds should take."""
 
 import re
 from collections.abc import Collection
@@ -9,18 +10,30 @@ from typing import Final
 
 import raftlog
 
-_PROBE: Final = re.compile(r"\bprobe\(\s*\"([a-z0-9-]+)\"")
+_CALL: Final = r"\b%s\(\s*\"([a-z0-9-]+)\""
+_MARKERS: Final = ("base/probes.py", "base/buggify.py")
+"""Their own docstrings have examples."""
 
 
 @cache
 def probe_names() -> tuple[str, ...]:
     """Every name that stands in a call of `probe`, sorted."""
-    home = Path(raftlog.__file__).parent
+    return _named_in_calls_of("probe")
+
+
+@cache
+def place_names() -> tuple[str, ...]:
+    """Every name that stands in a call of `buggify`, sorted."""
+    return _named_in_calls_of("buggify")
+
+
+def _named_in_calls_of(function: str) -> tuple[str, ...]:
+    home, pattern = Path(raftlog.__file__).parent, re.compile(_CALL % function)
+    markers = [home / name for name in _MARKERS]
     found: dict[str, None] = {}
     for path in sorted(home.rglob("*.py")):
-        if path.name == "probes.py":
-            continue  # its own docstring has an example
-        found |= dict.fromkeys(_PROBE.findall(path.read_text(encoding="utf-8")))
+        if path not in markers:
+            found |= dict.fromkeys(pattern.findall(path.read_text(encoding="utf-8")))
     return tuple(sorted(found))
 
 
@@ -74,3 +87,8 @@ def reachable_names() -> tuple[str, ...]:
 def missed_names(reached: Collection[str]) -> list[str]:
     """What they did not."""
     return [name for name in reachable_names() if name not in reached]
+
+
+def missed_places(taken: Collection[str]) -> list[str]:
+    """Unusual paths that were never taken on purpose."""
+    return [name for name in place_names() if name not in taken]

@@ -72,6 +72,7 @@ class Result:
     acknowledged: int
     unknown: int
     faults: dict[str, int]
+    near_faults: tuple[tuple[str, str], ...]
     invariants: dict[str, object]
     verdict: Verdict | None
     history: str
@@ -460,6 +461,7 @@ class Run:
             acknowledged=len(self.workload.acknowledged) - last.acknowledged,
             unknown=self.workload.unknown - last.unknown,
             faults=dict(sorted(self.nemesis.done.items())),
+            near_faults=tuple(self.nemesis.near.pairs),
             invariants=onlooker.invariants.document(failure.partition(":")[0]),
             verdict=verdict,
             history=self.workload.text.getvalue(),

@@ -3,15 +3,13 @@
 import attrs
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.options import SimOptions, draw_options
+from raftlog_sim.probe_names import missed_places, place_names
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 
 from raftlog.base import buggify
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 500, 20))
-NAMES = (
-    "early-roll", "window-shed", "smallest-append", "leader-gives-up", "vote-refused", "sent-again",
-)  # fmt: skip
 
 
 def test_outside_a_simulator_nothing_unusual_happens():
@@ -42,13 +40,22 @@ def seeds_of(name):
 
 
 def test_every_place_is_survived():
-    for name in NAMES:
+    for name in place_names():
         seed = next(seeds_of(name))
         options = SimOptions(seed=seed, safety_ms=600, buggify=True, value_bytes=200)
         result = simulate(Schedule(options, WRITES))
         assert result.failure == "", (name, seed)
         if name != "leader-gives-up":
             assert result.buggified.get(name, 0) > 0, (name, seed)
+
+
+def test_the_places_are_read_from_the_source():
+    assert {"early-roll", "leader-gives-up", "sent-again", "vote-refused"} <= set(place_names())
+    assert not {"name", "smallest", "decision"} & set(place_names())
+    assert missed_places(place_names()) == []
+    assert missed_places(["early-roll", "no-place"]) == [
+        name for name in place_names() if name != "early-roll"
+    ]
 
 
 def test_it_ends_with_the_run_and_is_off_unless_wanted():

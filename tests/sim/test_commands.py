@@ -16,7 +16,7 @@ from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.mutation import Hunt
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import signature
-from raftlog_sim.probe_names import probe_names
+from raftlog_sim.probe_names import place_names, probe_names
 from raftlog_sim.run_trace import RunTrace
 from raftlog_sim.schedule import step
 from raftlog_sim.simulation import simulate
@@ -115,6 +115,7 @@ def test_of_guests_no_probes_are_wanted(capsys):
     code, said = ran("sweep", "--subject", "pysyncobj", "--seeds", "3..3", "--jobs", "1",
                      "--check-every", "0", "--no-folders", capsys=capsys)  # fmt: skip
     assert "probes" not in said.out
+    assert "unusual paths" not in said.out
 
 
 def test_the_trace_has_lanes_and_arrows_that_end():
@@ -322,6 +323,27 @@ def test_probes_that_no_seed_reached(asked, code, said_so, capsys):
                       "--profile", "calm", "--probes", asked, capsys=capsys)  # fmt: skip
     assert found == code
     assert said_so in said.out
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "said_so"),
+    [("count", 0, "1 of 6 unusual paths never taken (--probes list: which)\n"),
+     ("list", 0, "unusual paths never taken:\n  sent-again\n"),
+     ("require", 1, "unusual paths never taken:\n  sent-again\n")],
+)  # fmt: skip
+def test_unusual_paths_that_no_seed_took(asked, code, said_so, monkeypatch, capsys):
+    """Regression: a sweep told of the paths that were taken, and never of the others."""
+    taken = dict.fromkeys(set(place_names()) - {"sent-again"}, 3)
+    row = sweep._lost_row(1, "")._replace(buggified=taken)
+    monkeypatch.setattr(sweep, "run_seed", lambda seed, *_: row)
+    monkeypatch.setattr("raftlog_sim.probe_names.reachable_names", lambda: ())
+    arguments = ("sweep", "--seeds", "1..2", "--jobs", "1", "--probes", asked)
+    found, said = ran(*arguments, capsys=capsys)
+    assert found == code
+    assert said.out.endswith(said_so)
+    document = json.loads(ran(*arguments, "--format", "json", capsys=capsys)[1].out)
+    assert document["buggified_missed"] == ["sent-again"]
+    assert document["buggified"]["early-roll"] == 6
 
 
 @pytest.mark.parametrize(("asked", "code"), [("count", 0), ("require", 1)])

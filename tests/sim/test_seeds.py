@@ -1,4 +1,4 @@
-"""Two hundred seeds pass, all that they draw, and thirty wide ones: others than `scripts/check`
+"""Two hundred seeds pass, all that they draw, and sixty wide ones: others than `scripts/check`
 sweeps (1 to 20). A few to a test, for on a busy machine a seed may take ten seconds."""
 
 import pytest
@@ -6,7 +6,7 @@ from raftlog_sim.cases import drawn
 from raftlog_sim.options import draw_options
 
 FIRST, LAST, A_TEST = 101, 300, 5
-LAST_WIDE = FIRST + 29
+LAST_WIDE = FIRST + 59
 RANGES = [range(low, low + A_TEST) for low in range(FIRST, LAST + 1, A_TEST)]
 WIDE = [range(low, low + A_TEST) for low in range(FIRST, LAST_WIDE + 1, A_TEST)]
 

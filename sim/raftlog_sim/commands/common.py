@@ -26,7 +26,7 @@ from raftlog_sim.cases import (
 )
 from raftlog_sim.commands.names import no_such
 from raftlog_sim.outcome import Outcome
-from raftlog_sim.probe_names import reachable_names
+from raftlog_sim.probe_names import place_names, reachable_names
 from raftlog_sim.run_folder import RUNS, check_writable
 
 DONE: Final = 0
@@ -123,22 +123,30 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     add_drawing(parser)
 
 
-def add_probes(parser: argparse.ArgumentParser) -> None:
-    """What is said of rare paths that nothing reached."""
+def add_probes(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """What is said of rare paths that nothing reached, and of `more` that the command knows."""
     parser.add_argument(
         "--probes", choices=PROBES, default="count",
-        help="rare paths that nothing reached: count them (default), list them, or fail when there "
-        "are any",
+        help=f"rare paths that nothing reached{more}: count them (default), list them, or fail "
+        "when there are any",
     )  # fmt: skip
 
 
 def tell_missed(options: argparse.Namespace, missed: list[str]) -> None:
     """Say which probes were not reached, as far as that was asked for."""
+    _tell_lacking(options, "probes not reached", missed, len(reachable_names()))
+
+
+def tell_untaken(options: argparse.Namespace, missed: list[str]) -> None:
+    """Say which unusual paths were not taken on purpose, as far as that was asked for."""
+    _tell_lacking(options, "unusual paths never taken", missed, len(place_names()))
+
+
+def _tell_lacking(options: argparse.Namespace, what: str, missed: list[str], total: int) -> None:
     if missed and options.probes == "count":
-        total = len(reachable_names())
-        print(f"{len(missed)} of {total} probes not reached (--probes list: which)")
+        print(f"{len(missed)} of {total} {what} (--probes list: which)")
     elif missed:
-        print("\n  ".join(("probes not reached:", *missed)))
+        print("\n  ".join((f"{what}:", *missed)))
 
 
 def case_of(options: argparse.Namespace) -> Case:

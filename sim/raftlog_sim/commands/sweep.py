@@ -9,24 +9,22 @@ import argparse
 import gc
 import os
 import sys
-from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
-
-import attrs
+from typing import Final
 
 from raftlog_sim import compiled_build, mutation, scenarios, spark_sweep
 from raftlog_sim.cases import BROKERS, drawn
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
+from raftlog_sim.commands.tally import Group, Row, Tally
+from raftlog_sim.fault_pairs import PairCounts
 from raftlog_sim.last_writes import RECORDS
 from raftlog_sim.options import draw_options
 from raftlog_sim.outcome import failure_class, signature
-from raftlog_sim.probe_names import missed_names
 from raftlog_sim.simulation import RAN
 from raftlog_sim.workers import Call, Lost, Workers
 
@@ -34,96 +32,12 @@ KEPT_A_GROUP: Final = 3
 ONLY_COMPILED: Final = "only-compiled"
 """The class of what fails by compiled code and not by the sources."""
 FOLDERS_MAX: Final = 30
-SHOWN_SEEDS: Final = 8
 JOBS: Final = 2
 CHECK_EVERY: Final = 20
 
 
 class _GaveUpError(Exception):
     """Too many processes died: the machine has too little memory, or the interpreter crashes."""
-
-
-@final
-class Row(NamedTuple):
-    """One seed, as a worker reports it."""
-
-    seed: int
-    failure: str
-    failure_class: str
-    signature: str
-    trace_hash: str
-    events: int
-    simulated_ns: int
-    probes: dict[str, int]
-    faults: dict[str, int]
-    buggified: dict[str, int]
-    core: str
-    """What became of its core phase; empty for subjects that have none."""
-    core_records: int
-    """How many records had to be acknowledged there."""
-    agreed: bool
-
-
-@final
-@attrs.define
-class _Group:
-    """Failures of one signature."""
-
-    failure_class: str
-    example: str
-    count: int = 0
-    seeds: list[int] = attrs.Factory(list)
-    folders: list[str] = attrs.Factory(list)
-
-
-@final
-@attrs.define(eq=False)
-class _Tally:
-    """All that a sweep remembers."""
-
-    seeds: int = 0
-    events: int = 0
-    simulated_ns: int = 0
-    disagreed: list[int] = attrs.Factory(list)
-    groups: dict[str, _Group] = attrs.Factory(dict)
-    probes: Counter[str] = attrs.Factory(Counter)
-    faults: Counter[str] = attrs.Factory(Counter)
-    buggified: Counter[str] = attrs.Factory(Counter)
-    cores: Counter[str] = attrs.Factory(Counter)
-    core_records: int = 0
-    scenarios_failed: list[str] = attrs.Factory(list)
-    interrupted: bool = False
-    gave_up: str = ""
-    shrunk: list[str] = attrs.Factory(list)
-    """Folders of the bug base whose failure was shrunk."""
-
-    @property
-    def failed(self) -> int:
-        return sum(group.count for group in self.groups.values())
-
-    @property
-    def folders(self) -> int:
-        return sum(len(group.folders) for group in self.groups.values())
-
-    def add(self, row: Row) -> _Group | None:
-        """Count a seed; its group when it failed."""
-        self.seeds += 1
-        self.events += row.events
-        self.simulated_ns += row.simulated_ns
-        self.probes.update(row.probes)
-        self.faults.update(row.faults)
-        self.buggified.update(row.buggified)
-        self.cores.update([row.core] if row.core else [])
-        self.core_records += row.core_records
-        if not row.agreed:
-            self.disagreed.append(row.seed)
-        if not row.failure:
-            return None
-        group = self.groups.setdefault(row.signature, _Group(row.failure_class, row.failure))
-        group.count += 1
-        if len(group.seeds) < SHOWN_SEEDS:
-            group.seeds.append(row.seed)
-        return group
 
 
 def add(parsers: common.Parsers) -> None:
@@ -159,7 +73,11 @@ def add(parsers: common.Parsers) -> None:
         "--scenarios", action="store_true",
         help="play the named scenarios too, and count the rare paths that they reach",
     )  # fmt: skip
-    common.add_probes(sweep)
+    sweep.add_argument(
+        "--pairs", action="store_true",
+        help="tell which kinds of faults never struck, and in how many seeds each two of them did",
+    )  # fmt: skip
+    common.add_probes(sweep, ", and unusual ones that nothing took on purpose")
     common.add_drawing(sweep)
 
 
@@ -169,7 +87,7 @@ def _sweep(options: argparse.Namespace) -> int:
     if options.bugs or not options.no_folders:
         common.check_folder(options.bugs or options.out)
     deadline = common.Deadline(options.time_limit)
-    tally, files = _Tally(), filing.filing_of(options)
+    tally, files = _new_tally(options), filing.filing_of(options)
     try:
         with common.bar("seeds", len(options.seeds)) as advance:
             played = _on_spark if options.spark else _rows
@@ -186,14 +104,21 @@ def _sweep(options: argparse.Namespace) -> int:
         tally.gave_up = str(error)
     if options.scenarios and not tally.interrupted:
         _play_scenarios(options, tally)
-    missed = _missed(options, tally)
-    _tell(options, tally, missed, deadline.spent)
+    _tell(options, tally, deadline.spent)
     if tally.interrupted:
         return common.INTERRUPTED
-    lacking = missed and options.probes == "require"
+    lacking = options.probes == "require" and (tally.probes_missed or tally.places_missed)
     if tally.failed or tally.scenarios_failed or not tally.seeds or lacking:
         return common.FAILED
     return common.DISAGREED if tally.disagreed else common.DONE
+
+
+def _new_tally(options: argparse.Namespace) -> Tally:
+    """An empty one. Raises for pairs of faults of what has none."""
+    of_brokers = options.subject == BROKERS
+    if options.pairs and not of_brokers:
+        raise common.UsageError(f"--pairs counts faults of {BROKERS} only", "raftlog sim sweep")
+    return Tally(of_brokers, PairCounts(options.profile) if options.pairs else None)
 
 
 def _check_compiled(options: argparse.Namespace) -> None:
@@ -244,6 +169,7 @@ def run_seed(
         outcome.document.get("core", ""),
         outcome.document.get("demanded", {}).get("core", {}).get(RECORDS, 0),
         agreed,
+        outcome.near_faults,
     )
 
 
@@ -309,7 +235,7 @@ def _lost_row(seed: int, why: str) -> Row:
     return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, "", 0, True)
 
 
-def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
+def _play_scenarios(options: argparse.Namespace, tally: Tally) -> None:
     """Those of our own brokers, each against what its file says of the plain run."""
     common.switch_on(options.mutant)
     wanted = [scenarios.load(name) for name in scenarios.names()]
@@ -324,7 +250,7 @@ def _play_scenarios(options: argparse.Namespace, tally: _Tally) -> None:
 
 
 def _failed(
-    options: argparse.Namespace, row: Row, group: _Group, files: filing.Filing, folders: int
+    options: argparse.Namespace, row: Row, group: Group, files: filing.Filing, folders: int
 ) -> None:
     if options.format == "text" and group.count <= KEPT_A_GROUP:
         print(f"seed {row.seed}: {row.failure[:300]}", flush=True)
@@ -339,75 +265,40 @@ def _failed(
         group.folders.append(folder)
 
 
-def _shrink(files: filing.Filing, deadline: common.Deadline, tally: _Tally) -> None:
+def _shrink(files: filing.Filing, deadline: common.Deadline, tally: Tally) -> None:
     if files.base is not None and tally.groups:
         tally.shrunk = [str(folder) for folder in files.shrink(deadline)]
 
 
-def _missed(options: argparse.Namespace, tally: _Tally) -> list[str]:
-    """Probes of the product that nothing passed."""
-    return missed_names(tally.probes) if options.subject == BROKERS else []
-
-
-def _tell(options: argparse.Namespace, tally: _Tally, missed: list[str], seconds: float) -> None:
-    per_hour = round(tally.seeds / seconds * 3600)
+def _tell(options: argparse.Namespace, tally: Tally, seconds: float) -> None:
     asked = len(options.seeds)
-    time_is_up = tally.seeds < asked and not tally.interrupted and not tally.gave_up
-    document: dict[str, Any] = {
-        "seeds": tally.seeds,
-        "seeds_asked": asked,
-        "time_is_up": time_is_up,
-        "failed": tally.failed,
-        "failures": [
-            {
-                "class": group.failure_class,
-                "signature": alike,
-                "count": group.count,
-                "seeds": group.seeds,
-                "example": group.example,
-                "folders": group.folders,
-            }
-            for alike, group in _by_count(tally)
-        ],
-        "disagreed": tally.disagreed,
-        "seconds": round(seconds, 1),
-        "seeds_per_hour": per_hour,
-        "events_per_second": round(tally.events / seconds),
-        "simulated_seconds": round(tally.simulated_ns / 1e9, 1),
-        "faults": dict(sorted(tally.faults.items())),
-        "buggified": dict(sorted(tally.buggified.items())),
-        "core": dict(sorted(tally.cores.items())),
-        "core_records": tally.core_records,
-        "probes": dict(sorted(tally.probes.items())),
-        "probes_missed": missed,
-        "scenarios_failed": tally.scenarios_failed,
-        "interrupted": tally.interrupted,
-        "gave_up": tally.gave_up,
-        "shrunk": tally.shrunk,
-    }
     if options.format == "json":
-        common.print_json(document)
+        common.print_json(tally.document(asked, seconds))
         return
-    _tell_failures(options, tally)
+    _tell_failed(options, tally)
+    found = tally.document(asked, seconds)
     print(
         f"{common.counted(tally.seeds, 'seed')}, {tally.failed} failed, {seconds:.1f} s: "
-        f"{per_hour} seeds an hour, {document['events_per_second']} events a second, "
-        f"{document['simulated_seconds']:.0f} simulated s"
+        f"{found['seeds_per_hour']} seeds an hour, {found['events_per_second']} events a second, "
+        f"{found['simulated_seconds']:.0f} simulated s"
     )
     if tally.cores:
         print(_of_cores(tally))
-    if time_is_up:
+    if tally.time_is_up(asked):
         print(f"time is up: {tally.seeds} of {common.counted(asked, 'seed')}")
     if tally.interrupted or tally.gave_up:
         print("interrupted: this is what was done so far" if tally.interrupted else tally.gave_up)
     for name in tally.scenarios_failed:
         print(f"scenario {name} gave something else: raftlog sim scenarios {name}")
-    common.tell_missed(options, missed)
+    if tally.pairs is not None:
+        print("\n".join(tally.pairs.lines()))
+    common.tell_missed(options, tally.probes_missed)
+    common.tell_untaken(options, tally.places_missed)
 
 
-def _tell_failures(options: argparse.Namespace, tally: _Tally) -> None:
+def _tell_failed(options: argparse.Namespace, tally: Tally) -> None:
     """What failed, by kind, what was shrunk, and which seeds gave two runs."""
-    for alike, group in _by_count(tally):
+    for alike, group in tally.by_count():
         print(f"\n{group.count} x {alike}")
         print(f"  seeds {', '.join(map(str, group.seeds))}")
         mutant = f" --mutant {options.mutant}" if options.mutant else ""
@@ -429,14 +320,10 @@ def _tell_failures(options: argparse.Namespace, tally: _Tally) -> None:
         )
 
 
-def _of_cores(tally: _Tally) -> str:
+def _of_cores(tally: Tally) -> str:
     """In how many seeds a core had to do alone, and what became of that phase in the others."""
     others = [f"{what} {count}" for what, count in sorted(tally.cores.items()) if what != RAN]
     return (
         f"the core phase ran in {common.counted(tally.cores[RAN], 'seed')}, with "
         f"{common.counted(tally.core_records, 'record')}; in others: {', '.join(others) or 'none'}"
     )
-
-
-def _by_count(tally: _Tally) -> list[tuple[str, _Group]]:
-    return sorted(tally.groups.items(), key=lambda item: (-item[1].count, item[0]))
