@@ -8,9 +8,10 @@ taken back, so a mutant is hunted in a process of its own.
 import importlib.util
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
@@ -124,22 +125,33 @@ def hunt(number: str, plan: Hunt) -> dict[str, Any]:
 
 
 def _elsewhere(call: Callable[..., Any], number: str, *args: Any) -> Any:
-    """What `call` gives for that mutant in a process of its own, which may have helpers, and ends
-    with this one or when nobody waits for it any more."""
+    """What `call` gives for that mutant in a process of its own."""
+    with own_process(number) as ask:
+        return ask(call, *args)
+
+
+@contextmanager
+def own_process(number: str) -> Iterator[Callable[..., Any]]:
+    """Calls for a mutant in a process of its own, which may have helpers, and ends with the block,
+    with this process or when nobody waits for it any more: `ask(call, *args)` is what `call` gives
+    there for the number and these."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=begin_as_worker) as executor:
-        future = executor.submit(call, number, *args)
-        try:
-            return future.result()
-        except BrokenProcessPool as error:
-            raise OperatingError(
-                "the process that played it died", on=f"mutant {number}",
-                do="see whether memory ran out, and hunt it again",
-            ) from error  # fmt: skip
-        except BaseException:
-            for process in multiprocessing.active_children():
-                process.terminate()
-            raise
+
+        def ask(call: Callable[..., Any], *args: Any) -> Any:
+            try:
+                return executor.submit(call, number, *args).result()
+            except BrokenProcessPool as error:
+                raise OperatingError(
+                    "the process that played it died", on=f"mutant {number}",
+                    do="see whether memory ran out, and hunt it again",
+                ) from error  # fmt: skip
+            except BaseException:
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                raise
+
+        yield ask
 
 
 def _replay_here(number: str, text: str) -> str:

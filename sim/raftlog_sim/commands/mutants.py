@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim import judge_hunt, mutation, scenarios
-from raftlog_sim.commands import common, judge_table
+from raftlog_sim.commands import ablating, common, judge_table
 from raftlog_sim.options import PROFILES
 
 BUDGET: Final = 60
@@ -77,6 +77,7 @@ def add(parsers: common.Parsers) -> None:
         "--corpora", type=Path, action="append", default=[], metavar="DIR",
         help="public histories, as for scripts/corpora, for mutants of the judge; may be repeated",
     )  # fmt: skip
+    ablating.add_to(mutants)
     mutants.add_argument("--table", type=Path, metavar="FILE", help="put the table into a page")
     mutants.add_argument("--score", type=Path, metavar="FILE", help="rows of earlier runs, kept")
     mutants.add_argument("--none", action="store_true", help="hunt nothing, only make the table")
@@ -88,6 +89,8 @@ def _mutants(options: argparse.Namespace) -> int:
     common.mutants_known(options.numbers)
     if options.list:
         return _list(found, options)
+    if ablating.is_wanted(options):
+        return ablating.run(options)
     if options.corpora and not judge_hunt.public_histories(options.corpora):
         raise common.UsageError(f"no public history in {', '.join(map(str, options.corpora))}")
     _check_kept(options)
