@@ -35,8 +35,10 @@ class ClusterChecks:
 
     def differs(self, node: "Node") -> str:
         """What of the node is another cluster's, or founds a second time; or nothing. Of the image
-        an id is asked only once it has one."""
+        an id is asked only once it has one; a directory that cannot be read says nothing."""
         identity, context = truth.identity(node), node.broker.context
+        if identity is None:
+            return ""
         self.cluster = self.cluster or identity.cluster
         self.founders = self.founders or identity.controllers
         image = context.image.cluster_id or self.cluster

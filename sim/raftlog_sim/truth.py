@@ -105,9 +105,12 @@ def stored_mark(node: "Node", group: GroupId) -> Mark | None:
     return None if store is None else store.marks.get(group)
 
 
-def identity(node: "Node") -> "DirectoryIdentity":
-    """What the node's disk was formatted as."""
-    return read_identity(node.disk.durable_copy((FORMAT_FILE,)))
+def identity(node: "Node") -> "DirectoryIdentity | None":
+    """What the node's disk was formatted as; None where that is not durable, or cannot be read."""
+    try:
+        return read_identity(node.disk.durable_copy((FORMAT_FILE,)))
+    except RaftlogError:
+        return None
 
 
 def is_registered(node: "Node", group: GroupId, replica: ReplicaId) -> bool:

@@ -298,6 +298,8 @@ def test_a_cluster_that_is_founded_twice(monkeypatch):
     assert checks.cluster.differs(node) == "", "it joined"
     monkeypatch.setattr(truth, "identity", lambda _: attrs.evolve(real, controllers=(OTHER,)))
     assert "founds with" in checks.cluster.differs(node)
+    monkeypatch.setattr(truth, "identity", lambda _: None)
+    assert checks.cluster.differs(node) == "", "others see what is not durable"
 
 
 # --- who may speak --------------------------------------------------------------------------------
