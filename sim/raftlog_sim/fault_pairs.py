@@ -23,6 +23,8 @@ OF_SCENARIOS: Final = (
 """Steps that no seed draws."""
 _HARMLESS: Final = ("image", "remember")
 """Copies that are put aside for what strikes later."""
+_OF_WIDE_MOVES: Final = ("cancel-move",)
+"""Steps that come with a kind of faults in wide seeds only."""
 _MANY: Final = 10
 
 Pair = tuple[str, str]
@@ -55,7 +57,7 @@ def drawable(profile: str) -> list[str]:
     if profile == "calm":
         return []
     left_out: tuple[str, ...] = (*OF_SCENARIOS, *_HARMLESS)
-    left_out += () if profile == WIDE else WIDE_ONLY
+    left_out += () if profile == WIDE else (*WIDE_ONLY, *_OF_WIDE_MOVES)
     left_out += NOT_ON_STREAMS if profile == "trio" else ()
     return sorted(kind for kind in KINDS if is_fault(kind) and kind not in left_out)
 

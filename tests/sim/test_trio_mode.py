@@ -65,6 +65,8 @@ def test_a_calm_seed_passes_and_streams_were_judged():
         "same-after-reboot",
         "kept-across-lives",
         "failed-write-is-the-end",
+        "offsets-told",
+        "epoch-ends-told",
     }
     assert counts["answers-in-order"] >= 200
     assert counts["peer-protocol"] > 100
