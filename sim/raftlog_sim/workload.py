@@ -302,9 +302,11 @@ class Workload:
         self.busy -= 1
         if isinstance(outcome, RecordPosition):
             self.ok(process, outcome.partition, outcome.offset, value)
+        elif is_certain(outcome):
+            self.failed(process, outcome)
         else:
             assert isinstance(outcome, RaftlogError), outcome
-            (self.failed if is_certain(outcome) else self.unclear)(process, outcome)
+            self.unclear(process, outcome)
         then(outcome)
 
     # --- the history of a record ------------------------------------------------------------------
