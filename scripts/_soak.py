@@ -21,8 +21,9 @@ from raftlog.base.errors import OperatingError
 
 SEEDS_A_ROUND = 50
 COMPILED_SEEDS_A_ROUND = 200
-PROFILES = ("swarm", "wide", "trio")
+PROFILES = ("swarm", "wide", "trio", "varied")
 """What batches of seeds draw, one after another: each finds what the others do not play."""
+COMPILED_PROFILES = ("swarm", "wide")
 PARTS = ("seeds", "examples", "power", "crashes")
 EXAMPLES = ["tests/raft", "tests/storage", "tests/partition", "tests/metadata", "tests/kafka"]
 SHRINK_SECONDS = 300
@@ -142,7 +143,7 @@ class Soak:
         options, first = self.options, self.seed
         profile = PROFILES[sum(self.batches.values()) % len(PROFILES)]
         self.batches[profile] += 1
-        compiled = options.compiled if profile != "trio" else None  # those the sources play
+        compiled = options.compiled if profile in COMPILED_PROFILES else None
         self.seed += COMPILED_SEEDS_A_ROUND if compiled else SEEDS_A_ROUND
         command = [sys.executable, "-m", "raftlog_sim", "sweep", "--profile", profile]
         command += ["--seeds", f"{first}..{self.seed - 1}", "--jobs", str(options.jobs)]

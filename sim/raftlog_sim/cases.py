@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 import attrs
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim.drawing import draw_schedule
-from raftlog_sim.options import PROFILES, draw_options
+from raftlog_sim.options import PROFILES
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.run_trace import RunTrace, replicas_document
 from raftlog_sim.schedule import Schedule, is_fault, schedule_from_text
@@ -185,18 +184,6 @@ def why_no_guests() -> str:
     except LibraryMissingError as error:
         return f"{error.on} is not installed: {error.do}"
     return ""
-
-
-def drawn(seed: int, profile: str, subject: str = BROKERS) -> Case:
-    """The case of a seed. Refuses a profile of another subject: it would be a name for other random
-    numbers, and nothing else."""
-    known = PROFILES_OF[subject]
-    if profile not in known:
-        what = f"{profile} is no profile of {subject}"
-        raise OperatingError(what, on="profile", do=f"one of {', '.join(known)}")
-    if subject == PYSYNCOBJ:
-        return GuestCase(plan=guest_tools().draw_plan(seed, profile))
-    return BrokerCase(schedule=draw_schedule(draw_options(seed, profile)))
 
 
 def case_from_text(text: str) -> Case:

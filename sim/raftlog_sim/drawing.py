@@ -26,21 +26,29 @@ _EPOCHS_BACK: Final = 4
 
 def draw_schedule(options: SimOptions) -> Schedule:
     """The whole run of these options. The same options give the same schedule."""
-    steps: list[Step] = []
-    for slot in range(options.producers):
-        steps += _produce(options, slot)
-    for slot in range(options.pipelines):
-        steps += _pipeline(options, slot)
-    steps += _read(options)
-    if options.trio:
-        steps += _flood(options)
-    for source, gap_ms in options.fault_gaps_ms:
-        if gap_ms:
-            steps += _faults(options, source, gap_ms)
+    steps = [*draw_client_steps(options), *draw_fault_steps(options)]
     if options.profile == WIDE:
         steps += list(_cancels(options, steps))
         steps += _questions(options)
     return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
+
+
+def draw_client_steps(options: SimOptions) -> Iterator[Step]:
+    """What producers send and readers ask for, and clients of trio mode too much."""
+    for slot in range(options.producers):
+        yield from _produce(options, slot)
+    for slot in range(options.pipelines):
+        yield from _pipeline(options, slot)
+    yield from _read(options)
+    if options.trio:
+        yield from _flood(options)
+
+
+def draw_fault_steps(options: SimOptions) -> Iterator[Step]:
+    """What every kind of faults does that is on."""
+    for source, gap_ms in options.fault_gaps_ms:
+        if gap_ms:
+            yield from _faults(options, source, gap_ms)
 
 
 def _faults(options: SimOptions, source: str, gap_ms: int) -> Iterator[Step]:

@@ -12,15 +12,13 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.units import NANOS_PER_SECOND
-from raftlog_sim.options import NOT_ON_STREAMS, WIDE, WIDE_ONLY
-from raftlog_sim.schedule import KINDS, is_fault
+from raftlog_sim.options import NOT_ON_STREAMS, VARIED, WIDE, WIDE_ONLY
+from raftlog_sim.schedule import DEMANDS, KINDS, OUTSIDE_ATLAS, is_fault
 
 NEAR_NS: Final = 2 * NANOS_PER_SECOND
 """Within so much simulated time of each other: an election or two, or a boot."""
-OF_SCENARIOS: Final = (
-    "elect", "lying-sync", "rot-everywhere", "empty-disk", "unregister", "must-be-led",
-)  # fmt: skip
-"""Steps that no seed draws."""
+OF_SCENARIOS: Final = ("elect", "unregister", *OUTSIDE_ATLAS, *DEMANDS)
+"""Steps that seeds draw of no profile but varied."""
 _HARMLESS: Final = ("image", "remember")
 """Copies that are put aside for what strikes later."""
 _OF_WIDE_MOVES: Final = ("cancel-move",)
@@ -56,8 +54,12 @@ def drawable(profile: str) -> list[str]:
     """The kinds of faults that the seeds of a profile of brokers may draw, sorted."""
     if profile == "calm":
         return []
-    left_out: tuple[str, ...] = (*OF_SCENARIOS, *_HARMLESS)
-    left_out += () if profile == WIDE else (*WIDE_ONLY, *_OF_WIDE_MOVES)
+    left_out: tuple[str, ...]
+    if profile == VARIED:
+        left_out = (*OUTSIDE_ATLAS, *DEMANDS, *_HARMLESS)
+    else:
+        left_out = (*OF_SCENARIOS, *_HARMLESS)
+        left_out += () if profile == WIDE else (*WIDE_ONLY, *_OF_WIDE_MOVES)
     left_out += NOT_ON_STREAMS if profile == "trio" else ()
     return sorted(kind for kind in KINDS if is_fault(kind) and kind not in left_out)
 

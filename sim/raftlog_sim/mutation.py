@@ -18,9 +18,10 @@ from string import ascii_lowercase
 from typing import Any, Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim.cases import case_from_text, drawn
+from raftlog_sim.cases import case_from_text
 from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import Outcome, failure_class
+from raftlog_sim.seeds import drawn
 from raftlog_sim.shrink import shrink_case
 from raftlog_sim.trials import Helpers
 from raftlog_sim.workers import begin_as_worker
@@ -165,7 +166,8 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
     switch_on(number)
     began = time.process_time()
     row: dict[str, Any] = {"number": number, "name": mutant.name, "killed": False, "tried": 0}
-    row |= {"expected": list(mutant.expected), "by": {}, "seeds": [], "what": ""}
+    row |= {"profile": plan.profile, "expected": list(mutant.expected), "by": {}, "seeds": []}
+    row["what"] = ""
     first: tuple[int, Outcome] | None = None
     for seed in range(plan.first, plan.first + plan.budget):
         if time.process_time() - began > plan.seconds or len(row["seeds"]) >= plan.kills:

@@ -60,8 +60,10 @@ NOT_ON_STREAMS: Final = (
 there: no source of a seed in trio mode."""
 WIDE_ONLY: Final = ("late-turn", "misdirect", "replay-any", "failed-name-sync")
 TRIO_ONE_IN: Final = 14
-PROFILES: Final = ("swarm", "calm", "trio", "wide")
+PROFILES: Final = ("swarm", "calm", "trio", "wide", "varied")
 WIDE: Final = "wide"
+VARIED: Final = "varied"
+_NAME_CHARS_MAX: Final = 200
 VOTERS_MAX: Final = 5
 _SPARES_MAX: Final = 1
 """Brokers beyond those that the largest group takes, for moves."""
@@ -79,6 +81,8 @@ class SimOptions:
 
     seed: int
     profile: str = "swarm"
+    scenario: str = ""
+    """The named scenario that a varied seed is a variation of; only for people."""
     brokers: int = 3
     controllers: int = 3
     partitions: int = 1
@@ -190,6 +194,14 @@ def _plain(name: str, value: object, kind: Any) -> object:
     return value
 
 
+def _scenario(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _NAME_CHARS_MAX:
+        raise OperatingError(
+            f"{value!r:.80} is no name of a scenario", on="scenario", do="see raftlog sim scenarios"
+        )
+    return value
+
+
 def _profile(value: object) -> str:
     if value not in PROFILES:
         raise OperatingError(
@@ -222,6 +234,7 @@ _SPECIAL: Final[dict[str, Callable[[object], Any]]] = {
     "fault_gaps_ms": _gaps,
     "core": _core,
     "profile": _profile,
+    "scenario": _scenario,
 }
 _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 

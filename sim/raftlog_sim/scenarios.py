@@ -1,166 +1,16 @@
-"""Named scenarios: short texts in `sim/scenarios` that say what happens and what must come of it.
-
-    # ack-before-own-sync (part 4, row 20)
-    # What a follower acknowledged must survive the power of both followers.
-    set seed 3
-    mutants 3
-    reaches torn-tail-cut
-    100 produce slot=0 partition=0 count=4
-    120 power node=n2+n3 keep=none for 200
-    => ok
-    => struck: power 1
-    => mutant 3: leader-completeness
-
-Lines with `=>` are what came of it when the file was last rewritten; a run that gives other lines
-fails. `set` gives an option of the run (`SimOptions`), or of a guest's plan; `mutants` are planted
-bugs that must make it fail; `reaches` are probes without which it does not test what it says, and
-`avoids` are probes that it must not pass. Steps are those of `schedule.KINDS`, or of a guest's plan
-when the file says `subject pysyncobj`.
-
-Expected lines say what *kind* of thing happened, and no number that any change of timing would
-move; of guests they say all, for a library does not change.
-"""
+"""Playing named scenarios: what comes of a file (`scenario_files`), and of each of its mutants."""
 
 import io
 import multiprocessing
-from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple
 
-import attrs
-
-from raftlog.base.errors import OperatingError
 from raftlog.verify import check_history
 from raftlog_sim import mutation
-from raftlog_sim.cases import BROKERS, PYSYNCOBJ, BrokerCase, Case, GuestCase, guest_tools
-from raftlog_sim.options import options_from
+from raftlog_sim.cases import PYSYNCOBJ
 from raftlog_sim.outcome import Outcome
-from raftlog_sim.schedule import KINDS, Schedule, Step, step
+from raftlog_sim.scenario_files import RESULT, Scenario, read
 
-FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
-SUFFIX: Final = ".txt"
-RESULT: Final = "=>"
-GUEST_LINE: Final = f"subject {PYSYNCOBJ}"
 OK: Final = "ok"
-_NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids")
-
-
-@final
-@attrs.frozen(kw_only=True)
-class Scenario:
-    """One file, as text: to read it needs no library, to play that of guests does."""
-
-    name: str
-    lines: tuple[str, ...]
-    """The file without its results."""
-    mutants: tuple[str, ...]
-    reaches: tuple[str, ...]
-    avoids: tuple[str, ...]
-    expected: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        """The first line of its story."""
-        return self.lines[0].lstrip("# ").strip() if self.lines else ""
-
-    @property
-    def subject(self) -> str:
-        """Who acts in it."""
-        return PYSYNCOBJ if GUEST_LINE in self.lines else BROKERS
-
-    @property
-    def size(self) -> int:
-        """How many steps."""
-        return sum(line[:1].isdigit() for line in self.lines)
-
-    @property
-    def case(self) -> Case:
-        """What is played, made anew. OperatingError names the line that makes no sense."""
-        bare = [line for line in self.lines if line.partition(" ")[0] not in _NOT_OF_THE_RUN]
-        if self.subject == PYSYNCOBJ:
-            return GuestCase(plan=guest_tools().parse("\n".join(bare)))
-        return BrokerCase(schedule=_schedule(self.name, bare))
-
-
-def names() -> list[str]:
-    """All scenarios of this checkout, sorted."""
-    if not FOLDER.is_dir():
-        raise OperatingError(
-            "scenarios are in a checkout only", on=str(FOLDER), do="clone the repository"
-        )
-    return sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}"))
-
-
-def load(name: str) -> Scenario:
-    """The scenario of that name. OperatingError when there is none."""
-    path = FOLDER / f"{name}{SUFFIX}"
-    if not path.is_file():
-        raise OperatingError(f"no scenario {name}", on=str(path), do="name one that there is")
-    return read(name, path.read_text(encoding="utf-8"))
-
-
-def read(name: str, text: str) -> Scenario:
-    """A scenario of a text; whether its steps make sense, its `case` says."""
-    lines = [line.rstrip() for line in text.splitlines()]
-    kept = tuple(line for line in lines if not line.startswith(RESULT))
-    return Scenario(
-        name=name,
-        lines=kept,
-        mutants=tuple(_words(kept, "mutants")),
-        reaches=tuple(_words(kept, "reaches")),
-        avoids=tuple(_words(kept, "avoids")),
-        expected=tuple(line for line in lines if line.startswith(RESULT)),
-    )
-
-
-def is_scenario(text: str) -> bool:
-    """Whether a file is written as a scenario: a story, and what came of it."""
-    return text.startswith("#") and any(line.startswith(RESULT) for line in text.splitlines())
-
-
-def _words(lines: tuple[str, ...], head: str) -> list[str]:
-    return [word for line in lines if line.startswith(f"{head} ") for word in line.split()[1:]]
-
-
-def _schedule(name: str, lines: list[str]) -> Schedule:
-    options: dict[str, Any] = {"seed": 1}
-    steps: list[Step] = []
-    for number, line in enumerate(lines, 1):
-        words = line.split()
-        if not words or line.startswith("#"):
-            continue
-        try:
-            if words[0] == "set":
-                options[words[1]] = _value(words[2])
-            else:
-                steps.append(parse_step(words))
-        except (ValueError, IndexError, OperatingError) as error:
-            raise OperatingError(
-                f"a scenario's line makes no sense: {line[:80]!r} ({error})",
-                on=f"{name}, line {number}",
-            ) from error
-    return Schedule(options_from(options), tuple(sorted(steps, key=lambda each: each.at_ms)))
-
-
-def _value(text: str) -> Any:
-    if text in ("yes", "no"):
-        return text == "yes"
-    return int(text) if text.lstrip("-").isdigit() else text
-
-
-def parse_step(words: list[str]) -> Step:
-    """`120 power node=leader:0 keep=none for 300`, as `str(step)` writes it."""
-    lasting = 0
-    if len(words) >= 4 and words[-2] == "for":
-        lasting, words = int(words[-1]), words[:-2]
-    forms = dict(KINDS[words[1]].arguments) if words[1] in KINDS else {}
-    arguments: dict[str, Any] = {}
-    for word in words[2:]:
-        key, _, value = word.partition("=")
-        arguments[key] = int(value) if forms.get(key) in ("small", "int") else value
-    return step(int(words[0]), words[1], lasting, **arguments)
-
-
-# --- running --------------------------------------------------------------------------------------
 
 
 class Played(NamedTuple):
@@ -227,13 +77,3 @@ def _with_mutant(name: str, text: str, number: str) -> str:
     passed = _passed(scenario, outcome)
     told = f"passes {', '.join(passed)}" if passed else "SURVIVES"
     return outcome.failure_class or told
-
-
-def of_mutant(line: str) -> bool:
-    """Whether a line of results is about a planted bug."""
-    return line.startswith(f"{RESULT} mutant ")
-
-
-def rewritten(scenario: Scenario, found: list[str]) -> str:
-    """The file with these results."""
-    return "\n".join([*scenario.lines, *found]) + "\n"

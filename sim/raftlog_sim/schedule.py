@@ -298,6 +298,10 @@ KINDS: Final = {
 
 CHURN: Final = ("reassign", "create-topic", "grow-topic")
 """Kinds that place replicas anew."""
+OUTSIDE_ATLAS: Final = ("lying-sync", "rot-everywhere", "empty-disk")
+"""Kinds that no protocol survives: for scenarios that are about them."""
+DEMANDS: Final = ("must-be-led",)
+"""Kinds that do nothing, and say what a scenario expects at an instant."""
 
 
 def is_fault(kind: str) -> bool:

@@ -153,6 +153,7 @@ class _Here:
         (["4", "--without", "crash", "--score", "s.json"], "--without does not go with --score"),
         (["4", "--without", "crash", "--table", "t.md"], "--without does not go with --table"),
         (["4", "--ablate", "--none"], "--ablate does not go with --none"),
+        (["4", "--ablate", "--profile", "varied"], "varied ones have a scenario's"),
     ],
 )
 def test_what_does_not_go_together_is_64(arguments, why, capsys):

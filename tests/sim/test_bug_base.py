@@ -12,10 +12,11 @@ from raftlog_sim import bug_base
 from raftlog_sim.__main__ import main
 from raftlog_sim.bug_base import FOLDERS_A_SIGNATURE, Bug, BugBase, commit, file_log, name_of
 from raftlog_sim.bug_story import _worded
-from raftlog_sim.cases import drawn, load
+from raftlog_sim.cases import load
 from raftlog_sim.minimise import Effort
 from raftlog_sim.run_folder import Circumstances
 from raftlog_sim.schedule import step
+from raftlog_sim.seeds import drawn
 from raftlog_sim.workers import Workers
 
 ROOT = Path(__file__).resolve().parents[2]

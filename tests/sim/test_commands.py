@@ -5,9 +5,9 @@ import re
 
 import attrs
 import pytest
-from raftlog_sim import mutation, scenarios
+from raftlog_sim import mutation, scenario_files
 from raftlog_sim.__main__ import main
-from raftlog_sim.cases import BrokerCase, case_from_text, drawn, load
+from raftlog_sim.cases import BrokerCase, case_from_text, load
 from raftlog_sim.commands import common, sweep
 from raftlog_sim.commands.mutants import merged, summary, table, with_all, write_table
 from raftlog_sim.commands.telling import option_lines
@@ -19,6 +19,7 @@ from raftlog_sim.outcome import signature
 from raftlog_sim.probe_names import place_names, probe_names
 from raftlog_sim.run_trace import RunTrace
 from raftlog_sim.schedule import step
+from raftlog_sim.seeds import drawn
 from raftlog_sim.simulation import simulate
 
 from raftlog.base.errors import OperatingError
@@ -359,7 +360,7 @@ def test_scenarios_say_which_probes_they_reached(asked, code, capsys):
 
 
 def test_what_a_sweep_plays_with_it_counts_too(monkeypatch, capsys):
-    monkeypatch.setattr(scenarios, "names", lambda: ["stalled-disk-leader"])
+    monkeypatch.setattr(scenario_files, "names", lambda: ["stalled-disk-leader"])
     arguments = ("sweep", "--seeds", "11..11", "--jobs", "1", "--check-every", "0", "--profile",
                  "calm", "--format", "json")  # fmt: skip
     alone = json.loads(ran(*arguments, capsys=capsys)[1].out)
@@ -372,10 +373,10 @@ def test_what_a_sweep_plays_with_it_counts_too(monkeypatch, capsys):
 
 
 def test_a_scenario_that_gives_something_else_fails_the_sweep_that_plays_it(monkeypatch, capsys):
-    real = scenarios.load("stalled-disk-leader")
-    monkeypatch.setattr(scenarios, "names", lambda: ["stalled-disk-leader"])
+    real = scenario_files.load("stalled-disk-leader")
+    monkeypatch.setattr(scenario_files, "names", lambda: ["stalled-disk-leader"])
     monkeypatch.setattr(
-        scenarios, "load", lambda name: attrs.evolve(real, expected=("=> something else",))
+        scenario_files, "load", lambda name: attrs.evolve(real, expected=("=> something else",))
     )
     found, said = ran("sweep", "--seeds", "11..11", "--jobs", "1", "--check-every", "0",
                       "--profile", "calm", "--scenarios", capsys=capsys)  # fmt: skip
@@ -434,6 +435,11 @@ def test_the_table_shows_survivors_and_scenarios():
     rows = table([KILLED, ALIVE], {"2": "some-scenario"}).splitlines()[2:]
     assert rows[0] == "| 1 a b | order x 2, x | 2 | 9 |  | 9 to 2, 3 s |"
     assert rows[1] == "| 2 c | **nothing** |  | 60 | some-scenario |  |"
+
+
+def test_the_table_says_of_which_profile_a_seed_is():
+    rows = table([{**KILLED, "profile": "varied"}, {**KILLED, "profile": "swarm"}], {})
+    assert [line.split(" | ")[2] for line in rows.splitlines()[2:]] == ["varied 2", "2"]
 
 
 def test_the_table_tells_of_other_killers_and_of_plans_that_do_not_replay():

@@ -13,10 +13,10 @@ from types import ModuleType
 import attrs
 import pytest
 from raftlog_sim import compiled_build
-from raftlog_sim.cases import drawn
 from raftlog_sim.commands import sweep
 from raftlog_sim.commands.sweep import ONLY_COMPILED
 from raftlog_sim.outcome import Outcome
+from raftlog_sim.seeds import drawn
 
 from raftlog.base.errors import OperatingError
 from scripts.compiling.forms import refused

@@ -5,10 +5,10 @@ import json
 import pytest
 from raftlog_sim.__main__ import main
 from raftlog_sim.commands import sweep
-from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.fault_pairs import NEAR_NS, OF_SCENARIOS, NearFaults, PairCounts, drawable, pair
-from raftlog_sim.options import SimOptions, draw_options
+from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import KINDS, Schedule, is_fault, step
+from raftlog_sim.seeds import drawn
 from raftlog_sim.simulation import simulate
 
 PUT_ASIDE = {"image", "remember"}
@@ -18,13 +18,14 @@ def kinds_drawn(profile, seeds):
     return {
         each.kind
         for seed in seeds
-        for each in draw_schedule(draw_options(seed, profile)).steps
+        for each in drawn(seed, profile).schedule.steps
         if is_fault(each.kind)
     }
 
 
 @pytest.mark.parametrize(
-    ("profile", "seeds"), [("wide", 150), ("swarm", 40), ("trio", 40), ("calm", 10)]
+    ("profile", "seeds"),
+    [("wide", 150), ("swarm", 40), ("trio", 40), ("calm", 10), ("varied", 280)],
 )
 def test_what_a_profile_may_draw_is_what_its_seeds_draw(profile, seeds):
     found = kinds_drawn(profile, range(1, seeds + 1)) - PUT_ASIDE

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from raftlog_sim import scenarios
+from raftlog_sim import scenario_files
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "simulate_failures.md").read_text(encoding="utf-8")
@@ -39,4 +39,4 @@ def test_a_run_a_sweep_and_the_debugger_say_what_the_guide_shows(tmp_path):
 
 def test_the_scenario_that_it_shows_is_the_file():
     name = "review-11-own-vote"
-    assert (scenarios.FOLDER / f"{name}.txt").read_text(encoding="utf-8") in GUIDE
+    assert (scenario_files.FOLDER / f"{name}.txt").read_text(encoding="utf-8") in GUIDE

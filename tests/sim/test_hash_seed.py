@@ -28,7 +28,7 @@ print(digest.hexdigest(), cluster.world.now, cluster.world.steps)
 
 SEEDS = range(301, 313)
 SWARM = f"""
-from raftlog_sim.cases import drawn
+from raftlog_sim.seeds import drawn
 for seed in range({SEEDS.start}, {SEEDS.stop}):
     outcome = drawn(seed, "swarm").play()
     print(seed, outcome.trace_hash, outcome.events, outcome.failure)

@@ -3,7 +3,7 @@ a broken product or on a memory that was tampered with."""
 
 import attrs
 import pytest
-from raftlog_sim import replica_checks, scenarios, truth
+from raftlog_sim import replica_checks, scenario_files, truth
 from raftlog_sim.committed import Producer
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outline import NOTHING
@@ -87,13 +87,13 @@ def test_an_answer_that_is_never_given():
 def test_a_producer_that_hears_nothing_in_its_time(monkeypatch):
     monkeypatch.setattr(ProducePath, "deadline", property(lambda self: NEVER))
     monkeypatch.setattr(ProducePath, "expire", lambda self, now: None)
-    case = scenarios.load("parked-until-time-is-up").case
+    case = scenario_files.load("parked-until-time-is-up").case
     assert simulate(case.schedule).failure_class == "answered-in-time"
 
 
 def test_an_answer_out_of_an_image_of_an_earlier_boot(monkeypatch):
     monkeypatch.setattr(Clients, "_serves", property(lambda self: True))
-    case = scenarios.load("requests-wait-for-the-boot").case
+    case = scenario_files.load("requests-wait-for-the-boot").case
     assert simulate(case.schedule).failure_class == "answered-by-this-boot"
 
 

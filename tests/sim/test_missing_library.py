@@ -4,9 +4,10 @@ import json
 import sys
 
 import pytest
-from raftlog_sim import scenarios, subjects
+from raftlog_sim import scenario_files, subjects
 from raftlog_sim.__main__ import main
-from raftlog_sim.cases import BrokerCase, drawn
+from raftlog_sim.cases import BrokerCase
+from raftlog_sim.seeds import drawn
 
 GUEST = "pysyncobj-s1-second-copy"
 HOW = "pip install 'raftlog[pysyncobj]'"
@@ -45,7 +46,7 @@ def test_a_list_counts_the_steps_of_all(capsys):
     _, said = ran("scenarios", "--list", "--format", "json", capsys=capsys)
     rows = {row["name"]: row["steps"] for row in json.loads(said.out)["scenarios"]}
     for name in (GUEST, "power-loss-all", "review-11-own-vote"):
-        assert rows[name] == scenarios.load(name).case.size > 0
+        assert rows[name] == scenario_files.load(name).case.size > 0
 
 
 @pytest.mark.usefixtures("_without")
@@ -69,11 +70,11 @@ def test_guests_are_skipped_and_it_says_how_to_install_them(capsys):
 
 @pytest.mark.usefixtures("_without")
 def test_what_is_skipped_is_not_rewritten_and_alone_decides_nothing(capsys):
-    before = (scenarios.FOLDER / f"{GUEST}.txt").read_text()
+    before = (scenario_files.FOLDER / f"{GUEST}.txt").read_text()
     code, said = ran("scenarios", GUEST, "--rewrite", capsys=capsys)
     assert code == 2
     assert said.out.splitlines()[-1].startswith("1 scenario, 0 failed, 1 skipped")
-    assert (scenarios.FOLDER / f"{GUEST}.txt").read_text() == before
+    assert (scenario_files.FOLDER / f"{GUEST}.txt").read_text() == before
 
 
 @pytest.mark.parametrize("name", ["replay", "shrink", "debug", "turns"])
@@ -100,7 +101,7 @@ def test_a_plan_of_guests_says_what_is_missing(capsys, tmp_path):
 
 @pytest.mark.usefixtures("_without")
 def test_brokers_need_none_of_it(monkeypatch, capsys):
-    monkeypatch.setattr(scenarios, "names", lambda: ["stalled-disk-leader", GUEST])
+    monkeypatch.setattr(scenario_files, "names", lambda: ["stalled-disk-leader", GUEST])
     case = drawn(11, "calm")
     assert isinstance(case, BrokerCase)
     code, said = ran("sweep", "--seeds", "11..11", "--jobs", "1", "--check-every", "0",

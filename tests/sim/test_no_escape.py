@@ -7,7 +7,7 @@ import time
 import uuid
 
 import pytest
-from raftlog_sim.cases import drawn
+from raftlog_sim.seeds import drawn
 
 ESCAPES = (
     (time, ("time", "time_ns", "monotonic", "monotonic_ns", "sleep")),

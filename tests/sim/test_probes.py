@@ -7,9 +7,10 @@ is asked for; what takes luck stands in SELDOM, which may only shrink.
 from collections import Counter
 
 import pytest
-from raftlog_sim import scenarios
-from raftlog_sim.cases import BROKERS, drawn
+from raftlog_sim import scenario_files, scenarios
+from raftlog_sim.cases import BROKERS
 from raftlog_sim.probe_names import UNREACHABLE, missed_names, probe_names, reachable_names
+from raftlog_sim.seeds import drawn
 
 SEEDS = range(1, 41)
 SELDOM = {
@@ -37,8 +38,8 @@ SELDOM = {
 @pytest.mark.timeout(900)  # a hundred clusters and more, one after the other
 def test_scenarios_and_some_seeds_reach_every_rare_path():
     reached = Counter()
-    for name in scenarios.names():
-        scenario = scenarios.load(name)
+    for name in scenario_files.names():
+        scenario = scenario_files.load(name)
         if scenario.case.subject == BROKERS:
             reached.update(scenarios.play(scenario).probes)
     for seed in SEEDS:
@@ -54,5 +55,5 @@ def test_what_is_excused_exists():
 
 
 def test_every_probe_that_a_scenario_needs_can_be_reached():
-    needed = {name for each in scenarios.names() for name in scenarios.load(each).reaches}
+    needed = {name for each in scenario_files.names() for name in scenario_files.load(each).reaches}
     assert needed <= set(reachable_names()) - SELDOM

@@ -1,23 +1,23 @@
 """Every named scenario gives what its file says; the files are read strictly."""
 
 import pytest
-from raftlog_sim import scenarios
+from raftlog_sim import scenario_files, scenarios
 from raftlog_sim.__main__ import main
 from raftlog_sim.cases import PYSYNCOBJ, BrokerCase, GuestCase
 
 from raftlog.base.errors import OperatingError
 
-NAMES = scenarios.names()
+NAMES = scenario_files.names()
 WORDS = ("four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-PAGE = scenarios.FOLDER.parents[1] / "docs" / "internals" / "named_scenarios.md"
+PAGE = scenario_files.FOLDER.parents[1] / "docs" / "internals" / "named_scenarios.md"
 OUTSIDE_THE_ATLAS = ("lying-sync", "rot-on-all")
 """No protocol survives these: an oracle must see them."""
-WITH_MUTANTS = [name for name in NAMES if scenarios.load(name).mutants]
+WITH_MUTANTS = [name for name in NAMES if scenario_files.load(name).mutants]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_gives_what_its_file_says(name):
-    scenario = scenarios.load(name)
+    scenario = scenario_files.load(name)
     expected = [line for line in scenario.expected if not line.startswith("=> mutant ")]
     assert scenarios.results(scenario, mutants=False) == expected
 
@@ -25,7 +25,7 @@ def test_it_gives_what_its_file_says(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_MUTANTS)
 def test_its_planted_bugs_make_it_fail(name):
-    scenario = scenarios.load(name)
+    scenario = scenario_files.load(name)
     expected = [line for line in scenario.expected if line.startswith("=> mutant ")]
     assert len(expected) == len(scenario.mutants)
     assert not any(line.endswith("SURVIVES") for line in expected)
@@ -34,7 +34,7 @@ def test_its_planted_bugs_make_it_fail(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_tells_its_story(name):
-    scenario = scenarios.load(name)
+    scenario = scenario_files.load(name)
     assert scenario.lines[0].startswith("# ")
     assert len([line for line in scenario.lines if line.startswith("# ")]) >= 2
     assert scenario.expected, "run `raftlog sim scenarios --rewrite` and review"
@@ -47,7 +47,7 @@ def test_it_tells_its_story(name):
 def test_the_page_tells_which_have_no_planted_bug():
     """Regression: it counted eleven for four."""
     bare = [name for name in NAMES if name not in WITH_MUTANTS]
-    guests = [name for name in bare if scenarios.load(name).subject == PYSYNCOBJ]
+    guests = [name for name in bare if scenario_files.load(name).subject == PYSYNCOBJ]
     others = [name for name in bare if name not in (*guests, "lying-sync")]
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     words = dict(zip(range(4, 13), WORDS, strict=True))
@@ -74,7 +74,7 @@ avoids installed
 
 
 def test_a_scenario_is_read():
-    found = scenarios.read("x", TEXT)
+    found = scenario_files.read("x", TEXT)
     assert found.title == "one title"
     assert found.mutants == ("3", "9b")
     assert found.reaches == ("torn-tail-cut",)
@@ -85,12 +85,12 @@ def test_a_scenario_is_read():
     assert schedule.options.partitions == 2
     assert [step.kind for step in schedule.steps] == ["power", "produce"]
     assert schedule.steps[0].for_ms == 200
-    assert scenarios.rewritten(found, ["=> new"]) == TEXT.replace("=> ok", "=> new")
+    assert scenario_files.rewritten(found, ["=> new"]) == TEXT.replace("=> ok", "=> new")
 
 
 def test_a_step_is_its_text():
-    steps = scenarios.read("x", TEXT).case.schedule.steps
-    assert [scenarios.parse_step(str(step).split()) for step in steps] == list(steps)
+    steps = scenario_files.read("x", TEXT).case.schedule.steps
+    assert [scenario_files.parse_step(str(step).split()) for step in steps] == list(steps)
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ def test_a_step_is_its_text():
 )  # fmt: skip
 def test_a_line_without_sense_is_refused(line):
     with pytest.raises(OperatingError):
-        _ = scenarios.read("x", f"# t\n{line}\n").case
+        _ = scenario_files.read("x", f"# t\n{line}\n").case
 
 
 def test_a_guest_is_recognised():
-    found = scenarios.read("x", "# t\nsubject pysyncobj\nnodes 3\n100 isolate 3\n=> ok\n")
+    found = scenario_files.read("x", "# t\nsubject pysyncobj\nnodes 3\n100 isolate 3\n=> ok\n")
     assert isinstance(found.case, GuestCase)
     assert found.case.size == 1
 
 
 def test_a_scenario_that_gives_something_else_fails(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
+    monkeypatch.setattr(scenario_files, "FOLDER", tmp_path)
     (tmp_path / "calm.txt").write_text(
         "# calm\n# nothing happens\nset safety_ms 50\nreaches installed\n=> ok\n"
     )
@@ -124,7 +124,7 @@ def test_a_scenario_that_gives_something_else_fails(tmp_path, monkeypatch, capsy
 
 
 def test_a_scenario_that_passes_what_it_avoids_fails(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(scenarios, "FOLDER", tmp_path)
+    monkeypatch.setattr(scenario_files, "FOLDER", tmp_path)
     (tmp_path / "calm.txt").write_text(
         "# calm\n# nothing happens\nset safety_ms 50\navoids cluster-founded installed\n=> ok\n"
     )
@@ -138,6 +138,6 @@ def test_scenarios_are_listed(capsys):
 
 
 def test_a_scenario_replays_and_can_be_stepped(capsys):
-    path = scenarios.FOLDER / "power-loss-all.txt"
+    path = scenario_files.FOLDER / "power-loss-all.txt"
     assert main(["replay", str(path), "--no-folder"]) == 0
     assert "faults: power 2" in capsys.readouterr().out

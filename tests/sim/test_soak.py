@@ -60,18 +60,20 @@ def test_wrong_usage_is_64(arguments, tmp_path):
     assert error.startswith("soak: ")
 
 
-@pytest.mark.parametrize(("compiled", "first"), [(None, (50, 50, 50)), ("here", (200, 200, 50))])
+@pytest.mark.parametrize(
+    ("compiled", "first"), [(None, (50, 50, 50, 50)), ("here", (200, 200, 50, 50))]
+)
 def test_batches_of_seeds_take_turns_in_what_they_draw(compiled, first, monkeypatch):
     """Regression: a soak played seeds of the swarm only, however long it went on."""
     script = module_of(ROOT / "scripts" / "_soak.py")
     monkeypatch.setattr(script.compiled_build, "check", lambda folder: None)
     more = ["--compiled", compiled] if compiled else []
     soaked = script.Soak(script.parsed(["--minutes", "1", "--from", "7", *more, "seeds"]))
-    commands = [soaked.command_of("seeds") for _ in range(7)]
+    commands = [soaked.command_of("seeds") for _ in range(8)]
     drawn = [parser().parse_args(command[3:]) for command in commands]
-    assert [each.profile for each in drawn] == ["swarm", "wide", "trio"] * 2 + ["swarm"]
-    assert [each.compiled is not None for each in drawn[:3]] == [bool(compiled)] * 2 + [False]
-    assert tuple(len(each.seeds) for each in drawn[:3]) == first
+    assert [each.profile for each in drawn] == ["swarm", "wide", "trio", "varied"] * 2
+    assert [each.compiled is not None for each in drawn[:4]] == [bool(compiled)] * 2 + [False] * 2
+    assert tuple(len(each.seeds) for each in drawn[:4]) == first
     played = [seed for each in drawn for seed in each.seeds]
     assert played == list(range(7, soaked.seed))
     assert script.told("seeds", commands[1]) == "seeds, wide"
@@ -89,7 +91,7 @@ def test_it_files_what_it_found_and_ends_in_time(tmp_path):
     assert f"folder: bugs/{folder.name}" in out
     assert "seeds, swarm: " in out
     assert "  replay: raftlog sim run --seed 1 --profile swarm " in out
-    assert "\nbatches of seeds: 1 swarm, 0 wide, 0 trio\n" in out
+    assert "\nbatches of seeds: 1 swarm, 0 wide, 0 trio, 0 varied\n" in out
     assert "1 failed, 0 cut off" in out
 
 

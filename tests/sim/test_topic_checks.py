@@ -4,7 +4,7 @@ and to keep silent where two requests are under way."""
 from types import SimpleNamespace
 
 import pytest
-from raftlog_sim import scenarios
+from raftlog_sim import scenario_files
 from raftlog_sim.simulation import simulate
 from raftlog_sim.topic_checks import (
     CREATE_PARTITIONS,
@@ -172,5 +172,5 @@ def test_a_controller_that_performs_again_what_it_performed(monkeypatch, name):
         return self._serve_submit(sender, wish.wish)
 
     monkeypatch.setitem(controller._SERVE, OnceWish, serve)
-    result = simulate(scenarios.load(name).case.schedule)
+    result = simulate(scenario_files.load(name).case.schedule)
     assert result.failure_class == "denied-rightly"

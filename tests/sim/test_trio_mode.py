@@ -20,7 +20,7 @@ from raftlog_sim.debugger import Debugger
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants
 from raftlog_sim.options import NOT_ON_STREAMS, draw_options
-from raftlog_sim.scenarios import load
+from raftlog_sim.scenario_files import load
 from raftlog_sim.schedule import Schedule, schedule_from_text, step
 from raftlog_sim.simulation import simulate
 from raftlog_sim.stepping import TrioSteps
@@ -319,7 +319,7 @@ import sys
 sys.path[:0] = ["sim", "."]
 import attrs
 from raftlog_sim import mutation
-from raftlog_sim.scenarios import load
+from raftlog_sim.scenario_files import load
 from raftlog_sim.simulation import simulate
 mutation.switch_on(sys.argv[1])
 schedule = load(sys.argv[2]).case.schedule

@@ -7,7 +7,7 @@ from typing import Any, Final
 from raftlog_sim import ablation, mutation
 from raftlog_sim.ablation import Found
 from raftlog_sim.commands import common
-from raftlog_sim.options import FAULTS
+from raftlog_sim.options import FAULTS, VARIED
 
 ON: Final = "raftlog sim mutants"
 
@@ -61,6 +61,9 @@ def _check(options: argparse.Namespace) -> None:
     }
     for name in (name for name, given in others.items() if given):
         raise common.UsageError(f"{asked} does not go with {name}", ON)
+    if options.profile == VARIED:
+        what = f"{asked} leaves out faults that a seed draws; varied ones have a scenario's"
+        raise common.UsageError(what, ON)
 
 
 def _ablated(

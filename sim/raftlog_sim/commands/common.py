@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim import mutation, scenarios
+from raftlog_sim import mutation, scenario_files
 from raftlog_sim.bounds import BOUNDS
 from raftlog_sim.cases import (
     BROKERS,
@@ -19,7 +19,6 @@ from raftlog_sim.cases import (
     SUBJECTS,
     Case,
     LibraryMissingError,
-    drawn,
     load,
     read_text,
     within,
@@ -28,6 +27,7 @@ from raftlog_sim.commands.names import no_such
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.probe_names import place_names, reachable_names
 from raftlog_sim.run_folder import RUNS, check_writable
+from raftlog_sim.seeds import drawn
 
 DONE: Final = 0
 FAILED: Final = 1
@@ -185,14 +185,14 @@ def _loaded(path: Path) -> tuple[Case, str]:
     """A file of any kind, scenarios among them."""
     if path.is_file():
         text = read_text(path)
-        if scenarios.is_scenario(text):
+        if scenario_files.is_scenario(text):
             return _scenario(path, text), ""
     return load(path)
 
 
 def _scenario(path: Path, text: str) -> Case:
     try:
-        return scenarios.read(path.stem, text).case
+        return scenario_files.read(path.stem, text).case
     except OperatingError as error:
         raise within(path, error) from None
 

@@ -11,11 +11,11 @@ import attrs
 
 from raftlog_sim import mutation
 from raftlog_sim.bug_base import Bug, BugBase, commit
-from raftlog_sim.cases import drawn
 from raftlog_sim.commands import common
 from raftlog_sim.minimise import Effort
 from raftlog_sim.outcome import failure_class
 from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
+from raftlog_sim.seeds import drawn
 from raftlog_sim.shrink import TIME_LIMIT_S
 from raftlog_sim.trials import Helpers
 

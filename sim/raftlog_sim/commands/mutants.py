@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim import judge_hunt, mutation, scenarios
+from raftlog_sim import judge_hunt, mutation, scenario_files
 from raftlog_sim.commands import ablating, common, judge_table
 from raftlog_sim.options import PROFILES
 
@@ -183,6 +183,12 @@ def _by(row: dict[str, Any]) -> str:
     return f"{killers} (expected: {', '.join(row['expected'])})"
 
 
+def _of_profile(row: dict[str, Any]) -> str:
+    """Before the number of a seed of a row: which seeds were hunted, unless those of the swarm."""
+    profile = row.get("profile", PROFILES[0])
+    return "" if profile == PROFILES[0] else f"{profile} "
+
+
 def _replays(row: dict[str, Any]) -> bool:
     """Whether its shrunk plan fails again in a process of its own, when there is one."""
     shrunk = row.get("shrunk")
@@ -199,7 +205,7 @@ def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
         name = f"{row['number']} {row['name'].replace('-', ' ')}"
         by, seed = "**nothing**" if row["tried"] else "not hunted", ""
         if row["killed"]:
-            by, seed = _by(row), str(row["seeds"][0])
+            by, seed = _by(row), f"{_of_profile(row)}{row['seeds'][0]}"
         shrunk, small = row.get("shrunk"), ""
         if shrunk:
             small = f"{shrunk['steps'][0]} to {shrunk['steps'][1]}, {shrunk['seconds']:.0f} s"
@@ -252,9 +258,9 @@ def with_all(rows: list[dict[str, Any]], found: dict[str, mutation.Mutant]) -> l
 def scenario_kills() -> dict[str, str]:
     """Per mutant, the scenarios whose files say that it fails them."""
     found: dict[str, list[str]] = {}
-    head = f"{scenarios.RESULT} mutant "
-    for name in scenarios.names():
-        for line in scenarios.load(name).expected:
+    head = f"{scenario_files.RESULT} mutant "
+    for name in scenario_files.names():
+        for line in scenario_files.load(name).expected:
             if line.startswith(head) and not line.endswith("SURVIVES"):
                 found.setdefault(line.removeprefix(head).partition(":")[0], []).append(name)
     return {number: ", ".join(each) for number, each in found.items()}

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from raftlog_sim.cases import Case, drawn
+from raftlog_sim.cases import Case
 from raftlog_sim.commands import common
 from raftlog_sim.commands.telling import option_lines
 from raftlog_sim.divergence import first_divergence, turn_lines
@@ -24,6 +24,7 @@ from raftlog_sim.run_folder import (
     utc_text,
     write,
 )
+from raftlog_sim.seeds import drawn
 
 _HASH_SEEDS: Final = ("1", "2")
 

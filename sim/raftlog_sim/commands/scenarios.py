@@ -3,7 +3,7 @@
 import argparse
 from collections import Counter
 
-from raftlog_sim import scenarios
+from raftlog_sim import scenario_files, scenarios
 from raftlog_sim.cases import PYSYNCOBJ, why_no_guests
 from raftlog_sim.commands import common
 from raftlog_sim.commands.names import no_such
@@ -29,7 +29,7 @@ def add(parsers: common.Parsers) -> None:
 
 
 def _scenarios(options: argparse.Namespace) -> int:
-    wanted = [scenarios.load(name) for name in _names(options)]
+    wanted = [scenario_files.load(name) for name in _names(options)]
     if options.list or options.show:
         return _listed(wanted, options)
     rows, probes = [], Counter[str]()
@@ -59,7 +59,7 @@ def _scenarios(options: argparse.Namespace) -> int:
 
 def _names(options: argparse.Namespace) -> list[str]:
     """Those that are wanted. Raises `UsageError` for one that there is not."""
-    known = scenarios.names()
+    known = scenario_files.names()
     for name in options.names:
         if name not in known:
             raise common.UsageError(
@@ -70,7 +70,7 @@ def _names(options: argparse.Namespace) -> list[str]:
 
 
 def _skipped(
-    scenario: scenarios.Scenario, options: argparse.Namespace, why: str
+    scenario: scenario_files.Scenario, options: argparse.Namespace, why: str
 ) -> dict[str, object]:
     """The row of what cannot be played here: its file is as it was, and nothing is known of it."""
     if options.format == "text":
@@ -82,19 +82,17 @@ def _skipped(
 
 
 def _one(
-    scenario: scenarios.Scenario, options: argparse.Namespace, probes: Counter[str]
+    scenario: scenario_files.Scenario, options: argparse.Namespace, probes: Counter[str]
 ) -> dict[str, object]:
     played = scenarios.play(scenario)
     probes.update(played.probes)
     found = played.lines
     if not options.no_mutants:
         found = found + scenarios.mutant_results(scenario)
-    expected = [
-        line for line in scenario.expected if not (options.no_mutants and scenarios.of_mutant(line))
-    ]
+    expected = scenario.expected_plain if options.no_mutants else list(scenario.expected)
     if options.rewrite:
-        path = scenarios.FOLDER / f"{scenario.name}{scenarios.SUFFIX}"
-        path.write_text(scenarios.rewritten(scenario, found), encoding="utf-8")
+        path = scenario_files.FOLDER / f"{scenario.name}{scenario_files.SUFFIX}"
+        path.write_text(scenario_files.rewritten(scenario, found), encoding="utf-8")
         expected = found
     ok = found == expected
     if options.format == "text":
@@ -108,7 +106,7 @@ def _one(
     }  # fmt: skip
 
 
-def _listed(wanted: list[scenarios.Scenario], options: argparse.Namespace) -> int:
+def _listed(wanted: list[scenario_files.Scenario], options: argparse.Namespace) -> int:
     if options.format == "json":
         rows = [{"name": each.name, "title": each.title, "steps": each.size}
                 for each in wanted]  # fmt: skip
