@@ -111,6 +111,13 @@ def is_core_alive(world: "World", core: Collection[NodeId]) -> bool:
     return METADATA_GROUP in able and all(_equal(nodes, group) for group in able)
 
 
+def do_lead(world: "World", core: Collection[NodeId], topic: str, partitions: list[int]) -> bool:
+    """Nodes of the core lead these partitions of the topic, and take proposals."""
+    nodes = [node for node in world.running() if node.number in core]
+    groups = [group_of(world, topic, number) for number in partitions]
+    return all(group is not None and any(map(_leads, _replicas(nodes, group))) for group in groups)
+
+
 def able_groups(world: "World", core: Collection[NodeId]) -> dict[GroupId, int]:
     """The groups that these nodes can work alone, as far as they run: each with how many of its
     voters they are, in whichever configuration these are fewest. (A topic that was being made when

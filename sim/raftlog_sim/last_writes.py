@@ -50,6 +50,8 @@ class LastWrites:
     sent: int = 0
     acknowledged: int = 0
     unknown: int = 0
+    committed: list[int] = attrs.Factory(list)
+    """The partitions that have acknowledged a record since `begin`."""
     _phase: str = ""
     _members: tuple[NodeId, ...] = ()
     _round: int = 0
@@ -64,6 +66,7 @@ class LastWrites:
         """Ask these nodes for a record in every partition that they can commit in."""
         self._round += 1
         self._phase, self._members = phase, tuple(members)
+        self.committed.clear()
         self._client = self.workload.client(f"last-writer/{self._round}")
         self._count(GROUPS, len(able_groups(self.world, self._members)))
         for partition in range(self.workload.options.partitions):
@@ -129,6 +132,7 @@ class LastWrites:
             return
         if isinstance(outcome, RecordPosition):
             del self._open[partition]
+            self.committed.append(partition)
             return
         self._open[partition] = str(outcome)
         if _may_pass(outcome):

@@ -27,6 +27,7 @@ from raftlog_sim.atlas import Atlas
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.fault_pairs import NearFaults
 from raftlog_sim.node import Node
+from raftlog_sim.options import DEAF, STALLED
 from raftlog_sim.releases import level_of
 from raftlog_sim.schedule import Step
 from raftlog_sim.targets import resolve
@@ -112,15 +113,24 @@ class Nemesis:
         find out."""
         self._heal(sorted(self.world.nodes))
 
-    def heal_core(self, core: Sequence[NodeId]) -> None:
-        """Everything within the core works again; all other nodes are frozen and out of reach."""
+    def heal_core(self, core: Sequence[NodeId], rest: str) -> None:
+        """Everything within the core works again; all other nodes have failed for ever, as `rest`
+        (`options.RESTS`) says."""
         self._heal(core)
         others = [number for number in sorted(self.world.nodes) if number not in core]
-        self.world.network.part([(one, other) for one in core for other in others])
-        for number in others:
-            if self.world.nodes[number].up:
+        pairs = [(one, other) for one in core for other in others]
+        if rest == DEAF:
+            self.note("start-deaf", *others)
+            self.world.network.hold(pairs, for_ever=True)
+        elif rest == STALLED:
+            self.note("start-stall", *others)
+            for number in others:
+                self.world.nodes[number].stalled = True
+        else:
+            self.world.network.part(pairs)
+            for number in [number for number in others if self.world.nodes[number].up]:
                 self.world.nodes[number].suspend()
-        self.note("start-freeze", *others)
+            self.note("start-freeze", *others)
 
     def _heal(self, numbers: Sequence[NodeId]) -> None:
         self.healed = True

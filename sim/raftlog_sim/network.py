@@ -235,8 +235,9 @@ class Network:
             self.reset(*pair)
         return cut
 
-    def hold(self, pipes: Iterable[PairKey]) -> Cut:
-        """These pipes (sender, receiver) carry nothing; nobody is told."""
+    def hold(self, pipes: Iterable[PairKey], *, for_ever: bool = False) -> Cut:
+        """These pipes (sender, receiver) carry nothing; nobody is told, and who sends gives up
+        after a while, or, with `for_ever`, waits until it has too much to keep."""
         chosen = tuple(dict.fromkeys(pipes))
         cut = Cut(tuple(dict.fromkeys(_key(*pipe) for pipe in chosen)), chosen)
         for pipe in chosen:
@@ -244,7 +245,7 @@ class Network:
         for pair in cut.pairs:
             self.cut[pair] = self.cut.get(pair, 0) + 1
             link = self.links.get(pair)
-            if link is not None:
+            if link is not None and not for_ever:
                 self.world.after(GIVE_UP_NS, self._give_up, cut, pair, link.session)
         return cut
 

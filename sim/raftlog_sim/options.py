@@ -64,6 +64,9 @@ PROFILES: Final = ("swarm", "calm", "trio", "wide", "varied")
 WIDE: Final = "wide"
 VARIED: Final = "varied"
 _NAME_CHARS_MAX: Final = 200
+FROZEN, DEAF, STALLED = RESTS = ("frozen", "deaf", "stalled")
+"""How nodes outside a core fail for ever: they stand still and cannot be reached; they hear nothing
+of the core, which hears them; or their disks answer nothing, and all else works."""
 VOTERS_MAX: Final = 5
 _SPARES_MAX: Final = 1
 """Brokers beyond those that the largest group takes, for moves."""
@@ -137,6 +140,8 @@ class SimOptions:
     core: tuple[int, ...] = ()
     """Nodes that must do alone, the others frozen, before all is healed; () for no such phase, and
     no such phase either when they are not enough."""
+    rest: str = FROZEN
+    """What becomes of the others meanwhile, see `RESTS`."""
     strict_mark: bool = False
     """Acks wait until the durable mark is durable."""
     linearizable: bool = False
@@ -230,9 +235,19 @@ def _core(value: object) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _rest(value: object) -> str:
+    if value not in RESTS:
+        raise OperatingError(
+            f"{value!r:.80} is nothing that becomes of the rest", on="rest",
+            do=f"one of {', '.join(RESTS)}",
+        )  # fmt: skip
+    return str(value)
+
+
 _SPECIAL: Final[dict[str, Callable[[object], Any]]] = {
     "fault_gaps_ms": _gaps,
     "core": _core,
+    "rest": _rest,
     "profile": _profile,
     "scenario": _scenario,
 }
@@ -313,6 +328,7 @@ def _widened(options: SimOptions) -> SimOptions:
         replication=replication,
         min_in_sync=stream.between(1, replication // 2 + 1),
         core=_draw_core(stream, brokers),
+        rest=_draw_rest(options.seed, options.trio),
         heartbeat_ms=heartbeat_ms,
         election_ms=election_ms,
         split_turns=stream.chance(1, 2),
@@ -361,3 +377,9 @@ def _draw_core(stream: Stream, brokers: int) -> tuple[int, ...]:
     size = stream.between(brokers // 2 + 1, max(brokers - 1, brokers // 2 + 1))
     chosen = [numbers.pop(stream.below(len(numbers))) for _ in range(size)]
     return tuple(sorted(chosen)) if brokers >= 3 and stream.chance(1, 2) else ()
+
+
+def _draw_rest(seed: int, trio: bool) -> str:
+    """Frozen in half of the wide seeds, and in all of trio mode."""
+    found = RESTS[max(0, Stream(seed, "options/wide/rest").below(4) - 1)]
+    return FROZEN if trio else found

@@ -25,14 +25,21 @@ from raftlog.verify import Verdict, check_history
 from raftlog_sim import endings
 from raftlog_sim.atlas import planned_places
 from raftlog_sim.buggify import Buggify
-from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led, misreported
+from raftlog_sim.convergence import (
+    do_lead,
+    is_converged,
+    is_core,
+    is_core_alive,
+    is_led,
+    misreported,
+)
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.failures import told
 from raftlog_sim.invariants import Invariants
 from raftlog_sim.last_writes import LastWrites
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
-from raftlog_sim.options import SimOptions
+from raftlog_sim.options import STALLED, SimOptions
 from raftlog_sim.questions import Questions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
 from raftlog_sim.sizes import configured, shape
@@ -303,10 +310,14 @@ class Run:
             self.core = NOT_ENOUGH
         else:
             self.phase, self.core = "core", RAN
-            self.nemesis.heal_core(core)
-            alive = partial(is_core_alive, self.world, core)
-            yield _Goal(alive, self.liveness_ns, f"the core {core} works", 1)
+            self.nemesis.heal_core(core, self.options.rest)
+            if self.options.rest != STALLED:
+                alive = partial(is_core_alive, self.world, core)
+                yield _Goal(alive, self.liveness_ns, f"the core {core} works", 1)
             yield from self._commit(core)
+            if self.options.rest == STALLED:  # who leads, and has nothing to write, sees no stall
+                led = partial(do_lead, self.world, core, TOPIC, self.last_writes.committed)
+                yield _Goal(led, self.liveness_ns, f"the core {core} leads what was written to", 1)
 
     def _commit(self, members: Collection[NodeId]) -> Iterator[_Goal]:
         """A record is acknowledged in every partition that these nodes can commit in."""

@@ -233,8 +233,10 @@ class Hub:
             self.reset(*pair)
         return cut
 
-    def hold(self, pipes: Iterable[PairKey]) -> Cut:
-        """These directions (sender, receiver) carry nothing; nobody is told."""
+    def hold(self, pipes: Iterable[PairKey], *, for_ever: bool = False) -> Cut:
+        """These directions (sender, receiver) carry nothing; nobody is told. Streams do not give
+        up by themselves, `for_ever` or not."""
+        del for_ever
         cut = Cut((), tuple(dict.fromkeys(pipes)))
         for sender, receiver in cut.pipes:
             self._direction(sender, receiver).holds += 1

@@ -3,7 +3,7 @@
 The brokers decode and answer real frames. They keep one log of batches per partition with the rules
 of idempotence, and do as they are told: `refuse` makes answers of an API carry an error, `lose`
 carries a request out and cuts the connection, `cut` cuts it before, `pause` leaves a broker silent,
-`move` makes another broker lead.
+`move` makes another broker lead, `deafen` lets a broker hear nothing of that from then on.
 """
 
 import heapq
@@ -97,6 +97,8 @@ class FakeCluster:
     paused: set[int] = attrs.Factory(set)
     dead: set[int] = attrs.Factory(set)
     fenced: set[int] = attrs.Factory(set)
+    deaf: dict[int, dict[str, list[tuple[int, int]]]] = attrs.Factory(dict)
+    """Of each deaf broker, which leaders and epochs it knew last."""
     requests: list[tuple[int, int, Any]] = attrs.Factory(list)
     refusals: dict[int, list[int]] = attrs.Factory(lambda: defaultdict(list))
     losses: Counter[int] = attrs.Factory(Counter)
@@ -125,6 +127,12 @@ class FakeCluster:
     def move(self, name: str, partition: int, node: int) -> None:
         each = self.topics[name][partition]
         each.leader, each.epoch = node, each.epoch + 1
+
+    def deafen(self, node: int) -> None:
+        self.deaf[node] = {
+            name: [(each.leader, each.epoch) for each in partitions]
+            for name, partitions in self.topics.items()
+        }
 
     def refuse(self, api: ApiKey, *codes: int) -> None:
         self.refusals[api].extend(codes)
@@ -171,7 +179,7 @@ class FakeCluster:
                 )
                 return offered._replace(api_keys=lowered)
             case ApiKey.METADATA:
-                return self._metadata(request.body)
+                return self._metadata(node, request.body)
             case ApiKey.PRODUCE:
                 return self._produce(node, request.body, code)
             case ApiKey.INIT_PRODUCER_ID:
@@ -187,25 +195,27 @@ class FakeCluster:
                 return self._delete_records(node, request.body, code)
         raise AssertionError(request)
 
-    def _metadata(self, body: Any) -> Any:
+    def _metadata(self, node: int, body: Any) -> Any:
         alive = [n for n in range(1, self.nodes + 1) if n not in self.dead | self.fenced]
         names = list(self.topics) if body.topics is None else [each.name for each in body.topics]
         return metadata.MetadataResponse(
             brokers=[metadata.MetadataResponseBroker(n, *self.address(n)) for n in alive],
             cluster_id="fake",
             controller_id=alive[0],
-            topics=[self._metadata_topic(name) for name in names],
+            topics=[self._metadata_topic(node, name) for name in names],
         )
 
-    def _metadata_topic(self, name: str) -> Any:
+    def _metadata_topic(self, node: int, name: str) -> Any:
         if name not in self.topics:
             code = 17 if "/" in name else 3
             return metadata.MetadataResponseTopic(error_code=code, name=name)
+        leaders = [(each.leader, each.epoch) for each in self.topics[name]]
+        leaders = self.deaf.get(node, {}).get(name, leaders)
         partitions = [
             metadata.MetadataResponsePartition(
-                5 if each.leader < 0 else 0, at, each.leader, each.epoch, [1, 2, 3], [1, 2, 3]
+                5 if leader < 0 else 0, at, leader, epoch, [1, 2, 3], [1, 2, 3]
             )
-            for at, each in enumerate(self.topics[name])
+            for at, (leader, epoch) in enumerate(leaders)
         ]
         return metadata.MetadataResponseTopic(0, name, self.ids[name], partitions=partitions)
 
@@ -242,7 +252,7 @@ class FakeCluster:
             return produce.PartitionProduceResponse(at, code, -1)
         if each.leader != node:
             told = produce.LeaderIdAndEpoch()
-            if self.tell_leader:
+            if self.tell_leader and node not in self.deaf:
                 told = produce.LeaderIdAndEpoch(each.leader, each.epoch)
             return produce.PartitionProduceResponse(at, 6, -1, current_leader=told)
         error, base = each.append(data.records)

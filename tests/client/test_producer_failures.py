@@ -4,14 +4,14 @@ import pytest
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import millis
-from raftlog.client.core.client import Produce
+from raftlog.client.core.client import KnowTopic, Produce
 from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.batch import read_header
-from tests.client.fake_cluster import FakeCluster
-from tests.client.test_producer import send_all, small_batches, start, values
+from tests.client.fake_cluster import FakeCluster, Harness
+from tests.client.test_producer import options, send_all, small_batches, start, values
 
 
 def test_nothing_sent_in_time_certainly_did_not_happen():
@@ -22,6 +22,41 @@ def test_nothing_sent_in_time_certainly_did_not_happen():
     harness.settle()
     with pytest.raises(NotDone):
         sent.position()
+
+
+def test_a_broker_that_hears_nobody_is_not_asked_for_ever():
+    """Regression (wide seeds, a deaf rest): its metadata named the leader of old, which refused; it
+    was the only one that was connected, so it was asked again, and nobody else ever was."""
+    cluster = FakeCluster()
+    log = cluster.topic("t")
+    cluster.move("t", 0, 2)
+    harness = Harness(cluster, options())
+    harness.ask(KnowTopic("t"))
+    send_all(harness, values(1))
+    harness.settle()
+    assert {node for node, _, _ in harness.cluster.requests} == {2}, "the only one it knows"
+    harness.cluster.deafen(2)
+    harness.cluster.move("t", 0, 3)
+    sent = harness.send("t", b"x")
+    harness.run_for(millis(2_000))
+    assert sent.position().offset == 1
+    assert log[0].values()[-1] == b"x"
+    asked = [node for node, key, _ in harness.cluster.requests if key == ApiKey.METADATA]
+    assert set(asked) == {1, 2}
+    assert asked.index(1) > 5, "a failover takes a while: who is asked is not left at once"
+
+
+def test_the_only_broker_is_asked_on():
+    harness, log = start(cluster=FakeCluster(nodes=1))
+    harness.cluster.move("t", 0, -1)
+    sent = harness.send("t", b"x")
+    harness.run_for(millis(2_000))
+    asked = harness.cluster.count(ApiKey.METADATA)
+    harness.cluster.move("t", 0, 1)
+    harness.settle()
+    assert sent.position().offset == 0
+    assert log[0].values() == [b"x"]
+    assert asked > 5
 
 
 def test_an_unanswered_batch_has_an_unknown_outcome():

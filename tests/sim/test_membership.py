@@ -3,7 +3,7 @@ that are wrong, and a core that must do without the rest."""
 
 import attrs
 import pytest
-from raftlog_sim import convergence, drawing, endings
+from raftlog_sim import convergence, drawing, endings, mutation
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.convergence import is_converged, is_core, is_core_alive, is_led, misreported
 from raftlog_sim.drawing import draw_schedule
@@ -300,6 +300,35 @@ def test_a_majority_does_without_the_frozen_rest():
         if run.phase == "core" and is_core_alive(run.world, (1, 3)):
             assert run.world.nodes[NodeId(2)].up is False
     assert phases == ["set-up", "safety", "core", "liveness", "final read"]
+
+
+@pytest.mark.parametrize("led_by", [1, 2])
+@pytest.mark.parametrize("rest", ["deaf", "stalled"])
+def test_a_majority_does_without_a_rest_that_is_half_alive(rest, led_by):
+    """Whoever led: who hears nobody, and whose disk answers nothing, must not keep the others."""
+    leads = step(300, "transfer", partition=0, node=f"n{led_by}")
+    run = Run(schedule(leads, core=(1, 3), rest=rest))
+    seen = []
+    while run.advance():
+        if run.phase == "core":
+            node = run.world.nodes[NodeId(2)]
+            seen.append((node.up, node.stalled, bool(run.world.network.pipe(1, 2).holds)))
+    assert run.phase == "over"
+    assert run.last_writes.demanded["core"] == {"groups": 2, "records": 1}
+    assert set(seen[1:]) == {(True, rest == "stalled", rest == "deaf")}
+    node = run.world.nodes[NodeId(2)]
+    assert (node.stalled, run.world.network.pipe(1, 2).holds) == (False, 0), "healed in the end"
+
+
+@pytest.mark.parametrize(("mutant", "rest"), [("10b", "deaf"), ("10c", "stalled")])
+def test_leaders_that_stay_are_seen_in_the_core_phase(mutant, rest):
+    """Planted bugs that only a scenario caught: all was healed before anybody looked."""
+    leads = step(300, "transfer", partition=0, node="n2")
+    text = schedule(leads, core=(1, 3), rest=rest).text()
+    with mutation.own_process(mutant) as ask:
+        said = ask(mutation._replay_here, text)
+    wanted = {"deaf": "works", "stalled": "leads what was written to"}[rest]
+    assert said == f"liveness: not reached within #.# s: the core (#, #) {wanted}"
 
 
 def test_what_is_not_enough_is_no_core():

@@ -101,15 +101,17 @@ class Connections:
         now: Instant,
         *,
         answered: bool = True,
+        other_than: int = ANY_NODE,
     ) -> Waiting:
-        """Send to a node, or to `ANY_NODE`. With `answered=False` (acks=0) `then` is called with
+        """Send to a node, or to `ANY_NODE`: then to another one than `other_than` (a
+        `Waiting.target`), if another is known. With `answered=False` (acks=0) `then` is called with
         None as soon as the request was handed to the driver."""
         deadline = Instant(now + self.options.request_timeout_ns)
         if self.closed:
             waiting = Waiting(ANY_NODE, api_key, body, then, now, deadline, answered)
             then(NotSent("the client is closed"))
             return waiting
-        peer = self._peer(target, now)
+        peer = self._peer(target, now, other_than)
         waiting = Waiting(peer.key, api_key, body, then, now, deadline, answered)
         peer.queue.append(waiting)
         self._drive(peer, now)
@@ -122,36 +124,43 @@ class Connections:
             peer.queue.remove(waiting)
             waiting.then(NotSent("withdrawn", on=self._name(peer)))
 
-    def _peer(self, target: NodeId, now: Instant) -> _Peer:
+    def _peer(self, target: NodeId, now: Instant, other_than: int) -> _Peer:
         """The peer of a node. For `ANY_NODE` one that is connected and answers; else one that is
-        being connected; else the next of all that are known, in turn."""
+        being connected; else the next of all that are known, in turn. Not one at the address of
+        `other_than`, unless there is nobody else."""
         if target != ANY_NODE:
             return self._peers.setdefault(target, _Peer(target))
-        slow = self._slow_addresses(now)
+        keys = sorted(self.cache.addresses)
+        keys += [NodeId(ANY_NODE - 1 - at) for at in range(len(self.options.bootstrap))]
+        slow, avoided = self._slow_addresses(now), self._address(other_than)
+        others = [key for key in keys if self._address(key) != avoided]
+        if others and avoided is not None:
+            slow, keys = [*slow, avoided], others
         prompt = [
             peer
             for peer in self._peers.values()
-            if peer.state is _State.READY and self._address(peer) not in slow
+            if peer.state is _State.READY and self._address(peer.key) not in slow
         ]
         if prompt:
             return min(prompt, key=_load)
         under_way = [
             peer
             for peer in self._peers.values()
-            if peer.state in _UNDER_WAY and peer.failures == 0 and self._address(peer) not in slow
+            if peer.state in _UNDER_WAY
+            and peer.failures == 0
+            and self._address(peer.key) not in slow
         ]
         if under_way:
             return under_way[0]
-        keys = sorted(self.cache.addresses)
-        keys += [NodeId(ANY_NODE - 1 - at) for at in range(len(self.options.bootstrap))]
         self._turn += 1
         key = keys[self._turn % len(keys)]
         return self._peers.setdefault(key, _Peer(key))
 
-    def _address(self, peer: _Peer) -> tuple[str, int] | None:
-        if peer.key < ANY_NODE:
-            return self.options.bootstrap[ANY_NODE - 1 - peer.key]
-        return self.cache.addresses.get(NodeId(peer.key))
+    def _address(self, key: int) -> tuple[str, int] | None:
+        """Where a peer is; None of a node that is not known any more, and of `ANY_NODE`."""
+        if key < ANY_NODE:
+            return self.options.bootstrap[ANY_NODE - 1 - key]
+        return self.cache.addresses.get(NodeId(key))
 
     def _is_slow(self, peer: _Peer, now: Instant) -> bool:
         since = self._waiting_since(peer)
@@ -166,7 +175,9 @@ class Connections:
     def _slow_addresses(self, now: Instant) -> list[tuple[str, int] | None]:
         """A broker may be connected twice, as a node and from the bootstrap list: when one of the
         two is slow, so will be the other."""
-        return [self._address(peer) for peer in self._peers.values() if self._is_slow(peer, now)]
+        return [
+            self._address(peer.key) for peer in self._peers.values() if self._is_slow(peer, now)
+        ]
 
     def slow_nodes(self, now: Instant) -> list[NodeId]:
         """Nodes that owe an answer for longer than `suspect_ns`: they may be dead, or paused."""
@@ -259,7 +270,7 @@ class Connections:
             self._transmit(peer, peer.queue.popleft())
 
     def _dial(self, peer: _Peer, now: Instant) -> None:
-        address = self._address(peer)
+        address = self._address(peer.key)
         if address is None:
             self._fail(peer, "has no known address", now)
             return
@@ -304,7 +315,7 @@ class Connections:
             waiting.then(NotSent(why, on=name))
 
     def _name(self, peer: _Peer) -> str:
-        address = self._address(peer)
+        address = self._address(peer.key)
         return f"{address[0]}:{address[1]}" if address is not None else f"node {peer.key}"
 
     def close(self) -> None:

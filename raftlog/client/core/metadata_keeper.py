@@ -2,7 +2,10 @@
 
 One request is under way at a time; one that is not answered within `suspect_ns` is given up for
 another broker's answer. While somebody misses a leader or a topic, it is asked again every
-`metadata_retry_ns`: a failover takes half a second, and who waits longer than it adds to it.
+`metadata_retry_ns`: a failover takes half a second, and who waits longer than it adds to it. A
+broker whose answers do not help for `suspect_ns` is left for another one: who hears nobody goes on
+telling what it knew, for as long as it is asked (docs/bugs.md, *A client that asked one broker for
+ever*).
 """
 
 from functools import partial
@@ -44,6 +47,11 @@ class MetadataKeeper:
     _asked_at: Instant = attrs.field(default=Instant(0), init=False)
     _not_before: Instant = attrs.field(default=Instant(0), init=False)
     _fresh_until: Instant = attrs.field(default=NEVER, init=False)
+    _missed: bool = attrs.field(default=False, init=False)
+    """Something was missing, or wrong, since the last request."""
+    _in_vain_since: Instant = attrs.field(default=Instant(0), init=False)
+    _asked: int = attrs.field(default=ANY_NODE, init=False)
+    """Who was asked last."""
 
     def follow(self, topic: str) -> None:
         """Keep this topic's metadata from now on."""
@@ -61,7 +69,7 @@ class MetadataKeeper:
 
     def refresh(self) -> None:
         """Something is missing, or was wrong."""
-        self._wanted = True
+        self._wanted = self._missed = True
 
     def refresh_if_older(self, age_ns: int, now: Instant) -> Instant:
         """Ask again unless that was done in the last `age_ns`; when it will be time to."""
@@ -79,7 +87,17 @@ class MetadataKeeper:
         if self._wanted and not self._asking and now >= self._not_before:
             self._ask(now)
 
+    def _unhelpful(self, now: Instant) -> int:
+        """Who was asked last, if its answers have been in vain for too long; else `ANY_NODE`."""
+        missed, self._missed = self._missed, False
+        searching = now <= self._asked_at + 2 * self.options.retry_backoff_max_ns
+        if missed and searching and now < self._in_vain_since + self.options.suspect_ns:
+            return ANY_NODE
+        self._in_vain_since = now
+        return self._asked if missed and searching else ANY_NODE
+
     def _ask(self, now: Instant) -> None:
+        other_than = self._unhelpful(now)
         self._wanted = False
         self._asks += 1
         self._asking = self._asks
@@ -91,14 +109,17 @@ class MetadataKeeper:
             allow_auto_topic_creation=self.options.auto_create,
         )
         then = partial(self._answered, self._asks)
-        self.connections.send(ANY_NODE, ApiKey.METADATA, request, then, now)
+        waiting = self.connections.send(
+            ANY_NODE, ApiKey.METADATA, request, then, now, other_than=other_than
+        )
+        self._asked = waiting.target
 
     def _answered(self, number: int, answer: MetadataResponse | RaftlogError) -> None:
         if number == self._asking:
             self._asking = _NOBODY
         if isinstance(answer, RaftlogError):
             self.last_error = answer
-            self._wanted = True
+            self.refresh()
             return
         self.cache.learn(answer)
         self.learned += 1
