@@ -15,8 +15,9 @@ come of it.
 Lines with `=>` are what came of it when the file was last rewritten; a run that gives other lines
 fails. `set` gives an option of the run (`SimOptions`), or of a guest's plan; `mutants` are planted
 bugs that must make it fail; `reaches` are probes without which it does not test what it says, and
-`avoids` are probes that it must not pass. Steps are those of `schedule.KINDS`, or of a guest's plan
-when the file says `subject pysyncobj`.
+`avoids` are probes that it must not pass. `demands as-drawn` says that what it demands at an
+instant (`must-be-led`) holds with what its own seed draws, and may not with another. Steps are
+those of `schedule.KINDS`, or of a guest's plan when the file says `subject pysyncobj`.
 
 Expected lines say what *kind* of thing happened, and no number that any change of timing would
 move; of guests they say all, for a library does not change.
@@ -36,7 +37,8 @@ FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
 SUFFIX: Final = ".txt"
 RESULT: Final = "=>"
 GUEST_LINE: Final = f"subject {PYSYNCOBJ}"
-_NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids")
+_NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids", "demands")
+AS_DRAWN: Final = "demands as-drawn"
 
 
 @final
@@ -56,6 +58,11 @@ class Scenario:
     def title(self) -> str:
         """The first line of its story."""
         return self.lines[0].lstrip("# ").strip() if self.lines else ""
+
+    @property
+    def demands_always(self) -> bool:
+        """Whether what it demands holds whatever its seed draws."""
+        return AS_DRAWN not in self.lines
 
     @property
     def expected_plain(self) -> list[str]:

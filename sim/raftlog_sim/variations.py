@@ -16,8 +16,9 @@ goes away is drawn:
             and the double, one step in eight is left out, options change as often as not; records
             and faults as beside
 
-What lies outside the fault atlas is no part of it, and neither is `must-be-led`, which demands a
-leader at an instant.
+What lies outside the fault atlas is no part of it. Steps that demand a leader at an instant
+(`must-be-led`) are left out, but near a scenario, when no option has changed, and it does not say
+that its demands hold with its own draws only.
 """
 
 from collections.abc import Iterator
@@ -90,15 +91,20 @@ def vary(seed: int) -> Schedule:
     distance = DISTANCES[stream.below(len(DISTANCES))]
     written, base = _schedule(name), draw_options(seed, VARIED)
     stretch = stream.between(50, 200) if distance.name == "far" and stream.chance(1, 2) else 100
+    drawn_options = dict(_drawn_options(stream.fork("options"), written.options, base, distance))
     options = attrs.evolve(
         written.options,
         seed=seed,
         profile=VARIED,
         scenario=name,
         safety_ms=written.options.safety_ms * max(100, stretch) // 100,
-        **dict(_drawn_options(stream.fork("options"), written.options, base, distance)),
+        **drawn_options,
     )
-    steps = list(_moved(stream.fork("steps"), written.steps, distance, stretch))
+    own = attrs.evolve(written.options, **drawn_options) == written.options
+    as_written = distance.name == "near" and own
+    left_out = () if as_written and load(name).demands_always else DEMANDS
+    wanted = tuple(step for step in written.steps if step.kind not in left_out)
+    steps = list(_moved(stream.fork("steps"), wanted, distance, stretch))
     more_records, more_faults = stream.chance(1, 2), stream.chance(1, 3)
     if distance.shift_ms and more_records:
         steps += draw_client_steps(attrs.evolve(options, producers=1, pipelines=0))
@@ -127,7 +133,7 @@ def _moved(
         shift_ms = stream.between(-distance.shift_ms, distance.shift_ms)
         longer_ms = stream.between(-distance.shift_ms, distance.shift_ms)
         left_out = bool(distance.leaves_one_in) and stream.chance(1, distance.leaves_one_in)
-        if left_out or step.kind in DEMANDS:
+        if left_out:
             continue
         for_ms = step.for_ms * stretch // 100 + longer_ms
         yield step._replace(

@@ -1,5 +1,6 @@
 """Varied seeds: where they begin, how far they go, and what they leave out."""
 
+import attrs
 import pytest
 from raftlog_sim import scenario_files
 from raftlog_sim.__main__ import main
@@ -51,10 +52,18 @@ def test_the_same_seed_is_the_same_schedule_and_can_be_read_back():
 def test_near_a_scenario_its_steps_are_as_written():
     near = [seed for seed in range(1, 2 * ROUND) if distance_of(seed).name == "near"]
     assert len(near) > ROUND // 2
+    demanded = 0
     for seed in near:
         schedule = vary(seed)
-        steps = written(schedule.options.scenario).steps
-        assert list(schedule.steps) == [each for each in steps if each.kind not in DEMANDS]
+        scenario = scenario_files.load(schedule.options.scenario)
+        steps, options = scenario.case.schedule.steps, scenario.case.schedule.options
+        ours = {"seed": seed, "profile": "varied", "scenario": scenario.name}
+        as_written = attrs.evolve(options, **ours) == schedule.options
+        demands = as_written and scenario.demands_always
+        kept = [each for each in steps if demands or each.kind not in DEMANDS]
+        assert list(schedule.steps) == kept
+        demanded += any(each.kind in DEMANDS for each in kept)
+    assert demanded > 3
 
 
 def test_beside_one_the_steps_that_are_left_are_a_few_ms_away():
