@@ -31,16 +31,16 @@ _TIMESTAMPS: Final = {EARLIEST: asks.EARLIEST, LATEST: asks.LATEST}
 @final
 @attrs.define(eq=False)
 class _Question:
-    """One under way. `leader_epoch` and `asked` are those of the last request that was made of it:
-    the one that is answered."""
+    """One under way. `requests` are those that were made of it, each with the leader's epoch that
+    it named and the epoch that it asked for: the client takes the first answer that says something,
+    also to one that it had given up (wide seed 163)."""
 
     what: str
     place: TopicPartition
     back: int
     group: GroupId
     asked_at: Before
-    leader_epoch: int = -1
-    asked: int = -1
+    requests: dict[tuple[int, int], None] = attrs.Factory(dict)
 
     def ask(self) -> Ask:
         """For the client; who leads, in which epoch, is known when a request is made."""
@@ -52,17 +52,17 @@ class _Question:
         return asks.list_offsets(self.place, _TIMESTAMPS[self.what], _PATIENCE)
 
     def _make(self, epoch: int, topic_id: bytes) -> Any:
-        self.leader_epoch, self.asked = epoch, max(0, epoch - self.back)
-        make = self._ask(self.asked).make
+        asked = max(0, epoch - self.back)
+        self.requests[epoch, asked] = None
+        make = self._ask(asked).make
         assert make is not None, self.what
         return make(epoch, topic_id)
 
-    def told(self, outcome: Any) -> Told:
-        """The answer."""
-        if isinstance(outcome, OffsetAt):
-            return Told(self.leader_epoch, self.asked, outcome.leader_epoch, outcome.offset)
-        epoch, offset = outcome
-        return Told(self.leader_epoch, self.asked, epoch, offset)
+    def told(self, outcome: Any) -> list[Told]:
+        """The answer, to each request that it may be one to."""
+        at = isinstance(outcome, OffsetAt)
+        epoch, offset = (outcome.leader_epoch, outcome.offset) if at else outcome
+        return [Told(leader, asked, epoch, offset) for leader, asked in self.requests]
 
 
 @final
@@ -97,19 +97,20 @@ class Questions:
         if not isinstance(outcome, Exception) and committed is not None:
             self._judge(question, question.told(outcome), committed)
 
-    def _judge(self, question: _Question, told: Told, committed: Committed) -> None:
+    def _judge(self, question: _Question, told: list[Told], committed: Committed) -> None:
+        """It is wrong when it is wrong as an answer to each of the requests."""
+        name = "epoch-ends-told" if question.what == EPOCH_END else "offsets-told"
+        wrong = [self._wrong(question, each, committed) for each in told]
+        said = wrong[-1] if all(wrong) else ""
+        self.invariants.judge(((name, said and f"of {question.place} {said}"),))
+
+    def _wrong(self, question: _Question, told: Told, committed: Committed) -> str:
         asked_at, shown = question.asked_at, self.invariants.shown.get(question.group, 0)
-        name = "offsets-told"
         if question.what == LATEST:
             linearizable = self.workload.options.linearizable
-            wrong = offset_checks.wrong_latest(
+            return offset_checks.wrong_latest(
                 told, asked_at, committed, shown, linearizable=linearizable
             )
-        elif question.what == EARLIEST:
-            wrong = offset_checks.wrong_earliest(told, asked_at, committed)
-        else:
-            name, wrong = (
-                "epoch-ends-told",
-                offset_checks.wrong_epoch_end(told, asked_at, committed),
-            )
-        self.invariants.judge(((name, wrong and f"of {question.place} {wrong}"),))
+        if question.what == EARLIEST:
+            return offset_checks.wrong_earliest(told, asked_at, committed)
+        return offset_checks.wrong_epoch_end(told, asked_at, committed)

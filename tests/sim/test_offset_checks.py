@@ -1,6 +1,8 @@
 """What clients are told of the ends of logs and epochs: asked in whole runs, where each check is
 shown to fail by a broker that answers wrongly, and case by case."""
 
+from types import SimpleNamespace
+
 import pytest
 from raftlog_sim.committed import Committed
 from raftlog_sim.drawing import draw_schedule
@@ -13,11 +15,14 @@ from raftlog_sim.offset_checks import (
     wrong_latest,
 )
 from raftlog_sim.options import WIDE, SimOptions, draw_options
+from raftlog_sim.questions import Questions, _Question
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import simulate
 
+from raftlog.base.ids import GroupId
 from raftlog.broker.handlers import offset_for_leader_epoch
 from raftlog.broker.handlers.list_offsets import _Listing
+from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.messages.offset_for_leader_epoch import EpochEndOffset
 
 NAMES = ("offsets-told", "epoch-ends-told")
@@ -174,6 +179,24 @@ def test_the_end_of_an_epoch(told, words):
 def test_how_things_stood():
     assert before(committed(), 25) == Before(25, 12, 6)
     assert before(None, 0) == Before(0, 0, 0)
+
+
+@pytest.mark.parametrize(("epochs", "wrong"), [((1, 2), False), ((2,), True)])
+def test_an_answer_may_be_one_to_a_request_that_was_given_up(epochs, wrong):
+    """Regression (wide seed 163, a false alarm): a client asked the leader of epoch 1, gave up
+    waiting and asked that of epoch 2; the first answer came, and was taken for the second's."""
+    question = _Question("epoch-end", TopicPartition("t", 1), 0, GroupId(2), Before(28, 0, 1))
+    make = question.ask().make
+    for epoch in epochs:
+        make(epoch, bytes(16))
+    said = []
+    invariants = SimpleNamespace(shown={}, judge=said.extend)
+    Questions(workload=None, invariants=invariants, topic="t")._judge(
+        question, question.told((1, 30)), Committed(epochs=[(0, 0), (1, 0), (2, 29)])
+    )
+    ((name, text),) = said
+    assert name == "epoch-ends-told"
+    assert bool(text) == wrong
 
 
 # --- what is drawn --------------------------------------------------------------------------------
