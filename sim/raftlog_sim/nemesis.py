@@ -121,7 +121,7 @@ class Nemesis:
         pairs = [(one, other) for one in core for other in others]
         if rest == DEAF:
             self.note("start-deaf", *others)
-            self.world.network.hold(pairs, for_ever=True)
+            self.world.network.deafen(pairs)
         elif rest == STALLED:
             self.note("start-stall", *others)
             for number in others:

@@ -73,6 +73,8 @@ class Pipe:
     stream: Stream
     last: int = 0
     holds: int = 0
+    deaf: bool = False
+    """What arrives, and would be held, vanishes."""
     extra_ns: int = 0
     drop: int = 0
     duplicate: int = 0
@@ -235,9 +237,8 @@ class Network:
             self.reset(*pair)
         return cut
 
-    def hold(self, pipes: Iterable[PairKey], *, for_ever: bool = False) -> Cut:
-        """These pipes (sender, receiver) carry nothing; nobody is told, and who sends gives up
-        after a while, or, with `for_ever`, waits until it has too much to keep."""
+    def hold(self, pipes: Iterable[PairKey]) -> Cut:
+        """These pipes (sender, receiver) carry nothing; nobody is told."""
         chosen = tuple(dict.fromkeys(pipes))
         cut = Cut(tuple(dict.fromkeys(_key(*pipe) for pipe in chosen)), chosen)
         for pipe in chosen:
@@ -245,9 +246,18 @@ class Network:
         for pair in cut.pairs:
             self.cut[pair] = self.cut.get(pair, 0) + 1
             link = self.links.get(pair)
-            if link is not None and not for_ever:
+            if link is not None:
                 self.world.after(GIVE_UP_NS, self._give_up, cut, pair, link.session)
         return cut
+
+    def deafen(self, pipes: Iterable[PairKey]) -> None:
+        """What comes through these pipes (sender, receiver) vanishes until all is healed, and links
+        stay: who sends never notices. Then they break, for something was lost on them."""
+        for sender, receiver in pipes:
+            pipe = self.pipe(sender, receiver)
+            pipe.deaf, pipe.holds = True, pipe.holds + 1
+            pair = _key(sender, receiver)
+            self.cut[pair] = self.cut.get(pair, 0) + 1
 
     def _give_up(self, cut: Cut, pair: PairKey, session: SessionId) -> None:
         if any(self.pipe(*pipe).holds for pipe in cut.pipes if _key(*pipe) == pair):
@@ -268,7 +278,10 @@ class Network:
     def heal(self) -> None:
         """Everybody can reach everybody again, without loss or delay."""
         self.cut.clear()
-        for (sender, to), pipe in self.pipes.items():
+        for (sender, to), pipe in list(self.pipes.items()):
+            if pipe.deaf:
+                pipe.deaf = False
+                self.reset(sender, to)
             pipe.holds = pipe.extra_ns = pipe.drop = pipe.duplicate = pipe.reorder_ns = 0
             pipe.kinds_drop = 0
             self._burst(sender, to)
@@ -342,6 +355,8 @@ class Network:
         pipe = self.pipe(sender, to)
         if not pipe.holds:
             self._hand_over(sender, to, session, messages)
+            return
+        if pipe.deaf:
             return
         pipe.queue.append((session, messages))
         if len(pipe.queue) > self.queue_max:

@@ -233,10 +233,12 @@ class Hub:
             self.reset(*pair)
         return cut
 
-    def hold(self, pipes: Iterable[PairKey], *, for_ever: bool = False) -> Cut:
-        """These directions (sender, receiver) carry nothing; nobody is told. Streams do not give
-        up by themselves, `for_ever` or not."""
-        del for_ever
+    def deafen(self, pipes: Iterable[PairKey]) -> None:
+        """These directions (sender, receiver) carry nothing until all is healed."""
+        self.hold(pipes)
+
+    def hold(self, pipes: Iterable[PairKey]) -> Cut:
+        """These directions (sender, receiver) carry nothing; nobody is told."""
         cut = Cut((), tuple(dict.fromkeys(pipes)))
         for sender, receiver in cut.pipes:
             self._direction(sender, receiver).holds += 1
