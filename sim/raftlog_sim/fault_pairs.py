@@ -17,10 +17,10 @@ from raftlog_sim.schedule import DEMANDS, KINDS, OUTSIDE_ATLAS, is_fault
 
 NEAR_NS: Final = 2 * NANOS_PER_SECOND
 """Within so much simulated time of each other: an election or two, or a boot."""
-OF_SCENARIOS: Final = ("elect", "unregister", *OUTSIDE_ATLAS, *DEMANDS)
+OF_SCENARIOS: Final = ("elect", "unregister", *OUTSIDE_ATLAS)
 """Steps that seeds draw of no profile but varied."""
-_HARMLESS: Final = ("image", "remember")
-"""Copies that are put aside for what strikes later."""
+_HARMLESS: Final = ("image", "remember", *DEMANDS)
+"""Copies that are put aside for what strikes later, and what only looks."""
 _OF_WIDE_MOVES: Final = ("cancel-move",)
 """Steps that come with a kind of faults in wide seeds only."""
 _MANY: Final = 10
@@ -56,7 +56,7 @@ def drawable(profile: str) -> list[str]:
         return []
     left_out: tuple[str, ...]
     if profile == VARIED:
-        left_out = (*OUTSIDE_ATLAS, *DEMANDS, *_HARMLESS)
+        left_out = (*OUTSIDE_ATLAS, *_HARMLESS)
     else:
         left_out = (*OF_SCENARIOS, *_HARMLESS)
         left_out += () if profile == WIDE else (*WIDE_ONLY, *_OF_WIDE_MOVES)

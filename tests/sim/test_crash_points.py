@@ -94,10 +94,11 @@ def test_a_crash_at_some_calls_is_survived(name):
 
 @pytest.mark.soak
 @pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("keep", KEEPS)
 @pytest.mark.parametrize("name", STORIES)
-def test_a_crash_at_every_call_is_survived(name):
+def test_a_crash_at_every_call_is_survived(name, keep):
     for calls in range(calls_of(name)):
-        crash(name, calls, KEEPS[calls % len(KEEPS)], ("no", "yes")[calls // 3 % 2])
+        crash(name, calls, keep, ("no", "yes")[(calls + KEEPS.index(keep)) % 2])
 
 
 @pytest.mark.soak

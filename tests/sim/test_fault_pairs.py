@@ -11,7 +11,7 @@ from raftlog_sim.schedule import KINDS, Schedule, is_fault, step
 from raftlog_sim.seeds import drawn
 from raftlog_sim.simulation import simulate
 
-PUT_ASIDE = {"image", "remember"}
+PUT_ASIDE = {"image", "remember", "must-be-led"}
 
 
 def kinds_drawn(profile, seeds):
