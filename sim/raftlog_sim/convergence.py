@@ -138,6 +138,11 @@ def able_groups(world: "World", core: Collection[NodeId]) -> dict[GroupId, int]:
     return able
 
 
+def known_groups(world: "World", core: Collection[NodeId]) -> list[GroupId]:
+    """The groups that some of these nodes know of by now."""
+    return list(_configurations([node for node in world.running() if node.number in core]))
+
+
 def _configurations(nodes: "list[Node]") -> dict[GroupId, list[tuple[ReplicaId, ...]]]:
     """Of each group that these nodes know of, who its voters are held to be: by their replicas, or,
     of a group that none of them has opened yet, by where their newest image places it."""

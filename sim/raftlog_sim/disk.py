@@ -290,6 +290,11 @@ class SimulatedDisk:
         inode = self._names.seen.get(path)
         return inode is not None and inode.hurt
 
+    def is_unreadable(self, path: str, position: int, size: int) -> bool:
+        """Whether a read of these bytes fails for what happened at rest."""
+        inode = self._names.seen.get(path)
+        return inode is not None and inode.unreadable_in(position, size) is not None
+
     def durable_to(self, path: str) -> int:
         """How many of a file's bytes, from its beginning, a crash that keeps nothing would leave as
         they are now seen; 0 when its name would go too."""

@@ -4,13 +4,14 @@ where disks were damaged and repaired, wiped, replaced or lost.
 Excused is one thing: rot at rest that nobody has read. A segment that the run has damaged (`hurt`)
 may be rotten to the end where the product has not walked it in this boot, for what an index file
 vouches for is verified when it is first used, and nothing promises that it was. Whoever was damaged
-has booted since; so what the product holds to be verified is whole, and is compared: after a boot
-without index files all there is.
+has booted since; so what the product holds to be verified is whole, can be read, and is compared:
+after a boot without index files all there is.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog_sim import truth
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def equal_files(nodes: "Sequence[Node]") -> Iterator[tuple[str, str]]:
     nothing."""
     stories: dict[int, tuple[NodeId, truth.Story]] = {}
     for node in nodes:
+        if wrong := _unreadable(node):
+            yield "equal-files", wrong
         for group, story in truth.stories(node):
             if _is_excused(node, group):
                 continue
@@ -30,6 +33,21 @@ def equal_files(nodes: "Sequence[Node]") -> Iterator[tuple[str, str]]:
             what = truth.difference(first, story)
             where = f"group {group} on nodes {number} and {node.number}"
             yield "equal-files", f"{where}: {what}" if what else ""
+
+
+def _unreadable(node: "Node") -> str:
+    """A segment that the product has verified and nobody can read, or nothing. (What is compared
+    counts a bad sector as what was written there.)"""
+    for group, replica in node.broker.context.replicas.items():
+        for segment in replica.log.segments:
+            size = (segment.end_position or 0) - SEGMENT_HEADER_BYTES
+            if (
+                segment.verified
+                and size > 0
+                and node.disk.is_unreadable(segment.path, SEGMENT_HEADER_BYTES, size)
+            ):
+                return f"group {group} on node {node.number}: {segment.path} cannot be read"
+    return ""
 
 
 def _is_excused(node: "Node", group: int) -> bool:

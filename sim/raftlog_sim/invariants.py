@@ -146,6 +146,8 @@ class Invariants:
             if self.lives.get(key) is not replica:
                 self._begun(node, replica, before)
                 before = NOTHING
+            elif now.durable != before.durable:
+                self.life.held(replica, now)
             self._replica(node, group, replica, before, now)
             if replica_checks.concerns(before, now):
                 self.judge(self.replicas.looked(node, replica, before, now, events))

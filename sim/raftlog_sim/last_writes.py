@@ -2,7 +2,8 @@
 also commit.
 
 Asked of a healed core, of the healed cluster, and of it after each last reboot: of every partition
-of the workload's topic that the nodes in question can commit in. Each record is sent with acks=all
+of the workload's topic that the nodes in question can commit in, which all nodes together always
+can. Each record is sent with acks=all
 by the product's client, again and again until one is acknowledged; it stands in the history with a
 value of its own, each attempt as a process of its own. What may pass is tried again until the phase
 is over; what the client calls final ends the run at once.
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from raftlog.base.errors import RaftlogError
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import GroupId, NodeId
 from raftlog.base.units import millis
 from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.values import RecordPosition
-from raftlog_sim.convergence import able_groups
+from raftlog_sim.convergence import able_groups, known_groups
 from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of
 from raftlog_sim.workload import TOPIC, Caller, Workload, is_certain
@@ -57,6 +58,8 @@ class LastWrites:
     _round: int = 0
     """Answers to earlier rounds say nothing about this one."""
     _client: Caller | None = None
+    _able: dict[GroupId, None] = attrs.Factory(dict)
+    """The groups counted in this round."""
     _open: dict[int, str] = attrs.Factory(dict)
     """Partitions that have not acknowledged a record yet, with what was heard last."""
     _final: str = ""
@@ -67,8 +70,8 @@ class LastWrites:
         self._round += 1
         self._phase, self._members = phase, tuple(members)
         self.committed.clear()
+        self._able.clear()
         self._client = self.workload.client(f"last-writer/{self._round}")
-        self._count(GROUPS, len(able_groups(self.world, self._members)))
         for partition in range(self.workload.options.partitions):
             self._open[partition] = "no answer yet"
             self._count(RECORDS)
@@ -95,11 +98,20 @@ class LastWrites:
 
     def _leave_the_unable(self) -> None:
         """A core that can commit in a partition may become unable: a move to the frozen that was
-        asked for before may begin."""
+        asked for before may begin. Of a group that none of these nodes knows, for all have just
+        booted, nothing can be said yet."""
         able = able_groups(self.world, self._members)
+        known = known_groups(self.world, self._members)
+        for each in sorted(able.keys() - self._able.keys()):
+            self._able[each] = None
+            self._count(GROUPS)
         for partition in list(self._open):
             group = group_of(self.world, TOPIC, partition)
+            if group not in known:
+                continue
             if group not in able:
+                if len(self.world.running()) == len(self._members) == len(self.world.nodes):
+                    raise StuckError(f"partition {partition} has lost the majority of its voters")
                 reason = NO_MAJORITY
             elif able[group] < self.workload.options.min_in_sync:
                 reason = TOO_FEW

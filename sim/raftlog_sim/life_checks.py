@@ -34,6 +34,16 @@ class LifeChecks:
     told_terms: dict[Key, int]
     registered: dict[Key, int] = attrs.Factory(dict)
     failed: dict[Key, tuple[PartitionReplica, int]] = attrs.Factory(dict)
+    emptied: dict[Key, None] = attrs.Factory(dict)
+    """Whose log was cut to nothing, and has held nothing durable since: it may begin empty."""
+
+    def held(self, replica: PartitionReplica, now: Outline) -> None:
+        """A replica that runs, and whose durable end moved."""
+        key = (replica.group, replica.me)
+        if now.durable:
+            self.emptied.pop(key, None)
+        elif replica.log.durable_end is not None:  # None while an install is under way
+            self.emptied[key] = None
 
     def began_again(
         self, node: "Node", replica: PartitionReplica, before: Outline, *, excused: bool
@@ -46,7 +56,10 @@ class LifeChecks:
             yield "failed-write-is-the-end", _went_on(*ended)
         if node.rolled_back:
             return
-        yield "kept-across-lives", _begins_empty(replica, before) or _cut(node, replica)
+        if replica.log.last_index:
+            self.emptied.pop(key, None)
+        empty = "" if key in self.emptied else _begins_empty(replica, before)
+        yield "kept-across-lives", empty or _cut(node, replica)
         if not excused:
             yield "kept-across-lives", _lost(replica, before) or self._forgot(node, replica)
 

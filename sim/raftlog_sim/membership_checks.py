@@ -65,8 +65,12 @@ class MembershipChecks:
             if head is not None and (head.membership_index, head.membership) != used:
                 return f"{where}, the header of its head segment says {head}"
             term = None
-        known = self.entries.setdefault((replica.group, index, term), membership)
-        return "" if known == membership else f"{where}; others had {known} there"
+        terms = (term, None) if term is not None and index <= replica.commit else (term,)
+        for each in terms:  # None: of those whose logs begin behind it, for it was committed
+            known = self.entries.setdefault((replica.group, index, each), membership)
+            if known != membership:
+                return f"{where}; others had {known} there"
+        return ""
 
     def _newest(self, replica: PartitionReplica) -> Entry | None:
         """The last membership entry among those in memory that were not looked through yet."""
@@ -92,7 +96,8 @@ def concerns(replica: PartitionReplica, before: Outline, now: Outline) -> bool:
 
 def _begun(replica: PartitionReplica, now: Outline) -> str:
     """Of a leader with a membership that is new: if it is its own, the one before is committed, and
-    so is something of the leader's own term. Both were when it began, for commit never falls."""
+    so is something of the leader's own term. What is not committed now was not when it began, for
+    commit never falls."""
     log, index = replica.log, now.membership_index
     if log.term_at(RaftIndex(index)) != now.term:
         return ""  # what an earlier leader left, seen together with the election

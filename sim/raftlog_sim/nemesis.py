@@ -119,10 +119,11 @@ class Nemesis:
         self._heal(core)
         others = [number for number in sorted(self.world.nodes) if number not in core]
         pairs = [(one, other) for one in core for other in others]
+        for number in others:  # a clock that is wrong refuses a client for good, and may be asked
+            clock_faults.heal(self.world.nodes[number])
         if rest == DEAF:
-            self.note("start-deaf", *others)
-            self.world.network.deafen(pairs)
-        elif rest == STALLED:
+            return  # `deafen` follows, when links that were away are back
+        if rest == STALLED:
             self.note("start-stall", *others)
             for number in others:
                 self.world.nodes[number].stalled = True
@@ -131,6 +132,12 @@ class Nemesis:
             for number in [number for number in others if self.world.nodes[number].up]:
                 self.world.nodes[number].suspend()
             self.note("start-freeze", *others)
+
+    def deafen(self, core: Sequence[NodeId]) -> None:
+        """All nodes outside the core hear nothing of it from now on."""
+        others = [number for number in sorted(self.world.nodes) if number not in core]
+        self.note("start-deaf", *others)
+        self.world.network.deafen([(one, other) for one in core for other in others])
 
     def _heal(self, numbers: Sequence[NodeId]) -> None:
         self.healed = True
@@ -160,7 +167,12 @@ class Nemesis:
     def later(self, step: Step, undo: Callable[..., None], *arguments: Any) -> None:
         """Undo it when the step ends, if it has an end."""
         if step.for_ms:
-            self.world.after(millis(step.for_ms), undo, *arguments)
+            self.world.after(millis(step.for_ms), self._undo, undo, arguments)
+
+    def _undo(self, undo: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        """Healing undoes everything at once; who is outside a core has failed for ever."""
+        if not self.healed:
+            undo(*arguments)
 
     def note(self, what: str, *nodes: NodeId) -> None:
         """A line in the history, for pictures."""

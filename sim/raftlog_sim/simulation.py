@@ -39,7 +39,7 @@ from raftlog_sim.invariants import Invariants
 from raftlog_sim.last_writes import LastWrites
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
-from raftlog_sim.options import STALLED, SimOptions
+from raftlog_sim.options import DEAF, STALLED, SimOptions
 from raftlog_sim.questions import Questions
 from raftlog_sim.schedule import CHURN, Schedule, is_fault
 from raftlog_sim.sizes import configured, shape
@@ -49,6 +49,8 @@ from raftlog_sim.workload import TOPIC, Workload
 from raftlog_sim.world import World, seconds
 
 SETUP_SECONDS: Final = 30
+_LINKED_AGAIN_NS: Final = millis(100)
+"""After healing, until all links that were cut are back."""
 LIVENESS_SECONDS: Final = 60
 FINAL_READER: Final = 2_000_000
 RAN: Final = "ran"
@@ -311,6 +313,11 @@ class Run:
         else:
             self.phase, self.core = "core", RAN
             self.nemesis.heal_core(core, self.options.rest)
+            if self.options.rest == DEAF:
+                linked = self.world.now + _LINKED_AGAIN_NS
+                self.world.at(linked, endings.nothing)
+                yield _Goal(lambda: self.world.now >= linked, self.liveness_ns, "links are back")
+                self.nemesis.deafen(core)
             if self.options.rest != STALLED:
                 alive = partial(is_core_alive, self.world, core)
                 yield _Goal(alive, self.liveness_ns, f"the core {core} works", 1)

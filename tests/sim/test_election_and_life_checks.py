@@ -209,6 +209,24 @@ def test_an_id_never_starts_empty_twice(monkeypatch):
     assert list(checks.life.began_again(node, replica, before, excused=True)) == []
 
 
+def test_an_id_whose_log_was_cut_to_nothing_begins_empty(monkeypatch):
+    """The most that was ever durable is no measure there, for no truncation lowers it."""
+    _, checks, group, node, replica, _ = voter()
+    monkeypatch.setattr(truth, "stored_mark", lambda *of: None)
+    before = checks.outlines[group, replica.me]
+    checks.life.held(replica, before._replace(durable=0))
+    assert (group, replica.me) in checks.life.emptied
+    assert begun(checks, node, replica, before, excused=True) == [], "it has entries again"
+    length, replica.log.last_index = replica.log.last_index, RaftIndex(0)
+    assert "empty and whole" in begun(checks, node, replica, before, excused=True)[0][1]
+    checks.life.held(replica, before._replace(durable=0))
+    assert begun(checks, node, replica, before, excused=True) == []
+    replica.log.last_index = length
+    checks.life.held(replica, before)
+    replica.log.last_index = RaftIndex(0)
+    assert "empty and whole" in begun(checks, node, replica, before, excused=True)[0][1]
+
+
 def test_what_a_mark_covers_is_not_cut(monkeypatch):
     _, checks, group, node, replica, _ = voter()
     before, mark = checks.outlines[group, replica.me], replica.log.mark(replica.commit)

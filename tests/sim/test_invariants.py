@@ -340,6 +340,23 @@ def test_a_sector_that_cannot_be_read_keeps_no_other_replica_from_being_compared
         invariants.finish(run.world.running())
 
 
+def test_a_verified_segment_that_cannot_be_read_is_told():
+    """A bad sector counts as what was written there, so what is compared does not show it."""
+    run, invariants, group, _ = middle()
+    assert run.play() == ""
+    node = run.world.nodes[NodeId(1)]
+    segment = node.broker.context.replicas[group].log.segments[0]
+    end = len(node.disk.content(segment.path))
+    assert segment.verified
+    assert segment.end_position is not None
+    assert segment.end_position <= end
+    node.disk.make_unreadable(segment.path, 0)
+    invariants.finish(run.world.running())
+    node.disk.make_unreadable(segment.path, segment.end_position - 5)
+    with pytest.raises(Violation, match=f"equal-files: group {group} on node 1: .* cannot be read"):
+        invariants.finish(run.world.running())
+
+
 def test_a_cluster_that_has_not_repaired_what_it_knows_has_not_converged():
     run, _, group, leader = middle()
     assert run.play() == ""

@@ -7,7 +7,7 @@ import pytest
 from raftlog_sim import endings, last_writes, simulation
 from raftlog_sim.convergence import is_core_alive
 from raftlog_sim.last_writes import LAST_WRITER, NO_MAJORITY, TOO_FEW
-from raftlog_sim.options import SimOptions, draw_options
+from raftlog_sim.options import STALLED, SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 
@@ -155,6 +155,23 @@ def test_a_partition_that_the_core_lost_the_majority_of_is_let_go(monkeypatch):
     assert run.play() == ""
     assert run.last_writes.demanded["core"] == {"groups": 3, "records": 0, NO_MAJORITY: 2}
     assert run.last_writes.demanded["liveness"] == {"groups": 3, "records": 2}
+
+
+def test_all_nodes_together_are_a_majority_or_something_is_lost(monkeypatch):
+    run = until(Run(schedule()), "liveness")
+    while not run.last_writes.sent:
+        run.advance()
+    monkeypatch.setattr(last_writes, "able_groups", lambda *_: {0: 3})
+    assert run.play() == "liveness: partition 0 has lost the majority of its voters"
+
+
+def test_a_core_that_has_only_just_booted_is_asked_as_soon_as_it_knows_its_groups():
+    """Regression (wide seed 9820110): nobody knew of a group when the core was asked, no record was
+    demanded, and so it had to lead nothing."""
+    down = step(390, "power", node="all", keep="none")
+    result = simulate(schedule(down, core=(1, 3), rest=STALLED))
+    assert (result.failure, result.core) == ("", "ran")
+    assert result.demanded["core"] == ONE
 
 
 def test_a_partition_with_fewer_voters_than_min_in_sync_asks_is_left():

@@ -100,6 +100,15 @@ def test_two_replicas_with_other_memberships_at_one_place():
         invariants._look(run.world.nodes[leader.me.node], {group: leader}, ())
 
 
+def test_what_is_committed_is_compared_with_logs_that_begin_behind_it():
+    _, invariants, leader = moved()
+    changes, place = invariants.changes, (leader.group, leader.membership_index)
+    assert changes.in_force(leader) == ""
+    assert changes.entries[*place, None] == leader.membership, "committed: whatever its term"
+    changes.entries[*place, None] = Membership(voters=(OTHER,))
+    assert "others had" in changes.in_force(leader)
+
+
 # --- one change at a time -------------------------------------------------------------------------
 
 

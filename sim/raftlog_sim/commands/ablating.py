@@ -85,7 +85,7 @@ def _ablated(
         "killed": whole.seed is not None,
         "whole": whole.document(),
         "without": [each.document() for each in parts],
-        "depends_on": [each.without for each in parts if each.seed is None],
+        "depends_on": _needed(parts),
     }
 
 
@@ -105,10 +105,15 @@ def _end(found: Found) -> str:
     return f"nothing in {common.counted(found.tried, 'seed')}{late}"
 
 
+def _needed(parts: list[Found]) -> list[str]:
+    """The kinds without which all seeds were played, and nothing was found."""
+    return [each.without for each in parts if each.seed is None and not each.out_of_time]
+
+
 def _summary(whole: Found, parts: list[Found]) -> str:
     alike = [each for each in parts if each.seed == whole.seed]
     idle = sum(not each.changed for each in alike)
-    needed = ", ".join(each.without for each in parts if each.seed is None) or "no single kind"
+    needed = ", ".join(_needed(parts)) or "no single kind"
     return (
         f"       without each of {common.counted(len(alike), 'other')}: the same seed; {idle} of "
         f"them did nothing until then\n       depends on {needed}"

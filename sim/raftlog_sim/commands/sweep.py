@@ -22,7 +22,7 @@ from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
 from raftlog_sim.commands.tally import Group, Row, Tally
 from raftlog_sim.fault_pairs import PairCounts
-from raftlog_sim.last_writes import RECORDS
+from raftlog_sim.last_writes import NO_MAJORITY, RECORDS
 from raftlog_sim.options import VARIED, draw_options
 from raftlog_sim.outcome import failure_class, signature
 from raftlog_sim.seeds import drawn
@@ -159,6 +159,7 @@ def run_seed(
         agreed = other["digest"] == outcome.digest
         if compiled and failure:
             failure = other["failure"] or f"{ONLY_COMPILED}: {failure}"
+    in_core = outcome.document.get("demanded", {}).get("core", {})
     return Row(
         seed,
         failure,
@@ -171,7 +172,8 @@ def run_seed(
         dict(outcome.document.get("faults", {})),
         dict(outcome.document.get("buggified", {})),
         outcome.document.get("core", ""),
-        outcome.document.get("demanded", {}).get("core", {}).get(RECORDS, 0),
+        in_core.get(RECORDS, 0),
+        in_core.get(NO_MAJORITY, 0),
         agreed,
         outcome.near_faults,
     )
@@ -236,7 +238,7 @@ def _home(compiled: Path | None, call: Call) -> str:
 
 def _lost_row(seed: int, why: str) -> Row:
     """Of a seed that nobody answered for."""
-    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, "", 0, True)
+    return Row(seed, why, failure_class(why), signature(why), "", 0, 0, {}, {}, {}, "", 0, 0, True)
 
 
 def _play_scenarios(options: argparse.Namespace, tally: Tally) -> None:
@@ -327,7 +329,9 @@ def _tell_failed(options: argparse.Namespace, tally: Tally) -> None:
 def _of_cores(tally: Tally) -> str:
     """In how many seeds a core had to do alone, and what became of that phase in the others."""
     others = [f"{what} {count}" for what, count in sorted(tally.cores.items()) if what != RAN]
+    unable = f" ({tally.core_unable} without a majority)" if tally.core_unable else ""
     return (
         f"the core phase ran in {common.counted(tally.cores[RAN], 'seed')}, with "
-        f"{common.counted(tally.core_records, 'record')}; in others: {', '.join(others) or 'none'}"
+        f"{common.counted(tally.core_records, 'record')}{unable}; "
+        f"in others: {', '.join(others) or 'none'}"
     )

@@ -29,6 +29,8 @@ class Row(NamedTuple):
     """What became of its core phase; empty for subjects that have none."""
     core_records: int
     """How many records had to be acknowledged there."""
+    core_unable: int
+    """And in how many partitions the core was no majority of the voters."""
     agreed: bool
     near_faults: tuple[tuple[str, str], ...] = ()
 
@@ -75,6 +77,7 @@ class Tally:
     buggified: Counter[str] = attrs.Factory(Counter)
     cores: Counter[str] = attrs.Factory(Counter)
     core_records: int = 0
+    core_unable: int = 0
     scenarios_failed: list[str] = attrs.Factory(list)
     interrupted: bool = False
     gave_up: str = ""
@@ -113,6 +116,7 @@ class Tally:
         self.buggified.update(row.buggified)
         self.cores.update([row.core] if row.core else [])
         self.core_records += row.core_records
+        self.core_unable += row.core_unable
         if self.pairs is not None:
             self.pairs.add(row.faults, row.near_faults)
         if not row.agreed:
@@ -148,6 +152,7 @@ class Tally:
             "buggified_missed": self.places_missed,
             "core": dict(sorted(self.cores.items())),
             "core_records": self.core_records,
+            "core_unable": self.core_unable,
             "probes": dict(sorted(self.probes.items())),
             "probes_missed": self.probes_missed,
             "scenarios_failed": self.scenarios_failed,
