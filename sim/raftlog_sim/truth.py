@@ -87,7 +87,11 @@ def _is_dropped(
 
 
 def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> bool:
-    """Whether the node's disk has a vote for `to` in that term, or a later term."""
+    """Whether the node's disk has a vote for `to` in that term, or a later term; True where the run
+    has damaged the store so that nobody can read it: the next boot gives up the directory, and with
+    it all that it ever said (seed 9904784)."""
+    if _store(node) is None and any(map(node.disk.is_hurt, STORE_FILES)):
+        return True
     state = stored_state(node, group)
     return state.term > term or state == (term, to)
 

@@ -5,6 +5,7 @@ import attrs
 import pytest
 from raftlog_sim import truth
 from raftlog_sim.election_checks import _Request, went_back
+from raftlog_sim.inode import SECTOR
 from raftlog_sim.loss_faults import empty_disk
 from raftlog_sim.outline import NOTHING
 from raftlog_sim.simulation import simulate
@@ -26,6 +27,7 @@ from raftlog.broker.events import Effects, WriteFailed
 from raftlog.raft import election
 from raftlog.raft.messages import NO_CHAIN, AppendReply, PreVoteRequest, VoteReply, VoteRequest
 from raftlog.storage import store
+from raftlog.storage.store_file import STORE_FILES
 from tests.sim.test_invariants import middle, schedule, step
 
 OTHER = ReplicaId(NodeId(9), DirectoryId(9), ReplicaEpoch(9))
@@ -78,6 +80,22 @@ def test_who_votes_alone_has_its_vote_on_its_disk(monkeypatch):
     assert run.invariants["elected-by-majority"]["checked"] > 0
     monkeypatch.setattr(truth, "vote_is_durable", lambda *of: False)
     assert simulate(schedule(**alone)).failure_class == "elected-by-majority"
+
+
+def test_a_vote_in_a_store_that_rot_made_unreadable_is_no_vote_forgotten(monkeypatch):
+    """Seed 9904784: a store had rotted in its last frame, which was a torn end until a vote was
+    written behind it; then nobody could read it, as its next boot would have found."""
+    _, _, group, node, replica, _ = voter()
+    term, vote = replica.term, replica.node._state.vote
+    assert truth.vote_is_durable(node, group, term, vote)
+    assert not truth.vote_is_durable(node, group, Term(term + 1), vote)
+    for path in STORE_FILES:
+        for position in range(0, len(node.disk.content(path)), SECTOR):
+            node.disk.flip_bit(path, position)
+    node.looked_up = None  # as after any write
+    assert truth.vote_is_durable(node, group, Term(term + 1), vote)
+    monkeypatch.setattr(node.disk, "is_hurt", lambda path: False)
+    assert not truth.vote_is_durable(node, group, term, vote)
 
 
 def test_a_leader_is_not_being_installed():
