@@ -154,6 +154,7 @@ MUTANTS = (
     ("19c", "learner-refuses-its-vote", learner_refuses_its_vote, ("liveness",)),
     ("42", "removal-takes-who-is-there", removal_takes_who_is_there, ("removed-rightly",)),
     ("43", "min-in-sync-ignored", min_in_sync_ignored, ("produce-promise",)),
-    ("43b", "new-leader-counts-who-answered", new_leader_counts_who_answered, ()),
+    ("43b", "new-leader-counts-who-answered", new_leader_counts_who_answered,
+     ("in-sync-at-first",)),
     ("44", "successor-asks-first", successor_asks_first, ("liveness",)),
 )  # fmt: skip

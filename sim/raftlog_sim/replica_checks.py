@@ -1,5 +1,6 @@
 """What must hold of the beginning of a log and of what is cut from it: where clients may read from
-never goes back, truncation needs a proven conflict, and files go only when nothing needs them.
+never goes back, truncation needs a proven conflict, and files go only when nothing needs them; and
+of what a leader holds its voters for when it begins.
 """
 
 from bisect import bisect_right
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaId
-from raftlog.broker.events import Event, PeerMessages
+from raftlog.broker.events import Event, LinkDown, LinkUp, PeerMessages
 from raftlog.partition.producer_snapshot import write_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append
@@ -84,6 +85,8 @@ class ReplicaChecks:
             yield "log-start-committed", self._log_start(replica)
         if now.leading and replica.publishing:
             yield "log-start-monotone", self._shown_start(replica)
+        if now.leading and (not before.leading or now.term != before.term):
+            yield "in-sync-at-first", _in_sync_at_first(node, replica, events)
 
     def has_news(self, node: "Node") -> bool:
         """Whether `after_turn` would find anything to look at."""
@@ -307,6 +310,23 @@ def concerns(before: Outline, now: Outline) -> bool:
         or now.last_index < before.last_index
         or now.durable < before.durable
     )
+
+
+def _in_sync_at_first(node: "Node", replica: PartitionReplica, events: Sequence[Event]) -> str:
+    """Who begins to lead has heard nobody yet, and says of no voter that it is out of sync, but of
+    one that is fenced, or whose link began or ended in this turn (LESSONS part 4, review-19)."""
+    excused = {event.peer for event in events if isinstance(event, LinkUp | LinkDown)}
+    brokers = node.broker.context.image.brokers
+    out = [
+        voter
+        for voter in replica.membership.voters
+        if voter not in replica.in_sync
+        and voter.node not in excused
+        and not (voter.node in brokers and brokers[voter.node].fenced)
+    ]
+    if not out:
+        return ""
+    return f"{replica.me} begins to lead group {replica.group}, and says that {out} are not in sync"
 
 
 def _went_back(replica: PartitionReplica, before: Outline, now: Outline) -> bool:

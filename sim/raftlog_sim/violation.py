@@ -47,6 +47,7 @@ NAMES: Final = (
     "log-start-committed",
     "log-start-monotone",
     "leader-epoch-monotone",
+    "in-sync-at-first",
     "replica-begins-once",
     "truncation-proven",
     "removed-rightly",

@@ -13,11 +13,11 @@ from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.violation import Violation
 
 from raftlog.base.entries import EntryKind, LogPosition
-from raftlog.base.ids import NodeId, Offset, RaftIndex, Term
+from raftlog.base.ids import NodeId, Offset, RaftIndex, SessionId, Term
 from raftlog.base.units import NEVER, millis
 from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
-from raftlog.broker.events import PeerMessages, Request
+from raftlog.broker.events import LinkDown, PeerMessages, Request
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.metadata.broker_image import Removal
@@ -55,6 +55,35 @@ def middle(**options):
 
 def violated(run):
     return run.play().partition(":")[0]
+
+
+# --- who begins to lead ---------------------------------------------------------------------------
+
+
+def test_a_new_leader_that_counts_only_who_answered(monkeypatch):
+    real = InSyncSet.lead
+
+    def lead(self, me, voters, last, now):
+        real(self, me, voters, last, now)
+        self._put_out([voter.node for voter in voters if voter != me])
+
+    monkeypatch.setattr(InSyncSet, "lead", lead)
+    crashes = [step(100 + 100 * number, "crash", 50, node="leader:0") for number in range(3)]
+    assert simulate(schedule(*crashes)).failure_class == "in-sync-at-first"
+
+
+def test_a_new_leader_may_count_out_who_is_fenced_or_whose_link_just_ended():
+    run, _, leader = middle()
+    node = run.world.nodes[leader.me.node]
+    other = next(voter for voter in leader.membership.voters if voter != leader.me)
+    assert replica_checks._in_sync_at_first(node, leader, ()) == ""
+    leader._serving.in_sync._put_out([other.node])
+    assert f"group {leader.group}" in replica_checks._in_sync_at_first(node, leader, ())
+    down = LinkDown(other.node, SessionId(1))
+    assert replica_checks._in_sync_at_first(node, leader, (down,)) == ""
+    brokers = node.broker.context.image.brokers
+    brokers[other.node] = attrs.evolve(brokers[other.node], fenced=True)
+    assert replica_checks._in_sync_at_first(node, leader, ()) == ""
 
 
 # --- answers --------------------------------------------------------------------------------------
