@@ -122,7 +122,7 @@ def joiner_founds_a_cluster() -> None:
 
 MUTANTS = (
     ("25b", "void-suffix-counts", void_suffix_counts, ("assertion", "exception")),
-    ("27b", "mark-of-what-was-cut-counts", mark_of_what_was_cut_counts, ("liveness",)),
+    ("27b", "mark-of-what-was-cut-counts", mark_of_what_was_cut_counts, ("damaged-rightly",)),
     ("28c", "wiped-disk-keeps-its-identity", wiped_disk_keeps_its_identity,
      ("one-vote-a-term", "leader-completeness")),
     ("38", "mark-before-its-bytes", mark_before_its_bytes, ("mark-synced", "durable-on-disk")),

@@ -61,6 +61,7 @@ class LifeChecks:
         empty = "" if key in self.emptied else _begins_empty(replica, before)
         yield "kept-across-lives", empty or _cut(node, replica)
         if not excused:
+            yield "damaged-rightly", _complains(replica)
             yield "kept-across-lives", _lost(replica, before) or self._forgot(node, replica)
 
     def _forgot(self, node: "Node", replica: PartitionReplica) -> str:
@@ -143,6 +144,15 @@ def _begins_empty(replica: PartitionReplica, before: Outline) -> str:
     )
 
 
+def _complains(replica: PartitionReplica) -> str:
+    """A replica holds itself damaged, on a disk that nothing has damaged: it votes for nobody and
+    leads no more until it is repaired, for nothing."""
+    damaged = replica.node._state.damaged
+    if damaged is None:
+        return ""
+    return f"{replica.me} of group {replica.group} begins damaged, {damaged}; nothing was damaged"
+
+
 def _cut(node: "Node", replica: PartitionReplica) -> str:
     """What lies before the durable mark is never cut as a torn tail, whatever damage took: where
     the log ends earlier in the very file of the mark, the replica is damaged."""
@@ -159,10 +169,8 @@ def _cut(node: "Node", replica: PartitionReplica) -> str:
 
 
 def _lost(replica: PartitionReplica, before: Outline) -> str:
-    """What was durable when the last life ended is there (a truncation of it counted then), or the
-    replica knows that it has lost it: some scenarios let more rot than the run counts as damage."""
-    damaged = replica.node._state.damaged
-    if max(replica.log.last_index, damaged.raft_index if damaged else 0) >= before.durable:
+    """What was durable when the last life ended is there (a truncation of it counted then)."""
+    if replica.log.last_index >= before.durable:
         return ""
     return (
         f"{replica.me} of group {replica.group} had {before.durable} durable entries, and begins "

@@ -252,7 +252,7 @@ def _remember(nemesis: "Nemesis", step: Step) -> bool:
 
 def _rot_everywhere(nemesis: "Nemesis", step: Step) -> bool:
     """One batch of a partition, the newest that a mark covers on all these nodes, rots on each of
-    them. No protocol can repair that when they are all: the atlas is not asked."""
+    them. No protocol can repair that when they are all: the atlas is told, and not asked."""
     group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
     nodes = nemesis.nodes(step, "node")
     places = [{} if group is None else _batches_of(node.disk, group) for node in nodes]
@@ -263,6 +263,7 @@ def _rot_everywhere(nemesis: "Nemesis", step: Step) -> bool:
         return False
     for node, held in zip(nodes, places, strict=True):
         nemesis.note("rot", node.number)
+        nemesis.atlas.damaged[node.number] = None
         path, start = held[common[-1]]
         node.disk.flip_bit(path, start + len(common[-1]) - 1)
     return True

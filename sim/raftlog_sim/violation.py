@@ -54,6 +54,7 @@ NAMES: Final = (
     "mark-synced",
     "same-after-reboot",
     "kept-across-lives",
+    "damaged-rightly",
     "registered-first",
     "one-cluster",
     "failed-write-is-the-end",

@@ -26,7 +26,7 @@ from raftlog.base.ids import (
 from raftlog.broker.events import Effects, WriteFailed
 from raftlog.raft import election
 from raftlog.raft.messages import NO_CHAIN, AppendReply, PreVoteRequest, VoteReply, VoteRequest
-from raftlog.storage import store
+from raftlog.storage import store, walked_log
 from raftlog.storage.store_file import STORE_FILES
 from tests.sim.test_invariants import middle, schedule, step
 
@@ -204,9 +204,6 @@ def test_what_was_durable_is_there_again():
     more = before._replace(durable=replica.log.last_index + 1)
     assert "durable entries, and begins with" in begun(checks, node, replica, more)[0][1]
     assert begun(checks, node, replica, more, excused=True) == []
-    replica.node._state.damaged = LogPosition(more.durable, replica.log.last_term, NO_CHAIN)
-    assert begun(checks, node, replica, more) == []
-    replica.node._state.damaged = None
     checks.lives[group, replica.me] = None
     checks.drawn.clear()
     checks.outlines[group, replica.me] = more
@@ -294,6 +291,29 @@ def test_hard_states_that_are_not_stored_are_missed_at_the_next_boot(monkeypatch
     monkeypatch.setattr(truth, "vote_is_durable", lambda *of: True)
     crash = step(150, "crash", 80, node="follower:0")
     assert simulate(schedule(crash)).failure_class == "kept-across-lives"
+
+
+def test_a_replica_that_complains_for_nothing():
+    _, checks, group, node, replica, _ = voter()
+    before = checks.outlines[group, replica.me]
+    assert begun(checks, node, replica, before) == []
+    replica.node._state.damaged = LogPosition(replica.log.last_index, Term(1), NO_CHAIN)
+    found = begun(checks, node, replica, before)
+    assert [name for name, _ in found] == ["damaged-rightly"]
+    assert begun(checks, node, replica, before, excused=True) == []
+
+
+def test_a_boot_that_holds_a_whole_log_to_more_than_its_mark_says(monkeypatch):
+    real = walked_log._Walker._judge_last
+
+    def judge(self, opened_file, file, end):
+        if self._mark is not None:
+            self._mark = self._mark._replace(raft_index=LONG)
+        return real(self, opened_file, file, end)
+
+    monkeypatch.setattr(walked_log._Walker, "_judge_last", judge)
+    crash = step(150, "power", 80, node="follower:0", keep="none")
+    assert simulate(schedule(crash)).failure_class == "damaged-rightly"
 
 
 def test_a_reboot_is_compared_with_before():

@@ -23,7 +23,7 @@ ON_STREAMS = {
 }
 """Trio mode has streams; and some other runs make bytes of messages."""
 SELDOM = {"truncation-proven", "removed-rightly", "same-after-reboot"}
-SELDOM |= {"kept-across-lives", "failed-write-is-the-end"}
+SELDOM |= {"kept-across-lives", "damaged-rightly", "failed-write-is-the-end"}
 SELDOM |= {"offsets-told", "epoch-ends-told"}  # wide seeds ask
 UNMOVED = {"membership-steps", "one-change-at-a-time", "linearizable-read"}
 """Of runs without moves, and of topics that do not ask for such reads."""
