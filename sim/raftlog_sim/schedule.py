@@ -284,6 +284,10 @@ KINDS: Final = {
         "a plain producer sends so many requests, of one to three records, without waiting",
     ),
     "read": Kind((("partition", "small"),), False, "clients", "one of three readers polls once"),
+    "reads": Kind(
+        (("partition", "small"), ("count", "small"), ("every_ms", "small")), False, "clients",
+        "a reader polls every so many ms, so many times; shrinking makes it of many",
+    ),
     "ask": Kind(
         (("partition", "small"), ("what", "latest|earliest|epoch-end"), ("back", "small")), False,
         "clients",

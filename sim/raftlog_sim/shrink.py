@@ -1,12 +1,12 @@
 """Shrink a schedule: the fewest faults and operations that fail in the same way.
 
-In turn: nothing after the failure; what producers send in many steps as one load each; clients,
-coarsely, for they make the run long; whole kinds of faults, whole producers, all reads; faults one
-by one; loads once more, under other seeds too; while that is still much, a drawn part of it under
-other seeds; clients to the last; then a smaller cluster, options at their defaults, what a producer
-sends in many steps in one, smaller numbers (records, durations); and all over again while it helps.
-Each candidate is a whole run. A candidate counts only when it fails in the same class with the same
-signature.
+In turn: nothing after the failure; what producers send in many steps as one load each, and many
+reads of a partition as one; clients, coarsely, for they make the run long; whole kinds of faults,
+whole producers, all reads; faults one by one; loads once more, under other seeds too; while that is
+still much, a drawn part of it under other seeds; clients to the last; then a smaller cluster,
+options at their defaults, what a producer sends in many steps in one, smaller numbers (records,
+durations); and all over again while it helps. Each candidate is a whole run. A candidate counts
+only when it fails in the same class with the same signature.
 
 The draws of a seed are keyed by stream, so that leaving a step out shifts no draw of any other;
 what a run does after the missing step may differ all the same, so every candidate is run.
@@ -52,6 +52,10 @@ _FEW: Final = 10
 """Of so many steps none is left out by luck."""
 _KEPT_OF_8: Final = (4,) * 24 + (6,) * 24 + (7,) * 24
 """How many of eight steps a drawn part keeps, part by part."""
+_REPEATED: Final = ("produce", "read")
+"""Kinds of steps of which many become one of `_LOADS`, in this order."""
+_LOADS: Final = ("load", "reads")
+"""Kinds of steps that end with a count and an interval: they stand for many."""
 _SLOTTED: Final = ("produce", "pipeline")
 """Kinds of steps that begin with a producer's slot, a partition and a count."""
 _JUDGED_LATE: Final = ("liveness", "history-", "lost-acknowledged", "equal-files")
@@ -240,12 +244,16 @@ def _load_for_many(schedule: Schedule, judge: Trials, seeds: int) -> Schedule:
 
 
 def _steady(schedule: Schedule, seeds: int) -> Iterator[Schedule]:
-    """All that producers send in many steps, as a load of each: under a few seeds, for a failure
-    that hangs on an instant survives no other change either, and where nothing but a load and a few
-    faults are left another seed often has such an instant."""
-    found = _as_loads(schedule)
-    for number in range(seeds if found != schedule else 0):
-        yield _under_seed(found, number)
+    """All that producers send in many steps, as a load of each, and many reads of a partition as
+    one step; then producers' alone. Under a few seeds: a failure that hangs on an instant survives
+    no other change either, and where nothing but a load and a few faults are left another seed
+    often has such an instant."""
+    before = schedule
+    for kinds in (_REPEATED, _REPEATED[:1]):
+        found = _as_loads(schedule, kinds)
+        if found not in (schedule, before):
+            yield from (_under_seed(found, number) for number in range(seeds))
+        before = found
 
 
 def _drawn_parts(schedule: Schedule, judge: Trials) -> Schedule:
@@ -281,29 +289,35 @@ def _parts(schedule: Schedule) -> Iterator[Schedule]:
             yield _under_seed(attrs.evolve(schedule, steps=tuple(steps)), number)
 
 
-def _many(schedule: Schedule) -> list[list[int]]:
-    """The places of what one producer sends to one partition, where it sends often."""
+def _many(schedule: Schedule, kinds: Sequence[str] = _REPEATED) -> list[list[int]]:
+    """The places of what one producer sends to one partition, where it sends often, and of the
+    reads of one partition, where they are many."""
     families: dict[tuple[Argument, ...], list[int]] = {}
     for place, step in enumerate(schedule.steps):
-        if step.kind == "produce":
-            families.setdefault(step.arguments[:2], []).append(place)
+        if step.kind in kinds:
+            families.setdefault((step.kind, *step.arguments[:2]), []).append(place)
     return [places for places in families.values() if len(places) >= _MANY]
 
 
-def _as_loads(schedule: Schedule) -> Schedule:
-    """With a load for all that one producer sends to one partition, where it sends often."""
+def _as_loads(schedule: Schedule, kinds: Sequence[str] = _REPEATED) -> Schedule:
+    """With a load for all that one producer sends to one partition, where it sends often, and for
+    all reads of one partition, where they are many."""
     found = schedule
-    for places in _many(schedule):
+    for places in _many(schedule, kinds):
         found = _as_load(found, [schedule.steps[place] for place in places])
     return found
 
 
 def _as_load(schedule: Schedule, steps: Sequence[Step]) -> Schedule:
-    """With one load in the place of these steps of one producer."""
-    slot, partition = steps[0].arguments[:2]
-    count = min(SMALL_MAX, sum(int(step.arguments[2]) for step in steps))
-    every_ms = max(1, (steps[-1].at_ms - steps[0].at_ms) // max(1, count))
-    load = Step(steps[0].at_ms, "load", (slot, partition, count, min(SMALL_MAX, every_ms)))
+    """With one load in the place of these steps of one producer, or reads of one partition."""
+    first = steps[0]
+    reading = first.kind == "read"
+    all_of_them = len(steps) if reading else sum(int(step.arguments[2]) for step in steps)
+    count = min(SMALL_MAX, all_of_them)
+    every_ms = min(SMALL_MAX, max(1, (steps[-1].at_ms - first.at_ms) // max(1, count)))
+    whose = first.arguments[:1] if reading else first.arguments[:2]
+    kind = "reads" if reading else "load"
+    load = Step(first.at_ms, kind, (*whose, count, every_ms))
     rest = [step for step in schedule.steps if step not in steps]
     place = bisect_left(rest, load.at_ms, key=lambda step: step.at_ms)
     return schedule.with_steps([*rest[:place], load, *rest[place:]])
@@ -370,12 +384,12 @@ def _simpler_step(step: Step) -> Iterator[Step]:
         for fewer in (1, int(count) // 2):
             if 0 < fewer < int(count):
                 yield step._replace(arguments=(slot, partition, fewer, *more))
-    if step.kind == "load":
-        slot, partition, count, every_ms = step.arguments
+    if step.kind in _LOADS:
+        *whose, count, every_ms = step.arguments
         for times in (1, 2):
             if int(count) > 1 and times * int(every_ms) <= SMALL_MAX:
                 fewer, wider = int(count) // 2, times * int(every_ms)
-                yield step._replace(arguments=(slot, partition, fewer, wider))
+                yield step._replace(arguments=(*whose, fewer, wider))
     if step.for_ms > 2 * ROUND_MS:
         yield step._replace(for_ms=step.for_ms // 2 // ROUND_MS * ROUND_MS)
     for unit in (100, ROUND_MS):

@@ -224,6 +224,9 @@ class Workload:
         if step.kind == "read":
             self._read(partition)
             return
+        if step.kind == "reads":
+            self._repeat(step, self._read, partition)
+            return
         if step.kind == "ask":
             assert self.questions is not None, "nobody is there to ask"
             what, back = str(step.argument("what")), int(step.argument("back"))
@@ -233,11 +236,14 @@ class Workload:
         if step.kind == "produce":
             self._enqueue(slot, partition, count)
         elif step.kind == "load":
-            every_ns = millis(int(step.argument("every_ms")))
-            for number in range(count):
-                self.world.after(number * every_ns, self._enqueue, slot, partition, 1)
+            self._repeat(step, self._enqueue, slot, partition, 1)
         else:
             self._pipelines.send(slot, partition, count, str(step.argument("acks")))
+
+    def _repeat(self, step: Step, action: Callable[..., None], *arguments: int) -> None:
+        every_ns = millis(int(step.argument("every_ms")))
+        for number in range(int(step.argument("count"))):
+            self.world.after(number * every_ns, action, *arguments)
 
     def _flood(self, step: Step) -> None:
         for number in resolve(self.world, str(step.argument("node")), TOPIC):
@@ -246,6 +252,8 @@ class Workload:
 
     def _read(self, partition: int) -> None:
         """The reader that has rested longest polls; nobody does when all are waiting."""
+        if not self.running:
+            return
         idle = [reader for reader in self._readers if not reader.busy]
         if not idle:
             return

@@ -4,7 +4,7 @@ from raftlog_sim.minimise import Effort, one_by_one, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import SMALL_MAX, Schedule, schedule_from_text, step
 from raftlog_sim.shrink import _drawn_parts, _joined, _parts, _simpler, _steady
-from raftlog_sim.simulation import simulate
+from raftlog_sim.simulation import Run, simulate
 
 STALL = step(400, "stall", 150, node="n1")
 
@@ -107,6 +107,31 @@ def test_parts_are_smaller_and_few_steps_are_not_left_out_by_luck():
     assert [part.options.seed for part in parts[:1]] == [schedule.options.seed]
     few = schedule_of(*bursts(*[1] * 9), STALL)
     assert _drawn_parts(few, Luck()) == few
+
+
+def test_many_reads_of_a_partition_become_one_step():
+    reads = [step(100 + 40 * number, "read", partition=0) for number in range(6)]
+    lonely = step(110, "read", partition=1)
+    schedule = schedule_of(*bursts(*[1] * 6), *reads, lonely)
+    both, produced = (found.steps for found in _steady(schedule, 1))
+    assert step(100, "reads", partition=0, count=6, every_ms=33) in both
+    assert lonely in both
+    assert [each.kind for each in both].count("load") == 1
+    assert [each.kind for each in produced].count("load") == 1
+    assert set(reads) <= set(produced)
+    assert list(_steady(schedule_of(*reads[:3]), 1)) == []
+
+
+def test_reads_are_polls_one_after_another_until_clients_stop():
+    options = SimOptions(seed=5, safety_ms=600)
+    polls = {}
+    for name, end in (("few", 5), ("more", 40), ("late", 400)):
+        reads = step(100, "reads", partition=0, count=end, every_ms=10)
+        run = Run(Schedule(options, (reads,)))
+        assert run.play() == ""
+        polls[name] = sum(reader.polls for reader in run.workload._readers)
+    assert 1 <= polls["few"] <= 5 < polls["more"] <= 40
+    assert polls["late"] <= 60
 
 
 def test_a_load_is_a_record_at_a_time_until_clients_stop():
