@@ -13,6 +13,7 @@ from raftlog.base.units import KIB, millis
 from raftlog.cli.connect import with_client
 from raftlog.cli.render import bootstrap_option, format_option, print_json, progress
 from raftlog.client.core.client import KnowTopic
+from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.values import RecordPosition
 from raftlog.client.trio_driver import Client
 from raftlog.records.compression import CODEC_NAMES
@@ -184,9 +185,11 @@ class Tally:
 
 async def _check_topic(client: Client, topic: str, partition: int | None) -> None:
     """Fail before anything is read when the topic or its partition is not there."""
-    view = await client.ask(KnowTopic(topic))
-    if partition is not None and partition >= view.count:
-        raise click.BadParameter(f"{topic} has partitions 0 to {view.count - 1}", param_hint="-p")
+    await client.ask(KnowTopic(topic))
+    try:
+        await client.ask(KnowTopic(topic, partition))
+    except KafkaError as error:
+        raise click.BadParameter(error.do, param_hint="-p") from error
 
 
 async def _lines(files: tuple[Path, ...], separator: bytes) -> AsyncIterator[bytes]:

@@ -229,8 +229,8 @@ class Client:
         """Hand over a record and go on; waits only for room. `then` is told of the outcome, in the
         order of the partition; without it, `wait`, or the position of the handle after `flush`."""
         core = self._core
-        if core.topic(topic) is None:
-            await self.ask(KnowTopic(topic))
+        if core.topic(topic, partition) is None:
+            await self.ask(KnowTopic(topic, partition))
         while not core.has_room():
             await self._until_changed()
         stamp = self._machine.wall_ms() if timestamp_ms is None else WallMillis(timestamp_ms)

@@ -121,6 +121,11 @@ class FakeCluster:
         self.ids[name] = bytes(15) + bytes([len(self.ids) + 1])
         return self.topics[name]
 
+    def grow(self, name: str, more: int = 1) -> None:
+        """Add partitions to a topic."""
+        there = self.topics[name]
+        there += [Partition(1 + (len(there) + at) % self.nodes) for at in range(more)]
+
     def address(self, node: int) -> tuple[str, int]:
         return self.addresses.get(node, (HOST, 9000 + node))
 

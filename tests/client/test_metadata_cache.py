@@ -16,14 +16,20 @@ PLACE = TopicPartition("t", 0)
 ID, OTHER_ID = bytes(15) + b"\1", bytes(15) + b"\2"
 
 
-def told(leader, epoch, topic_id=ID, nodes=(1, 2, 3)):
+def told(leader, epoch, topic_id=ID, nodes=(1, 2, 3), partitions=1):
     return MetadataResponse(
         brokers=[MetadataResponseBroker(node, "h", 9000 + node) for node in nodes],
         cluster_id="c",
         controller_id=1,
         topics=[
             MetadataResponseTopic(
-                0, "t", topic_id, partitions=[MetadataResponsePartition(0, 0, leader, epoch)]
+                0,
+                "t",
+                topic_id,
+                partitions=[
+                    MetadataResponsePartition(0, index, leader, epoch)
+                    for index in reversed(range(partitions))
+                ],
             )
         ],
     )
@@ -55,6 +61,17 @@ def test_a_new_topic_under_the_name_starts_afresh():
     assert cache.leader_of(PLACE) == 1
     assert cache.topics["t"].topic_id == OTHER_ID
     assert cache.names == {ID: "t", OTHER_ID: "t"}
+
+
+def test_a_topic_does_not_shrink_by_what_a_broker_has_not_heard_yet():
+    """Keys would go to other partitions, and back."""
+    cache = learned(told(2, 5, partitions=3), told(1, 6))
+    view = cache.topic("t", 2)
+    assert [each.partition_index for each in view.partitions] == [0, 1, 2]
+    assert [each.leader_id for each in view.partitions] == [1, 2, 2]
+    assert cache.topic("t", 3) is None
+    cache.learn(told(1, 1, OTHER_ID, partitions=2))
+    assert cache.topic("t").count == 2, "another topic has its own number"
 
 
 def test_a_forgotten_leader_keeps_its_epoch():

@@ -69,6 +69,43 @@ def test_a_topic_that_is_created_meanwhile_is_found():
     assert harness.results[call].offset == 0
 
 
+def test_a_partition_that_was_made_meanwhile_is_found():
+    """Who knew the topic before it grew, and asks a broker that has not heard of it yet, waits."""
+    harness, log = start(2)
+    for node in (1, 2, 3):
+        harness.cluster.deafen(node)
+    harness.cluster.grow("t")
+    call = harness.call(Produce("t", b"x", partition=2))
+    harness.run_for(millis(500))
+    assert call not in harness.results
+    harness.cluster.deaf.clear()
+    harness.run_until(lambda: call in harness.results)
+    assert harness.results[call][:3] == ("t", 2, 0)
+    assert log[2].values() == [b"x"]
+
+
+def test_a_partition_that_stays_unknown_is_an_error_after_a_while():
+    harness, _ = start(3)
+    before = harness.now
+    with pytest.raises(KafkaError, match="t-3") as caught:
+        harness.ask(Produce("t", b"x", partition=3))
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert caught.value.do == "t has partitions 0 to 2"
+    assert millis(3000) <= harness.now - before < millis(4000)
+
+
+def test_a_partition_is_not_unknown_while_nobody_answers():
+    harness, log = start(3)
+    harness.cluster.paused.update((1, 2, 3))
+    harness.cluster.grow("t")
+    call = harness.call(Produce("t", b"x", partition=3))
+    harness.run_for(millis(5000))
+    assert call not in harness.results
+    harness.cluster.paused.clear()
+    harness.run_until(lambda: call in harness.results)
+    assert log[3].values() == [b"x"]
+
+
 def test_an_impossible_name_is_an_error_at_once():
     harness = Harness(FakeCluster(), options())
     before = harness.now

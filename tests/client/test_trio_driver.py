@@ -192,6 +192,17 @@ async def test_offsets_topics_and_refusals_of_the_cluster():
         assert len((await client.ask(metadata())).brokers) == 3
 
 
+async def test_a_new_partition_takes_records_at_once():
+    """The client that made it knew the topic as it was, and was refused by its own memory."""
+    cluster = FakeCluster()
+    log = cluster.topic("t", 1)
+    async with serving(cluster) as bootstrap, Client(bootstrap) as client:
+        await client.produce("t", b"old", partition=0)
+        cluster.grow("t")
+        assert (await client.produce("t", b"new", partition=1)).partition == 1
+    assert log[1].values() == [b"new"]
+
+
 async def test_trouble_stands_still_until_sought():
     cluster = FakeCluster()
     cluster.topic("t", 1)

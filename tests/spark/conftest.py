@@ -1,5 +1,6 @@
 """One cluster and one Spark session for all tests here; topics are named after their tests."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +83,21 @@ def fill(cluster: Cluster):
             append(client, topic, partitions=partitions, count=count)
 
     return write
+
+
+@pytest.fixture
+def grow(cluster: Cluster, client: BlockingClient):
+    """Give a topic more partitions, and wait until every broker tells of them: a reader looks for
+    new ones with each trigger, asks any broker, and finds with the next what it does not find."""
+
+    def to(topic: str, partitions: int) -> None:
+        client.create_partitions(topic, partitions)
+        for address in cluster.bootstrap_servers.split(","):
+            with BlockingClient(address) as one:
+                while len(one.describe(topic).partitions) < partitions:
+                    time.sleep(0.01)
+
+    return to
 
 
 def append(client, topic, *, partitions, count, start=0, timestamp_ms=1000):

@@ -60,13 +60,13 @@ def written(spark, tmp_path: Path):
     return look
 
 
-def test_triggers_restarts_and_new_partitions(run, written, fill, topic, client):
+def test_triggers_restarts_and_new_partitions(run, written, fill, topic, client, grow):
     fill(topic, partitions=2, count=20)
     taken = run(subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=16)
     assert [each.numInputRows for each in taken] == [16, 16, 8]
     assert written() == grid([0, 1], range(20))
     assert run(subscribe=topic, startingOffsets="earliest") == []
-    client.create_partitions(topic, 3)
+    grow(topic, 3)
     append(client, topic, partitions=3, count=4, start=20)
     taken = run(subscribe=topic, startingOffsets="earliest")
     assert sum(each.numInputRows for each in taken) == 12
@@ -231,14 +231,14 @@ def test_the_same_borders_give_the_same_ranges(reader, fill, topic):
     assert json.loads(json.dumps(end)) == end
 
 
-def test_a_new_partition_begins_at_its_earliest(reader, fill, topic, client):
+def test_a_new_partition_begins_at_its_earliest(reader, fill, topic, client, grow):
     fill(topic, partitions=1, count=2)
     one = reader(startingOffsets="latest")
     start = one.initialOffset()
     begun = one.latestOffset(start, one.getDefaultReadLimit())
     assert at(begun) == at(start) == 2
     assert one.latestOffset(begun, one.getDefaultReadLimit()) == begun
-    client.create_partitions(topic, 2)
+    grow(topic, 2)
     client.produce(topic, b"new", partition=1)
     end = one.latestOffset(start, one.getDefaultReadLimit())
     assert (at(end), at(end, "1")) == (2, 1)

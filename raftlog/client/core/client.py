@@ -46,7 +46,8 @@ from raftlog.client.core.values import (
 
 
 class Produce(NamedTuple):
-    """A call: one record, completed with its `RecordPosition`. Waits for an unknown topic."""
+    """A call: one record, completed with its `RecordPosition`. Waits for an unknown topic or
+    partition."""
 
     topic: str
     value: bytes | None
@@ -57,10 +58,11 @@ class Produce(NamedTuple):
 
 
 class KnowTopic(NamedTuple):
-    """A call: completed with a `TopicView` when the topic is known; `KafkaError` when it stays
-    unknown."""
+    """A call: completed with a `TopicView` when the topic is known, and this partition of it if one
+    is named; `KafkaError` when it stays unknown."""
 
     topic: str
+    partition: int | None = None
 
 
 Call = Produce | KnowTopic | Ask
@@ -107,9 +109,9 @@ class ClientCore:
         elif isinstance(request, Ask):
             self.requests.start(call_id, request)
         elif isinstance(request, Produce):
-            self.topic_waits.wait(call_id, request.topic, request)
+            self.topic_waits.wait(call_id, request.topic, request.partition, request)
         else:
-            self.topic_waits.wait(call_id, request.topic, None)
+            self.topic_waits.wait(call_id, request.topic, request.partition)
         return self._finish_turn()
 
     def cancel(self, call_id: CallId) -> None:
@@ -121,9 +123,10 @@ class ClientCore:
 
     # --- records ----------------------------------------------------------------------------------
 
-    def topic(self, name: str) -> TopicView | None:
-        """What is known of a topic; None for one that `KnowTopic` has to be called for."""
-        return self.cache.topic(name)
+    def topic(self, name: str, partition: int | None = None) -> TopicView | None:
+        """What is known of a topic; None when `KnowTopic` has to be called for it, or for this
+        partition of it."""
+        return self.cache.topic(name, partition)
 
     def send(
         self,

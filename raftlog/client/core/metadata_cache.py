@@ -2,7 +2,8 @@
 newer.
 
 A leader is believed only with an epoch at least as high as the one known for the same topic id: two
-brokers may answer in the wrong order (KAFKA.md 3.3). A new topic id starts afresh.
+brokers may answer in the wrong order (KAFKA.md 3.3). Nor does a topic of one id ever shrink: a
+broker that tells of fewer partitions has not heard of the others yet. A new topic id starts afresh.
 """
 
 from collections.abc import Sequence
@@ -82,12 +83,14 @@ class MetadataCache:
             return
         same = known is not None and known.topic_id == topic.topic_id
         leaders = dict(known.leaders) if known is not None and same else {}
+        before_it = known.partitions if known is not None and same else ()
+        merged = {each.partition_index: each for each in (*before_it, *topic.partitions)}
         for each in topic.partitions:
             told = Leader(NodeId(each.leader_id), each.leader_epoch)
             before = leaders.get(each.partition_index)
             if before is None or told.epoch >= before.epoch:
                 leaders[each.partition_index] = told
-        partitions = tuple(sorted(topic.partitions, key=_partition_index))
+        partitions = tuple(merged[index] for index in sorted(merged))
         self.topics[name] = TopicView(name, topic.topic_id, topic.error_code, leaders, partitions)
         self.names[topic.topic_id] = name
 
@@ -120,11 +123,9 @@ class MetadataCache:
             return None
         return leader.node
 
-    def topic(self, name: str) -> TopicView | None:
-        """The topic when it is known to exist."""
+    def topic(self, name: str, partition: int | None = None) -> TopicView | None:
+        """The topic when it is known to exist, and this partition of it."""
         view = self.topics.get(name)
-        return view if view is not None and view.partitions else None
-
-
-def _partition_index(partition: MetadataResponsePartition) -> int:
-    return partition.partition_index
+        if view is None or not view.partitions:
+            return None
+        return view if partition is None or partition < view.count else None

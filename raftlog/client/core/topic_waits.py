@@ -1,5 +1,6 @@
-"""Calls that wait until a topic is known. A topic may have been created a moment ago by somebody
-else, so an unknown one is waited for, a bounded time; an impossible name is refused at once."""
+"""Calls that wait until a topic, or a partition of it, is known. It may have been created a moment
+ago, and the broker that is asked need not have heard of it, so an unknown one is waited for, a
+bounded time; an impossible name is refused at once."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, final
@@ -13,7 +14,8 @@ from raftlog.client.core.errors import KafkaError, NotDone
 from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.requests import unknown_topic
-from raftlog.client.core.values import CallId, ClientOptions, Complete, Turn
+from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPartition, Turn
+from raftlog.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from raftlog.client.core.client import Produce
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 
 class _Wait(NamedTuple):
     topic: str
+    partition: int | None
     record: "Produce | None"
     since: Instant
+    answers: int
+    """How many answers about metadata had come before."""
 
 
 @final
@@ -37,14 +42,22 @@ class TopicWaits:
     failed: list[Complete] = attrs.field(factory=list, init=False)
     _waits: dict[CallId, _Wait] = attrs.field(factory=dict, init=False)
 
-    def wait(self, call_id: CallId, topic: str, record: "Produce | None") -> None:
-        """Wait for a topic; `drive` gives the call back once it is known."""
+    def wait(
+        self,
+        call_id: CallId,
+        topic: str,
+        partition: int | None = None,
+        record: "Produce | None" = None,
+    ) -> None:
+        """Wait for a topic, and for a partition of it; `drive` gives the call back once they are
+        known."""
         assert call_id not in self._waits, call_id
         if len(self._waits) >= CLIENT_CALLS_MAX:
             self.failed.append(Complete(call_id, LocalMisuse(f"{len(self._waits)} calls wait")))
             return
         self.keeper.follow(topic)
-        self._waits[call_id] = _Wait(topic, record, self.turn.now)
+        answers = self.keeper.learned
+        self._waits[call_id] = _Wait(topic, partition, record, self.turn.now, answers)
 
     def cancel(self, call_id: CallId) -> None:
         """Nobody waits for this call any more."""
@@ -56,7 +69,7 @@ class TopicWaits:
 
     def _known(self) -> Iterator[tuple[CallId, TopicView, "Produce | None"]]:
         for call_id, wait in list(self._waits.items()):
-            view = self.cache.topic(wait.topic)
+            view = self.cache.topic(wait.topic, wait.partition)
             if view is not None:
                 del self._waits[call_id]
                 yield call_id, view, wait.record
@@ -75,6 +88,10 @@ class TopicWaits:
         if error is not None and (not error.retriable or waited >= self.options.topic_wait_ns):
             self.keeper.unfollow(wait.topic)
             return KafkaError(error.code, on=error.on, do=f"raftlog topics create {wait.topic}")
+        known = self.cache.topic(wait.topic)
+        asked = self.keeper.learned > wait.answers
+        if known is not None and asked and waited >= self.options.topic_wait_ns:
+            return _unknown_partition(wait, known)
         if waited >= self.options.call_timeout_ns:
             last = f"; last: {self.keeper.last_error}" if self.keeper.last_error else ""
             return NotDone(f"no metadata in time{last}", on=f"topic {wait.topic}")
@@ -94,3 +111,12 @@ class TopicWaits:
         for call_id in self._waits:
             self.failed.append(Complete(call_id, error))
         self._waits.clear()
+
+
+def _unknown_partition(wait: _Wait, view: TopicView) -> KafkaError:
+    assert wait.partition is not None, wait
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        on=str(TopicPartition(wait.topic, wait.partition)),
+        do=f"{wait.topic} has partitions 0 to {view.count - 1}",
+    )
