@@ -14,7 +14,7 @@ from raftlog.cli.connect import with_client
 from raftlog.cli.render import bootstrap_option, format_option, print_json, progress
 from raftlog.client.core.client import KnowTopic
 from raftlog.client.core.errors import KafkaError
-from raftlog.client.core.values import RecordPosition
+from raftlog.client.core.values import RecordPosition, TopicPartition
 from raftlog.client.trio_driver import Client
 from raftlog.records.compression import CODEC_NAMES
 
@@ -189,6 +189,8 @@ async def _check_topic(client: Client, topic: str, partition: int | None) -> Non
     try:
         await client.ask(KnowTopic(topic, partition))
     except KafkaError as error:
+        if error.on != str(TopicPartition(topic, partition or 0)):
+            raise
         raise click.BadParameter(error.do, param_hint="-p") from error
 
 

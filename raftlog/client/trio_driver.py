@@ -229,10 +229,11 @@ class Client:
         """Hand over a record and go on; waits only for room. `then` is told of the outcome, in the
         order of the partition; without it, `wait`, or the position of the handle after `flush`."""
         core = self._core
-        if core.topic(topic, partition) is None:
-            await self.ask(KnowTopic(topic, partition))
-        while not core.has_room():
-            await self._until_changed()
+        while not core.has_room() or core.topic(topic, partition) is None:
+            if core.has_room():
+                await self.ask(KnowTopic(topic, partition))
+            else:
+                await self._until_changed()
         stamp = self._machine.wall_ms() if timestamp_ms is None else WallMillis(timestamp_ms)
         now = system.now()
         sent = core.send(

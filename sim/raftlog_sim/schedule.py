@@ -30,6 +30,8 @@ from raftlog_sim.options import SimOptions, options_from
 
 VERSION: Final = 1
 STEPS_MAX: Final = 100_000
+REPEATING: Final = ("load", "reads")
+"""Kinds that stand for `count` steps each."""
 SMALL_MAX: Final = 999
 _BELOW: Final = {"small": SMALL_MAX + 1, "int": 1 << 40}
 _TARGET: Final = re.compile(
@@ -439,7 +441,14 @@ def schedule_from(document: object) -> Schedule:
     if not isinstance(rows, list) or len(rows) > STEPS_MAX:
         raise OperatingError(f"steps are a list of at most {STEPS_MAX}", on="schedule", do=_WRITTEN)
     options = options_from(document.get("options"))
-    return Schedule(options, tuple(_step_from(row, number) for number, row in enumerate(rows)))
+    steps = tuple(_step_from(row, number) for number, row in enumerate(rows))
+    repeated = sum(int(each.argument("count")) for each in steps if each.kind in REPEATING)
+    if repeated > STEPS_MAX:
+        raise OperatingError(
+            f"{' and '.join(REPEATING)} stand for {repeated} steps, at most {STEPS_MAX}",
+            on="schedule", do=_WRITTEN,
+        )  # fmt: skip
+    return Schedule(options, steps)
 
 
 def _step_from(row: object, number: int) -> Step:

@@ -115,11 +115,17 @@ class FakeCluster:
     versions: dict[int, int] = attrs.Factory(dict)
     """Highest version of an API that is offered, when lower than all."""
 
+    _ids: Any = attrs.field(factory=lambda: itertools.count(1), init=False)
+
     def topic(self, name: str, partitions: int = 1) -> list[Partition]:
         """Create a topic whose leaders go round the nodes."""
         self.topics[name] = [Partition(1 + at % self.nodes) for at in range(partitions)]
-        self.ids[name] = bytes(15) + bytes([len(self.ids) + 1])
+        self.ids[name] = bytes(15) + bytes([next(self._ids)])
         return self.topics[name]
+
+    def remove(self, name: str) -> None:
+        """Delete a topic."""
+        del self.topics[name], self.ids[name]
 
     def grow(self, name: str, more: int = 1) -> None:
         """Add partitions to a topic."""

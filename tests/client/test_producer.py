@@ -3,7 +3,7 @@ import pytest
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.units import millis
 from raftlog.client.core.client import KnowTopic, Produce
-from raftlog.client.core.errors import BufferFull, KafkaError
+from raftlog.client.core.errors import BufferFull
 from raftlog.client.core.partitioner import partition_of
 from raftlog.client.core.values import ClientOptions
 from raftlog.kafka.error_codes import ErrorCode
@@ -50,69 +50,6 @@ def test_a_call_produces_a_record_and_tells_its_place():
     assert first == ("t", 0, 0, 7)
     assert second == ("t", 0, 1, 8)
     assert log[0].values() == [b"one", b"two"]
-
-
-def test_a_topic_that_does_not_exist_is_an_error_after_a_while():
-    harness = Harness(FakeCluster(), options())
-    with pytest.raises(KafkaError) as caught:
-        harness.ask(Produce("missing", b"x"))
-    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_a_topic_that_is_created_meanwhile_is_found():
-    cluster = FakeCluster()
-    harness = Harness(cluster, options())
-    call = harness.call(Produce("late", b"x"))
-    harness.run_for(millis(500))
-    cluster.topic("late", 1)
-    harness.run_until(lambda: call in harness.results)
-    assert harness.results[call].offset == 0
-
-
-def test_a_partition_that_was_made_meanwhile_is_found():
-    """Who knew the topic before it grew, and asks a broker that has not heard of it yet, waits."""
-    harness, log = start(2)
-    for node in (1, 2, 3):
-        harness.cluster.deafen(node)
-    harness.cluster.grow("t")
-    call = harness.call(Produce("t", b"x", partition=2))
-    harness.run_for(millis(500))
-    assert call not in harness.results
-    harness.cluster.deaf.clear()
-    harness.run_until(lambda: call in harness.results)
-    assert harness.results[call][:3] == ("t", 2, 0)
-    assert log[2].values() == [b"x"]
-
-
-def test_a_partition_that_stays_unknown_is_an_error_after_a_while():
-    harness, _ = start(3)
-    before = harness.now
-    with pytest.raises(KafkaError, match="t-3") as caught:
-        harness.ask(Produce("t", b"x", partition=3))
-    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert caught.value.do == "t has partitions 0 to 2"
-    assert millis(3000) <= harness.now - before < millis(4000)
-
-
-def test_a_partition_is_not_unknown_while_nobody_answers():
-    harness, log = start(3)
-    harness.cluster.paused.update((1, 2, 3))
-    harness.cluster.grow("t")
-    call = harness.call(Produce("t", b"x", partition=3))
-    harness.run_for(millis(5000))
-    assert call not in harness.results
-    harness.cluster.paused.clear()
-    harness.run_until(lambda: call in harness.results)
-    assert log[3].values() == [b"x"]
-
-
-def test_an_impossible_name_is_an_error_at_once():
-    harness = Harness(FakeCluster(), options())
-    before = harness.now
-    with pytest.raises(KafkaError) as caught:
-        harness.ask(Produce("a/b", b"x"))
-    assert caught.value.code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert harness.now - before < millis(1000)
 
 
 def test_a_cancelled_call_completes_no_longer():

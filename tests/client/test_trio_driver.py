@@ -203,6 +203,28 @@ async def test_a_new_partition_takes_records_at_once():
     assert log[1].values() == [b"new"]
 
 
+async def test_a_topic_that_shrinks_while_room_is_waited_for_is_looked_at_again():
+    cluster = FakeCluster()
+    cluster.topic("t", 2)
+    async with serving(cluster) as bootstrap, Client(bootstrap, buffer_bytes=100) as client:
+        await client.produce("t", b"x", partition=1)
+        cluster.paused.update((1, 2, 3))
+        await client.send_soon("t", bytes(200), partition=0)
+        client.give_up()
+        async with trio.open_nursery() as nursery:
+
+            async def one_more():
+                with pytest.raises(KafkaError, match="t-1"):
+                    await client.send_soon("t", b"y", partition=1)
+
+            nursery.start_soon(one_more)
+            await trio.sleep(0.05)
+            cluster.topic("t", 1)
+            view = client._core.cache.topics["t"]
+            view.partitions = view.partitions[:1]
+            cluster.paused.clear()
+
+
 async def test_trouble_stands_still_until_sought():
     cluster = FakeCluster()
     cluster.topic("t", 1)

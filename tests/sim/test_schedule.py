@@ -23,6 +23,7 @@ from raftlog_sim.targets import resolve
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import METADATA_GROUP
 
+READS = {"at": 1, "kind": "reads", "partition": 0, "count": 999, "every_ms": 999}
 TARGETS = st.sampled_from(
     ["n1", "n12", "leader:0", "follower:2", "controller", "most-led", "all", "n1+n3"]
 )
@@ -106,6 +107,7 @@ def good():
         (lambda d: d["steps"][0].update(keep="most"), "keep is 'most'"),
         (lambda d: d["steps"][0].update(node="n0"), "node is 'n0'"),
         (lambda d: d["steps"][0].update(node=1), "node is 1"),
+        (lambda d: d.update(steps=[READS] * 101), "load and reads stand for 100899 steps"),
     ],
 )
 def test_what_is_not_understood_is_refused(change, words):

@@ -3,7 +3,8 @@ newer.
 
 A leader is believed only with an epoch at least as high as the one known for the same topic id: two
 brokers may answer in the wrong order (KAFKA.md 3.3). Nor does a topic of one id ever shrink: a
-broker that tells of fewer partitions has not heard of the others yet. A new topic id starts afresh.
+broker that tells of fewer partitions has not heard of the others yet. A new topic id starts afresh;
+old brokers tell of none (`ZERO_ID`), and their last word is believed.
 """
 
 from collections.abc import Sequence
@@ -83,8 +84,9 @@ class MetadataCache:
             return
         same = known is not None and known.topic_id == topic.topic_id
         leaders = dict(known.leaders) if known is not None and same else {}
-        before_it = known.partitions if known is not None and same else ()
-        merged = {each.partition_index: each for each in (*before_it, *topic.partitions)}
+        lasting = known is not None and same and topic.topic_id != ZERO_ID
+        told_before = known.partitions if known is not None and lasting else ()
+        merged = {each.partition_index: each for each in (*told_before, *topic.partitions)}
         for each in topic.partitions:
             told = Leader(NodeId(each.leader_id), each.leader_epoch)
             before = leaders.get(each.partition_index)

@@ -8,6 +8,7 @@ telling what it knew, for as long as it is asked (docs/bugs.md, *A client that a
 ever*).
 """
 
+from collections import Counter
 from functools import partial
 from typing import Final, final
 
@@ -32,14 +33,18 @@ _NOBODY: Final = 0
 @final
 @attrs.define(eq=False)
 class MetadataKeeper:
-    """Keeps `cache` fresh for `topics`. `learned` counts the answers."""
+    """Keeps `cache` fresh for `topics`, and for those that calls wait for. `learned` counts the
+    answers; `current_as_of` is when the newest question that was answered had been asked."""
 
     options: ClientOptions
     cache: MetadataCache
     connections: Connections
     topics: dict[str, None] = attrs.field(factory=dict, init=False)
     learned: int = attrs.field(default=0, init=False)
+    current_as_of: Instant = attrs.field(default=Instant(0), init=False)
     last_error: RaftlogError | None = attrs.field(default=None, init=False)
+    _awaited: Counter[str] = attrs.field(factory=Counter, init=False)
+    """How many calls wait for a topic: it may not exist, and is forgotten when they give it up."""
     _wanted: bool = attrs.field(default=False, init=False)
     _asking: int = attrs.field(default=_NOBODY, init=False)
     """The number of the request under way; an older one's answer is learned from all the same."""
@@ -55,17 +60,33 @@ class MetadataKeeper:
 
     def follow(self, topic: str) -> None:
         """Keep this topic's metadata from now on."""
-        if topic in self.topics:
+        if topic not in self.topics:
+            self._begin(topic)
+            self.topics[topic] = None
+
+    def begin_wait(self, topic: str) -> None:
+        """Keep it until `end_wait`, called as often as this."""
+        if topic not in self.topics:
+            self._begin(topic)
+        self._awaited[topic] += 1
+
+    def end_wait(self, topic: str) -> None:
+        """A wait for this topic is over."""
+        self._awaited[topic] -= 1
+        if self._awaited[topic] == 0:
+            del self._awaited[topic]
+
+    def _begin(self, topic: str) -> None:
+        if topic in self._awaited:
             return
-        if len(self.topics) >= CLIENT_TOPICS_MAX:
-            raise LocalMisuse(f"{len(self.topics)} topics in one client", do="use several clients")
-        self.topics[topic] = None
+        kept = len(self._asked_for())
+        if kept >= CLIENT_TOPICS_MAX:
+            raise LocalMisuse(f"{kept} topics in one client", do="use several clients")
         self._wanted = True
         self._not_before = Instant(0)
 
-    def unfollow(self, topic: str) -> None:
-        """Nobody cares for this topic any more."""
-        self.topics.pop(topic, None)
+    def _asked_for(self) -> dict[str, None]:
+        return self.topics | dict.fromkeys(self._awaited)
 
     def refresh(self) -> None:
         """Something is missing, or was wrong."""
@@ -105,16 +126,18 @@ class MetadataKeeper:
         self._not_before = Instant(now + self.options.metadata_retry_ns)
         self._fresh_until = Instant(now + self.options.metadata_max_age_ns)
         request = MetadataRequest(
-            topics=tuple(MetadataRequestTopic(name=name) for name in self.topics),
+            topics=tuple(MetadataRequestTopic(name=name) for name in self._asked_for()),
             allow_auto_topic_creation=self.options.auto_create,
         )
-        then = partial(self._answered, self._asks)
+        then = partial(self._answered, self._asks, now)
         waiting = self.connections.send(
             ANY_NODE, ApiKey.METADATA, request, then, now, other_than=other_than
         )
         self._asked = waiting.target
 
-    def _answered(self, number: int, answer: MetadataResponse | RaftlogError) -> None:
+    def _answered(
+        self, number: int, asked_at: Instant, answer: MetadataResponse | RaftlogError
+    ) -> None:
         if number == self._asking:
             self._asking = _NOBODY
         if isinstance(answer, RaftlogError):
@@ -123,6 +146,7 @@ class MetadataKeeper:
             return
         self.cache.learn(answer)
         self.learned += 1
+        self.current_as_of = max(self.current_as_of, asked_at)
         self.last_error = None
 
     def next_instant(self, now: Instant) -> Instant:

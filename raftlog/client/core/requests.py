@@ -120,7 +120,7 @@ class Requests:
             error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, on=str(place))
         if error is not None:
             call.last_error = error
-            waited = self.turn.now - call.since >= self.options.topic_wait_ns
+            waited = self.keeper.current_as_of >= call.since + self.options.topic_wait_ns
             if waited or not error.retriable:
                 self._finish(call, error)
                 return

@@ -1,6 +1,7 @@
 """Calls that wait until a topic, or a partition of it, is known. It may have been created a moment
 ago, and the broker that is asked need not have heard of it, so an unknown one is waited for, a
-bounded time; an impossible name is refused at once."""
+bounded time, and what is asked after that time is believed; an impossible name is refused at once.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, final
@@ -26,8 +27,6 @@ class _Wait(NamedTuple):
     partition: int | None
     record: "Produce | None"
     since: Instant
-    answers: int
-    """How many answers about metadata had come before."""
 
 
 @final
@@ -55,13 +54,20 @@ class TopicWaits:
         if len(self._waits) >= CLIENT_CALLS_MAX:
             self.failed.append(Complete(call_id, LocalMisuse(f"{len(self._waits)} calls wait")))
             return
-        self.keeper.follow(topic)
-        answers = self.keeper.learned
-        self._waits[call_id] = _Wait(topic, partition, record, self.turn.now, answers)
+        if partition is not None and partition < 0:
+            error = LocalMisuse(f"no partition {partition}", on=f"topic {topic}")
+            self.failed.append(Complete(call_id, error))
+            return
+        self.keeper.begin_wait(topic)
+        self._waits[call_id] = _Wait(topic, partition, record, self.turn.now)
 
     def cancel(self, call_id: CallId) -> None:
         """Nobody waits for this call any more."""
-        self._waits.pop(call_id, None)
+        if call_id in self._waits:
+            self._end(call_id)
+
+    def _end(self, call_id: CallId) -> None:
+        self.keeper.end_wait(self._waits.pop(call_id).topic)
 
     def drive(self) -> Iterable[tuple[CallId, TopicView, "Produce | None"]]:
         """The calls whose topic is known now, in the order in which they were made."""
@@ -71,31 +77,44 @@ class TopicWaits:
         for call_id, wait in list(self._waits.items()):
             view = self.cache.topic(wait.topic, wait.partition)
             if view is not None:
-                del self._waits[call_id]
+                self.keeper.follow(wait.topic)
+                self._end(call_id)
                 yield call_id, view, wait.record
                 continue
             error = self._given_up(wait)
             if error is not None:
-                del self._waits[call_id]
+                self._end(call_id)
                 self.failed.append(Complete(call_id, error))
             else:
                 self.keeper.refresh()
 
     def _given_up(self, wait: _Wait) -> RaftlogError | None:
-        told = self.cache.topics.get(wait.topic)
-        error = unknown_topic(told.error if told is not None else None, wait.topic)
-        waited = self.turn.now - wait.since
-        if error is not None and (not error.retriable or waited >= self.options.topic_wait_ns):
-            self.keeper.unfollow(wait.topic)
+        error = self._refusal(wait)
+        if error is not None and not error.retriable:
+            return error
+        told = self.keeper.current_as_of
+        if error is not None and told >= wait.since + self.options.topic_wait_ns:
+            return error
+        if self.turn.now < wait.since + self.options.call_timeout_ns:
+            return None
+        if error is not None and told >= wait.since:
+            return error
+        last = f"; last: {self.keeper.last_error}" if self.keeper.last_error else ""
+        return NotDone(f"no metadata in time{last}", on=f"topic {wait.topic}")
+
+    def _refusal(self, wait: _Wait) -> KafkaError | None:
+        """Why the topic, or the partition, is not known; None when nothing was told yet."""
+        known = self.cache.topics.get(wait.topic)
+        error = unknown_topic(known.error if known is not None else None, wait.topic)
+        if error is not None:
             return KafkaError(error.code, on=error.on, do=f"raftlog topics create {wait.topic}")
-        known = self.cache.topic(wait.topic)
-        asked = self.keeper.learned > wait.answers
-        if known is not None and asked and waited >= self.options.topic_wait_ns:
-            return _unknown_partition(wait, known)
-        if waited >= self.options.call_timeout_ns:
-            last = f"; last: {self.keeper.last_error}" if self.keeper.last_error else ""
-            return NotDone(f"no metadata in time{last}", on=f"topic {wait.topic}")
-        return None
+        if known is None or wait.partition is None:
+            return None
+        return KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            on=str(TopicPartition(wait.topic, wait.partition)),
+            do=f"{wait.topic} has partitions 0 to {known.count - 1}",
+        )
 
     def next_instant(self, now: Instant) -> Instant:
         """When `drive` gives up something."""
@@ -108,15 +127,6 @@ class TopicWaits:
 
     def close(self, error: RaftlogError) -> None:
         """Give up all."""
-        for call_id in self._waits:
+        for call_id in list(self._waits):
+            self._end(call_id)
             self.failed.append(Complete(call_id, error))
-        self._waits.clear()
-
-
-def _unknown_partition(wait: _Wait, view: TopicView) -> KafkaError:
-    assert wait.partition is not None, wait
-    return KafkaError(
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        on=str(TopicPartition(wait.topic, wait.partition)),
-        do=f"{wait.topic} has partitions 0 to {view.count - 1}",
-    )
