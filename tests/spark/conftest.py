@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.errors import KafkaError
 from raftlog.embed.cluster import Cluster
+from raftlog.kafka.error_codes import ErrorCode
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -81,23 +83,49 @@ def fill(cluster: Cluster):
                 topic, partitions=partitions, replication_factor=replicas, configs=configs or None
             )
             append(client, topic, partitions=partitions, count=count)
+        until_all_tell(cluster, topic, partitions)
 
     return write
 
 
 @pytest.fixture
 def grow(cluster: Cluster, client: BlockingClient):
-    """Give a topic more partitions, and wait until every broker tells of them: a reader looks for
-    new ones with each trigger, asks any broker, and finds with the next what it does not find."""
+    """Give a topic more partitions, and wait until every broker tells of them."""
 
     def to(topic: str, partitions: int) -> None:
         client.create_partitions(topic, partitions)
-        for address in cluster.bootstrap_servers.split(","):
-            with BlockingClient(address) as one:
-                while len(one.describe(topic).partitions) < partitions:
-                    time.sleep(0.01)
+        until_all_tell(cluster, topic, partitions)
 
     return to
+
+
+@pytest.fixture
+def delete(cluster: Cluster, client: BlockingClient):
+    """Delete a topic, and wait until no broker tells of it."""
+
+    def topic(name: str) -> None:
+        client.delete_topic(name)
+        until_all_tell(cluster, name, 0)
+
+    return topic
+
+
+def until_all_tell(cluster: Cluster, topic: str, partitions: int) -> None:
+    """Wait until every broker tells of so many partitions. A reader asks any of them, and what it
+    does not hear of it finds with its next trigger; a test has but one."""
+    for node in cluster.alive:
+        with BlockingClient("{}:{}".format(*cluster.address_of(node))) as one:
+            while _told(one, topic) != partitions:
+                time.sleep(0.01)
+
+
+def _told(client: BlockingClient, topic: str) -> int:
+    try:
+        return len(client.describe(topic).partitions)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return 0
 
 
 def append(client, topic, *, partitions, count, start=0, timestamp_ms=1000):

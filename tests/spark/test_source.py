@@ -165,14 +165,14 @@ def test_a_broker_dies_in_the_middle_of_a_task(read, fill, topic, cluster, spark
         cluster.wait_until_healthy()
 
 
-def test_a_topic_created_again_is_another_topic(fill, topic, client, cluster):
+def test_a_topic_created_again_is_another_topic(fill, topic, client, cluster, delete):
     """A query is planned, the topic is deleted and created again with as many records: the task
     refuses to pass the new ones off for the old."""
     fill(topic, partitions=1, count=5)
     planned = Range(Place(topic, 0), bytes(client.describe(topic).topic_id).hex(), 0, 5)
     options = {"bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
     assert sum(b.num_rows for b in read_range(planned, ("offset",), _judged(options))) == 5
-    client.delete_topic(topic)
+    delete(topic)
     with pytest.raises(DataLoss, match="was deleted"):
         list(read_range(planned, ("offset",), _judged(options)))
     fill(topic, partitions=1, count=5)

@@ -83,10 +83,10 @@ def test_a_start_at_the_end_is_kept_across_restarts(run, written, fill, topic, c
     assert written() == grid([0], [5, 6, 7])
 
 
-def test_a_topic_created_again_stops_the_query(run, fill, topic, client):
+def test_a_topic_created_again_stops_the_query(run, fill, topic, delete):
     fill(topic, partitions=1, count=5)
     run(subscribe=topic, startingOffsets="earliest")
-    client.delete_topic(topic)
+    delete(topic)
     fill(topic, partitions=1, count=9)
     with pytest.raises(Exception, match="created again"):
         run(subscribe=topic, startingOffsets="earliest")
@@ -282,14 +282,14 @@ def test_the_first_triggers_start_is_told_by_its_end(reader, fill, topic, client
     assert at(second.latestOffset(end, second.getDefaultReadLimit())) == 12
 
 
-def test_available_now_does_not_wait_for_what_is_gone(reader, fill, topic, client):
+def test_available_now_does_not_wait_for_what_is_gone(reader, fill, topic, delete):
     """A topic is created again, shorter, after the end was fixed: where loss is accepted the query
     goes to the new end, not to one that may never come."""
     fill(topic, partitions=1, count=9)
     now = reader(startingOffsets="earliest", failOnDataLoss="false")
     start = now.initialOffset()
     now.prepareForTriggerAvailableNow()
-    client.delete_topic(topic)
+    delete(topic)
     fill(topic, partitions=1, count=2)
     with pytest.warns(UserWarning, match="created again"):
         end = now.latestOffset(start, now.getDefaultReadLimit())
