@@ -186,10 +186,12 @@ class Tally:
 async def _check_topic(client: Client, topic: str, partition: int | None) -> None:
     """Fail before anything is read when the topic or its partition is not there."""
     await client.ask(KnowTopic(topic))
+    if partition is None:
+        return
     try:
         await client.ask(KnowTopic(topic, partition))
     except KafkaError as error:
-        if error.on != str(TopicPartition(topic, partition or 0)):
+        if error.on != str(TopicPartition(topic, partition)):
             raise
         raise click.BadParameter(error.do, param_hint="-p") from error
 
