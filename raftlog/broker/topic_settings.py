@@ -8,8 +8,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from raftlog.broker.config import BrokerConfig
-from raftlog.metadata.topic_configs import TOPIC_CONFIGS, TopicConfig, effective_configs
-from raftlog.partition.config import PartitionConfig
+from raftlog.metadata.topic_configs import (
+    TOPIC_CONFIGS,
+    TopicConfig,
+    effective_configs,
+    retention_deletes,
+)
+from raftlog.partition.config import UNLIMITED, PartitionConfig
 from raftlog.storage.replica import LogOptions
 
 # DescribeConfigs' numbers of where a value comes from.
@@ -71,11 +76,19 @@ def partition_config(values: Mapping[str, str], config: BrokerConfig) -> Partiti
         timestamp_before_max_ms=int(values["message.timestamp.before.max.ms"]),
         timestamp_after_max_ms=int(values["message.timestamp.after.max.ms"]),
         linearizable=values["raftlog.read.consistency"] == "linearizable",
-        retention_bytes=int(values["retention.bytes"]),
+        retention_bytes=_retention_bytes(values),
         retention_check_ns=config.retention_check_ns,
         replica_lag_ns=config.replica_lag_ns,
         producer_expiration_ms=config.producer_expiration_ms,
     )
+
+
+def _retention_bytes(values: Mapping[str, str]) -> int:
+    if not retention_deletes(values["cleanup.policy"]):
+        # Only `compact` is asked for. Retention by size would remove the last record of a key, and
+        # `log.retention.bytes` of the broker reaches such topics, too.
+        return UNLIMITED
+    return int(values["retention.bytes"])
 
 
 def log_options(values: Mapping[str, str], config: BrokerConfig) -> LogOptions:

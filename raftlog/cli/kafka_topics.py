@@ -340,6 +340,8 @@ def _print_description(asked: Asked, topic: TopicDescription) -> None:
         return
     if not asked.filters:
         print(header)
+        for warning in topic.warnings:
+            print(f"WARNING: topic {topic.name}: {warning}", file=sys.stderr)
     for partition in topic.partitions:
         print(partition.legacy_line() if legacy else partition.line())
 

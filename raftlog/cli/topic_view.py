@@ -9,6 +9,7 @@ from raftlog.client.core.errors import KafkaError
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponsePartition
+from raftlog.metadata.topic_configs import config_warnings
 
 MIN_ISR = "min.insync.replicas"
 COLLISION_WARNING = (
@@ -87,6 +88,14 @@ class TopicDescription(NamedTuple):
         return {key: each.value or "" for key, each in self.configs.items() if each.overridden}
 
     @property
+    def warnings(self) -> list[str]:
+        """What this topic does otherwise than its settings may lead one to expect; empty when
+        the settings were not asked for."""
+        if not self.configs:
+            return []
+        return config_warnings({key: each.value or "" for key, each in self.configs.items()})
+
+    @property
     def replication_factor(self) -> int:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
@@ -118,6 +127,7 @@ class TopicDescription(NamedTuple):
             "replication_factor": self.replication_factor,
             "configs": {key: each.value for key, each in sorted(self.configs.items())},
             "overrides": self.overrides,
+            "warnings": self.warnings,
             "partitions": [each.as_json() for each in self.partitions],
         }
 

@@ -1,5 +1,6 @@
 """`raftlog topics`: create, list, describe, alter, delete."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -136,6 +137,9 @@ def describe(names: tuple[str, ...], bootstrap: str, form: str) -> None:
         return
     for each in described:
         print(each.legacy_header() if form == "legacy" else each.header())
+        for warning in each.warnings:
+            # Programs read Kafka's layout on stdout, so the warning goes beside it.
+            print(f"warning: topic {each.name}: {warning}", file=sys.stderr)
         for partition in each.partitions:
             print(partition.legacy_line() if form == "legacy" else partition.line())
 

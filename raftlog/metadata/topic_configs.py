@@ -75,9 +75,12 @@ def _one_of(*allowed: str) -> Check:
     return check
 
 
+def _policies(value: str) -> list[str]:
+    return [policy.strip() for policy in value.split(",")]
+
+
 def _cleanup_policy(value: str) -> str | None:
-    policies = [policy.strip() for policy in value.split(",")]
-    if all(policy in ("delete", "compact") for policy in policies):
+    if all(policy in ("delete", "compact") for policy in _policies(value)):
         return None
     return "must be delete, compact, or both with a comma"
 
@@ -113,7 +116,8 @@ _DEFINED: Final = (
         default="delete",
         check=_cleanup_policy,
         broker_names=(("log.cleanup.policy", 0),),
-        about="delete: old segments go; compact: the last record of each key stays",
+        about="delete: old segments go; compact alone: retention deletes nothing. Compaction does "
+        "not run yet, so such a topic keeps every record",
     ),
     TopicConfig(
         name="compression.type",
@@ -318,6 +322,22 @@ def effective_configs(
     values.update(defaults)
     values.update(overrides)
     return values
+
+
+def retention_deletes(cleanup_policy: str) -> bool:
+    """Whether retention may delete segments of a topic with this `cleanup.policy`. Without `delete`
+    a segment may hold the last record of a key, which Kafka promises to keep."""
+    return "delete" in _policies(cleanup_policy)
+
+
+def config_warnings(values: Mapping[str, str]) -> list[str]:
+    """What a topic with these effective values does otherwise than its owner may expect, one
+    sentence each. CreateTopics answers it, and `topics describe` shows it."""
+    policies = _policies(values["cleanup.policy"])
+    if "compact" not in policies:
+        return []
+    kept = "retention still deletes" if "delete" in policies else "every record is kept"
+    return [f"cleanup.policy={','.join(policies)}: compaction does not run yet; {kept}"]
 
 
 def broker_defaults(properties: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

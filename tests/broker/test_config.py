@@ -85,6 +85,26 @@ def test_a_partition_is_told_its_effective_settings():
     assert told.replica_lag_ns == millis(7)
 
 
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [
+        ("delete", 456),
+        ("delete,compact", 456),
+        ("compact, delete", 456),
+        ("compact", -1),
+        ("compact,compact", -1),
+    ],
+)
+@pytest.mark.parametrize("by_topic", [True, False], ids=["topic", "broker"])
+def test_retention_by_size_reaches_only_topics_whose_policy_says_delete(policy, told, by_topic):
+    """A topic that said only `compact` lost the last record of half of its keys, for the size was
+    enforced without a look at the policy. Both settings may come from the topic or the broker."""
+    settings = (("cleanup.policy", policy), ("retention.bytes", "456"))
+    config = attrs.evolve(CONFIG, topic_defaults=() if by_topic else settings)
+    values = topic_values(settings if by_topic else (), config)
+    assert partition_config(values, config).retention_bytes == told
+
+
 def test_a_topic_may_read_less_strictly_than_the_broker():
     config = attrs.evolve(CONFIG, read_consistency="linearizable")
     values = topic_values([("raftlog.read.consistency", "committed")], config)

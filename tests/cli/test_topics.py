@@ -80,6 +80,23 @@ def test_created_json(on_cluster):
     assert id_text(id_of_text(made["topic_id"])) == made["topic_id"]
 
 
+def test_a_compacted_topic_warns_when_it_is_made_and_described(on_cluster, kafka_topics):
+    """The warning of describe goes to stderr: programs read Kafka's layout on stdout."""
+    told = "cleanup.policy=compact: compaction does not run yet; every record is kept"
+    config = ("--replication-factor", 3, "--config", "cleanup.policy=compact")
+    made = on_cluster("topics", "create", "changes", *config)
+    assert (made.code, made.out) == (0, f"created topic changes\nwarning: {told}\n")
+    described = on_cluster("topics", "describe", "changes")
+    assert described.err == f"warning: topic changes: {told}\n"
+    assert len(described.out.splitlines()) == 2
+    (topic,) = on_cluster("topics", "describe", "changes", "--format", "json").json["topics"]
+    assert topic["warnings"] == [told]
+    by_shim = kafka_topics("--describe", "--topic", "changes")
+    assert by_shim.err == f"WARNING: topic changes: {told}\n"
+    on_cluster("topics", "create", "plain-one")
+    assert on_cluster("topics", "describe", "plain-one").err == ""
+
+
 def test_what_is_there_or_not_is_an_error_unless_said_otherwise(on_cluster):
     on_cluster("topics", "create", "twice")
     again = on_cluster("topics", "create", "twice")

@@ -12,7 +12,7 @@ from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
 from raftlog.broker.requests import KafkaRequest
-from raftlog.broker.topic_settings import effective_settings
+from raftlog.broker.topic_settings import effective_settings, topic_values
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_topics import (
     CreatableTopic,
@@ -23,7 +23,7 @@ from raftlog.kafka.messages.create_topics import (
 )
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.requests import CreateTopicWish
-from raftlog.metadata.topic_configs import configs_problem
+from raftlog.metadata.topic_configs import config_warnings, configs_problem
 from raftlog.metadata.topic_image import TopicImage
 from raftlog.metadata.topic_names import METADATA_TOPIC, topic_name_problem
 
@@ -103,12 +103,13 @@ class _Creation:
         made = self.context.image.topics.get(topic_id)
         overrides = [(config.name, config.value or "") for config in topic.configs]
         count, factor = _shape(self.context, topic, made)
-        warning = _even_factor_warning(factor)
+        values = topic_values(overrides, self.context.config)
+        warnings = [*_even_factor_warnings(factor), *config_warnings(values)]
         return CreatableTopicResult(
             topic.name,
             topic_id if made is not None else ZERO_ID,
             0,
-            warning,
+            "; ".join(warnings) or None,
             num_partitions=count,
             replication_factor=factor,
             configs=[
@@ -256,7 +257,7 @@ def _shape(context: Context, topic: CreatableTopic, made: TopicImage | None) -> 
     return _count(context, topic), _factor(context, topic)
 
 
-def _even_factor_warning(factor: int) -> str | None:
+def _even_factor_warnings(factor: int) -> list[str]:
     if factor % 2:
-        return None
-    return f"replication factor {factor} survives no more failures than {factor - 1}"
+        return []
+    return [f"replication factor {factor} survives no more failures than {factor - 1}"]

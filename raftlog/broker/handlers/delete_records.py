@@ -24,6 +24,7 @@ from raftlog.kafka.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from raftlog.metadata.topic_configs import retention_deletes
 from raftlog.partition.output import DeleteAnswer
 
 _NO_WATERMARK: Final = -1
@@ -112,7 +113,7 @@ def _refusal(context: Context, name: str) -> ErrorCode:
     if topic is None:
         return ErrorCode.NONE
     policy = topic_values(topic.configs, context.config)["cleanup.policy"]
-    if topic.internal or "delete" not in policy:
+    if topic.internal or not retention_deletes(policy):
         return ErrorCode.POLICY_VIOLATION
     return ErrorCode.NONE
 
