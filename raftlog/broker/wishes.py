@@ -22,7 +22,7 @@ from raftlog.metadata.requests import (
 )
 from raftlog.metadata.topic_configs import configs_problem
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
-from raftlog.metadata.topic_names import METADATA_TOPIC, collision_key, topic_name_problem
+from raftlog.metadata.topic_names import RESERVED_TOPICS, collision_key, topic_name_problem
 
 
 class Refused(NamedTuple):
@@ -106,8 +106,8 @@ def _name_problem(image: ClusterImage, wish: CreateTopicWish) -> Refused | None:
     wrong = topic_name_problem(wish.name)
     if wrong is not None:
         return Refused(Refusal.INVALID_TOPIC_NAME, wrong)
-    if wish.name == METADATA_TOPIC:
-        return Refused(Refusal.RESERVED_TOPIC, f"{METADATA_TOPIC} belongs to the cluster")
+    if wish.name in RESERVED_TOPICS and not wish.internal:
+        return Refused(Refusal.RESERVED_TOPIC, f"{wish.name} belongs to the cluster")
     known = image.names.get(wish.name)
     if known is not None:
         if known == wish.topic_id:

@@ -94,6 +94,7 @@ _TABLE: Final = (
     ServedApi(ApiKey.LIST_OFFSETS, 1, 11, 1, 1),
     ServedApi(ApiKey.METADATA, 0, 13, 0, 1),
     ServedApi(ApiKey.FIND_COORDINATOR, 0, 6, 0, 1),
+    ServedApi(ApiKey.LIST_GROUPS, 0, 5, 0, 1),
     ServedApi(ApiKey.API_VERSIONS, 0, 4, 0, 1),
     ServedApi(ApiKey.CREATE_TOPICS, 2, 7, 2, 1),
     ServedApi(ApiKey.DELETE_TOPICS, 1, 6, 1, 1),

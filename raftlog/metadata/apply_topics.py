@@ -51,6 +51,8 @@ def _creation_problem(image: ClusterImage, command: c.CreateTopic) -> Applied | 
     problem = topic_name_problem(command.name)
     if problem is not None:
         return Applied(image, Refusal.INVALID_TOPIC_NAME, problem)
+    # The other reserved names are refused before they become a command. A cluster of an earlier
+    # release may hold such a command in its log, and every replica must apply it as it did then.
     if command.name == METADATA_TOPIC:
         return Applied(image, Refusal.RESERVED_TOPIC, f"{METADATA_TOPIC} belongs to the cluster")
     known = image.topics.get(command.topic_id)

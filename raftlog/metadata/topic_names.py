@@ -5,7 +5,11 @@ from typing import Final
 from raftlog.base.limits import TOPIC_NAME_CHARS_MAX
 
 METADATA_TOPIC: Final = "__cluster_metadata"
-"""Group 0's log; the name is taken and never served (DESIGN 7)."""
+"""Group 0's log; the name is taken and never served."""
+RESERVED_TOPICS: Final = frozenset(
+    {METADATA_TOPIC, "__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics whose records brokers write themselves; no request of a client creates one of them."""
 
 _ALLOWED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

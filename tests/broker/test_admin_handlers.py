@@ -20,8 +20,7 @@ from raftlog.kafka.messages.create_topics import (
 from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from raftlog.kafka.messages.describe_cluster import DescribeClusterRequest
 from raftlog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from raftlog.kafka.messages.find_coordinator import FindCoordinatorRequest
-from raftlog.kafka.messages.list_groups import ListGroupsRequest
+from raftlog.kafka.messages.heartbeat import HeartbeatRequest
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from raftlog.kafka.versions import SERVED, ApiKey
 from raftlog.metadata.topic_configs import TOPIC_CONFIGS
@@ -102,8 +101,8 @@ def test_requests_behind_a_bad_one_are_not_answered(one):
 
 def test_what_parses_and_is_not_served_is_answered_with_35(one):
     """Closing would make the client come back at once, for ever."""
-    assert ApiKey.LIST_GROUPS not in SERVED
-    answer = one.ask(1, ApiKey.LIST_GROUPS, ListGroupsRequest(), 4)
+    assert ApiKey.HEARTBEAT not in SERVED
+    answer = one.ask(1, ApiKey.HEARTBEAT, HeartbeatRequest("g", 1, "m"), 4)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -472,21 +471,3 @@ def test_describe_cluster_with_fenced_brokers(three):
 def test_describe_cluster_of_other_endpoints(one, kind, code):
     body = DescribeClusterRequest(endpoint_type=kind)
     assert one.ask(1, ApiKey.DESCRIBE_CLUSTER, body, 1).error_code == code
-
-
-@pytest.mark.parametrize("version", range(7))
-@pytest.mark.parametrize(("kind", "code"), [(0, 15), (1, 42), (2, 42)])
-def test_find_coordinator_refuses_politely(one, version, kind, code):
-    """15 makes a client of a group ask again; 42 makes a transactional one give up, as it must."""
-    body = FindCoordinatorRequest("g", kind, ["g", "h"])
-    if version == 0:
-        kind, code = 0, 15
-        body = FindCoordinatorRequest("g")
-    answer = one.ask(1, ApiKey.FIND_COORDINATOR, body, version)
-    if version >= 4:
-        assert [(c.key, c.error_code, c.node_id) for c in answer.coordinators] == [
-            ("g", code, -1),
-            ("h", code, -1),
-        ]
-    else:
-        assert (answer.error_code, answer.node_id) == (code, -1)

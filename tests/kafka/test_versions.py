@@ -13,6 +13,7 @@ TRIED = {
     "ListOffsets": (1, 11),
     "Metadata": (0, 13),
     "FindCoordinator": (0, 6),
+    "ListGroups": (0, 5),
     "ApiVersions": (0, 4),
     "CreateTopics": (2, 7),
     "DeleteTopics": (1, 6),

@@ -25,7 +25,7 @@ from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.requests import CreateTopicWish
 from raftlog.metadata.topic_configs import config_warnings, configs_problem
 from raftlog.metadata.topic_image import TopicImage
-from raftlog.metadata.topic_names import METADATA_TOPIC, topic_name_problem
+from raftlog.metadata.topic_names import RESERVED_TOPICS, topic_name_problem
 
 BROKER_DEFAULT: Final = -1
 
@@ -170,8 +170,9 @@ def wish_of(
     context: Context, topic: CreatableTopic, topic_id: TopicId, validate_only: bool
 ) -> CreateTopicWish:
     """What the controller is asked for; Problem when the request itself is wrong."""
-    if topic.name == METADATA_TOPIC:
-        raise Problem(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{topic.name} is the broker's own")
+    if topic.name in RESERVED_TOPICS:
+        what = f"{topic.name} belongs to the cluster, which creates it itself"
+        raise Problem(ErrorCode.TOPIC_AUTHORIZATION_FAILED, what)
     name_problem = topic_name_problem(topic.name)
     if name_problem is not None:
         raise Problem(ErrorCode.INVALID_TOPIC_EXCEPTION, name_problem)

@@ -1,7 +1,9 @@
-"""FindCoordinator: refuses politely until groups and transactions are served.
+"""FindCoordinator: refuses every coordinator until groups and transactions are served.
 
-For groups the refusal is retriable (15): a coordinator may appear. For transactions it is permanent
-(42), because a client that hears a retriable error for what will never work asks for ever.
+Clients take most refusals of this API as a passing state: they ask again for as long as their
+application waits, and the application sees nothing. They hand an authorization error on at once,
+so the refusal is GROUP_AUTHORIZATION_FAILED or TRANSACTIONAL_ID_AUTHORIZATION_FAILED, with a
+message that names the true reason.
 """
 
 from typing import Final
@@ -15,17 +17,21 @@ from raftlog.kafka.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
-_GROUP: Final = 0
 _BATCHED_FROM: Final = 4
+_REFUSALS: Final = {
+    0: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "consumer groups are not served yet"),
+    1: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"),
+    2: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "share groups are not served yet"),
+}
+"""By key type: group, transaction, share."""
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """One refusal, or one per key from version 4 on."""
+    """Answer with one refusal, or with one per key from version 4 on."""
     body: FindCoordinatorRequest = request.body
-    if body.key_type == _GROUP:
-        code, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "consumer groups are not served yet"
-    else:
-        code, message = ErrorCode.INVALID_REQUEST, "only group coordinators are known"
+    unknown = ErrorCode.INVALID_REQUEST, f"key type {body.key_type} is not known"
+    code, message = _REFUSALS.get(body.key_type, unknown)
+    context.trace("coordinator_refused", f"connection {request.connection.id}", why=message)
     if request.version >= _BATCHED_FROM:
         found = [Coordinator(key, -1, "", -1, code, message) for key in body.coordinator_keys]
         request.answer(FindCoordinatorResponse(coordinators=found))

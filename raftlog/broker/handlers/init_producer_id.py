@@ -1,8 +1,9 @@
 """InitProducerId: a producer id that nobody else has, epoch 0.
 
 The metadata group hands ids out in blocks; this broker gives them on one by one. A block that was
-begun before a crash is lost, never given twice. Transactional producers are refused for good
-(42), because a client that hears a retriable error for what will never work asks for ever.
+begun before a crash is lost, never given twice. Transactional producers are refused with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients hand on at once: a retriable error would make
+them ask again until their own timeout.
 """
 
 from typing import Final, final
@@ -30,7 +31,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     """The next id of this broker's block, or of the block that it asks for."""
     body: InitProducerIdRequest = request.body
     if body.transactional_id is not None:
-        request.answer(InitProducerIdResponse(0, ErrorCode.INVALID_REQUEST))
+        request.answer(InitProducerIdResponse(0, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return
     ids = context.handler_state.get(_STATE)
     if ids is None:

@@ -37,7 +37,7 @@ from raftlog.kafka.messages.metadata import (
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.requests import CreateTopicWish
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
-from raftlog.metadata.topic_names import METADATA_TOPIC, topic_name_problem
+from raftlog.metadata.topic_names import RESERVED_TOPICS, topic_name_problem
 
 _NO_LEADER: Final = -1
 
@@ -69,7 +69,7 @@ def _to_create(context: Context, body: MetadataRequest) -> list[str]:
         name
         for name in dict.fromkeys(names)
         if context.image.topic(name) is None
-        and name != METADATA_TOPIC
+        and name not in RESERVED_TOPICS
         and topic_name_problem(name) is None
     ]
 

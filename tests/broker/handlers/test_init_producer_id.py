@@ -55,7 +55,7 @@ def test_requests_that_wait_for_one_block_share_it():
 
 def test_transactions_are_refused_for_good():
     error, producer_id, _ = ask(Cluster(1).ready(), 1, "tx")
-    assert (error, producer_id) == (ErrorCode.INVALID_REQUEST, -1)
+    assert (error, producer_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
 
 
 def test_without_a_controller_the_client_may_ask_again():

@@ -1,0 +1,83 @@
+"""Groups and transactions are not served: what is refused, empty, not advertised."""
+
+import pytest
+
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from raftlog.kafka.messages.find_coordinator import FindCoordinatorRequest
+from raftlog.kafka.messages.list_groups import ListGroupsRequest
+from raftlog.kafka.versions import SERVED, ApiKey
+from tests.broker.cluster import Cluster
+
+RESERVED = [
+    "__cluster_metadata",
+    "__consumer_offsets",
+    "__share_group_state",
+    "__transaction_state",
+]
+
+
+@pytest.fixture
+def one():
+    return Cluster(brokers=1).ready()
+
+
+@pytest.mark.parametrize("version", range(7))
+@pytest.mark.parametrize(
+    ("kind", "code", "why"),
+    [
+        (0, ErrorCode.GROUP_AUTHORIZATION_FAILED, "consumer groups are not served yet"),
+        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"),
+        (2, ErrorCode.GROUP_AUTHORIZATION_FAILED, "share groups are not served yet"),
+        (3, ErrorCode.INVALID_REQUEST, "key type 3 is not known"),
+    ],
+)
+def test_find_coordinator_refuses_with_what_clients_hand_on(one, version, kind, code, why):
+    """After a retriable error a client asks again for as long as its application waits."""
+    body = FindCoordinatorRequest("g", kind, ["g", "h"])
+    if version == 0:
+        code, why = ErrorCode.GROUP_AUTHORIZATION_FAILED, "consumer groups are not served yet"
+        body = FindCoordinatorRequest("g")
+    answer = one.ask(1, ApiKey.FIND_COORDINATOR, body, version)
+    if version >= 4:
+        assert [(c.key, c.error_code, c.error_message, c.node_id) for c in answer.coordinators] == [
+            ("g", code, why, -1),
+            ("h", code, why, -1),
+        ]
+    else:
+        assert (answer.error_code, answer.node_id) == (code, -1)
+        assert version == 0 or answer.error_message == why
+    traced = [event for event in one.tracer.events if event.name == "coordinator_refused"]
+    assert [event.fields for event in traced] == [(("why", why),)]
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_there_are_no_groups_to_list(one, version):
+    answer = one.ask(1, ApiKey.LIST_GROUPS, ListGroupsRequest(), version)
+    assert (answer.error_code, list(answer.groups)) == (0, [])
+
+
+def test_nothing_of_the_newer_group_protocols_is_advertised():
+    """A client that finds ConsumerGroupHeartbeat or a share API in the list would use it."""
+    newer = range(68, 70), range(76, 80), range(83, 95)
+    assert not [key for keys in newer for key in keys if key in SERVED]
+
+
+RESERVED = [
+    "__cluster_metadata",
+    "__consumer_offsets",
+    "__share_group_state",
+    "__transaction_state",
+]
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_no_client_creates_a_topic_that_brokers_write(one, name):
+    """An ordinary topic of that name would stand in the way of the real one."""
+    assert one.metadata(name, create=True).topics[0].error_code == (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    wish = CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5000)
+    refused = one.ask(1, ApiKey.CREATE_TOPICS, wish, 7).topics[0]
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert one.metadata().topics == ()

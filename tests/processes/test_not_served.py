@@ -1,0 +1,102 @@
+"""Other people's clients ask for groups and transactions and hear soon that there are none.
+
+A client that hears a retriable error asks again in silence, and its application sees nothing. On a
+quiet machine each client here tells its application within a second; a silent one fails its test.
+"""
+
+import asyncio
+import subprocess
+import time
+from contextlib import closing
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import GroupAuthorizationFailedError as AioGroupRefused
+from aiokafka.errors import KafkaError as AioKafkaError
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import GroupAuthorizationFailedError, TransactionalIdAuthorizationFailedError
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+
+TOPIC = "not-grouped"
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def servers(cluster):
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(PATIENCE_S)
+    return cluster.bootstrap_servers
+
+
+def test_confluent_kafka_tells_a_group(servers):
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g"})
+    consumer.subscribe([TOPIC])
+    heard, deadline = None, time.monotonic() + PATIENCE_S
+    while heard is None and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+        heard = message and message.error()
+    consumer.close()
+    assert heard is not None, "silence"
+    assert heard.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def test_confluent_kafka_tells_a_transaction(servers):
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": "t"})
+    with pytest.raises(KafkaException) as refused:
+        producer.init_transactions(PATIENCE_S)
+    assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_confluent_kafka_lists_no_groups(servers):
+    admin = AdminClient({"bootstrap.servers": servers})
+    listed = admin.list_consumer_groups().result(PATIENCE_S)
+    assert (listed.valid, listed.errors) == ([], [])
+
+
+def test_kafka_python_tells_a_group(servers):
+    consumer = KafkaConsumer(TOPIC, bootstrap_servers=servers, group_id="g")
+    with closing(consumer), pytest.raises(GroupAuthorizationFailedError):
+        consumer.poll(PATIENCE_S * 1000)
+
+
+def test_kafka_python_tells_a_transaction(servers):
+    producer = KafkaProducer(bootstrap_servers=servers, transactional_id="t")
+    with closing(producer), pytest.raises(TransactionalIdAuthorizationFailedError):
+        producer.init_transactions()
+
+
+def test_aiokafka_tells_a_group(servers):
+    async def read():
+        consumer = AIOKafkaConsumer(TOPIC, bootstrap_servers=servers, group_id="g")
+        try:
+            await asyncio.wait_for(consumer.start(), PATIENCE_S)
+            await asyncio.wait_for(consumer.getone(), PATIENCE_S)
+        finally:
+            await consumer.stop()
+
+    with pytest.raises(AioGroupRefused):
+        asyncio.run(read())
+
+
+def test_aiokafka_tells_a_transaction(servers):
+    async def start():
+        producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id="t")
+        try:
+            await asyncio.wait_for(producer.start(), PATIENCE_S)
+        finally:
+            await producer.stop()
+
+    with pytest.raises(AioKafkaError):
+        asyncio.run(start())
+
+
+@pytest.mark.needs_command("kcat")
+def test_kcat_tells_a_group(servers):
+    done = subprocess.run(
+        ["kcat", "-b", servers, "-G", "g", TOPIC], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode != 0
+    assert b"consumer groups are not served yet" in done.stderr
