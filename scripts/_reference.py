@@ -80,6 +80,12 @@ def broker_settings():
     for name, setting in keys.SETTINGS.items():
         default = f"`{setting.default}`" if setting.default else ""
         lines.append(f"| `{name}` | {default} | {_allowed(setting)} | {setting.about} |")
+    security = import_module("raftlog.runtime.security_settings").NO_OPS
+    lines += ["", "## Security: refused away from the value that asks for nothing", ""]
+    lines += ["Every listener is plaintext, without authentication and without authorization. A"]
+    lines += ["broker that is told otherwise does not start. No value is accepted, too."]
+    lines += ["", "| setting | accepted value |", "|---|---|"]
+    lines += [f"| `{name}` | {f'`{value}`' if value else ''} |" for name, value in security.items()]
     lines += ["", "## Accepted and without effect", ""]
     lines += [f"* `{name}`" for name in sorted(keys.IGNORED)]
     return _page("Broker settings", lines)

@@ -37,6 +37,8 @@ from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.runtime.config_file import parse_properties
+from raftlog.runtime.security_settings import SERVED_PROTOCOL, security_name, security_problem
 
 _ACTIONS = ("create", "delete", "alter", "describe", "list")
 
@@ -232,13 +234,15 @@ def _check_command_config(path: Path | None) -> None:
     if path is None:
         return
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        _usage(f"{path}: {error.strerror}")
-    for line in lines:
-        key, _, value = (part.strip() for part in line.partition("="))
-        if key == "security.protocol" and value not in ("", "PLAINTEXT"):
-            _usage(f"{path}: security.protocol={value} is not served by this release")
+        lines = parse_properties(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError, RaftlogError) as error:
+        _usage(f"{path}: {error}")
+    for key, line in lines.items():
+        if key == "security.protocol" and line.value.upper() not in ("", SERVED_PROTOCOL):
+            _usage(f"{path}: security.protocol={line.value} is not served by this release")
+        problem = security_problem(key, line.value) if security_name(key) else None
+        if problem is not None:
+            _usage(f"{path}: {problem}")
 
 
 # --- actions --------------------------------------------------------------------------------------

@@ -23,10 +23,17 @@ from raftlog.metadata.topic_configs import (
     broker_defaults,
 )
 from raftlog.runtime.config_keys import IGNORED, SETTINGS, Setting, all_names
+from raftlog.runtime.security_settings import (
+    PROTOCOLS,
+    SERVED_PROTOCOL,
+    advice_for,
+    protocol_of,
+    security_name,
+    security_problem,
+)
 
 LOOPBACK: Final = "127.0.0.1"
 SECRET_BYTES_MIN: Final = 16
-_OTHER_PROTOCOLS: Final = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Line(NamedTuple):
@@ -108,10 +115,11 @@ def load(path: str, overrides: Mapping[str, str] | None = None) -> ServerConfig:
 def judge(lines: dict[str, Line], name: str) -> ServerConfig:
     """The configuration that these settings make; `ConfigError` for the first one that is wrong."""
     _refuse_unknown(lines)
+    _refuse_security(lines)
     settings = _Settings(lines, name)
     node = NodeId(settings.node_id())
     bind = _listeners(settings, "listeners")
-    names = settings.text("controller.listener.names").split(",")
+    names = _controller_names(settings)
     clients = tuple(each for each in bind if each.name not in names)
     if not clients:
         raise ConfigError(
@@ -141,7 +149,7 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
 def _refuse_unknown(lines: dict[str, Line]) -> None:
     known = all_names()
     for key, line in lines.items():
-        if key not in known:
+        if key not in known and security_name(key) is None:
             near = difflib.get_close_matches(key, known, n=1)
             advice = (
                 f"did you mean {near[0]}?"
@@ -149,6 +157,14 @@ def _refuse_unknown(lines: dict[str, Line]) -> None:
                 else "docs/reference/broker_settings.md has all of them"
             )
             raise ConfigError(f"no setting is called {key}", on=line.where, do=advice)
+
+
+def _refuse_security(lines: dict[str, Line]) -> None:
+    """A broker that is told to be secure and is not would lie: it does not start."""
+    for key, line in lines.items():
+        problem = security_problem(key, line.value) if security_name(key) else None
+        if problem is not None:
+            raise ConfigError(problem, on=line.where, do=advice_for(key))
 
 
 @final
@@ -228,20 +244,28 @@ def _address(text: str, where: str) -> Address:
 
 
 def _listeners(settings: _Settings, key: str) -> tuple[Listener, ...]:
-    """`NAME://host:port`, comma-separated. TLS and SASL are refused until they are served."""
+    """`NAME://host:port`, comma-separated, names in capitals as in Kafka. TLS and SASL are refused
+    until they are served."""
     where = settings.where(key)
-    protocols = _protocol_map(settings)
+    protocols, controllers = _protocol_map(settings), _controller_names(settings)
     found: list[Listener] = []
     for item in settings.text(key).split(","):
         name, slashes, rest = item.strip().partition("://")
+        name = name.upper()
         if not slashes or not name:
             raise ConfigError(
                 f"{item!r} is not NAME://host:port",
                 on=where,
                 do="as in PLAINTEXT://127.0.0.1:9092",
             )
-        protocol = protocols.get(name, name)
-        if protocol != "PLAINTEXT" and (name in protocols or name in _OTHER_PROTOCOLS):
+        protocol = protocol_of(name, protocols, controllers)
+        if protocol is None:
+            raise ConfigError(
+                f"listener {name} has no protocol",
+                on=where,
+                do=f"add {name}:PLAINTEXT to listener.security.protocol.map",
+            )
+        if protocol != SERVED_PROTOCOL:
             raise ConfigError(
                 f"listener {name} wants {protocol}", on=where, do="this release serves PLAINTEXT"
             )
@@ -263,8 +287,20 @@ def _protocol_map(settings: _Settings) -> dict[str, str]:
                 on=settings.where(key),
                 do="as in PLAINTEXT:PLAINTEXT",
             )
-        pairs[name] = protocol
+        protocol = protocol.strip().upper()
+        if protocol not in PROTOCOLS:
+            raise ConfigError(
+                f"{protocol!r} is no security protocol",
+                on=settings.where(key),
+                do=f"the protocols are {', '.join(PROTOCOLS)}",
+            )
+        pairs[name.strip().upper()] = protocol
     return pairs
+
+
+def _controller_names(settings: _Settings) -> list[str]:
+    names = settings.text("controller.listener.names").split(",")
+    return [name.strip().upper() for name in names if name.strip()]
 
 
 def _peer_listener(

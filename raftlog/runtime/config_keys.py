@@ -1,13 +1,15 @@
 """Every broker setting by Kafka's name: what this release does with it.
 
-Three tables. SETTINGS are read. TOPIC_DEFAULTS are the broker-wide forms of topic settings and
+Four tables. SETTINGS are read. TOPIC_DEFAULTS are the broker-wide forms of topic settings and
 are passed on under the topic-level name. IGNORED are names of Kafka's that have no meaning here;
 they are accepted, so that a `server.properties` can stay as it is, and listed once at start.
+`security_settings.NO_OPS` are accepted with the value that asks for nothing, and refused otherwise.
 """
 
 from typing import Final, Literal, NamedTuple
 
 from raftlog.metadata.topic_configs import BROKER_DEFAULT_NAMES
+from raftlog.runtime.security_settings import DEFAULT_PROTOCOL_MAP, NO_OPS
 
 Kind = Literal["int", "text", "flag", "choice"]
 
@@ -38,7 +40,10 @@ SETTINGS: Final[dict[str, Setting]] = {
         "text", "", about="What clients are told to connect to; the listeners when not set."
     ),
     "listener.security.protocol.map": Setting(
-        "text", "", about="Listener name to protocol; PLAINTEXT is what this release serves."
+        "text",
+        DEFAULT_PROTOCOL_MAP,
+        about="Listener name to protocol. It may name any protocol of Kafka's; a listener that "
+        "uses another one than PLAINTEXT stops the start.",
     ),
     "controller.listener.names": Setting(
         "text", "", about="Names the peer listener when raftlog.peer.listener is not set."
@@ -114,7 +119,6 @@ IGNORED: Final[frozenset[str]] = frozenset(
     {
         "process.roles",
         "inter.broker.listener.name",
-        "security.inter.broker.protocol",
         "num.network.threads",
         "num.io.threads",
         "num.replica.fetchers",
@@ -146,4 +150,4 @@ IGNORED: Final[frozenset[str]] = frozenset(
 
 def all_names() -> list[str]:
     """Every name that a configuration file may use, sorted."""
-    return sorted({*SETTINGS, *BROKER_DEFAULT_NAMES, *IGNORED})
+    return sorted({*SETTINGS, *BROKER_DEFAULT_NAMES, *NO_OPS, *IGNORED})

@@ -292,6 +292,11 @@ def test_security_that_is_not_served_is_refused_not_ignored(kafka_topics, tmp_pa
     ran = kafka_topics("--list", "--command-config", settings)
     assert ran.code == 1
     assert "SASL_SSL" in ran.err
+    for line in ("security.protocol: ssl", "ssl.truststore.location=/x", "sasl.jaas.config = a b"):
+        settings.write_text(line + "\n")
+        ran = kafka_topics("--list", "--command-config", settings)
+        assert (ran.code, ran.out) == (1, "")
+        assert re.split("[ =:]", line)[0] in ran.err
     settings.write_text("security.protocol=PLAINTEXT\nclient.id=x\n")
     assert kafka_topics("--list", "--command-config", settings).code == 0
 
