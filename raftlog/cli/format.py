@@ -8,7 +8,7 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.cli.render import format_option, print_json
 from raftlog.runtime import config_file
-from raftlog.runtime.real_ports import OsEntropy, PosixDisk
+from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory, is_formatted
 
 _DIRECTORY_DIGITS = 16
@@ -87,7 +87,7 @@ def format_command(
             on=config.data_dir,
             do="a cluster begins once; use an empty directory",
         )
-    Path(config.data_dir).mkdir(parents=True, exist_ok=True)
+    make_data_directory(config.data_dir)
     identity = DirectoryIdentity(cluster=cluster, node=node, directory=own, controllers=founders)
     format_directory(disk, identity)
     if form == "json":

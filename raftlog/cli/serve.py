@@ -1,8 +1,11 @@
 """`raftlog serve`: one broker in the foreground."""
 
+import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import click
 import trio
@@ -10,9 +13,15 @@ import trio
 from raftlog.cli.render import format_option, print_json_line
 from raftlog.cli.settings import parse_settings
 from raftlog.runtime import config_file, server
+from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.server import Started
 from raftlog.runtime.tracing import JsonTracer
+
+_ROOT_WARNING: Final = (
+    "raftlog: warning: this broker runs as root, so whoever breaks into it owns the machine. "
+    "Run it as a user of its own that owns the data directory."
+)
 
 
 @click.command(
@@ -35,16 +44,32 @@ def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
     signal stops at once.
     """
     config = config_file.load(str(config_path), parse_settings(settings))
+    if os.geteuid() == 0:
+        print(_ROOT_WARNING, file=sys.stderr)
     clock = SystemClock()
     tracer = JsonTracer(sys.stderr, clock, config.broker.node)
     if config.ignored:
         names = ", ".join(config.ignored)
         print(f"raftlog: settings without a meaning here: {names}", file=sys.stderr)
-    report = partial(_report, form)
     try:
-        trio.run(partial(server.serve, config, tracer=tracer, started=report, clock=clock))
+        trio.run(_serve, config, tracer, partial(_report, form), clock)
     except BaseExceptionGroup as group:
         raise _only_error(group) from group
+
+
+async def _serve(
+    config: ServerConfig,
+    tracer: JsonTracer,
+    report: Callable[[Started], None],
+    clock: SystemClock,
+) -> None:
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tracer.flush_for_ever, name="repeats")
+            await server.serve(config, tracer=tracer, started=report, clock=clock)
+            nursery.cancel_scope.cancel()
+    finally:
+        tracer.flush()
 
 
 def _report(form: str, started: Started) -> None:

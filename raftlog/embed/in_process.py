@@ -8,6 +8,7 @@ import io
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Final, TypeVar, final
 
@@ -146,10 +147,12 @@ class InProcessBrokers:
     async def _serve_tracing(self, node: int, running: _Running, output: io.TextIOBase) -> None:
         clock = SystemClock()
         config = config_file.load(str(self.cluster.directory / f"broker{node}.properties"))
-        with running.scope:
+        tracer = JsonTracer(output, clock, node)  # type: ignore[arg-type]
+        with ExitStack() as stack, running.scope:
+            stack.callback(tracer.flush)
             await server.serve(
                 config,
-                tracer=JsonTracer(output, clock, node),  # type: ignore[arg-type]
+                tracer=tracer,
                 started=partial(_listening, running),
                 clock=clock,
                 own_process=False,

@@ -4,6 +4,10 @@
 says "can serve"; both take `?verbose`. Metrics are in Prometheus' text format. Only GET and HEAD
 are served, bodies are not read, and every answer closes its connection: this port has a handful of
 polite clients. An impolite one costs its own connection.
+
+At most `CONNECTIONS_MAX` connections are open. One more takes the place of the oldest that waits
+for its client: to send the rest of a request, or to take the answer. A client that keeps half
+requests open would else keep health probes out.
 """
 
 import json
@@ -42,6 +46,9 @@ class AdminServer:
     _answers: dict[int, Any] = attrs.field(factory=dict, init=False)
     _tokens: int = attrs.field(default=0, init=False)
     _open: int = attrs.field(default=0, init=False)
+    _lingering: dict[int, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    """Connections that wait for their client, by number; who has waited longest stands first."""
+    _connections: int = attrs.field(default=0, init=False)
 
     def answer(self, reply: AdminReply) -> None:
         """Give an answer to who waits for it; one that came too late is dropped."""
@@ -66,26 +73,41 @@ class AdminServer:
 
     async def serve(self, stream: ByteStream, address: str) -> None:
         """Serve one request and close."""
-        if self._open >= CONNECTIONS_MAX:
+        if self._open >= CONNECTIONS_MAX and not self._evict():
             stream.close()
             return
         self._open += 1
+        self._connections += 1
+        number = self._connections
         try:
-            with trio.move_on_after(2 * ANSWER_SECONDS):
-                await self._serve(stream)
+            with trio.move_on_after(2 * ANSWER_SECONDS) as scope:
+                self._lingering[number] = scope
+                await self._serve(stream, number, scope)
         except (h11.ProtocolError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.tracer.emit(TraceEvent("admin-refused", address, (("why", str(error)),)))
         finally:
             self._open -= 1
+            self._lingering.pop(number, None)
             stream.close()
 
-    async def _serve(self, stream: ByteStream) -> None:
+    def _evict(self) -> bool:
+        """End the oldest connection that waits for its client; False when none does."""
+        oldest = next(iter(self._lingering), None)
+        if oldest is None:
+            return False
+        # Its place is free at once, though its task ends a moment later: two newcomers between the
+        # two moments take the places of two.
+        self._lingering.pop(oldest).cancel()
+        return True
+
+    async def _serve(self, stream: ByteStream, number: int, scope: trio.CancelScope) -> None:
         parser = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         buffer = bytearray(REQUEST_BYTES_MAX)
         while (event := parser.next_event()) is h11.NEED_DATA:
             with memoryview(buffer) as view:
                 received = await stream.receive_into(view)
             parser.receive_data(bytes(buffer[:received]))
+        self._lingering.pop(number, None)
         if not isinstance(event, h11.Request):
             return
         status, content_type, body = await self._route(event)
@@ -99,6 +121,7 @@ class AdminServer:
         if event.method != b"HEAD":  # it is told how long the body would be, and gets none
             pieces.append(parser.send(h11.Data(data=payload)))
         pieces.append(parser.send(h11.EndOfMessage()))
+        self._lingering[number] = scope
         await _send_all(stream, b"".join(piece for piece in pieces if piece))
 
     async def _route(self, request: h11.Request) -> Answer:

@@ -29,7 +29,7 @@ import attrs
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import NANOS_PER_SECOND
-from raftlog.runtime.real_ports import OsEntropy, PosixDisk, SystemClock
+from raftlog.runtime.real_ports import OsEntropy, PosixDisk, SystemClock, make_data_directory
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory, is_formatted
 
 STATE_FILE: Final = "cluster.json"
@@ -300,7 +300,7 @@ def _format(cluster: LocalCluster, voters: list[int]) -> None:
     directories = {node: DirectoryId(1 + entropy.below(2**64 - 1)) for node in disks}
     founders = tuple(ReplicaId(NodeId(node), directories[node], ReplicaEpoch(0)) for node in voters)
     for node, disk in disks.items():
-        cluster.data_path(node).mkdir(exist_ok=True)
+        make_data_directory(str(cluster.data_path(node)))
         format_directory(
             disk,
             DirectoryIdentity(

@@ -22,7 +22,13 @@ from raftlog.runtime import faulty_disk
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.huge_pages import use_huge_pages
 from raftlog.runtime.open_files import Descriptors, PosixDescriptors
-from raftlog.runtime.real_ports import SYNCFS_TELLS, OsEntropy, PosixDisk
+from raftlog.runtime.real_ports import (
+    PRIVATE_FILE,
+    SYNCFS_TELLS,
+    OsEntropy,
+    PosixDisk,
+    make_data_directory,
+)
 from raftlog.runtime.slabs import SlabPool
 from raftlog.runtime.streams import Network, TcpNetwork
 from raftlog.runtime.workers import ThreadWorkers, Workers
@@ -69,8 +75,10 @@ def this_machine(config: ServerConfig, clock: Clock, tracer: Tracer, stack: Exit
 
 
 def _open_disk(config: ServerConfig, stack: ExitStack, tracer: Tracer) -> Disk:
-    os.makedirs(config.data_dir, exist_ok=True)
-    lock = os.open(os.path.join(config.data_dir, ".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    if not make_data_directory(config.data_dir):
+        do = f"chmod 700 {config.data_dir}, or set log.dirs to a directory of its own"
+        tracer.emit(TraceEvent("data-directory-open-to-others", config.data_dir, (("do", do),)))
+    lock = os.open(os.path.join(config.data_dir, ".lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     stack.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -10,11 +10,12 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, final
 
@@ -24,6 +25,11 @@ from raftlog.base.units import NANOS_PER_MILLI, Instant, WallMillis
 
 IOV_PARTS_MAX: Final = 512
 """Below IOV_MAX (1024 on Linux): one `pwritev` takes at most this many parts."""
+
+PRIVATE_DIRECTORY: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+"""Records, votes and names of topics are for the broker's user alone."""
+_OWN_NAMES: Final = re.compile(r"raftlog\.format|store-\d|groups|\.lock|lost\+found")
 
 # Python has no os.syncfs; the C library of Linux does (glibc 2.14, musl).
 _syncfs: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
@@ -191,6 +197,33 @@ _sync_data: Final[Callable[[int], None]] = (
 )
 
 
+def make_data_directory(path: str) -> bool:
+    """Create a data directory for its owner alone, with its missing parents; close one that is
+    there to everybody else. Returns whether others are kept out.
+
+    A directory that holds anything but a broker's files (a home, /tmp), or that belongs to another
+    user, is left as it is: it is not ours to close.
+    """
+    parent = os.path.dirname(os.path.abspath(path))
+    with _blamed_on(path):
+        os.makedirs(parent, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(path, PRIVATE_DIRECTORY)
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        if mode & 0o077 == 0:
+            return True
+        if mode & stat.S_ISVTX or not all(map(_is_own_name, os.listdir(path))):
+            return False
+        with suppress(PermissionError):
+            os.chmod(path, PRIVATE_DIRECTORY)
+            return True
+        return False
+
+
+def _is_own_name(name: str) -> bool:
+    return _OWN_NAMES.match(name) is not None
+
+
 @final
 class PosixDisk:
     """A data directory on a real file system. `_all_fd` is what `syncfs` is called on, kept open:
@@ -223,7 +256,7 @@ class PosixDisk:
         if create:
             flags |= os.O_CREAT | os.O_EXCL
         with _blamed_on(path):
-            return PosixFile(os.open(self._at(path), flags, 0o644), path)
+            return PosixFile(os.open(self._at(path), flags, PRIVATE_FILE), path)
 
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty when it does not exist."""
@@ -243,7 +276,11 @@ class PosixDisk:
 
     def make_dir(self, path: str) -> None:
         with _blamed_on(path):
-            os.makedirs(self._at(path), exist_ok=True)
+            made = self.root
+            for name in path.split("/") if self._at(path) != self.root else ():
+                made = os.path.join(made, name)
+                with suppress(FileExistsError):
+                    os.mkdir(made, PRIVATE_DIRECTORY)
 
     def rename(self, old: str, new: str) -> None:
         with _blamed_on(old):

@@ -225,6 +225,16 @@ def test_serve_needs_a_good_configuration(raftlog, tmp_path):
     assert "chmod 600" in open_secret.err
 
 
+@pytest.mark.parametrize("user", [0, 1000])
+def test_serve_warns_root(user, raftlog, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    config = properties(tmp_path, 1, "1@127.0.0.1:19000")
+    (tmp_path / "file").touch()
+    ran = raftlog("serve", "--config", config, "--set", f"log.dirs={tmp_path / 'file' / 'data'}")
+    assert ran.code == 1
+    assert ("runs as root" in ran.err) is (user == 0)
+
+
 def test_inspect_of_nothing(raftlog, tmp_path):
     assert raftlog("inspect", tmp_path / "none").code == 1
     assert raftlog("inspect", tmp_path).code == 1

@@ -162,14 +162,60 @@ async def test_a_stuck_loop_is_said(autojump_clock):
     assert b"".join(client.incoming).startswith(b"HTTP/1.1 503 ")
 
 
-async def test_who_says_nothing_is_closed_and_too_many_are_not_served(autojump_clock):
+async def test_who_says_nothing_is_closed(autojump_clock):
     server = server_of(AnsweringDriver())
     pairs = [memory_pair() for _ in range(CONNECTIONS_MAX + 3)]
     async with trio.open_nursery() as nursery:
         for _, stream in pairs:
             nursery.start_soon(server.serve, stream, "somebody")
-        await trio.sleep(0.1)
+            await trio.testing.wait_all_tasks_blocked()
         assert server._open == CONNECTIONS_MAX
-        assert [stream.closed for _, stream in pairs].count(True) == 3
+        assert [stream.closed for _, stream in pairs] == [True] * 3 + [False] * CONNECTIONS_MAX
     assert server._open == 0
+    assert server._lingering == {}
     assert all(stream.closed for _, stream in pairs)
+
+
+async def test_half_requests_do_not_keep_a_probe_out(autojump_clock):
+    """32 connections that each sent half a request failed every health probe for as long as they
+    were renewed: an orchestrator restarts a broker that answers no probe."""
+    server = server_of(AnsweringDriver())
+    pairs = [memory_pair() for _ in range(CONNECTIONS_MAX)]
+    async with trio.open_nursery() as nursery:
+        for client, stream in pairs:
+            client.send_nowait([b"GET /livez HTTP/1.1\r\nHost: x\r\n"])
+            nursery.start_soon(server.serve, stream, "stranger")
+            await trio.testing.wait_all_tasks_blocked()
+        for evicted in range(1, 4):
+            probe, stream = memory_pair(room=1 << 20)
+            probe.send_nowait([ask("GET", "/livez")])
+            await server.serve(stream, "probe")
+            assert b"".join(probe.incoming).startswith(b"HTTP/1.1 200 ")
+            await trio.testing.wait_all_tasks_blocked()
+            assert [each.closed for _, each in pairs].count(True) == 1, evicted
+        assert pairs[0][1].closed, "the oldest half request made room"
+        nursery.cancel_scope.cancel()
+
+
+async def test_whole_requests_are_not_evicted(autojump_clock):
+    """When all wait for an answer, one more is not served: nobody loses what was asked."""
+    server = server_of(SilentDriver())
+    pairs = [memory_pair(room=1 << 20) for _ in range(CONNECTIONS_MAX + 1)]
+    async with trio.open_nursery() as nursery:
+        for client, stream in pairs:
+            client.send_nowait([ask("GET", "/livez")])
+            nursery.start_soon(server.serve, stream, "somebody")
+            await trio.testing.wait_all_tasks_blocked()
+        assert [stream.closed for _, stream in pairs] == [False] * CONNECTIONS_MAX + [True]
+
+
+async def test_who_does_not_take_an_answer_makes_room(autojump_clock):
+    server = server_of(AnsweringDriver())
+    pairs = [memory_pair(room=1) for _ in range(CONNECTIONS_MAX + 1)]
+    async with trio.open_nursery() as nursery:
+        for _, stream in pairs:
+            stream.incoming.append(ask("GET", "/metrics"))
+            nursery.start_soon(server.serve, stream, "stranger")
+            await trio.testing.wait_all_tasks_blocked()
+        assert [stream.closed for _, stream in pairs] == [True] + [False] * CONNECTIONS_MAX
+        nursery.cancel_scope.cancel()
