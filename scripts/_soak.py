@@ -25,6 +25,8 @@ PROFILES = ("swarm", "wide", "trio", "varied")
 """What batches of seeds draw, one after another: each finds what the others do not play."""
 COMPILED_PROFILES = ("swarm", "wide")
 PARTS = ("seeds", "examples", "power", "crashes")
+NAMED_PARTS = ("fresh",)
+"""Parts that run only when they are named: one round takes an hour."""
 EXAMPLES = ["tests/raft", "tests/storage", "tests/partition", "tests/metadata", "tests/kafka"]
 SHRINK_SECONDS = 300
 OVER_SECONDS = 60
@@ -66,11 +68,12 @@ def parsed(arguments):
     )
     parser.add_argument("--bugs", type=Path, default=Path("bugs"), help="where failures are filed")
     parser.add_argument("--mutant", default="", help="with this planted bug, to see it found")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *NAMED_PARTS)))
     options = parser.parse_args(arguments)
-    unknown = [part for part in options.parts if part not in PARTS]
+    unknown = [part for part in options.parts if part not in PARTS + NAMED_PARTS]
     if unknown:
-        parser.error(f"no part {unknown[0]!r}: there are {', '.join(PARTS)}")
+        known = ", ".join(PARTS + NAMED_PARTS)
+        parser.error(f"no part {unknown[0]!r}: there are {known}")
     if not 0 < options.minutes < float("inf"):
         parser.error("--minutes is a number above 0")
     if options.first < 0 or options.jobs < 1:
@@ -131,6 +134,8 @@ class Soak:
     def command_of(self, part):
         if part == "seeds":
             return self.sweep()
+        if part == "fresh":
+            return ["scripts/fresh"]
         pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "1800"]
         if part == "crashes":
             return [*pytest, "--soak", "-m", "soak"]

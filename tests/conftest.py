@@ -3,7 +3,7 @@
 * Hypothesis runs few, derandomised examples by default: CI repeats itself exactly. Exploring is
   `--hypothesis-profile=soak`.
 * A test marked `needs_command("kcat")` fails with advice when the program is missing; under
-  `--no-system` it is skipped instead.
+  `--no-system` it is skipped instead, and counted at the end.
 * A test marked `soak` takes minutes: it runs under `--soak`, as `scripts/soak` does.
 * The probes passed by all tests together are counted across processes; `--require-probes` fails a
   run that left one of the tree's probes unreached.
@@ -11,6 +11,7 @@
 
 import faulthandler
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,10 +19,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from raftlog.base import probes
+from scripts import _system
 from tests.tidy.probes import probe_names
 from tests.tidy.tree import product_files
 
 ROOT = Path(__file__).resolve().parent.parent
+NOT_INSTALLED = " is not installed"
 REACHED = pytest.StashKey[set[str]]()
 
 settings.register_profile(
@@ -76,11 +79,19 @@ def pytest_runtest_setup(item):
         faulthandler.cancel_dump_traceback_later()
     for marker in item.iter_markers("needs_command"):
         (name,) = marker.args
-        if shutil.which(name) is not None:
+        if _is_here(name):
             continue
         if item.config.getoption("--no-system"):
-            pytest.skip(f"{name} is not installed")
-        pytest.fail(f"{name} is not installed: run scripts/system_packages", pytrace=False)
+            pytest.skip(f"{name}{NOT_INSTALLED}")
+        pytest.fail(f"{name}{NOT_INSTALLED}: run scripts/system_packages", pytrace=False)
+
+
+def _is_here(name: str) -> bool:
+    """Whether the machine has what `scripts/_system.py` lists, or else a program of that name."""
+    for need in _system.NEEDS:
+        if need.name == name:
+            return need.is_here()
+    return shutil.which(name) is not None
 
 
 @pytest.fixture(autouse=True)
@@ -105,9 +116,21 @@ def pytest_testnodedown(node):
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    for why, count in _left_out(terminalreporter.stats.get("skipped", [])):
+        name = why.removesuffix(NOT_INSTALLED)
+        needs = [need for need in _system.NEEDS if need.name == name]
+        advice = f"; as root run: {' '.join(_system.command_for(needs))}" if needs else ""
+        terminalreporter.write_line(f"left out: {count}, for {why}{advice}")
     if config.getoption("--require-probes"):
         for name in _unreached(config):
             terminalreporter.write_line(f"probe reached by no test: {name}", red=True)
+
+
+def _left_out(skipped) -> list[tuple[str, int]]:
+    """Reason -> how many tests were skipped for it."""
+    return sorted(
+        Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped).items()
+    )
 
 
 def named_probes() -> set[str]:

@@ -3,10 +3,8 @@
 import importlib
 import json
 import os
-import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from types import ModuleType
 
@@ -23,8 +21,6 @@ from scripts.compiling.forms import refused
 from scripts.compiling.rewriting import HELPERS, HELPERS_TEXT, RewritingError, Tree
 
 ROOT = Path(__file__).resolve().parents[2]
-COMPILER = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
-HEADERS = Path(sysconfig.get_path("include"), "Python.h")
 SHAPES = '''
 from typing import ClassVar, NamedTuple, Generic, TypeVar, final
 
@@ -319,10 +315,6 @@ def test_the_rewritten_product_gives_the_same_traces(tmp_path):
         assert json.loads(done.stdout)["trace_hash"] == drawn(seed, "swarm").play().trace_hash
 
 
-needs_a_compiler = pytest.mark.skipif(
-    COMPILER is None or not HEADERS.exists(),
-    reason="no C compiler or no Python.h; scripts/system_packages installs them",
-)
 TOY_SUMS = """
 def less(one: int, other: int) -> int:
     return one - 1 if one > other else one
@@ -346,7 +338,8 @@ for more in (build.COUNTING, build.COUNTED):
 
 
 @pytest.mark.slow
-@needs_a_compiler
+@pytest.mark.needs_command("cc")
+@pytest.mark.needs_command("Python.h")
 def test_a_tuned_build_counts_and_uses_what_it_counted(tmp_path):
     (tmp_path / "mypy.ini").write_text("[mypy]\n")
     (tmp_path / "sums.py").write_text(TOY_SUMS)
@@ -370,7 +363,8 @@ def test_a_tuned_build_counts_and_uses_what_it_counted(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@needs_a_compiler
+@pytest.mark.needs_command("cc")
+@pytest.mark.needs_command("Python.h")
 def test_the_compiled_product_gives_the_same_traces(tmp_path):
     """Each seed is played again by the sources, under another hash seed."""
     # Other tests come first: some of them end when they wait too long.

@@ -10,6 +10,11 @@ import pytest
 
 from tests.tidy.tree import ROOT, files_below, text_of
 
+STARTS_FIRST = [
+    f"scripts/{name}"
+    for name in ("_bootstrap.py", "_system.py", "check", "demo", "system_packages", "test")
+]
+
 
 @pytest.fixture
 def bootstrap(tmp_path: Path, monkeypatch):
@@ -38,7 +43,7 @@ def bootstrap(tmp_path: Path, monkeypatch):
     return module
 
 
-@pytest.mark.parametrize("path", ["scripts/_bootstrap.py", "scripts/check", "scripts/test"])
+@pytest.mark.parametrize("path", STARTS_FIRST)
 def test_any_python_3_can_read_what_starts_first(path: str):
     ast.parse(text_of(path) or "", feature_version=(3, 7))
 
@@ -46,12 +51,12 @@ def test_any_python_3_can_read_what_starts_first(path: str):
 def test_only_the_standard_library_is_needed_to_start():
     imported = {
         alias.name
-        for file in files_below("scripts/_bootstrap.py", "scripts/check", "scripts/test")
+        for file in files_below(*STARTS_FIRST)
         for node in file.nodes
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert imported <= sys.stdlib_module_names | {"_bootstrap"}
+    assert imported <= sys.stdlib_module_names | {"_bootstrap", "_system"}
 
 
 def test_an_installation_happens_once(bootstrap):

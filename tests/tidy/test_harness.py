@@ -32,13 +32,14 @@ def test_two():
 """
 
 
-def pytest_on(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
+def pytest_on(folder: Path, text: str, *options: str, env=None) -> subprocess.CompletedProcess[str]:
     """Run pytest on one file with tests/conftest.py as a plugin."""
     (folder / "test_planted.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-c", os.devnull]
     return subprocess.run(
         [*command, "--rootdir", str(folder), "-p", "no:cacheprovider", *options, str(folder)],
         cwd=ROOT,
+        env=env,
         check=False,
         capture_output=True,
         text=True,
@@ -56,6 +57,15 @@ def test_no_system_skips_instead(tmp_path: Path):
     done = pytest_on(tmp_path, NEEDS_NOTHING_KNOWN, "--no-system")
     assert done.returncode == 0
     assert "1 skipped" in done.stdout
+    assert "left out: 1, for no-such-program-anywhere is not installed" in done.stdout
+
+
+def test_what_is_left_out_is_told_with_the_command_that_brings_it(tmp_path: Path):
+    text = NEEDS_NOTHING_KNOWN.replace("no-such-program-anywhere", "kcat")
+    without = {**os.environ, "PATH": str(tmp_path)}
+    done = pytest_on(tmp_path, text, "--no-system", env=without)
+    advice = "as root run: apt-get install -y --no-install-recommends kcat"
+    assert f"left out: 1, for kcat is not installed; {advice}" in done.stdout
 
 
 def test_a_run_without_tests_fails(tmp_path: Path):
