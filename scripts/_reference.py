@@ -2,6 +2,7 @@
 
 import ast
 import sys
+import textwrap
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -72,7 +73,17 @@ def broker_settings():
         "The file is `key = value`, with Kafka's names. A `server.properties` of Kafka works when",
         "two things are said that Kafka does not ask for or asks otherwise: the controllers",
         "(`controller.quorum.voters`) and the secret that brokers prove to each other",
-        "(`raftlog.cluster.secret.file`). A name that is on neither list stops the start.",
+        "(`raftlog.cluster.secret.file`). Every setting of Kafka 4 is in one of three classes:",
+        "",
+        "* **honoured**: two values make a difference that a user sees, and a test shows it;",
+        "* **without effect**: any value of its kind is taken, for no record and no answer depends",
+        "  on it; the broker lists at start those that its file sets;",
+        "* **refused away from its default**: another value would promise what this release does",
+        "  not keep, so it stops the start.",
+        "",
+        "A name in no list stops the start with the nearest name that there is.",
+        "",
+        "## Honoured",
         "",
         "| setting | default | allowed | meaning |",
         "|---|---|---|---|",
@@ -80,27 +91,60 @@ def broker_settings():
     for name, setting in keys.SETTINGS.items():
         default = f"`{setting.default}`" if setting.default else ""
         lines.append(f"| `{name}` | {default} | {_allowed(setting)} | {setting.about} |")
+    lines += ["", "## Defaults of topic settings", ""]
+    lines += [
+        "They are in the class of their topic setting ([Topic settings](topic_settings.md)).",
+        "",
+    ]
+    lines += ["| setting | topic setting | class |", "|---|---|---|"]
+    for name in keys.BROKER_DEFAULT_NAMES:
+        config = keys.default_of(name)
+        lines.append(f"| `{name}` | `{config.name}` | {config.classed.value} |")
+    groups = import_module("raftlog.runtime.kafka_settings").GROUPS
+    for title, classed in (
+        ("Without effect", "NO_EFFECT"),
+        ("Refused away from their default", "DEFAULT_ONLY"),
+    ):
+        lines += ["", f"## {title}"]
+        for group in groups:
+            if group.classed.name == classed:
+                why = group.why[0].upper() + group.why[1:] + "."
+                lines += ["", *textwrap.wrap(why, 100), ""]
+                lines += ["| setting | default in Kafka |", "|---|---|"]
+                lines += [_setting_line(*each) for each in sorted(group.settings.items())]
     security = import_module("raftlog.runtime.security_settings").NO_OPS
     lines += ["", "## Security: refused away from the value that asks for nothing", ""]
     lines += ["Every listener is plaintext, without authentication and without authorization. A"]
     lines += ["broker that is told otherwise does not start. No value is accepted, too."]
     lines += ["", "| setting | accepted value |", "|---|---|"]
     lines += [f"| `{name}` | {f'`{value}`' if value else ''} |" for name, value in security.items()]
-    lines += ["", "## Accepted and without effect", ""]
-    lines += [f"* `{name}`" for name in sorted(keys.IGNORED)]
     return _page("Broker settings", lines)
+
+
+def _setting_line(name, setting):
+    return f"| `{name}` | {f'`{setting[1]}`' if setting[1] else ''} |"
 
 
 def topic_settings():
     """The settings of a topic."""
-    configs = import_module("raftlog.metadata.topic_configs").TOPIC_CONFIGS
-    head = "| setting | type | default | set for a broker by | meaning |"
-    lines = [head, "|---|---|---|---|---|"]
+    configs = import_module("raftlog.metadata.topic_config_table").TOPIC_CONFIGS
+    lines = [
+        "Every topic setting of Kafka 4 is honoured, without effect (any valid value is taken; no",
+        "record and no answer depends on it), or refused away from its default, since another",
+        "value would promise what this release does not keep. CreateTopics warns of values without",
+        "effect. It refuses an unknown name with the nearest name that there is.",
+        "",
+        "| setting | class | type | default | set for a broker by | meaning, or why |",
+        "|---|---|---|---|---|---|",
+    ]
     for config in configs.values():
         default = f"`{config.default}`" if config.default else ""
         kind = config.kind.name.lower()
         broker = ", ".join(f"`{name}`" for name, _ in config.broker_names)
-        lines.append(f"| `{config.name}` | {kind} | {default} | {broker} | {config.about} |")
+        classed = config.classed.value
+        lines.append(
+            f"| `{config.name}` | {classed} | {kind} | {default} | {broker} | {config.about} |"
+        )
     return _page("Topic settings", lines)
 
 

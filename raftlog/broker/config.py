@@ -90,6 +90,8 @@ class BrokerConfig:
     """A created topic's answer waits so long for leaders."""
 
     auto_create: bool = True
+    delete_topics: bool = True
+    """delete.topic.enable: clients may delete topics."""
     partitions_default: int = 1
     replication_default: int = 1
     producer_expiration_ms: int = 86_400_000

@@ -8,12 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from raftlog.broker.config import BrokerConfig
-from raftlog.metadata.topic_configs import (
-    TOPIC_CONFIGS,
-    TopicConfig,
-    effective_configs,
-    retention_deletes,
-)
+from raftlog.metadata.topic_config_table import TOPIC_CONFIGS, TopicConfig
+from raftlog.metadata.topic_configs import effective_configs, retention_deletes
 from raftlog.partition.config import UNLIMITED, PartitionConfig
 from raftlog.storage.replica import LogOptions
 

@@ -50,7 +50,7 @@ def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
     tracer = JsonTracer(sys.stderr, clock, config.broker.node)
     if config.ignored:
         names = ", ".join(config.ignored)
-        print(f"raftlog: settings without a meaning here: {names}", file=sys.stderr)
+        print(f"raftlog: settings without effect: {names}", file=sys.stderr)
     try:
         trio.run(_serve, config, tracer, partial(_report, form), clock)
     except BaseExceptionGroup as group:

@@ -93,7 +93,8 @@ class TopicDescription(NamedTuple):
         the settings were not asked for."""
         if not self.configs:
             return []
-        return config_warnings({key: each.value or "" for key, each in self.configs.items()})
+        values = {key: each.value or "" for key, each in self.configs.items()}
+        return config_warnings(values, self.overrides)
 
     @property
     def replication_factor(self) -> int:

@@ -22,7 +22,14 @@ from raftlog.metadata.topic_configs import (
     broker_default_problem,
     broker_defaults,
 )
-from raftlog.runtime.config_keys import IGNORED, SETTINGS, Setting, all_names
+from raftlog.runtime.config_keys import (
+    OTHERS,
+    SETTINGS,
+    Setting,
+    all_names,
+    has_no_effect,
+    other_problem,
+)
 from raftlog.runtime.security_settings import (
     PROTOCOLS,
     SERVED_PROTOCOL,
@@ -116,6 +123,7 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
     """The configuration that these settings make; `ConfigError` for the first one that is wrong."""
     _refuse_unknown(lines)
     _refuse_security(lines)
+    _refuse_promises(lines)
     settings = _Settings(lines, name)
     node = NodeId(settings.node_id())
     bind = _listeners(settings, "listeners")
@@ -130,11 +138,12 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
     peer_bind = _peer_listener(settings, bind, names)
     controllers = _controllers(settings)
     own = next((each for each in controllers if each.node == node), None)
+    _judge_roles(settings, is_voter=own is not None)
     peer = own or PeerAddress(node, peer_bind.host, peer_bind.port)
     broker = _broker_config(settings, node, clients, peer, controllers)
     return ServerConfig(
         broker=broker,
-        data_dir=settings.required("log.dirs", "log.dir"),
+        data_dir=_data_dir(settings),
         bind=clients,
         peer_bind=peer_bind,
         admin_bind=settings.address("raftlog.admin.listener"),
@@ -142,7 +151,7 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
         frame_bytes_max=settings.number("socket.request.max.bytes"),
         connections_max=settings.number("max.connections"),
         connections_idle_ms=settings.number("connections.max.idle.ms"),
-        ignored=tuple(key for key in sorted(lines) if key in IGNORED),
+        ignored=tuple(key for key in sorted(lines) if has_no_effect(key)),
     )
 
 
@@ -165,6 +174,18 @@ def _refuse_security(lines: dict[str, Line]) -> None:
         problem = security_problem(key, line.value) if security_name(key) else None
         if problem is not None:
             raise ConfigError(problem, on=line.where, do=advice_for(key))
+
+
+def _refuse_promises(lines: dict[str, Line]) -> None:
+    """A setting that would change what clients get, and is not honoured, stops the start."""
+    for key, line in lines.items():
+        problem = other_problem(key, line.value) if key in OTHERS else None
+        if problem is not None:
+            raise ConfigError(
+                problem,
+                on=line.where,
+                do="leave it out; docs/reference/broker_settings.md has every setting",
+            )
 
 
 @final
@@ -319,6 +340,31 @@ def _peer_listener(
     )
 
 
+def _data_dir(settings: _Settings) -> str:
+    path = settings.required("log.dirs", "log.dir")
+    if "," in path:
+        key = "log.dirs" if settings.text("log.dirs") else "log.dir"
+        problem = f"{path!r} names several data directories"
+        raise ConfigError(problem, on=settings.where(key), do="name one; a broker has one disk")
+    return path
+
+
+def _judge_roles(settings: _Settings, *, is_voter: bool) -> None:
+    """Every process is a broker; it is a controller exactly if controller.quorum.voters names it.
+    Kafka refuses a file that says otherwise, too."""
+    roles = [role.strip() for role in settings.text("process.roles").split(",") if role.strip()]
+    where = settings.where("process.roles")
+    if any(role not in ("broker", "controller") for role in roles):
+        raise ConfigError(f"{','.join(roles)!r} names no role", on=where, do="write broker")
+    if roles and "broker" not in roles:
+        problem, do = "no process is a controller alone", "write broker,controller"
+        raise ConfigError(problem, on=where, do=do)
+    if roles and is_voter != ("controller" in roles):
+        names, fit = ("names", "broker,controller") if is_voter else ("does not name", "broker")
+        problem = f"controller.quorum.voters {names} this broker"
+        raise ConfigError(problem, on=where, do=f"write {fit}, or change the voters")
+
+
 def _controllers(settings: _Settings) -> tuple[PeerAddress, ...]:
     key = "controller.quorum.voters"
     found = _peers(settings.required(key), settings.where(key))
@@ -352,7 +398,11 @@ def _broker_config(
 ) -> BrokerConfig:
     advertised = clients
     if settings.text("advertised.listeners"):
-        advertised = _listeners(settings, "advertised.listeners")
+        # Kafka's own file advertises the controllers' listener, too. Clients are not sent there.
+        names = _controller_names(settings)
+        advertised = tuple(
+            each for each in _listeners(settings, "advertised.listeners") if each.name not in names
+        )
     routes = settings.text("raftlog.peer.routes")
     heartbeat_ms = settings.number("raftlog.raft.heartbeat.ms")
     election_ms = settings.number("raftlog.raft.election.timeout.ms")
@@ -378,6 +428,8 @@ def _broker_config(
         replica_lag_ns=millis(settings.number("replica.lag.time.max.ms")),
         producer_expiration_ms=settings.number("producer.id.expiration.ms"),
         auto_create=settings.flag("auto.create.topics.enable"),
+        delete_topics=settings.flag("delete.topic.enable"),
+        retention_check_ns=millis(settings.number("log.retention.check.interval.ms")),
         partitions_default=settings.number("num.partitions"),
         replication_default=settings.number("default.replication.factor"),
         topic_defaults=_topic_defaults(settings),

@@ -1,14 +1,18 @@
 """Every broker setting by Kafka's name: what this release does with it.
 
-Four tables. SETTINGS are read. TOPIC_DEFAULTS are the broker-wide forms of topic settings and
-are passed on under the topic-level name. IGNORED are names of Kafka's that have no meaning here;
-they are accepted, so that a `server.properties` can stay as it is, and listed once at start.
-`security_settings.NO_OPS` are accepted with the value that asks for nothing, and refused otherwise.
+SETTINGS are read. `BROKER_DEFAULT_NAMES` are the broker-wide forms of topic settings and are passed
+on under the topic-level name. OTHERS are all other settings of Kafka's: those without effect are
+accepted, so that a `server.properties` can stay as it is, and listed once at start; those that
+promise what this release does not keep stop the start, unless they have their default.
+`security_settings.NO_OPS` are those of security, refused away from the value that asks for nothing.
 """
 
 from typing import Final, Literal, NamedTuple
 
-from raftlog.metadata.topic_configs import BROKER_DEFAULT_NAMES
+from raftlog.metadata.config_checks import LONG_MAX, Check, flag, integer, number, text, words
+from raftlog.metadata.topic_config_table import SettingClass
+from raftlog.metadata.topic_configs import BROKER_DEFAULT_NAMES, default_of
+from raftlog.runtime.kafka_settings import GROUPS
 from raftlog.runtime.security_settings import DEFAULT_PROTOCOL_MAP, NO_OPS
 
 Kind = Literal["int", "text", "flag", "choice"]
@@ -25,11 +29,26 @@ class Setting(NamedTuple):
     about: str = ""
 
 
+class KafkaSetting(NamedTuple):
+    """A setting of Kafka's that is not honoured, and why."""
+
+    kind: str
+    default: str
+    classed: SettingClass
+    why: str
+
+
 SETTINGS: Final[dict[str, Setting]] = {
     "node.id": Setting(
         "int", "", 0, 2**31 - 1, about="This broker's number, unique in the cluster."
     ),
     "broker.id": Setting("int", "", 0, 2**31 - 1, about="The older name of node.id."),
+    "process.roles": Setting(
+        "text",
+        "",
+        about="broker, or broker,controller for a broker that controller.quorum.voters names. No "
+        "process is a controller alone.",
+    ),
     "broker.rack": Setting("text", "", about="Failure domain; replicas are spread over racks."),
     "log.dirs": Setting("text", "", about="The data directory (one)."),
     "log.dir": Setting("text", "", about="The older name of log.dirs."),
@@ -101,6 +120,16 @@ SETTINGS: Final[dict[str, Setting]] = {
     ),
     "default.replication.factor": Setting("int", "1", 1, 5, about="Replicas made by default."),
     "auto.create.topics.enable": Setting("flag", "true", about="Create topics on first use."),
+    "delete.topic.enable": Setting(
+        "flag", "true", about="Clients may delete topics; else TOPIC_DELETION_DISABLED."
+    ),
+    "log.retention.check.interval.ms": Setting(
+        "int",
+        "300000",
+        1,
+        2**31 - 1,
+        about="How often a leader looks whether old segments may go.",
+    ),
     "socket.request.max.bytes": Setting(
         "int", "33554432", 65_536, 104_857_600, about="The largest request that is received."
     ),
@@ -115,39 +144,48 @@ SETTINGS: Final[dict[str, Setting]] = {
     ),
 }
 
-IGNORED: Final[frozenset[str]] = frozenset(
-    {
-        "process.roles",
-        "inter.broker.listener.name",
-        "num.network.threads",
-        "num.io.threads",
-        "num.replica.fetchers",
-        "num.recovery.threads.per.data.dir",
-        "background.threads",
-        "queued.max.requests",
-        "socket.send.buffer.bytes",
-        "socket.receive.buffer.bytes",
-        "socket.listen.backlog.size",
-        "log.flush.interval.messages",
-        "log.flush.interval.ms",
-        "log.flush.scheduler.interval.ms",
-        "log.retention.check.interval.ms",
-        "log.cleaner.enable",
-        "offsets.topic.replication.factor",
-        "offsets.topic.num.partitions",
-        "transaction.state.log.replication.factor",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.num.partitions",
-        "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.min.isr",
-        "group.initial.rebalance.delay.ms",
-        "metadata.log.dir",
-        "zookeeper.connect",
-        "zookeeper.connection.timeout.ms",
-    }
-)
+OTHERS: Final[dict[str, KafkaSetting]] = {
+    name: KafkaSetting(kind, default, group.classed, group.why)
+    for group in GROUPS
+    for name, (kind, default) in group.settings.items()
+}
+"""Kafka's settings that are not honoured."""
+
+assert len(OTHERS) == sum(len(group.settings) for group in GROUPS), "a name stands in two groups"
+assert not [name for name in OTHERS if name in SETTINGS or name in BROKER_DEFAULT_NAMES]
+
+
+def other_problem(name: str, value: str) -> str | None:
+    """What is wrong with a setting that is not honoured: no value of its kind, or another one than
+    the default where that would promise what is not kept. None when the file may say it."""
+    setting = OTHERS[name]
+    if not value or _same(value, setting.default):
+        return None
+    wrong = _CHECKS[setting.kind](value)
+    if wrong is None and setting.classed is SettingClass.DEFAULT_ONLY:
+        wrong = f"must be {setting.default or 'empty'}: {setting.why}"
+    return None if wrong is None else f"{name}={value} {wrong}"
+
+
+def has_no_effect(name: str) -> bool:
+    """Whether a broker setting is taken and changes nothing."""
+    if name in OTHERS:
+        return OTHERS[name].classed is SettingClass.NO_EFFECT
+    return name in BROKER_DEFAULT_NAMES and default_of(name).classed is SettingClass.NO_EFFECT
 
 
 def all_names() -> list[str]:
     """Every name that a configuration file may use, sorted."""
-    return sorted({*SETTINGS, *BROKER_DEFAULT_NAMES, *NO_OPS, *IGNORED})
+    return sorted({*SETTINGS, *BROKER_DEFAULT_NAMES, *OTHERS, *NO_OPS})
+
+
+def _same(value: str, default: str) -> bool:
+    return [word.lower() for word in words(value)] == [word.lower() for word in words(default)]
+
+
+_CHECKS: Final[dict[str, Check]] = {
+    "int": integer(-LONG_MAX - 1, LONG_MAX),
+    "number": number,
+    "flag": flag,
+    "text": text,
+}

@@ -1,5 +1,6 @@
 """The admin APIs over real frames, on one broker and through any broker of three."""
 
+import attrs
 import pytest
 from raftlog_sim.client import ConnectionLostError
 
@@ -23,7 +24,7 @@ from raftlog.kafka.messages.describe_configs import DescribeConfigsRequest, Desc
 from raftlog.kafka.messages.heartbeat import HeartbeatRequest
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from raftlog.kafka.versions import SERVED, ApiKey
-from raftlog.metadata.topic_configs import TOPIC_CONFIGS
+from raftlog.metadata.topic_config_table import TOPIC_CONFIGS
 from tests.broker.cluster import Cluster
 
 
@@ -258,7 +259,7 @@ WRONG = [
         ),
         40,
     ),
-    (CreatableTopic("t", 1, 1, (), [CreatableTopicConfig("compression.type", "gzip")]), 40),
+    (CreatableTopic("t", 1, 1, (), [CreatableTopicConfig("remote.storage.enable", "true")]), 40),
 ]
 
 
@@ -341,6 +342,24 @@ def test_delete_topics_by_id_and_files_go(one):
     one.run(0.5)
     assert not any(topic_id.hex() in path for path in node.disk.paths())
     assert node.broker.context.image.removals == {}
+
+
+@pytest.mark.parametrize(("version", "code"), [(6, 73), (3, 73), (2, 42)])
+def test_delete_topic_enable_false_forbids_every_deletion(version, code):
+    """delete.topic.enable was no known setting: who relied on it lost the topic."""
+    cluster = Cluster(
+        brokers=1, configure=lambda config: attrs.evolve(config, delete_topics=False)
+    ).ready()
+    cluster.create("orders", 1, 1)
+    body = DeleteTopicsRequest([DeleteTopicState("orders"), DeleteTopicState("ghost")], [], 5000)
+    if version < 6:
+        body = DeleteTopicsRequest([], ["orders", "ghost"], 5000)
+    answer = cluster.ask(1, ApiKey.DELETE_TOPICS, body, version)
+    assert [(each.name, each.error_code) for each in answer.responses] == [
+        ("orders", code),
+        ("ghost", code),
+    ]
+    assert [topic.name for topic in cluster.metadata().topics] == ["orders"]
 
 
 def test_a_topic_created_again_has_a_new_id(one):

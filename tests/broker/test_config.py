@@ -12,7 +12,7 @@ from raftlog.broker.topic_settings import (
     partition_config,
     topic_values,
 )
-from raftlog.metadata.topic_configs import TOPIC_CONFIGS
+from raftlog.metadata.topic_config_table import TOPIC_CONFIGS
 from raftlog.storage.replica import LogOptions
 
 PEER = PeerAddress(1, "n1", 9192)

@@ -52,6 +52,13 @@ def test_a_whole_file(secret):
     assert config.loopback_only()
 
 
+def test_a_broker_that_votes_for_no_controller_says_so(secret):
+    text = GOOD.replace("node.id = 2", "node.id = 4").replace("9193\n", "9199\n", 1)
+    assert judged(text + "process.roles = broker\n", secret).broker.node == 4
+    with pytest.raises(ConfigError, match="does not name this broker"):
+        judged(text + "process.roles = broker, controller\n", secret)
+
+
 def test_the_peer_listener_may_be_the_controller_listener(secret):
     text = GOOD.replace("raftlog.peer.listener = 127.0.0.1:9193", "").replace(
         "PLAINTEXT://127.0.0.1:9093", "PLAINTEXT://:9093,CONTROLLER://:9193"
@@ -75,6 +82,47 @@ def test_routes_that_lead_nowhere_are_refused(secret, routes):
         judged(GOOD + f"raftlog.peer.routes = {routes}\n", secret)
 
 
+KAFKAS_OWN_FILE = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,\\
+SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""The settings of the server.properties that comes with Kafka 4."""
+
+
+def test_kafkas_own_file_starts_when_voters_and_secret_are_added(secret):
+    """It did not: controller.quorum.bootstrap.servers was no known name. Clients were told of the
+    controllers' listener."""
+    config = judged(KAFKAS_OWN_FILE + "controller.quorum.voters=1@localhost:9093\n", secret)
+    assert [each.name for each in config.bind] == ["PLAINTEXT"]
+    assert [(each.name, each.port) for each in config.broker.listeners] == [("PLAINTEXT", 9092)]
+    assert config.peer_bind == ("127.0.0.1", 9093)
+    assert "controller.quorum.bootstrap.servers" in config.ignored
+    assert "log.retention.check.interval.ms" not in config.ignored
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -90,6 +138,14 @@ def test_routes_that_lead_nowhere_are_refused(secret, routes):
         ("PLAINTEXT://127", "SSL://127", ["line 5", "wants SSL"]),
         ("PLAINTEXT://127.0.0.1:9093", "127.0.0.1:9093", ["NAME://host:port"]),
         ("raftlog.peer.listener = 127.0.0.1:9193", "", ["raftlog.peer.listener"]),
+        ("num.network.threads = 3", "num.network.threads = few", ["is not a whole number"]),
+        ("num.network.threads = 3", "process.roles = server", ["names no role"]),
+        ("num.network.threads = 3", "process.roles = controller", ["a controller alone"]),
+        ("num.network.threads = 3", "process.roles = broker", ["voters names this broker"]),
+        ("num.network.threads = 3", "max.connections.per.ip = 9", ["only max.connections is"]),
+        ("num.network.threads = 3", "log.local.retention.ms = 5", ["there is no remote storage"]),
+        ("num.network.threads = 3", "log.retention.hour = 1", ["did you mean log.retention.hours"]),
+        ("=/somewhere/data", "=/one,/two", ["line 4", "several data directories"]),
         ("num.network.threads = 3", "auto.create.topics.enable = yes", ["neither true nor false"]),
         (
             "num.network.threads = 3",

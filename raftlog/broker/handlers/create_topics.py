@@ -104,7 +104,7 @@ class _Creation:
         overrides = [(config.name, config.value or "") for config in topic.configs]
         count, factor = _shape(self.context, topic, made)
         values = topic_values(overrides, self.context.config)
-        warnings = [*_even_factor_warnings(factor), *config_warnings(values)]
+        warnings = [*_even_factor_warnings(factor), *config_warnings(values, dict(overrides))]
         return CreatableTopicResult(
             topic.name,
             topic_id if made is not None else ZERO_ID,

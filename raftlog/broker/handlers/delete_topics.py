@@ -71,11 +71,25 @@ class _Deletion:
 
 def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
+    if not context.config.delete_topics:
+        request.answer(_disabled(request))
+        return
     attempt = Attempt(context, request, deadline_of(context, request.body.timeout_ms))
     if any(topic.error in _UNKNOWN for topic in _all_named(context, request)):
         attempt.once_current(_perform)
     else:
         _perform(attempt)
+
+
+def _disabled(request: KafkaRequest) -> DeleteTopicsResponse:
+    """Every topic is refused, whether it exists or not, as by Kafka. Before version 3 clients do
+    not know the code."""
+    body: DeleteTopicsRequest = request.body
+    code = ErrorCode.TOPIC_DELETION_DISABLED if request.version >= 3 else ErrorCode.INVALID_REQUEST
+    asked = list(body.topics) or [DeleteTopicState(name) for name in body.topic_names]
+    why = "delete.topic.enable=false on this broker"
+    results = [DeletableTopicResult(each.name, each.topic_id, code, why) for each in asked]
+    return DeleteTopicsResponse(responses=results)
 
 
 def _all_named(context: Context, request: KafkaRequest) -> list[_Named]:

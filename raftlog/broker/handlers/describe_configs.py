@@ -21,7 +21,7 @@ from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from raftlog.metadata.topic_configs import ConfigType
+from raftlog.metadata.topic_config_table import ConfigType, SettingClass, TopicConfig
 from raftlog.metadata.topic_names import topic_name_problem
 
 TOPIC: Final = 2
@@ -84,8 +84,14 @@ def _line(each: EffectiveSetting, body: DescribeConfigsRequest) -> DescribeConfi
         False,
         synonyms if body.include_synonyms else (),
         each.setting.kind,
-        each.setting.about if body.include_documentation else None,
+        _documentation(each.setting) if body.include_documentation else None,
     )
+
+
+def _documentation(setting: TopicConfig) -> str:
+    if setting.classed is SettingClass.HONOURED:
+        return setting.about
+    return f"{setting.classed.value}: {setting.about}"
 
 
 def _broker(
@@ -172,7 +178,7 @@ def _topic_defaults(config: BrokerConfig) -> Iterable[_BrokerSetting]:
     """The broker-wide forms of topic settings, as they take effect."""
     for each in effective_settings((), config):
         name = each.synonyms[-1][0]
-        yield _BrokerSetting(name, each.value, each.setting.kind, each.setting.about)
+        yield _BrokerSetting(name, each.value, each.setting.kind, _documentation(each.setting))
 
 
 def _ms(nanos: int) -> str:
