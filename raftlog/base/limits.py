@@ -99,6 +99,9 @@ SCANNED_RANGES_MAX: Final = 8
 """Exact places of cold ranges remembered per log, one for each slow consumer or so."""
 WALK_CHUNK_BYTES: Final = MIB
 """Read size of a walk; one larger batch is read whole."""
+TIMES_SCAN_BYTES: Final = 4 * MIB
+"""Log bytes of which one job computes timestamps, beyond its first stretch: tens of milliseconds,
+so that jobs of other partitions get their turn."""
 LOG_READ_FAILURES_MAX: Final = 4
 """Reads of one place that fail in a row before a leader calls it damage, or for clients hands over:
 an error may pass, but a sector that cannot be read would keep them waiting for ever."""

@@ -28,6 +28,7 @@ from raftlog.records.batch import crc_matches, read_header
 from raftlog.storage.cold import ColdRead, EntriesRead, SegmentsRemoved
 from raftlog.storage.jobs import remove_files
 from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.segment import Segment
 from raftlog.storage.snapshot import newest_snapshot, write_snapshot
 
 _NO_CHAIN: Final = Chain(0)
@@ -45,6 +46,7 @@ class Errands:
         "_client_reads_failed",
         "_handed_over_at",
         "_jobs",
+        "_learning",
         "_log",
         "_node",
         "_reads_failed",
@@ -74,6 +76,7 @@ class Errands:
         self._handed_over_at: Instant | None = None
         self._snapshots_failed = (RaftIndex(0), 0)
         """Which state cannot be read for followers, and how often that was tried."""
+        self._learning = False
         self._removing = False
         self._removal_until: RaftIndex | None = log.last_index
         self._removal_failed: tuple[object, ...] | None = None
@@ -176,6 +179,23 @@ class Errands:
             self._start_cold(plan, partial(self._segments_removed, plan.args))
         elif self._removal_until <= min(self._log.durable_index, self._node.commit):
             self._removal_until = None
+
+    def learn_largest(self, segment: Segment) -> None:
+        """Compute `segment.largest_timestamp` in the background, one segment at a time, in short
+        jobs. Asking again while one is computed changes nothing."""
+        if self._learning:
+            return
+        step = self._log.times().largest_of(segment)
+        if step is not None:
+            self._learning = True
+            self._start_cold(step, partial(self._learned, segment))
+
+    def _learned(self, segment: Segment, value: object, now: Instant) -> None:
+        self._learning = False
+        self._note_damage(value, now)
+        if not isinstance(value, BaseException):
+            self._log.cold_done(value)
+            self.learn_largest(segment)
 
     def remove_files(self, paths: Sequence[str]) -> None:
         """Void files that recovery found."""

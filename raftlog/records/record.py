@@ -23,6 +23,7 @@ from raftlog.records.batch import CODEC_MASK, LOG_APPEND_TIME, BatchHeader, read
 from raftlog.records.compression import decompress
 
 _VARLONG_SHIFT_MAX: Final = 63
+_I64_END: Final = 2**63
 
 
 class RecordHeader(NamedTuple):
@@ -82,6 +83,9 @@ def _read_record(cursor: "_Cursor", header: BatchHeader) -> tuple[Record, int]:
     timestamp = header.base_timestamp + cursor.varint()
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
+    elif not -_I64_END <= timestamp < _I64_END:
+        # Every client that counts in 64 bits wraps here, and no answer has room for more.
+        timestamp = (timestamp + _I64_END) % (2 * _I64_END) - _I64_END
     delta = cursor.varint()
     key = cursor.nullable()
     value = cursor.nullable()

@@ -55,12 +55,43 @@ class EntriesRead(NamedTuple):
     entries: Sequence[Entry]
 
 
+class StretchTime(NamedTuple):
+    """The largest timestamp of the stretch `number` of a segment, which ends before `end`."""
+
+    number: int
+    end: RaftIndex
+    timestamp_ms: int
+
+
+class TimesScanned(NamedTuple):
+    """Stretches of a segment whose largest timestamps were computed from their records."""
+
+    file_sequence: int
+    stretches: Sequence[StretchTime]
+
+
 class TimeHit(NamedTuple):
     """The first record at or after a timestamp."""
 
     timestamp_ms: int
     offset: Offset
     term: Term
+
+
+class TimeFound(NamedTuple):
+    """A look-up by time has ended: the record, or None when no record is as late."""
+
+    hit: TimeHit | None
+
+
+class LargestFound(NamedTuple):
+    """The largest timestamp of a range of offsets; NO_TIMESTAMP of an empty one."""
+
+    timestamp_ms: int
+
+
+Learned = SegmentWalked | RangeScanned | TimesScanned
+"""What a question needed to know first. The log keeps it, and the question is planned again."""
 
 
 class ReplayItem(NamedTuple):

@@ -1,4 +1,4 @@
-"""Jobs on segments, run off the loop: verify, find exact places, read for followers, look up times.
+"""Jobs on segments, run off the loop: verify, find exact places, read for followers, remove.
 
 What they return names places; what they find wrong they raise as `CorruptData`, naming file,
 position and reason: the replica is then reopened through recovery, which tells damage from a torn
@@ -13,13 +13,12 @@ from typing import NamedTuple
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, InstallPosition
 from raftlog.base.errors import CorruptData, DiskError, DiskFull
-from raftlog.base.ids import Offset, RaftIndex, Term
+from raftlog.base.ids import RaftIndex
 from raftlog.base.limits import INDEX_FILE_BYTES_MAX
 from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
-from raftlog.records.batch import BatchHeader, read_header
+from raftlog.records.batch import read_header
 from raftlog.records.control import parse_control_entry
-from raftlog.records.record import records_of
 from raftlog.records.slices import FileSlice
 from raftlog.storage.cold import (
     EntriesRead,
@@ -28,7 +27,6 @@ from raftlog.storage.cold import (
     ReplayItem,
     SegmentsRemoved,
     SegmentWalked,
-    TimeHit,
 )
 from raftlog.storage.files import (
     name_again,
@@ -76,24 +74,6 @@ class EntriesOrder(NamedTuple):
     bytes_max: int
     stop: RaftIndex
     checks: tuple[Point, ...]
-
-
-class TimeStart(NamedTuple):
-    """Where to look in a segment; `verified` when all of it was walked before."""
-
-    segment: SegmentRef
-    start: WalkPlace
-    verified: bool
-
-
-class TimeOrder(NamedTuple):
-    """Where to look in the files; then batches that are not in a file yet."""
-
-    segments: tuple[TimeStart, ...]
-    timestamp_ms: int
-    limit: Offset
-    written: RaftIndex
-    unwritten: tuple[Buffer, ...]
 
 
 class IndexOrder(NamedTuple):
@@ -147,8 +127,23 @@ def verify_segment(disk: Disk, segment: SegmentRef) -> SegmentWalked:
             note_batch(index, batch)
         if walk.fault is None:
             walk.check(segment.end_index, segment.end_chain, None, "the log")
-        _report(disk, walk)
+        report(disk, walk)
+    _adopt_times(disk, segment, index)
     return SegmentWalked(segment.file_sequence, walk.place.raft_index, walk.place.position, index)
+
+
+def _adopt_times(disk: Disk, segment: SegmentRef, index: SegmentIndex) -> None:
+    """Take the timestamps that were computed before the boot from the index file: to compute them
+    again costs far more than this walk. The file may be lost or damaged at any time."""
+    path = index_name(segment.path)
+    if not disk.exists(path):
+        return
+    try:
+        stored = read_index_file(read_whole(disk, path, INDEX_FILE_BYTES_MAX), 1, path)
+    except CorruptData:
+        return
+    if (stored.file_sequence, stored.end.raft_index) == (segment.file_sequence, segment.end_index):
+        index.adopt_largest(stored.sparse)
 
 
 def verify_segments(disk: Disk, walks: Sequence[tuple[SegmentRef, RaftIndex]]) -> None:
@@ -158,8 +153,8 @@ def verify_segments(disk: Disk, walks: Sequence[tuple[SegmentRef, RaftIndex]]) -
             walk = Walk(file, segment.start, segment.group, segment.path)
             for _ in walk.batches(stop):
                 continue
-            _check_end(walk, segment, stop)
-            _report(disk, walk)
+            check_end(walk, segment, stop)
+            report(disk, walk)
 
 
 def note_batch(index: SegmentIndex, batch: WalkedBatch) -> None:
@@ -178,7 +173,7 @@ def write_index(disk: Disk, order: IndexOrder) -> None:
         segment.end_offset,
         end_position,
         segment.end_chain,
-        index.latest_timestamp,
+        index.tail,
     )
     first = segment.start.raft_index
     content = write_index_file(IndexFile(segment.group, segment.file_sequence, first, end, index))
@@ -199,7 +194,7 @@ def scan_range(disk: Disk, order: ScanOrder) -> RangeScanned:
             walk.check(after.raft_index, after.chain, after.position, "the index")
         elif walk.fault is None and stop == segment.end_index:
             walk.check(segment.end_index, segment.end_chain, None, "the log")
-        _report(disk, walk)
+        report(disk, walk)
     return RangeScanned(
         segment.file_sequence,
         order.start.position,
@@ -237,14 +232,14 @@ def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
             total += len(entry.batch)
             entries.append(entry._replace(batch=bytes(entry.batch)))
         else:
-            _check_end(walk, segment, order.stop)
-        _report(disk, walk)
+            check_end(walk, segment, order.stop)
+        report(disk, walk)
     if not entries:
         raise CorruptData(f"entry {order.first} is not in its segment", on=segment.path)
     return EntriesRead(order.first, prev_chain, entries)
 
 
-def _check_end(walk: Walk, segment: SegmentRef, stop: RaftIndex) -> None:
+def check_end(walk: Walk, segment: SegmentRef, stop: RaftIndex) -> None:
     """A walk up to `stop` came there, also where the file has fewer batches of as many bytes; at
     the segment's end the chain is compared."""
     if walk.fault is not None:
@@ -261,49 +256,6 @@ def _agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
         return True
     walk.fault = f"chain before {check.raft_index} is not the one the index knows"
     return False
-
-
-def find_time(disk: Disk, order: TimeOrder) -> TimeHit | None:
-    """Job: the first record below the limit whose timestamp is at least the one asked for. What is
-    found in a segment that nobody has verified counts when the chain at its end does."""
-    for segment, start, verified in order.segments:
-        hit: TimeHit | None = None
-        beyond = False
-        with opened(disk, segment.path) as file:
-            walk = Walk(file, start, segment.group, segment.path)
-            stop = RaftIndex(min(segment.end_index, order.written + 1))
-            for batch in walk.batches(stop):
-                beyond = beyond or batch.before.offset >= order.limit
-                if hit is None and not beyond:
-                    hit = _hit_in(batch.entry.batch, batch.header, order)
-                if verified and (beyond or hit is not None):
-                    break
-            else:
-                _check_end(walk, segment, stop)
-            _report(disk, walk)
-        if beyond or hit is not None:
-            return hit
-    for unwritten in order.unwritten:
-        header = read_header(unwritten)
-        hit = _hit_in(unwritten, header, order) if header.base_offset < order.limit else None
-        if hit is not None:
-            return hit
-    return None
-
-
-def _hit_in(batch: Buffer, header: BatchHeader, order: TimeOrder) -> TimeHit | None:
-    """The record in this batch; the batch's own claim when its inside cannot be read."""
-    if header.is_raft_entry or header.max_timestamp < order.timestamp_ms:
-        return None
-    term = Term(header.leader_epoch)
-    try:
-        for record in records_of(batch, CorruptData, "time look-up"):
-            if record.timestamp_ms >= order.timestamp_ms and record.offset < order.limit:
-                return TimeHit(record.timestamp_ms, record.offset, term)
-    except CorruptData:
-        # The broker stores insides as they were sent: a lie in there is the producer's.
-        return TimeHit(header.max_timestamp, Offset(header.base_offset), term)
-    return None
 
 
 def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
@@ -325,8 +277,8 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
             for batch in walk.batches(stop):
                 if batch.entry.raft_index >= before:
                     items += replay_items(batch)
-            _check_end(walk, segment, stop)
-            _report(disk, walk)
+            check_end(walk, segment, stop)
+            report(disk, walk)
     end = order.stop
     for unwritten in order.unwritten:
         items += _unwritten_items(end, unwritten, order.spec.path)
@@ -422,7 +374,7 @@ def _check_state(disk: Disk, spec: ReplicaSpec, position: InstallPosition) -> No
         raise CorruptData("a snapshot of another log", on=path)
 
 
-def _report(disk: Disk, walk: Walk) -> None:
+def report(disk: Disk, walk: Walk) -> None:
     """Turn the fault of a walk, if there is one, into the error it is. The index file vouches for
     that segment no longer, so that the recovery that follows walks it; its points stay, for they
     show how far it is whole."""

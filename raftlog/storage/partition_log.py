@@ -29,8 +29,8 @@ from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.records.chain import chain_next
 from raftlog.records.control import parse_control_entry, read_membership_body
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import ColdRead, RangeScanned, SegmentsRemoved, SegmentWalked
-from raftlog.storage.jobs import IndexOrder, remove_files, write_index
+from raftlog.storage.cold import ColdRead, Learned, SegmentsRemoved
+from raftlog.storage.jobs import remove_files
 from raftlog.storage.log_end import FileEnd, LogParts
 from raftlog.storage.ops import WriteOp
 from raftlog.storage.pending import PendingWrites
@@ -50,6 +50,7 @@ from raftlog.storage.segment_header import SegmentHeader, write_segment_header
 from raftlog.storage.snapshot import snapshot_bytes
 from raftlog.storage.sparse_index import SegmentIndex, TermRow
 from raftlog.storage.term_table import TermTable
+from raftlog.storage.time_plan import TimePlanner
 from raftlog.storage.walk import TERM_BEGINNERS
 
 
@@ -222,7 +223,7 @@ class PartitionLog:
         sequence = self._drop_segments_from(index)
         if self._segments and self._segments[-1].end_index > index:
             self._segments[-1].cut(end, position)
-            self._jobs.append(self._index_job(self._segments[-1]))
+            self._jobs.append(self._planner.index_job(self._segments[-1]))
             sequence = self._segments[-1].header.file_sequence
         self._window.cut(index)
         self.terms.cut(index)
@@ -282,15 +283,14 @@ class PartitionLog:
         self._settle_active()
         if not self._file_due:
             self._rolls.append(RaftIndex(self.last_index + 1))
-            self._jobs.append(self._index_job(self._segments[-1]))
+            self._jobs.append(self._planner.index_job(self._segments[-1]))
         self._sequence += 1
         header = self._header(term)
         path = f"{self.spec.path}/{segment_name(header.first_index, self._sequence)}"
         self._pending.begin_segment(path, write_segment_header(header))
         end = LogEnd(self.last_index, self.last_term, self.last_chain, self.next_offset)
         index = SegmentIndex(self.options.interval_bytes)
-        stamp = index.latest_timestamp
-        self._segments += [Segment(path, header, end, SEGMENT_HEADER_BYTES, index, stamp, True)]
+        self._segments += [Segment(path, header, end, SEGMENT_HEADER_BYTES, index, None, True)]
         self._file_due = self._file_needed = self._new_file_resets = False
 
     def _header(self, term: Term) -> SegmentHeader:
@@ -408,9 +408,10 @@ class PartitionLog:
         """A job that verifies the segments that hold `first` to `last`: a follower refused them."""
         return self._settled().plan_verify(first, last, self.written_index)
 
-    def plan_time(self, timestamp_ms: int, limit: Offset) -> ColdRead:
-        """A job that finds the first record at or after a timestamp, below `limit`."""
-        return self._settled().plan_time(timestamp_ms, limit, self.written_index)
+    def times(self) -> TimePlanner:
+        """For questions about timestamps, from the log start on. After `cold_done` of a job whose
+        result is no answer, ask again, as with `plan_read`."""
+        return self._settled().times(self.log_start, self.written_index)
 
     def plan_producer_replay(self) -> ColdRead:
         """A job that gives the nearest producer snapshot and what follows it, up to the last
@@ -421,8 +422,8 @@ class PartitionLog:
         """Take the result of any ColdRead of this log; what came too late changes nothing."""
         if isinstance(result, SegmentsRemoved):
             self._head_moved(result.first_index)
-        elif isinstance(result, SegmentWalked | RangeScanned):
-            self._planner.learn(result)
+        elif isinstance(result, Learned):
+            self._jobs += self._planner.learn(result)
 
     def take_jobs(self) -> list[ColdRead]:
         """Jobs to be run in the background (index files, void files); their results need nobody."""
@@ -491,10 +492,3 @@ class PartitionLog:
             if segment.end[:2] != (self.last_index, self.last_term):
                 segment.end = self._here().end
             segment.end_position = self._pending.position
-
-    def _index_job(self, segment: Segment) -> ColdRead:
-        sparse, end_position = segment.index, segment.end_position
-        assert sparse is not None, segment.path
-        assert end_position is not None, segment.path
-        reference = segment.reference(self.spec.replica.directory, self.options.interval_bytes)
-        return ColdRead(write_index, (IndexOrder(reference, sparse.copy(), end_position),))

@@ -16,28 +16,28 @@ from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.limits import SCANNED_RANGES_MAX, SEGMENT_HEADER_BYTES, SLICE_BYTES_MIN
 from raftlog.base.probes import probe
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import ColdRead, RangeScanned, SegmentWalked
+from raftlog.storage.cold import ColdRead, Learned, RangeScanned, SegmentWalked, TimesScanned
 from raftlog.storage.jobs import (
     EntriesOrder,
+    IndexOrder,
     NewHead,
     RemovalOrder,
     ReplayOrder,
     ScanOrder,
-    TimeOrder,
-    TimeStart,
-    find_time,
     read_entries,
     remove_segments,
     replay_producers,
     scan_range,
     verify_segment,
     verify_segments,
+    write_index,
 )
 from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import LogOptions, ReplicaSpec
 from raftlog.storage.segment import Segment, SegmentRef, position_before
-from raftlog.storage.sparse_index import Point, SegmentIndex
+from raftlog.storage.sparse_index import NOT_KNOWN, Point, SegmentIndex
 from raftlog.storage.term_table import TermTable
+from raftlog.storage.time_plan import TimePlanner, learn_times, note_largest
 from raftlog.storage.walk import WalkPlace
 
 Parts = list[Buffer | FileSlice]
@@ -226,7 +226,7 @@ class ReadPlanner:
 
     def _first_point(self, segment: Segment) -> Point:
         start = segment.start()
-        return Point(start.raft_index, start.offset, start.position, start.chain, -1)
+        return Point(start.raft_index, start.offset, start.position, start.chain, NOT_KNOWN)
 
     def _reference(self, segment: Segment) -> SegmentRef:
         return segment.reference(self._spec.replica.directory, self._options.interval_bytes)
@@ -287,28 +287,17 @@ class ReadPlanner:
         )
         return ColdRead(verify_segments, (walks,))
 
-    def plan_time(self, timestamp_ms: int, limit: Offset, written: RaftIndex) -> ColdRead:
-        """Files first, then what is not written yet, from memory."""
-        starts = [
-            self._time_start(segment, timestamp_ms)
-            for segment in self._segments
-            if segment.first_index <= written
-            and (segment.index is None or segment.index.latest_timestamp >= timestamp_ms)
-        ]
-        order = TimeOrder(
-            tuple(starts),
-            timestamp_ms,
-            limit,
+    def times(self, start: Offset, written: RaftIndex) -> TimePlanner:
+        """For questions about timestamps, from the offset `start` on."""
+        return TimePlanner(
+            self._segments,
+            self._terms,
+            self._spec.replica.directory,
+            self._options.interval_bytes,
+            start,
             written,
-            tuple(self._unwritten(written)),
+            self._unwritten(written),
         )
-        return ColdRead(find_time, (order,))
-
-    def _time_start(self, segment: Segment, timestamp_ms: int) -> TimeStart:
-        """The last point before which nothing is as late as the timestamp."""
-        point = segment.index.before_timestamp(timestamp_ms) if segment.index is not None else None
-        start = segment.start() if point is None else self._place_of(point)
-        return TimeStart(self._reference(segment), start, segment.verified)
 
     def _place_of(self, point: Point) -> WalkPlace:
         term = self._terms.at(RaftIndex(point.raft_index - 1))
@@ -361,18 +350,32 @@ class ReadPlanner:
         first = self._segments[count]
         return first.first_index <= marker or first.header.log_start >= log_start
 
-    def learn(self, result: SegmentWalked | RangeScanned) -> None:
-        """Keep what a job found, if its segment is still as it was."""
+    def learn(self, result: Learned) -> list[ColdRead]:
+        """Keep what a job found, if its segment is still as it was. Returns background jobs that
+        keep it on disk as well."""
         if isinstance(result, RangeScanned):
             key = (result.file_sequence, result.from_position)
             self._scanned.pop(key, None)
             self._scanned[key] = result
             while len(self._scanned) > SCANNED_RANGES_MAX:
                 del self._scanned[next(iter(self._scanned))]
-            return
+            return []
+        if isinstance(result, TimesScanned):
+            complete = learn_times(self._segments, result)
+            return [] if complete is None else [self.index_job(complete)]
         for segment in self._segments:
             if segment.header.file_sequence == result.file_sequence:
                 _take_walk(segment, result)
+                note_largest(segment, may_grow=segment is self._segments[-1])
+        return []
+
+    def index_job(self, segment: Segment) -> ColdRead:
+        """Write the index file of a segment that takes no more entries."""
+        sparse, end_position = segment.index, segment.end_position
+        assert sparse is not None, segment.path
+        assert end_position is not None, segment.path
+        order = IndexOrder(self._reference(segment), sparse.copy(), end_position)
+        return ColdRead(write_index, (order,))
 
 
 def _after_controls(index: SegmentIndex, start: int) -> int:

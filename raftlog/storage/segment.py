@@ -38,6 +38,9 @@ class Segment:
 
     `end_position` is None when only the index of the end is known (a cut of a segment that was not
     loaded). `index` and `verified` change when a job has walked the file.
+
+    `largest_timestamp` (ms) is that of all records of a segment that takes no more entries. This
+    broker computed it from the records, for no header is believed; None while it is not known.
     """
 
     path: str
@@ -45,7 +48,7 @@ class Segment:
     end: LogEnd
     end_position: int | None
     index: SegmentIndex | None
-    latest_timestamp: int
+    largest_timestamp: int | None
     verified: bool
 
     @property
@@ -91,6 +94,7 @@ class Segment:
         """The entries after `end` are void from now on."""
         self.end = end
         self.end_position = end_position
+        self.largest_timestamp = None
         if self.index is not None:
             self.index.cut(RaftIndex(end.raft_index + 1))
 

@@ -1,24 +1,28 @@
 """The sparse index of one segment: exact places every so many bytes, and the few things worth
 listing.
 
-A point is the place before a batch: its raft index, base offset, file position, the chain before
-it, and the latest timestamp of the batches before it in this segment. The chain makes each stretch
-between two points checkable by itself. Beside the points lie the segment's terms and Raft's own
-entries.
+A point is the place before a batch: its raft index, base offset, file position, and the chain
+before it. The chain makes each stretch between two points checkable by itself. Beside the points
+lie the segment's terms and Raft's own entries.
+
+Points divide a segment into stretches: number 0 ends at the first point, the last one at the
+segment's end. A stretch has the largest timestamp of its records, or NOT_KNOWN. A job computes it
+from the records when it is first asked for (`raftlog.storage.time_jobs`); no header is believed.
 
 In a file it can be deleted: it is rebuilt by walking the segment. Layout (big-endian):
 
       0  magic "rlindex\\0"       8  format version u16 = 1     10  reserved u16 = 0
      12  group u64               20  file sequence u64          28  first raft index u64
-     36  end: next raft index u64, next offset u64, position u64, chain u64, latest timestamp i64
+     36  end: next raft index u64, next offset u64, position u64, chain u64, timestamp i64
      76  count u32, then points: raft index u64, offset u64, position u64, chain u64, timestamp i64
+         (a timestamp is the largest of the stretch that ends there; version 1 had other ones, which
+         are read as NOT_KNOWN)
      ..  count u32, then terms: term u32, raft index u64, offset u64
      ..  count u32, then Raft's own entries: raft index u64, position u64, size u32, kind u8,
          offset u64
      ..  CRC-32C of all before, u32
 """
 
-import struct
 from array import array
 from bisect import bisect_right
 from itertools import pairwise
@@ -37,14 +41,15 @@ from raftlog.base.limits import (
 )
 
 MAGIC: Final = b"rlindex\x00"
-VERSION: Final = 1
-NO_TIMESTAMP: Final = -1
-MAX_TIMESTAMP_AT: Final = 35
-_I64: Final = struct.Struct(">q")
+VERSION: Final = 2
+_VERSION_OF_CLAIMS: Final = 1
+"""Its timestamps came from headers."""
+NOT_KNOWN: Final = -2
+"""Instead of the largest timestamp of a stretch: it has not been computed."""
 
 
 class Point(NamedTuple):
-    """The place before a batch."""
+    """The place before a batch; `timestamp` is the largest of the stretch that ends there."""
 
     raft_index: RaftIndex
     offset: Offset
@@ -83,7 +88,7 @@ class SegmentIndex:
         "_positions",
         "_timestamps",
         "controls",
-        "latest_timestamp",
+        "tail",
         "terms",
     )
 
@@ -96,7 +101,8 @@ class SegmentIndex:
         self._timestamps = array("q")
         self.controls: list[ControlRow] = []
         self.terms: list[TermRow] = []
-        self.latest_timestamp = NO_TIMESTAMP
+        self.tail = NOT_KNOWN
+        """The largest timestamp of the last stretch, once the segment takes no more entries."""
 
     def __len__(self) -> int:
         return len(self._indexes)
@@ -115,14 +121,10 @@ class SegmentIndex:
         last = positions[-1] if positions else SEGMENT_HEADER_BYTES
         index, offset = entry.raft_index, entry.base_offset
         if position - last >= self._interval:
-            self.add_point(Point(index, offset, position, chain_before, self.latest_timestamp))
+            self.add_point(Point(index, offset, position, chain_before, NOT_KNOWN))
         if entry.kind:
             size = len(entry.batch)
             self.controls.append(ControlRow(index, position, size, entry.kind, offset))
-            return
-        (timestamp,) = _I64.unpack_from(entry.batch, MAX_TIMESTAMP_AT)
-        if timestamp > self.latest_timestamp:
-            self.latest_timestamp = timestamp
 
     def point(self, ordinal: int) -> Point:
         return Point(
@@ -144,7 +146,7 @@ class SegmentIndex:
         made._positions, made._chains = self._positions[:], self._chains[:]
         made._timestamps = self._timestamps[:]
         made.controls, made.terms = list(self.controls), list(self.terms)
-        made.latest_timestamp = self.latest_timestamp
+        made.tail = self.tail
         return made
 
     def at_or_below_offset(self, offset: Offset) -> Point | None:
@@ -159,10 +161,6 @@ class SegmentIndex:
         """The last point at or below a file position."""
         return self._at(bisect_right(self._positions, position) - 1)
 
-    def before_timestamp(self, timestamp: int) -> Point | None:
-        """The last point before which no batch reaches `timestamp`."""
-        return self._at(_last_below(self._timestamps, timestamp))
-
     def after(self, position: int) -> Point | None:
         """The first point beyond a file position."""
         ordinal = bisect_right(self._positions, position)
@@ -173,6 +171,62 @@ class SegmentIndex:
         first = bisect_right(self._positions, position)
         last = min(len(self), bisect_right(self._positions, reach) + 2)
         return tuple(self.point(ordinal) for ordinal in range(first, last))
+
+    # --- timestamps of stretches ------------------------------------------------------------------
+
+    def stretch_of(self, offset: Offset) -> int:
+        """The number of the stretch that holds `offset`."""
+        return bisect_right(self._offsets, offset)
+
+    def stretches_before(self, index: RaftIndex) -> int:
+        """How many stretches end at a point, before the entry `index` or earlier."""
+        return bisect_right(self._indexes, index)
+
+    def end_of(self, stretch: int, segment_end: RaftIndex) -> RaftIndex:
+        """The entry before which a stretch ends, in a segment that ends before `segment_end`."""
+        return RaftIndex(self._indexes[stretch]) if stretch < len(self) else segment_end
+
+    def largest_of(self, stretch: int) -> int:
+        """The largest timestamp of a stretch, or NOT_KNOWN."""
+        return self._timestamps[stretch] if stretch < len(self) else self.tail
+
+    def next_candidate(self, first: int, stop: int, timestamp_ms: int) -> int:
+        """The first stretch from `first` on, before `stop`, that may hold this timestamp or a later
+        one; `stop` when there is none."""
+        for number in range(first, stop):
+            largest = self.largest_of(number)
+            if largest >= timestamp_ms or largest == NOT_KNOWN:
+                return number
+        return stop
+
+    def next_unknown(self, first: int, stop: int) -> int:
+        """The first stretch from `first` on, before `stop`, that is not known, or `stop`."""
+        try:
+            return self._timestamps.index(NOT_KNOWN, first, stop)
+        except ValueError:
+            return len(self) if first <= len(self) < stop and self.tail == NOT_KNOWN else stop
+
+    def largest_between(self, first: int, stop: int) -> int:
+        """The largest timestamp of known stretches that end at points."""
+        return max(self._timestamps[first:stop], default=NOT_KNOWN)
+
+    def largest(self) -> int | None:
+        """The largest timestamp of a segment that takes no more entries; None until each of its
+        stretches is known."""
+        if self.tail == NOT_KNOWN or NOT_KNOWN in self._timestamps:
+            return None
+        return max(self.tail, max(self._timestamps, default=self.tail))
+
+    def learn_largest(self, stretch: int, end: RaftIndex, timestamp: int) -> None:
+        """A stretch that ended at the point before entry `end` was computed. One that ends
+        elsewhere by now (a truncation cut it) is another one."""
+        if stretch < len(self) and self._indexes[stretch] == end:
+            self._timestamps[stretch] = timestamp
+
+    def adopt_largest(self, other: "SegmentIndex") -> None:
+        """Take over what another index of the same segment knows, where it has the same points."""
+        if other._indexes == self._indexes and other._chains == self._chains:
+            self._timestamps, self.tail = other._timestamps[:], other.tail
 
     def _at(self, ordinal: int) -> Point | None:
         return self.point(ordinal) if ordinal >= 0 else None
@@ -188,20 +242,9 @@ class SegmentIndex:
         for column in (self._indexes, self._offsets, self._positions, self._chains):
             del column[keep:]
         del self._timestamps[keep:]
+        self.tail = NOT_KNOWN
         self.controls = [row for row in self.controls if row.raft_index < index]
         self.terms = [row for row in self.terms if row.raft_index < index]
-
-
-def _last_below(timestamps: "array[int]", timestamp: int) -> int:
-    """The last ordinal whose value is below `timestamp`; values never fall."""
-    low, high = 0, len(timestamps)
-    while low < high:
-        middle = (low + high) // 2
-        if timestamps[middle] < timestamp:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
 
 
 class IndexFile(NamedTuple):
@@ -220,7 +263,7 @@ class IndexFile(NamedTuple):
         return terms[-1] == last and all(one < two for one, two in pairwise(terms))
 
 
-NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NO_TIMESTAMP)
+NOWHERE: Final = Point(RaftIndex(0), Offset(0), 0, Chain(0), NOT_KNOWN)
 """The end that an index file tells which vouches for its segment no longer: its points stay, for
 they show how far that is whole."""
 
@@ -249,14 +292,16 @@ def read_index_file(data: Buffer, interval_bytes: int, on: str) -> IndexFile:
     if len(view) < len(MAGIC) + 4 or crc32c(view[:-4]) != int.from_bytes(view[-4:], "big"):
         raise CorruptData("index file fails its checksum", on=on)
     reader = Reader(view[:-4], CorruptData, on)
-    if bytes(reader.take(len(MAGIC))) != MAGIC or reader.u16() != VERSION or reader.u16() != 0:
+    magic, version, reserved = bytes(reader.take(len(MAGIC))), reader.u16(), reader.u16()
+    if magic != MAGIC or version not in (VERSION, _VERSION_OF_CLAIMS) or reserved != 0:
         raise reader.fail("index file is of another kind or version")
     group, sequence, first = GroupId(reader.u64()), reader.u64(), RaftIndex(reader.u64())
-    end = _read_point(reader)
+    computed = version == VERSION
+    end = _read_point(reader, computed)
     index = SegmentIndex(interval_bytes)
-    index.latest_timestamp = end.timestamp
+    index.tail = end.timestamp
     for _ in range(reader.count(40, INDEX_ROWS_MAX)):
-        index.add_point(_read_point(reader))
+        index.add_point(_read_point(reader, computed))
     for _ in range(reader.count(20, INDEX_ROWS_MAX)):
         term = Term(reader.u32())
         index.terms.append(TermRow(term, RaftIndex(reader.u64()), Offset(reader.u64())))
@@ -273,7 +318,7 @@ def read_index_file(data: Buffer, interval_bytes: int, on: str) -> IndexFile:
 def _impossible(file: IndexFile) -> str | None:
     """What no segment has; None when there is nothing. A checksum vouches for whoever wrote it:
     where these rows lead, a boot reads."""
-    start = Point(file.first_index, Offset(0), SEGMENT_HEADER_BYTES, Chain(0), NO_TIMESTAMP)
+    start = Point(file.first_index, Offset(0), SEGMENT_HEADER_BYTES, Chain(0), NOT_KNOWN)
     known = file.end != NOWHERE
     points = [start, *file.sparse.points(), *([file.end] if known else ())]
     if not all(_in_order(one, two) for one, two in pairwise(points)):
@@ -288,7 +333,7 @@ def _in_order(one: Point, two: Point) -> bool:
         one.raft_index <= two.raft_index
         and one.offset <= two.offset
         and one.position <= two.position
-        and one.timestamp <= two.timestamp
+        and two.timestamp >= NOT_KNOWN
     )
 
 
@@ -324,14 +369,10 @@ def _write_point(writer: Writer, point: Point) -> None:
     writer.i64(point.timestamp)
 
 
-def _read_point(reader: Reader) -> Point:
-    return Point(
-        RaftIndex(reader.u64()),
-        Offset(reader.u64()),
-        reader.u64(),
-        Chain(reader.u64()),
-        reader.i64(),
-    )
+def _read_point(reader: Reader, computed: bool) -> Point:
+    index, offset, position = RaftIndex(reader.u64()), Offset(reader.u64()), reader.u64()
+    chain, timestamp = Chain(reader.u64()), reader.i64()
+    return Point(index, offset, position, chain, timestamp if computed else NOT_KNOWN)
 
 
 def _read_control(reader: Reader) -> ControlRow:

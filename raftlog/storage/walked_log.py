@@ -35,7 +35,6 @@ from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec, index
 from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.segment import Segment, before_header
 from raftlog.storage.sparse_index import (
-    NO_TIMESTAMP,
     ControlRow,
     IndexFile,
     SegmentIndex,
@@ -349,9 +348,7 @@ class _Walker:
         index.cut(place.raft_index)
         self._term_rows += index.terms
         self._segments.append(
-            Segment(
-                file.path, file.header, _log_end(place), place.position, index, NO_TIMESTAMP, True
-            )
+            Segment(file.path, file.header, _log_end(place), place.position, index, None, True)
         )
 
     def _loaded(self, file: LiveFile, following: LiveFile | None) -> IndexFile | None:
@@ -421,9 +418,9 @@ class _Walker:
         end = LogEnd(
             RaftIndex(stored.end.raft_index - 1), term, stored.end.chain, stored.end.offset
         )
-        latest = stored.sparse.latest_timestamp
+        largest = stored.sparse.largest()
         self._segments.append(
-            Segment(file.path, header, end, stored.end.position, None, latest, False)
+            Segment(file.path, header, end, stored.end.position, None, largest, False)
         )
         self._window = None
 

@@ -17,6 +17,7 @@ from raftlog.partition.errands import Errands
 from raftlog.raft.membership import Membership
 from raftlog.raft.output import LogRead, SnapshotRead
 from raftlog.storage.cold import EntriesRead
+from tests.storage.test_times import segmented
 
 NOW = 7
 ME = ReplicaId(NodeId(1), DirectoryId(1), RaftIndex(0))
@@ -165,3 +166,45 @@ def test_a_snapshot_that_was_overtaken_is_no_failure(errands, node):
     for _ in range(2 * LOG_READ_FAILURES_MAX):
         errands._snapshot_read(SnapshotRead(1, None), RaftIndex(5), None, NOW)
     assert node.stepped_down == []
+
+
+def run_errands(errands, driver):
+    """Every job of the replica, one after another, until there is none."""
+    for _ in range(200):
+        jobs = errands.take_jobs()
+        if not jobs:
+            return
+        for job in jobs:
+            try:
+                value = job.function(driver.disk, *job.args)
+            except (CorruptData, DiskError) as error:
+                value = error
+            errands.done(job.token, value, NOW)
+    raise AssertionError("the errands never end")
+
+
+def test_the_largest_timestamp_of_a_closed_segment_is_computed_in_the_background(node):
+    """The way of retention by time, which believes no header."""
+    driver, records = segmented()
+    errands = Errands(driver.log, node, NoTracer(), "g1")
+    segment, following = driver.log.segments[:2]
+    errands.learn_largest(segment)
+    errands.learn_largest(segment)
+    run_errands(errands, driver)
+    inside = [time for time, offset in records if offset < following.base_offset]
+    assert segment.largest_timestamp == max(inside)
+    assert following.largest_timestamp is None
+    errands.learn_largest(following)
+    run_errands(errands, driver)
+    assert following.largest_timestamp is not None
+
+
+def test_records_that_rot_before_their_timestamps_are_computed_are_damage(node):
+    driver, _ = segmented()
+    errands = Errands(driver.log, node, NoTracer(), "g1")
+    segment = driver.log.segments[0]
+    driver.disk.flip_bit(segment.path, segment.end_position - 3)
+    errands.learn_largest(segment)
+    run_errands(errands, driver)
+    assert isinstance(errands.damage, CorruptData)
+    assert segment.largest_timestamp is None

@@ -10,6 +10,7 @@ from raftlog.base.units import NEVER
 from raftlog.records.batch import entry_of, patch
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.control import TermStart, build_control_entry, write_term_start
+from raftlog.storage.cold import Learned
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory, open_directory
 from raftlog.storage.recovery import create_replica, recover_replica
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
@@ -124,6 +125,23 @@ class Driver:
         value = cold.function(self.disk, *cold.args)
         self.log.cold_done(value)
         return value
+
+    def look_up(self, timestamp_ms, limit=None):
+        """The first record at or after a timestamp, all that must be known first computed."""
+        limit = self.log.next_offset if limit is None else limit
+        return self._ask(lambda: self.log.times().first_at(timestamp_ms, limit)).hit
+
+    def largest(self, limit=None):
+        """The largest timestamp below the limit, likewise."""
+        limit = self.log.next_offset if limit is None else limit
+        return self._ask(lambda: self.log.times().largest(limit)).timestamp_ms
+
+    def _ask(self, plan):
+        for _ in range(200):
+            value = self.run(plan())
+            if not isinstance(value, Learned):
+                return value
+        raise AssertionError("plan never settles")
 
     def run_jobs(self):
         for job in self.log.take_jobs():

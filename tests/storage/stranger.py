@@ -194,7 +194,7 @@ def read_index(data):
     assert crc(data[:-4]) == struct.unpack(">I", data[-4:])[0]
     fields = Fields(data)
     assert fields.raw(8) == b"rlindex\0"
-    assert fields.take("HH") == (1, 0)
+    assert fields.take("HH") == (2, 0)
     found = {"place": fields.take("QQQ"), "end": fields.take("QQQQq")}
     found["points"] = [fields.take("QQQQq") for _ in range(fields.take("I"))]
     found["terms"] = [fields.take("IQQ") for _ in range(fields.take("I"))]

@@ -76,15 +76,16 @@ def test_review_3_a_batch_of_another_partition(driver, ordinal):
 def test_a_batch_of_another_partition_is_not_found_by_its_time(driver):
     """Nobody has verified the segment since the boot: the chain at its end is compared first."""
     wanted = read_header(driver.log.entries(3, 1)[0].batch).max_timestamp
-    limit, truth = driver.log.next_offset, driver.run(driver.log.plan_time(wanted, 100))
+    limit, truth = driver.log.next_offset, driver.look_up(wanted, 100)
     position = driver.log._window.position_of(3)
     twin = twin_of(driver.log.entries(3, 1)[0].batch)
     driver.crash(Keep.NONE)
     assert not driver.log.segments[0].verified
-    assert driver.run(driver.log.plan_time(wanted, limit)) == truth
+    assert driver.look_up(wanted, limit) == truth
     driver.disk.overwrite(first_file(driver), position, twin)
+    driver.crash(Keep.NONE)
     with pytest.raises(CorruptData, match="chain before"):
-        driver.run(driver.log.plan_time(wanted, limit))
+        driver.look_up(wanted, limit)
 
 
 def test_a_batch_of_another_partition_before_a_second_fault(driver):
@@ -159,9 +160,13 @@ def test_one_batch_for_two_is_read_by_nobody(driver, reader):
     position, alien = one_for_two(driver)
     driver.disk.overwrite(first_file(driver), position, alien)
     assert driver.crash(Keep.NONE).state is ReplicaState.INTACT
-    plan = driver.log.plan_entries(1, 1 << 20)
+    entries = driver.log.plan_entries(1, 1 << 20)
+    readers = {
+        "follower": lambda: driver.run(entries),
+        "time": lambda: driver.look_up(wanted, limit),
+    }
     with pytest.raises(CorruptData, match="entries end before"):
-        driver.run(plan if reader == "follower" else driver.log.plan_time(wanted, limit))
+        readers[reader]()
 
 
 # --- a range that a follower refused ------------------------------------------------------------

@@ -202,7 +202,7 @@ def timed(reopen, unwritten=0):
 def test_first_record_at_or_after_a_timestamp(reopen, minute):
     driver = timed(reopen, unwritten=1)
     wanted = NOW_MS + minute * 60_000 - 30_000
-    hit = driver.run(driver.log.plan_time(wanted, driver.log.next_offset))
+    hit = driver.look_up(wanted)
     if minute == 13:
         assert hit is None
     else:
@@ -211,8 +211,8 @@ def test_first_record_at_or_after_a_timestamp(reopen, minute):
 
 def test_nothing_beyond_the_limit_is_found():
     driver = timed(False)
-    assert driver.run(driver.log.plan_time(NOW_MS + 5 * 60_000, 10)) is None
-    assert driver.run(driver.log.plan_time(NOW_MS + 5 * 60_000, 11)).offset == 10
+    assert driver.look_up(NOW_MS + 5 * 60_000, 10) is None
+    assert driver.look_up(NOW_MS + 5 * 60_000, 11).offset == 10
 
 
 def test_a_file_that_is_not_made_yet_is_not_looked_at():
@@ -221,7 +221,7 @@ def test_a_file_that_is_not_made_yet_is_not_looked_at():
     while len(driver.log.segments) == files:
         driver.append(1, 2, timestamp=NOW_MS + 20 * 60_000)
     wanted = NOW_MS + 15 * 60_000
-    assert driver.run(driver.log.plan_time(wanted, driver.log.next_offset)) is not None
+    assert driver.look_up(wanted) is not None
 
 
 def test_a_batch_whose_inside_lies_answers_for_itself():
@@ -238,7 +238,7 @@ def test_a_batch_whose_inside_lies_answers_for_itself():
     entry = Entry(driver.log.last_index + 1, 1, EntryKind.RECORDS, at, at + 2, bytes(lying))
     driver.log.append([entry])
     driver.round()
-    hit = driver.run(driver.log.plan_time(header.max_timestamp, driver.log.next_offset))
+    hit = driver.look_up(header.max_timestamp)
     assert hit is not None
 
 

@@ -39,8 +39,6 @@ def test_look_ups(value):
     assert index.at_or_below_position(value) == last("position")
     beyond = [point for point in POINTS if point.position > value]
     assert index.after(value) == (beyond[0] if beyond else None)
-    early = [point for point in POINTS if point.timestamp < value]
-    assert index.before_timestamp(value) == (early[-1] if early else None)
 
 
 def test_between_gives_two_points_behind_the_reach():
@@ -65,7 +63,7 @@ def file():
     index = made()
     index.controls = [ControlRow(12, 4700, 90, EntryKind.MEMBERSHIP, 130)]
     index.terms = [TermRow(4, 12, 130)]
-    index.latest_timestamp = 300
+    index.tail = 300
     return IndexFile(7, 3, 5, Point(60, 600, 9000, 99, 300), index)
 
 
@@ -76,7 +74,7 @@ def test_file_round_trip():
     assert back.sparse.points() == POINTS
     assert back.sparse.controls == file().sparse.controls
     assert back.sparse.terms == file().sparse.terms
-    assert back.sparse.latest_timestamp == 300
+    assert back.sparse.tail == back.sparse.largest() == 300
 
 
 def test_every_change_of_the_file_is_noticed():

@@ -1,7 +1,12 @@
 """ListOffsets: where a partition begins and ends, and the first record at or after a timestamp.
 
 The end is the high watermark. A new leader that has not committed in its own term knows less than
-the one before it: it answers 78 (5 before version 5) to everything but the beginning (KIP-207).
+the one before it: it answers OFFSET_NOT_AVAILABLE (LEADER_NOT_AVAILABLE before version 5) to
+everything but the beginning (KIP-207).
+
+A look-up by time sees the records from the log start to the high watermark of the moment at which
+it began, and no others. It runs as a chain of short jobs off the loop, each planned by what the one
+before it found (`raftlog.storage.time_plan`); the chain ends with its request.
 """
 
 from functools import partial
@@ -10,6 +15,8 @@ from typing import Final, final
 import attrs
 
 from raftlog.base.errors import CorruptData
+from raftlog.base.ids import Offset
+from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import Timer
@@ -26,7 +33,8 @@ from raftlog.kafka.messages.list_offsets import (
 )
 from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
-from raftlog.storage.cold import TimeHit
+from raftlog.records.timestamps import NO_TIMESTAMP
+from raftlog.storage.cold import LargestFound, Learned, TimeFound, TimeHit
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -50,6 +58,28 @@ def handle(context: Context, request: KafkaRequest) -> None:
         request.answer(error_body(body, ErrorCode.INVALID_REQUEST))
         return
     _Listing(context, request, body).begin()
+
+
+@final
+@attrs.define(eq=False)
+class _Search:
+    """A look-up by time in one partition. `timestamp_ms` is None until the largest timestamp, where
+    that was asked for, is known."""
+
+    place: int
+    asked: ListOffsetsPartition
+    replica: PartitionReplica
+    limit: Offset
+    timestamp_ms: int | None = None
+    log_start: Offset = Offset(0)
+
+    def __attrs_post_init__(self) -> None:
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """From the log start of now."""
+        self.log_start = self.replica.log_start
+        self.timestamp_ms = None if self.asked.timestamp == MAX_TIMESTAMP else self.asked.timestamp
 
 
 @final
@@ -130,44 +160,62 @@ class _Listing:
 
     def _look_up(self, place: int, asked: ListOffsetsPartition, replica: PartitionReplica) -> None:
         """The end, or a record by its timestamp; the latter off the loop."""
+        limit = replica.high_watermark
         if asked.timestamp == LATEST:
-            self._known(place, asked, replica.high_watermark, replica.term)
+            self._known(place, asked, limit, replica.term)
             return
-        wanted = asked.timestamp
-        if wanted == MAX_TIMESTAMP:
-            wanted = _largest_timestamp(replica)
-        if wanted < 0:
-            self._known(place, asked, -1, -1)
-            return
-        job = replica.log.plan_time(wanted, replica.high_watermark)
-        done = partial(self._found, place, asked, replica)
-        self.context.job(replica.directory, job.function, job.args, done)
+        self._step(_Search(place, asked, replica, limit))
 
-    def _found(
-        self, place: int, asked: ListOffsetsPartition, replica: PartitionReplica, value: object
-    ) -> None:
-        """A look-up came back; it is true of the log that asked only while that still leads."""
+    def _step(self, search: "_Search") -> None:
+        """The next job of a look-up by time."""
+        times, wanted = search.replica.log.times(), search.timestamp_ms
+        job = (
+            times.largest(search.limit) if wanted is None else times.first_at(wanted, search.limit)
+        )
+        done = partial(self._found, search)
+        self.context.job(search.replica.directory, job.function, job.args, done)
+
+    def _found(self, search: "_Search", value: object) -> None:
+        """A job came back; it is true of the log that asked only while that still leads."""
+        replica, asked = search.replica, search.asked
         if isinstance(value, CorruptData):
             replica.damage_found(value, self.context.now)
             self.context.touch(replica.group)
-        if self._is_over(place):
+        elif isinstance(value, Learned):
+            # Kept even when the request is over: the next one goes on from here.
+            replica.log.cold_done(value)
+            self.context.touch(replica.group)
+        if self._is_over(search.place):
             return
         error = self._refusal(replica, asked)
         if error:
-            self._fail(place, asked, error)
-        elif isinstance(value, TimeHit):
-            self._set(
-                place,
-                ListOffsetsPartitionResponse(
-                    asked.partition_index, 0, value.timestamp_ms, value.offset, value.term
-                ),
-            )
-        elif value is None and _may_be_uncommitted(replica, asked.timestamp):
-            self._fail(place, asked, ErrorCode.OFFSET_NOT_AVAILABLE)
-        elif value is None:
-            self._known(place, asked, -1, -1)
+            self._fail(search.place, asked, error)
+        elif isinstance(value, Learned):
+            self._step(search)
+        elif isinstance(value, LargestFound):
+            search.timestamp_ms = value.timestamp_ms
+            if value.timestamp_ms == NO_TIMESTAMP:
+                self._known(search.place, asked, -1, -1)
+            else:
+                self._step(search)
+        elif isinstance(value, TimeFound):
+            self._answer_found(search, value.hit)
         else:
-            self._fail(place, asked, ErrorCode.KAFKA_STORAGE_ERROR)
+            self._fail(search.place, asked, ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _answer_found(self, search: "_Search", hit: TimeHit | None) -> None:
+        """Nothing below the log start leaves: it may have risen while the job ran."""
+        moved = search.replica.log_start > search.log_start
+        if moved and (hit is None or hit.offset < search.replica.log_start):
+            probe("log-start-rose-under-a-look-up")
+            search.begin_again()
+            self._step(search)
+        elif hit is None:
+            self._known(search.place, search.asked, -1, -1)
+        else:
+            number = search.asked.partition_index
+            answer = ListOffsetsPartitionResponse(number, 0, hit.timestamp_ms, hit.offset, hit.term)
+            self._set(search.place, answer)
 
     def _is_over(self, place: int) -> bool:
         return self.request.dead or self.answers[place] is not None
@@ -206,23 +254,3 @@ class _Listing:
             topics.append(ListOffsetsTopicResponse(topic.name, answers))
             place += count
         self.request.answer(ListOffsetsResponse(0, topics))
-
-
-def _largest_timestamp(replica: PartitionReplica) -> int:
-    """The latest timestamp that any batch of the log claims, committed or not."""
-    return max(
-        (
-            max(
-                segment.latest_timestamp,
-                -1 if segment.index is None else segment.index.latest_timestamp,
-            )
-            for segment in replica.log.segments
-        ),
-        default=-1,
-    )
-
-
-def _may_be_uncommitted(replica: PartitionReplica, timestamp: int) -> bool:
-    """Whether the batch with the largest timestamp may be one that is not committed yet: the client
-    asks again, for it will be, or be gone."""
-    return timestamp == MAX_TIMESTAMP and replica.high_watermark < replica.log.next_offset

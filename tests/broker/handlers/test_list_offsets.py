@@ -2,7 +2,16 @@
 
 import pytest
 
+from raftlog.base import probes
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from raftlog.kafka.versions import ApiKey
+from raftlog.storage import time_plan
+from raftlog.storage.time_jobs import find_time
 from tests.broker.handlers.data_path import (
     WALL,
     batch_of,
@@ -11,6 +20,7 @@ from tests.broker.handlers.data_path import (
     list_offsets_later,
     produce,
 )
+from tests.records.making import changed
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 
@@ -62,6 +72,89 @@ def test_the_first_record_at_or_after_a_timestamp(timestamp, offset, found):
 def test_the_largest_timestamp():
     assert one(filled(), MAX_TIMESTAMP) == (0, 4, WALL + 20)
     assert one(led_topic(brokers=1), MAX_TIMESTAMP) == (0, -1, -1)
+
+
+def trim(cluster, offset):
+    """Delete the records below the offset."""
+    body = DeleteRecordsRequest(
+        [DeleteRecordsTopic("t", [DeleteRecordsPartition(0, offset)])], 5_000
+    )
+    cluster.ask(cluster.leader("t").number, ApiKey.DELETE_RECORDS, body, 2)
+
+
+def claiming(latest, *values, at):
+    """A batch whose header claims another latest timestamp than its records have."""
+    return changed(batch_of(*values, timestamp_ms=at), max_timestamp=latest)
+
+
+def test_no_look_up_answers_below_the_log_start():
+    """The story: offsets_for_times after DeleteRecords answered deleted offsets; consumers that
+    went there read nothing, or failed with OFFSET_OUT_OF_RANGE."""
+    cluster = filled()
+    trim(cluster, 3)
+    assert one(cluster, 0) == one(cluster, WALL + 10) == (0, 3, WALL + 10)
+    assert one(cluster, MAX_TIMESTAMP) == (0, 4, WALL + 20)
+    trim(cluster, 5)
+    assert one(cluster, 0) == one(cluster, MAX_TIMESTAMP) == (0, 5, WALL + 20)
+    trim(cluster, 6)
+    assert one(cluster, 0) == one(cluster, MAX_TIMESTAMP) == (0, -1, -1)
+
+
+def test_a_log_start_that_rises_under_a_look_up(monkeypatch):
+    """A record was found below it: the look-up is planned again from the new log start."""
+    cluster = filled()
+    log = cluster.leader("t").broker.context.router.replica("t", 0).log
+
+    def find_and_delete(disk, order):
+        found = find_time(disk, order)
+        log.set_log_start(3, log.last_index)
+        return found
+
+    monkeypatch.setattr(time_plan, "find_time", find_and_delete)
+    probes.reset()
+    assert one(cluster, 0) == (0, 3, WALL + 10)
+    assert "log-start-rose-under-a-look-up" in probes.fired()
+
+
+@pytest.mark.parametrize("claim", [-1, WALL - 1_000, WALL + 1_000_000])
+def test_a_headers_timestamp_is_not_believed(claim):
+    """The story: Sarama 1.45 leaves it unset, so nothing was found in what it had written."""
+    cluster = led_topic(brokers=1)
+    for number in range(3):
+        produce(cluster, 1, claiming(claim, b"a", b"b", at=WALL + 10 * number))
+    assert one(cluster, WALL) == (0, 0, WALL)
+    assert one(cluster, WALL + 1) == (0, 2, WALL + 10)
+    assert one(cluster, WALL + 21) == (0, -1, -1)
+    assert one(cluster, MAX_TIMESTAMP) == (0, 4, WALL + 20)
+
+
+def test_a_look_up_that_needs_many_jobs(monkeypatch):
+    monkeypatch.setattr(time_plan, "TIMES_SCAN_BYTES", 1)
+    cluster = led_topic(brokers=1, configs=(("segment.bytes", "65536"),))
+    for number in range(60):
+        produce(cluster, 1, claiming(-1, bytes(4000), at=WALL + number))
+    assert len(cluster.leader("t").broker.context.router.replica("t", 0).log.segments) > 2
+    assert one(cluster, WALL + 55) == (0, 55, WALL + 55)
+    assert one(cluster, MAX_TIMESTAMP) == (0, 59, WALL + 59)
+
+
+def test_the_largest_timestamp_of_what_is_committed():
+    """The story: under writes the largest timestamp was that of a batch that was not committed
+    yet; the answer was OFFSET_NOT_AVAILABLE or -1, for a partition full of records."""
+    cluster = led_topic()
+    leader = cluster.leader("t")
+    produce(cluster, leader.number, batch_of(b"a", timestamp_ms=WALL + 5))
+    for number in (1, 2, 3):
+        if number != leader.number:
+            cluster.kill(number)
+    produce(cluster, leader.number, batch_of(b"b", timestamp_ms=WALL + 9), timeout_ms=50)
+    replica = leader.broker.context.router.replica("t", 0)
+    assert replica.is_leader
+    assert (replica.high_watermark, replica.log.next_offset) == (1, 2)
+    (answer,) = list_offsets(cluster, leader.number, MAX_TIMESTAMP)
+    assert (answer.error_code, answer.offset, answer.timestamp) == (0, 0, WALL + 5)
+    (answer,) = list_offsets(cluster, leader.number, WALL + 6)
+    assert (answer.error_code, answer.offset) == (0, -1)
 
 
 def test_tiered_offsets_do_not_exist():
