@@ -41,6 +41,7 @@ FAULT_CODES: Final = {
     BatchFault.COUNT: ErrorCode.INVALID_RECORD,
     BatchFault.CROWDED: ErrorCode.INVALID_RECORD,
     BatchFault.CODEC: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    BatchFault.FRAME: ErrorCode.INVALID_RECORD,
     BatchFault.TIMESTAMP_TYPE: ErrorCode.INVALID_TIMESTAMP,
     BatchFault.CONTROL: ErrorCode.INVALID_RECORD,
     BatchFault.PRODUCER: ErrorCode.INVALID_RECORD,

@@ -3,9 +3,15 @@
 A few kilobytes can claim to be gigabytes, and the libraries' own limits cannot be trusted:
 zstandard's one-shot call ignores its cap when the frame names a size. So each codec is driven in
 the one way that stops in time, and nothing is decompressed before its sender is known.
+
+The time is bounded too: it grows with the bytes that go in and the bytes that come out, whatever
+they are. A batch may be a chain of many members of a few bytes each. A library that is shown all
+that is left at each of them copies it each time: 4 MB of empty lz4 frames took minutes. So a member
+is shown a window that begins small and grows.
 """
 
 import zlib
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 import cramjam
@@ -19,7 +25,7 @@ from raftlog.base.limits import (
     DECOMPRESSED_BYTES_MAX,
     DECOMPRESSION_RATIO_MAX,
 )
-from raftlog.base.units import MIB
+from raftlog.base.units import KIB, MIB
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -30,8 +36,13 @@ CODEC_NAMES: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, 
 
 _ZSTD_WINDOW_MAX: Final = 8 * MIB
 _GZIP_WBITS: Final = 31
-_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
-_XERIAL_HEADER_BYTES: Final = 16
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+XERIAL_HEADER_BYTES: Final = 16
+_WINDOW_BYTES_MIN: Final = 4 * KIB
+"""What a member is shown at first, then four times as much: few bytes to copy for a short one."""
+_WINDOW_BYTES_MAX: Final = 64 * KIB
+_PIECE_BYTES: Final = 256 * KIB
+"""What comes out at a time; for snappy, whose library has no cap, a block."""
 
 
 class _TooLarge(Exception):
@@ -60,52 +71,75 @@ def decompress(
     """What `data` was before `codec`; a view of `data` itself for NONE.
 
     Raises `error` for an unknown codec, for bytes that are not of the codec, and for an output
-    above `output_cap`; memory stays below the cap plus one library buffer.
+    above `output_cap`; memory stays below twice the cap, time is linear.
     """
     if codec == NONE:
         return data
+    pieces = list(expanded(codec, data, error, on, cap))
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def expanded(
+    codec: int,
+    data: Buffer,
+    error: type[RaftlogError],
+    on: str,
+    cap: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[bytes]:
+    """The same in pieces, none of them empty; each is found in bounded time but for chains of empty
+    members, which are linear. What came before a fault is good."""
     expand = _EXPAND.get(codec)
     if expand is None:
         raise error(f"compression codec {codec} is unknown", on=on)
     limit = output_cap(len(data), cap)
+    left = limit
     try:
-        return expand(memoryview(data), limit)
+        for piece in expand(memoryview(data), limit):
+            left -= len(piece)
+            if left < 0:
+                raise _TooLarge
+            if piece:
+                yield piece
     except _TooLarge:
         raise error(f"{len(data)} compressed bytes become more than {limit}", on=on) from None
     except _LIBRARY_ERRORS as cause:
         raise error(f"compressed records do not decompress: {cause}", on=on) from None
 
 
-def _expand_gzip(data: memoryview, cap: int) -> bytes:
-    """Members may be chained; together they have one cap."""
-    output = bytearray()
-    rest = bytes(data)
+def _expand_gzip(data: memoryview, cap: int) -> Iterator[bytes]:
+    """Members may be chained."""
+    position = 0
     while True:
         member = zlib.decompressobj(_GZIP_WBITS)
-        output += member.decompress(rest, cap + 1 - len(output))
-        if len(output) > cap:
-            raise _TooLarge
-        if not member.eof:
-            raise ValueError("gzip member is cut short")
-        if not member.unused_data:
-            return bytes(output)
-        rest = member.unused_data
+        window = _WINDOW_BYTES_MIN
+        while not member.eof:
+            shown = data[position : position + window]
+            if not shown:
+                raise ValueError("gzip member is cut short")
+            yield member.decompress(shown, _PIECE_BYTES)
+            # At the end of a member zlib may put the same bytes into both: one of them counts.
+            tails = (member.unconsumed_tail, member.unused_data)
+            position += len(shown) - len(tails[member.eof])
+            window = min(4 * window, _WINDOW_BYTES_MAX)
+        if position >= len(data):
+            return
 
 
-def _expand_snappy(data: memoryview, cap: int) -> bytes:
+def _expand_snappy(data: memoryview, cap: int) -> Iterator[bytes]:
     """Raw, or the framing of the Java library: 16 bytes, then blocks with an i32 length each."""
-    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return _expand_snappy_block(data, cap)
-    output = bytearray()
-    position = _XERIAL_HEADER_BYTES
+    if bytes(data[: len(XERIAL_MAGIC)]) != XERIAL_MAGIC:
+        yield _expand_snappy_block(data, cap)
+        return
+    position = XERIAL_HEADER_BYTES
     while position < len(data):
         size = int.from_bytes(data[position : position + 4], "big", signed=True)
         position += 4
         if size < 0 or size > len(data) - position:
             raise ValueError(f"snappy block says {size} bytes, {len(data) - position} are left")
-        output += _expand_snappy_block(data[position : position + size], cap - len(output))
+        piece = _expand_snappy_block(data[position : position + size], cap)
+        cap -= len(piece)
         position += size
-    return bytes(output)
+        yield piece
 
 
 def _expand_snappy_block(block: memoryview, cap: int) -> bytes:
@@ -116,31 +150,34 @@ def _expand_snappy_block(block: memoryview, cap: int) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(bytes(block)))
 
 
-def _expand_lz4(data: memoryview, cap: int) -> bytes:
+def _expand_lz4(data: memoryview, cap: int) -> Iterator[bytes]:
     """Frame format only; frames may be chained."""
-    output = bytearray()
-    rest = bytes(data)
+    position = 0
     while True:
         frame = lz4.frame.LZ4FrameDecompressor()
-        output += frame.decompress(rest, max_length=cap + 1 - len(output))
-        if len(output) > cap:
-            raise _TooLarge
-        if not frame.eof:
-            raise ValueError("lz4 frame is cut short")
-        if not frame.unused_data:
-            return bytes(output)
-        rest = frame.unused_data
+        window = _WINDOW_BYTES_MIN
+        while not frame.eof:
+            if frame.needs_input:
+                shown = bytes(data[position : position + window])
+                if not shown:
+                    raise ValueError("lz4 frame is cut short")
+                position += len(shown)
+                window = min(4 * window, _WINDOW_BYTES_MAX)
+            else:
+                shown = b""  # the frame has kept what it had no room for
+            yield frame.decompress(shown, max_length=_PIECE_BYTES)
+        position -= len(frame.unused_data or b"")
+        if position >= len(data):
+            return
 
 
-def _expand_zstd(data: memoryview, cap: int) -> bytes:
+def _expand_zstd(data: memoryview, cap: int) -> Iterator[bytes]:
     """Streaming is the only way that honours a cap; a cut frame shows as fewer bytes, which the
     count of records then notices."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX)
     with decompressor.stream_reader(data, read_across_frames=True) as stream:
-        output = stream.read(cap + 1)
-    if len(output) > cap:
-        raise _TooLarge
-    return output
+        while piece := stream.read(_PIECE_BYTES):
+            yield piece
 
 
 def _compress_gzip(data: bytes) -> bytes:
@@ -162,7 +199,7 @@ def _compress_zstd(data: bytes) -> bytes:
 
 
 class _Expand(Protocol):
-    def __call__(self, data: memoryview, cap: int, /) -> bytes: ...
+    def __call__(self, data: memoryview, cap: int, /) -> Iterator[bytes]: ...
 
 
 class _Compress(Protocol):

@@ -1,16 +1,20 @@
 """What a produced batch must look like before it is proposed: headers only, never the records.
 
-Kafka also walks the records; we do not (KAFKA.md section 4), so a batch whose inside lies is stored
-as it was sent and every reader of records must survive it (`raftlog.records.record`). But a count
-that no content of this size could have is refused: each such batch would use up billions of
-offsets. The faults are ours; the Kafka front maps them to Kafka's error codes.
+Kafka also walks the records; we do not, so a batch whose inside lies is stored as it was sent, and
+every reader of records must survive it (`raftlog.records.record`). Two lies show without a walk,
+and are refused:
+
+* a compressed field whose first bytes are not of its codec stands before every reader for good;
+* a count that no content of this size could have uses up billions of offsets.
+
+The faults are ours; the Kafka front maps them to Kafka's error codes.
 """
 
 import enum
 from typing import Final, final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BYTES_MAX
+from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.base.units import WallMillis
 from raftlog.records.batch import (
     CODEC_MASK,
@@ -21,6 +25,7 @@ from raftlog.records.batch import (
     crc_matches,
     read_header,
 )
+from raftlog.records.codec_frames import content_bytes_max
 
 _CODEC_LAST: Final = 4
 RECORD_BYTES_MIN: Final = 7
@@ -40,6 +45,7 @@ class BatchFault(enum.Enum):
     COUNT = "the records count does not fit the last offset delta"
     CROWDED = "the batch says that it holds more records than its bytes can"
     CODEC = "the batch names an unknown compression codec"
+    FRAME = "the compressed records do not begin as their codec does"
     TIMESTAMP_TYPE = "the batch claims log append time"
     CONTROL = "the batch claims to be a control batch"
     PRODUCER = "the batch names a producer without epoch or sequence"
@@ -64,20 +70,24 @@ def validate_produced(field: Buffer, bytes_max: int) -> BatchHeader | BatchFault
         return BatchFault.TOO_LARGE
     if not crc_matches(field, header):
         return BatchFault.CRC
-    return _fault_of(header) or header
+    return _fault_of(field, header) or header
 
 
-def _fault_of(header: BatchHeader) -> BatchFault | None:
+def _fault_of(field: Buffer, header: BatchHeader) -> BatchFault | None:
     if header.base_offset != 0:
         return BatchFault.BASE_OFFSET
     # This is what keeps a client from forging one of Raft's own entries, which are zero wide.
     if header.last_offset_delta < 0 or header.records_count != header.last_offset_delta + 1:
         return BatchFault.COUNT
     attributes = header.attributes
-    if header.records_count * RECORD_BYTES_MIN > _content_bytes_max(header):
-        return BatchFault.CROWDED
-    if attributes & CODEC_MASK > _CODEC_LAST:
+    codec = attributes & CODEC_MASK
+    if codec > _CODEC_LAST:
         return BatchFault.CODEC
+    content_max = content_bytes_max(codec, memoryview(field)[BATCH_HEADER_BYTES:])
+    if content_max is None:
+        return BatchFault.FRAME
+    if header.records_count * RECORD_BYTES_MIN > content_max:
+        return BatchFault.CROWDED
     if attributes & LOG_APPEND_TIME:
         return BatchFault.TIMESTAMP_TYPE
     if attributes & CONTROL:
@@ -85,13 +95,6 @@ def _fault_of(header: BatchHeader) -> BatchFault | None:
     if header.producer_id != _NONE and _producer_is_wrong(header):
         return BatchFault.PRODUCER
     return None
-
-
-def _content_bytes_max(header: BatchHeader) -> int:
-    """How long the records may be, as they are or when they are decompressed."""
-    if header.attributes & CODEC_MASK:
-        return DECOMPRESSED_BYTES_MAX
-    return header.size - BATCH_HEADER_BYTES
 
 
 def _producer_is_wrong(header: BatchHeader) -> bool:

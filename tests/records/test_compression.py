@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import io
+import random
 import tracemalloc
 import zlib
 
@@ -24,6 +25,7 @@ from raftlog.records.compression import (
     ZSTD,
     compress,
     decompress,
+    expanded,
     output_cap,
 )
 
@@ -176,6 +178,60 @@ def test_a_truncated_zstd_frame_never_gives_more_than_there_was():
 def test_rubbish_raises_only_the_named_error(codec, data):
     with contextlib.suppress(ProtocolError):
         expand(codec, data)
+
+
+class Shown:
+    """Counts the bytes that decompressors of one library are shown."""
+
+    def __init__(self, make) -> None:
+        self.make = make
+        self.shown = 0
+
+    def __call__(self, *arguments):
+        real, count = self.make(*arguments), self
+
+        class Counting:
+            def __getattr__(self, name):
+                return getattr(real, name)
+
+            def decompress(self, data, *arguments, **options):
+                count.shown += len(data)
+                return real.decompress(data, *arguments, **options)
+
+        return Counting()
+
+
+@pytest.mark.parametrize(
+    ("codec", "library", "maker"),
+    [(GZIP, zlib, "decompressobj"), (LZ4, lz4.frame, "LZ4FrameDecompressor")],
+)
+@pytest.mark.parametrize("member", [b"", b"x" * 20_000], ids=["empty", "full"])
+def test_a_chain_of_members_is_read_in_linear_time(codec, library, maker, member, monkeypatch):
+    """Each member was shown all that was left: a million bytes of empty members took minutes, and
+    held up every other look-up and read of the broker."""
+    members = 4_000 if not member else 100
+    chain = compress(codec, member) * members
+    counting = Shown(getattr(library, maker))
+    monkeypatch.setattr(library, maker, counting)
+    assert len(expand(codec, chain)) == len(member) * members
+    assert counting.shown <= members * 4096 + 5 * len(chain)
+
+
+@pytest.mark.parametrize("codec", REAL)
+@given(
+    made=st.lists(st.tuples(st.integers(0, 700_000), st.booleans()), min_size=1, max_size=4),
+    seed=st.integers(0, 2**32),
+)
+def test_members_of_any_size_come_out_whole(codec, made, seed):
+    draw = random.Random(seed)
+    parts = [draw.randbytes(size) if rough else bytes(size) for size, rough in made]
+    if codec == SNAPPY:
+        squeezed = xerial(*[compress(SNAPPY, part) for part in parts])
+    else:
+        squeezed = b"".join(compress(codec, part) for part in parts)
+    pieces = list(expanded(codec, squeezed, ProtocolError, "test"))
+    assert b"".join(pieces) == b"".join(parts)
+    assert all(pieces)
 
 
 def test_lz4_frames_are_what_the_java_client_reads():
