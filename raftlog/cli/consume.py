@@ -1,16 +1,19 @@
 """`raftlog consume`: read records, with kcat's manners."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, final
 
 import click
 import trio
 
+from raftlog.base.errors import CorruptData, RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.record_format import compile_format, record_as_json
 from raftlog.cli.render import bootstrap_option, format_option, print_json_line, progress
 from raftlog.client.core.asks import EARLIEST, LATEST
-from raftlog.client.core.fetcher import Trouble
+from raftlog.client.core.fetched import CorruptBatch, FetchedBatches
+from raftlog.client.core.fetcher import Polled, Trouble
 from raftlog.client.core.values import ConsumedRecord, TopicPartition
 from raftlog.client.trio_driver import Client
 
@@ -50,6 +53,7 @@ class Wanted(NamedTuple):
     start: Start
     stop_at_end: bool
     count_max: int | None
+    skip_corrupt: bool
 
 
 @click.command(
@@ -77,6 +81,11 @@ Examples:
 @click.option(
     "-f", "text_format", metavar="FORMAT", help=r"kcat's: %t %p %o %T %k %K %s %S %h, \n \t \xNN."
 )
+@click.option(
+    "--skip-corrupt",
+    is_flag=True,
+    help="Name a batch that cannot be read on standard error, and go on behind it.",
+)
 @click.option("-Z", "null_words", is_flag=True, help="Write NULL for a null key or value.")
 @bootstrap_option()
 @format_option()
@@ -87,6 +96,7 @@ def consume(
     stop_at_end: bool,
     count: int | None,
     text_format: str | None,
+    skip_corrupt: bool,
     null_words: bool,
     bootstrap: str,
     form: str,
@@ -95,9 +105,12 @@ def consume(
 
     Each value is written on a line of its own, unless -f says otherwise. With --format json each
     record is one line of JSON.
+
+    A batch whose inside is damaged, or was never good, ends the command: what lies before it is
+    written, and the error names its offsets.
     """
     render = compile_format(text_format or _DEFAULT_FORMAT, b"NULL" if null_words else b"")
-    wanted = Wanted(topic, partitions, parse_start(offset), stop_at_end, count)
+    wanted = Wanted(topic, partitions, parse_start(offset), stop_at_end, count, skip_corrupt)
 
     def write(record: ConsumedRecord) -> None:
         if form == "json":
@@ -112,10 +125,12 @@ def consume(
         with progress(f"reading {topic}", total) as advance:
             reader = _Reader(client, wanted, positions, ends)
             while not reader.done:
-                for record in await reader.next_records():
-                    write(record)
-                    advance(1)
-                sys.stdout.flush()
+                try:
+                    for record in await reader.next_records():
+                        write(record)
+                        advance(1)
+                finally:
+                    sys.stdout.flush()
 
     with_client(bootstrap, work, fetch_wait_ms=500)
 
@@ -159,7 +174,7 @@ def _left(positions: dict[TopicPartition, int], ends: dict[TopicPartition, int])
 
 @final
 class _Reader:
-    """Records until the count or the ends are reached."""
+    """Records until the count or the ends are reached, or a batch cannot be read."""
 
     def __init__(
         self,
@@ -170,6 +185,7 @@ class _Reader:
     ) -> None:
         self._client = client
         self._left = wanted.count_max
+        self._skip_corrupt = wanted.skip_corrupt
         self._ends = ends
         self._open = dict(positions)
         if wanted.stop_at_end:
@@ -180,22 +196,56 @@ class _Reader:
     def done(self) -> bool:
         return not self._open or self._left == 0
 
-    async def next_records(self) -> list[ConsumedRecord]:
-        """What came within a second; raises what a partition is in trouble with."""
-        records: list[ConsumedRecord] = []
-        for piece in await self._client.poll(seconds=_POLL_SECONDS):
-            if isinstance(piece, Trouble):
-                raise piece.error
-            place = piece.place
-            end = self._ends.get(place)
-            if place not in self._open:
-                continue
-            records += [each for each in piece.records() if end is None or each.offset < end]
-            if end is not None and piece.next_offset >= end:
-                del self._open[place]
-                self._client.unassign(place)
-        if self._left is not None:
-            records = records[: self._left]
-            self._left -= len(records)
+    async def next_records(self) -> Iterator[ConsumedRecord]:
+        """What came within a second, to be read to its end. It raises what a partition is in
+        trouble with, behind all records that came before."""
+        pieces = await self._client.poll(seconds=_POLL_SECONDS)
         await trio.lowlevel.checkpoint()
-        return records
+        return self._records(pieces)
+
+    def _records(self, pieces: Sequence[Polled]) -> Iterator[ConsumedRecord]:
+        for piece in pieces:
+            if isinstance(piece, Trouble):
+                self._corrupt(piece.error)
+                continue
+            if piece.place not in self._open:
+                continue
+            end = self._ends.get(piece.place)
+            for record in self._readable(piece):
+                if end is not None and record.offset >= end:
+                    continue
+                if self._left is not None:
+                    self._left -= 1
+                yield record
+                if self._left == 0:  # not one record more: the next may be one that is damaged
+                    return
+            self._read_up_to(piece.place, piece.next_offset)
+
+    def _readable(self, piece: FetchedBatches) -> Iterator[ConsumedRecord]:
+        for batch in piece.batches:
+            try:
+                yield from piece.records_of(batch)
+            except CorruptBatch as error:
+                self._skip(error)
+
+    def _corrupt(self, error: RaftlogError) -> None:
+        """A partition whose fetches have failed is read no further, unless its bad batch may be
+        skipped."""
+        if not isinstance(error, CorruptBatch):
+            raise error
+        self._skip(error)
+        self._read_up_to(error.place, error.next_offset)
+        if error.place in self._open:
+            self._client.seek(error.place, error.next_offset)
+
+    def _skip(self, error: CorruptBatch) -> None:
+        if not self._skip_corrupt:
+            do = "--skip-corrupt goes on behind it"
+            raise CorruptData(error.what, on=error.on, do=do) from error
+        print(f"raftlog: skipped in {error.on}: {error.what}", file=sys.stderr)
+
+    def _read_up_to(self, place: TopicPartition, next_offset: int) -> None:
+        end = self._ends.get(place)
+        if end is not None and next_offset >= end and place in self._open:
+            del self._open[place]
+            self._client.unassign(place)

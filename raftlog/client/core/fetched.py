@@ -8,7 +8,7 @@ records are read.
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from raftlog.base.errors import CorruptData, ProtocolError
 from raftlog.base.ids import Offset
@@ -21,6 +21,24 @@ from raftlog.records.record import records_of
 
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
+
+
+@final
+class CorruptBatch(CorruptData):
+    """A batch that cannot be read, by its checksum or its inside. Its offsets are `first` to
+    `next_offset` - 1; `seek` to `next_offset` goes on behind it."""
+
+    def __init__(
+        self, place: TopicPartition, first: Offset, next_offset: Offset, cause: str
+    ) -> None:
+        super().__init__(
+            f"the batch of offsets {first} to {next_offset - 1} cannot be read: {cause}",
+            on=str(place),
+            do=f"seek to offset {next_offset} to go on behind it",
+        )
+        self.place = place
+        self.first = first
+        self.next_offset = next_offset
 
 
 class FetchedBatches(NamedTuple):
@@ -43,14 +61,22 @@ class FetchedBatches(NamedTuple):
 
     def records(self) -> Iterator[ConsumedRecord]:
         """The records, in order, without those below the offset asked for and without control
-        batches. `CorruptData` where the inside of a batch lies."""
-        place, first = self.place, self.first_offset
+        batches. `CorruptBatch` where the inside of a batch lies; what came before it is good."""
         for batch in self.batches:
-            if read_header(batch).attributes & CONTROL:
-                continue
+            yield from self.records_of(batch)
+
+    def records_of(self, batch: memoryview) -> Iterator[ConsumedRecord]:
+        """The same for one of the batches."""
+        place, first, header = self.place, self.first_offset, read_header(batch)
+        if header.attributes & CONTROL:
+            return
+        try:
             for record in records_of(batch, CorruptData, str(place)):
                 if record.offset >= first:
                     yield ConsumedRecord.of(place, record)
+        except CorruptData as error:
+            begin, end = Offset(header.base_offset), Offset(header.next_offset)
+            raise CorruptBatch(place, begin, end, error.what) from error
 
 
 def check_batches(place: TopicPartition, asked: Offset, data: PartitionData) -> FetchedBatches:
@@ -70,7 +96,11 @@ def check_batches(place: TopicPartition, asked: Offset, data: PartitionData) -> 
         if header.magic != MAGIC:
             raise ProtocolError(f"batch of magic {header.magic}", on=str(place))
         if not crc_matches(batch, header):
-            raise CorruptData("a fetched batch fails its CRC", on=f"{place}, {header.base_offset}")
+            if batches:
+                break  # what came before it is good; the next fetch begins with the bad one
+            # The header may be what is damaged. It is believed as far as it leads on.
+            end = Offset(max(header.next_offset, next_offset + 1))
+            raise CorruptBatch(place, next_offset, end, "it fails its CRC")
         if header.next_offset <= next_offset or (batches and header.base_offset < next_offset):
             raise ProtocolError(
                 f"batch {header.base_offset} to {header.next_offset} where {next_offset} was due",
