@@ -14,6 +14,8 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import _system
+
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
@@ -90,8 +92,8 @@ def _make_venv(python):
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
         _say("this Python cannot make virtual environments: installing python3-venv")
-        subprocess.call(["apt-get", "update", "-q"])
-        subprocess.call(["apt-get", "install", "-y", "-q", "python3-venv"])
+        for line in _system.install(["python3-venv"]):
+            _say(line)
         if _venv_command(python, []):
             return
     fail("cannot make a virtual environment. On Debian: apt-get install python3-venv")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 JAVA_MIN = 17
 TRIES = 3
+INSTALL = ["apt-get", "install", "-y", "--no-install-recommends"]
 OUTPUT_LINES = 5
 """The last lines of a failed installation that are shown."""
 
@@ -77,8 +78,7 @@ def missing(profile):
 
 def command_for(needs):
     """The command that brings all of `needs`, as a list."""
-    packages = [package for need in needs for package in need.packages]
-    return ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    return [*INSTALL, *(package for need in needs for package in need.packages)]
 
 
 def prepare(profile):
@@ -90,15 +90,20 @@ def prepare(profile):
         return _told(lacking, "only root on Debian can install it here")
     for need in lacking:
         _say(f"system packages: installing {' '.join(need.packages)}: {need.why}")
+    lines = install([package for need in lacking for package in need.packages])
+    return _told(missing(profile), "its installation failed", lines)
+
+
+def install(packages):
+    """Install Debian packages in silence; returns the last lines of the output of a failure."""
     output = b""
     for attempt in range(TRIES):
         time.sleep(5 * attempt)
         output = _output_of_failure(["apt-get", "update", "-q"])
-        output = output or _output_of_failure([*command_for(lacking), "-q"])
+        output = output or _output_of_failure([*INSTALL, "-q", *packages])
         if not output:
             break
-    lines = output.decode(errors="replace").splitlines()[-OUTPUT_LINES:]
-    return _told(missing(profile), "its installation failed", lines)
+    return output.decode(errors="replace").splitlines()[-OUTPUT_LINES:]
 
 
 def _told(lacking, why, lines=()):

@@ -51,6 +51,7 @@ from raftlog.storage.write_round import DirectoryWriter
 STOP_SECONDS: Final = 10.0
 """A graceful stop that takes longer than this is not graceful; the process ends all the same."""
 JOIN_PAUSE_SECONDS: Final = 0.2
+FOUND_THE_CLUSTER: Final = "found the cluster by raftlog format (see raftlog format --help)"
 _NO_CLUSTER: Final = ClusterId(bytes(16))
 
 
@@ -128,10 +129,22 @@ async def serve_on(
 
 async def _format_as_joiner(machine: Machine, config: ServerConfig, tracer: Tracer) -> None:
     """Ask the controllers which cluster this is, and format the empty directory for it. It founds
-    nothing: without an answer it waits, and says so."""
+    nothing: without an answer it waits, and says so. Raises `OperatingError` when no other node
+    could ever answer."""
     node, entropy = config.broker.node, machine.entropy
+    others = [address.node for address in config.broker.controllers if address.node != node]
+    if not others:
+        raise OperatingError(
+            "the data directory is not formatted, and no other controller is configured",
+            on=config.data_dir,
+            do=FOUND_THE_CLUSTER,
+        )
     directory = DirectoryId(1 + entropy.below(2**64 - 1))
-    tracer.emit(TraceEvent("joining", config.data_dir, (("do", "waiting for a controller"),)))
+    waiting = f"waiting for one of the controllers {', '.join(map(str, others))}"
+    if len(others) < len(config.broker.controllers):
+        # A founder waits in vain: the other controllers wait as well.
+        waiting += f"; if the cluster is new, stop this broker and {FOUND_THE_CLUSTER}"
+    tracer.emit(TraceEvent("joining", config.data_dir, (("do", waiting),)))
     identity = _identity(config.broker, _NO_CLUSTER, directory, 0)
     said: dict[int, str] = {}
     while True:
