@@ -163,10 +163,21 @@ def _operations(lines: DataFrame) -> DataFrame:
     return ended.unionByName(left_open)
 
 
+_CLAIMS: Final = (
+    "f = 'send' AND kind = 'info' AND value IS NOT NULL AND substring(value, 1, 1) = '[' "
+    "AND to_json(variant_get(parse_json(value), '$[1]')) <=> asked"
+)
+
+
 def tables_of(operations: DataFrame) -> Tables:
-    """The rows that the chain is judged by. Transactions are refused: only imports have them."""
+    """The rows that the chain is judged by. Refused is what only imports have: transactions, and
+    sends that may have happened and name their offset all the same."""
     if operations.where("f = 'txn'").limit(1).count():
         raise BadHistory("transactions are not judged by Spark", do="use raftlog verify")
+    if operations.where(_CLAIMS).limit(1).count():
+        raise BadHistory(
+            "an info send that names its offset is not judged by Spark", do="use raftlog verify"
+        )
     made = (_sends(operations), _reads(operations), _lengths(operations), _starts(operations))
     columns = [
         [column.split()[0] for column in schema.split(", ")]

@@ -112,9 +112,9 @@ class _Job:
         found = steps[0]
         for more in steps[1:]:
             found = found.unionByName(more)
-        return self._result(found, placed)
+        return self._result(found, pairs, placed)
 
-    def _result(self, found: DataFrame, placed: DataFrame) -> ProcessResult:
+    def _result(self, found: DataFrame, pairs: DataFrame, placed: DataFrame) -> ProcessResult:
         step = F.struct("op", "pos", "before_op", "one", "other", "key")
         rows = (
             found.groupBy("name", "key")
@@ -126,11 +126,10 @@ class _Job:
         for row in sorted(rows, key=lambda row: (row["name"], row["first"])):
             counts.setdefault(row["name"], {})[row["key"]] = row["count"]
             first.setdefault(row["name"], Step(*row["first"]))
-        return ProcessResult(self._checked(placed), counts, first)
+        return ProcessResult(self._checked(pairs, placed), counts, first)
 
-    def _checked(self, placed: DataFrame) -> tuple[str, ...]:
-        polled = self._operations.where("f = 'poll' AND value IS NOT NULL AND value != '{}'")
-        names = list(POLLS) if _has_rows(polled) else []
+    def _checked(self, pairs: DataFrame, placed: DataFrame) -> tuple[str, ...]:
+        names = list(POLLS) if _has_rows(pairs) else []
         if not self._pipelined and _has_rows(placed.where("kind != 'fail'")):
             names.append("nonmonotonic-send")
         told = self._operations.where("f IN ('end', 'empty') AND kind = 'ok'")
@@ -165,19 +164,26 @@ class _Job:
             "'int-' AS prefix", "key", "op", "pos", "op AS before_op", "offset AS other"
         )
         within = within.withColumn("one", F.lag("other").over(inside))
+        # A poll that failed, or may have, is compared with the last ok one, and moves nothing.
         before = Window.partitionBy("process", "key", "epoch").orderBy("op")
+        before = before.rowsBetween(Window.unboundedPreceding, -1)
         between = self._with_epochs(polls, assigned=True).where("NOT reset")
         between = between.selectExpr("'' AS prefix", "0 AS pos", "first AS other", "*").withColumns(
-            {"one": F.lag("last").over(before), "before_op": F.lag("op").over(before)}
+            {
+                "one": F.last(F.expr("IF(kind = 'ok', last, NULL)"), ignorenulls=True).over(before),
+                "before_op": F.last(F.expr("IF(kind = 'ok', op, NULL)"), ignorenulls=True).over(
+                    before
+                ),
+            }
         )
         columns = ["prefix", "key", "op", "pos", "before_op", "one", "other"]
         steps = within.select(*columns).unionByName(between.select(*columns))
         name = "concat(prefix, IF(other > one, 'poll-skip', 'nonmonotonic-poll')) AS name"
         return _steps(steps.where("one IS NOT NULL AND other != one + 1").selectExpr(name, "*"))
 
-    def _with_epochs(self, rows: DataFrame, *, assigned: bool) -> DataFrame:
+    def _with_epochs(self, rows: DataFrame, *, assigned: bool, crashed: bool = True) -> DataFrame:
         """The rows of processes and keys, and a row for each reset; `epoch` counts the resets."""
-        resets = self._operations.where("f = 'crash'").selectExpr(
+        resets = self._operations.where(f"f = 'crash' AND {str(crashed).lower()}").selectExpr(
             "process", "op", "CAST(array() AS ARRAY<STRING>) AS kept"
         )
         if assigned:
@@ -243,8 +249,9 @@ class _Job:
         )
 
     def _send_steps(self, placed: DataFrame) -> DataFrame:
-        before = Window.partitionBy("process", "key").orderBy("op")
-        rows = self._sent(placed).withColumns(
+        before = Window.partitionBy("process", "key", "epoch").orderBy("op")
+        rows = self._with_epochs(self._sent(placed), assigned=True, crashed=False)
+        rows = rows.where("NOT reset").withColumns(
             {"one": F.lag("last").over(before), "before_op": F.lag("op").over(before)}
         )
         wrong = rows.where("base <= one")
@@ -257,7 +264,7 @@ class _Job:
         # Of equal ends the last `end` is held, else the first poll or acknowledgement.
         known = "named_struct('at', {0}, 'ended', {1}, 'first', {2}, 'op', op)"
         nothing = "CAST(NULL AS STRUCT<at: BIGINT, ended: INT, first: BIGINT, op: BIGINT>)"
-        acked = self._sent(placed).where("kind = 'ok'")
+        acked, polls = self._sent(placed).where("kind = 'ok'"), polls.where("kind = 'ok'")
         lengths = self._operations.where("f IN ('end', 'empty') AND kind = 'ok'")
         lengths = lengths.withColumn("last", F.expr("CAST(value AS BIGINT)"))
         who = ["process", "key", "op"]
@@ -323,8 +330,8 @@ def _pairs(operations: DataFrame) -> DataFrame:
 
 
 def _ends_of_polls(pairs: DataFrame) -> DataFrame:
-    """(process, key, op, first, last): the outer offsets of each acknowledged poll of a key."""
-    polls = pairs.where("kind = 'ok'").groupBy("process", "key", "op")
+    """(process, key, op, kind, first, last): the outer offsets of each poll of a key."""
+    polls = pairs.groupBy("process", "key", "op", "kind")
     return polls.agg(
         F.min_by("offset", "pos").alias("first"), F.max_by("offset", "pos").alias("last")
     )

@@ -39,7 +39,15 @@ from raftlog.verify.facts import Facts
 from raftlog.verify.linearizability import CLASS, Violation, pair_witness
 from raftlog.verify.pairing import Interval
 from raftlog.verify.process_order import session_witness, step_witness
-from raftlog.verify.verdict import INVALID, UNKNOWN, VALID, Findings, Verdict, Witness
+from raftlog.verify.verdict import (
+    INVALID,
+    UNKNOWN,
+    VALID,
+    Findings,
+    Verdict,
+    Witness,
+    with_note_on_nothing,
+)
 
 NEED_READS: Final = ("G1a", "lost-write", "unseen")
 SCANNED: Final = ("linearizability", "duplicate", "phantom", "G1a", "inconsistent-offsets")
@@ -198,14 +206,21 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
     )
     allowed = allowed_by_default(header.source, options)
     findings = Findings()
-    findings.check(*(name for name in JUDGED if name not in NEED_READS))
-    polled = bool(tables.reads.where("kind = 'ok'").limit(1).count())
+    read = _has_rows(tables.reads)
+    placed = read or _has_rows(tables.sends.where("base IS NOT NULL"))
+    if placed:
+        findings.check(*(name for name in JUDGED if name not in (*NEED_READS, "phantom")))
+    elif _has_rows(tables.lengths):
+        findings.check(CLASS)
+    if read:
+        findings.check("phantom")
+    polled = _has_rows(tables.reads.where("kind = 'ok'"))
     if polled:
         findings.check(*NEED_READS)
     for key, result in found.items():
         _add(findings, operations, key, result, allowed)
     _add_processes(findings, operations, tables, mode, options)
-    _judge_cycles(findings, operations, first_ends_of(header), polled=polled)
+    _judge_cycles(findings, operations, first_ends_of(header), placed=placed, polled=polled)
     judge_evidence(
         operations, findings, options=options, mode=mode, first_ends=first_ends_of(header)
     )
@@ -214,16 +229,22 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
     if options.get("compaction"):
         for name in NOT_UNDER_COMPACTION:
             findings.forget(name)
-    return Verdict(
-        classes={
-            entry.name: findings.result(entry.name, allowed=entry.name in allowed)
-            for entry in CLASSES
-        },
-        operations=operations.count(),
-        mode=mode,
-        model=header.model,
-        notes=_notes(findings),
+    return with_note_on_nothing(
+        Verdict(
+            classes={
+                entry.name: findings.result(entry.name, allowed=entry.name in allowed)
+                for entry in CLASSES
+            },
+            operations=operations.count(),
+            mode=mode,
+            model=header.model,
+            notes=_notes(findings),
+        )
     )
+
+
+def _has_rows(rows: DataFrame) -> bool:
+    return bool(rows.limit(1).count())
 
 
 def _notes(findings: Findings) -> list[str]:
@@ -266,13 +287,18 @@ def _add_processes(
 
 
 def _judge_cycles(
-    findings: Findings, operations: DataFrame, first_ends: Mapping[str, int], *, polled: bool
+    findings: Findings,
+    operations: DataFrame,
+    first_ends: Mapping[str, int],
+    *,
+    placed: bool,
+    polled: bool,
 ) -> None:
     """G0 and G1c. Mostly the scan has ruled them out, as `cycles.acyclic_by_scan` explains. Else
     the driver searches as the single process does, in a history that fits; in a larger one the
     classes stay unknown."""
     if _acyclic_by_scan(findings, operations):
-        if operations.where("f = 'send'").limit(1).count():
+        if placed and _has_rows(operations.where("f = 'send'")):
             findings.check(*G0)
         if polled:
             findings.check(*G1C)

@@ -24,7 +24,10 @@ def check_key(
     facts: KeyFacts, operations: Sequence[Interval], findings: Findings, *, final_read: bool
 ) -> None:
     """All classes of this module for one key. `operations` is searched for witnesses only."""
-    findings.check("inconsistent-offsets", "duplicate", "phantom")
+    if facts.at:  # else nobody was told where anything lies
+        findings.check("inconsistent-offsets", "duplicate")
+    if facts.read_any:
+        findings.check("phantom")
     _inconsistent(facts, operations, findings)
     _duplicates(facts, operations, findings)
     _phantoms(facts, findings)

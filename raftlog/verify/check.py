@@ -28,7 +28,7 @@ from raftlog.verify.models import MODELS, Model
 from raftlog.verify.pairing import Interval
 from raftlog.verify.process_order import ProcessOrder
 from raftlog.verify.raw_pairing import intervals
-from raftlog.verify.verdict import Findings, Verdict, Witness
+from raftlog.verify.verdict import Findings, Verdict, Witness, with_note_on_nothing
 
 LOG: str = "log"
 Source = Iterable[str] | Iterable[bytes] | OpenFile | HistoryReader
@@ -149,9 +149,9 @@ def judge_operations(
     findings = Findings()
     facts = Facts(_first_ends(options))
     measured: dict[str, Any] = {}
-    notes = [] if operations else ["the history has no operation: nothing was judged"]
+    notes = [] if operations else ["the history has no operation"]
     if chosen == LOG:
-        notes += _strangers(operations)
+        notes += _strangers(operations) + _renamed(operations)
         budget: dict[str, Any] = {"hole_steps_max": hole_steps}
         facts.add_all(operations)
         measured = _check_log(
@@ -174,7 +174,7 @@ def judge_operations(
         notes=notes,
     )
     return Judgement(
-        verdict=verdict,
+        verdict=with_note_on_nothing(verdict),
         header=header,
         operations=operations,
         nemesis=nemesis,
@@ -199,6 +199,18 @@ def _strangers(operations: Sequence[Interval]) -> list[str]:
         )
     counts = ", ".join(f"{f!r} {count:,}" for f, count in strange.items())
     return [f"operations that model {LOG} does not know were not judged: {counts}"]
+
+
+def _renamed(operations: Iterable[Interval]) -> list[str]:
+    """A note on transactions whose completions name other sends than their calls."""
+    found = [op.index for op in operations if op.evidence and "called" in op.evidence]
+    if not found:
+        return []
+    count = f"{len(found):,} transaction" + ("s" if len(found) > 1 else "")
+    return [
+        f"{count} completed with other keys or values than called with (the first is operation "
+        f"{found[0]}); what the completions name was judged"
+    ]
 
 
 def mode_of(options: Mapping[str, Any]) -> str:

@@ -72,7 +72,8 @@ def acyclic_by_scan(facts: Facts, operations: Sequence[Interval], findings: Find
 
 def check(facts: Facts, operations: Sequence[Interval], findings: Findings) -> None:
     """Judge all six classes."""
-    if any(key.batches for key in facts.keys.values()):
+    keys = facts.keys.values()
+    if any(key.batches for key in keys) and any(key.at for key in keys):
         findings.check(*G0)
     if any(key.polled for key in facts.keys.values()):
         findings.check(*G1C)

@@ -93,6 +93,9 @@ class KeyFacts:
     """Values that an ok read returned. For membership only: never iterated. Whole once `settle` was
     called."""
     polled: bool = False
+    """Whether an ok read returned anything."""
+    read_any: bool = False
+    """Whether a read of any type did."""
     at_least: dict[int, Bound] = attrs.field(factory=dict)
     """Gap e -> earliest return of an ok read that proves tail >= e (`lb`)."""
     exact_in: dict[int, Bound] = attrs.field(factory=dict)
@@ -114,6 +117,8 @@ class KeyFacts:
     """Whether any send was a batch of several records."""
     log_start: int = 0
     log_start_op: Interval | None = None
+    proven: dict[int, None] = attrs.field(factory=dict)
+    """The `Facts`' own: indexes of operations of type info that certainly happened."""
     _order: list[int] | None = None
     _log: list[Value | None] | None = None
     """`at` as a list from `_log_first` on, so that a poll is compared with one slice; None before
@@ -200,6 +205,7 @@ class KeyFacts:
         """One poll of this key, of any type."""
         if not pairs.count:
             return
+        self.read_any = True
         # Known pairs, the usual case, bring nothing new: they were acknowledged or read before.
         first, ok = pairs.places, op.type == "ok"
         end = first + pairs.count if type(first) is int else pairs.end
@@ -285,6 +291,18 @@ class KeyFacts:
             if batch is None or batch.base != offset or batch.size > 1:
                 self._place(op, offset, value, batch)
 
+    def claim(self, op: Interval, batch: Batch, base: int) -> None:
+        """`op` happened, and its end named `base` as the place of `batch`, though it is `info`."""
+        if batch.base is None:
+            assert isinstance(batch, Sent), batch  # an acknowledged one has its place
+            batch.base = base
+            self._claim(batch, op)
+        elif batch.base != base:
+            for offset, value in enumerate(batch.values, base):
+                self.elsewhere.setdefault(value, {}).setdefault(offset, op)
+                if self.at.setdefault(offset, value) != value:
+                    self.also_at.setdefault(offset, {}).setdefault(value, op)
+
     def _place(self, op: Interval, offset: int, value: Value, batch: Batch | None) -> None:
         """A read that is not simply the acknowledged place of a single record."""
         if batch is None:
@@ -339,8 +357,9 @@ class KeyFacts:
         return bisect_left(order, offset)
 
     def committed(self, batch: Batch) -> bool:
-        """Whether the send of `batch` happened: acknowledged, or one value seen by an ok read."""
-        if batch.op.type == "ok":
+        """Whether the send of `batch` happened: acknowledged, or one value of its operation was
+        seen by an ok read. A transaction happens as a whole."""
+        if batch.op.type == "ok" or batch.op.index in self.proven:
             return True
         return batch.op.type == "info" and any(value in self.seen for value in batch.values)
 
@@ -370,12 +389,14 @@ class Facts:
     keys: dict[str, KeyFacts] = attrs.field(factory=dict)
     others: list[Interval] = attrs.field(factory=list)
     """All operations but the sends that carry no evidence."""
+    proven: dict[int, None] = attrs.field(factory=dict)
+    """Indexes of operations of type info with a value that an ok read returned."""
 
     def of(self, key: str) -> KeyFacts:
         """The facts of `key`, begun if need be."""
         facts = self.keys.get(key)
         if facts is None:
-            facts = self.keys[key] = KeyFacts(key, self.first_ends.get(key, 0))
+            facts = self.keys[key] = KeyFacts(key, self.first_ends.get(key, 0), proven=self.proven)
         return facts
 
     def add_all(self, operations: Sequence[Interval]) -> None:
@@ -399,6 +420,23 @@ class Facts:
                     of(key).raise_log_start(start, op)
         for facts in keys.values():
             facts.settle()
+        self._take_claims()
+
+    def _take_claims(self) -> None:
+        """The offsets that the ends of `info` operations name count where the operation is known to
+        have happened, for one of its values was read; else nothing of it need lie anywhere."""
+        for op in self.others:
+            if op.type != "info" or op.f not in ("send", "txn"):
+                continue
+            sends = list(op.sends())
+            if not any(value in self.of(key).seen for key, values, _ in sends for value in values):
+                continue
+            self.proven[op.index] = None
+            claimed = op.evidence.get("claimed", ()) if op.evidence else ()
+            for (key, values, _), base in zip(sends, claimed, strict=False):
+                if base is not None:
+                    facts = self.of(key)
+                    facts.claim(op, facts.writers[values[0]], base)
 
     def _add_sends(self, operations: Sequence[Interval]) -> None:
         of, keys, others = self.of, self.keys, self.others

@@ -15,27 +15,109 @@ from typing import Any, Final
 from raftlog.verify.edn import Keyword, read_all, write
 from raftlog.verify.history import NEMESIS, TYPES, BadHistory, Header, Op
 
-_REGISTER: Final = ("read", "write", "cas")
+REGISTER: Final = ("read", "write", "cas")
+"""Operations of a register."""
 _LOG: Final = ("send", "poll", "txn")
 
 
 def read_ops(text: str) -> Iterator[Op]:
     """The operations of a history in EDN: a list of maps, or maps one after the other."""
-    place = 0
-    asked: dict[int | str, Any] = {}
+    documents: list[Mapping[Any, Any]] = []
     for element in read_all(text):
         for document in element if isinstance(element, list) else [element]:
             if not isinstance(document, dict):
-                raise BadHistory("an operation is a map", on=f"operation {place}")
-            op = _op_of(document, place)
-            if op.type == "invoke":
-                asked[op.process] = op.value
-            elif op.f in ("send", "txn") and op.type != "ok":
-                _without_offset(op, asked.get(op.process))
-            yield op
-            place += 1
-    if not place:
+                raise BadHistory("an operation is a map", on=f"operation {len(documents)}")
+            documents.append(document)
+    if not documents:
         raise BadHistory("the history is empty", do="pass a file with operations")
+    renamed = _completed_otherwise(documents)
+    keyed = _by_key(documents)
+    asked: dict[int | str, Op] = {}
+    for place, document in enumerate(documents):
+        op = _op_of(document, place, whole=place in renamed)
+        if keyed and op.process != NEMESIS and op.f in REGISTER:
+            _split_key(op, asked.get(op.process), place)
+        if op.type == "invoke":
+            asked[op.process] = op
+        yield op
+
+
+def _completed_otherwise(documents: Sequence[Mapping[Any, Any]]) -> dict[int, None]:
+    """The places of calls, and of their completions, that name other sends than each other. They
+    stay transactions, also with one step: a transaction's completion says what was sent."""
+    found: dict[int, None] = {}
+    calls: dict[Any, int] = {}
+    for place, document in enumerate(documents):
+        process = document.get("process")
+        if document.get("f") not in _LOG or type(process) is not int:
+            continue
+        if document.get("type") == "invoke":
+            calls[process] = place
+        elif process in calls:
+            call = calls.pop(process)
+            asked = _sends_of(documents[call].get("value"))
+            if len(asked) == len(_sends_of(document.get("value"))) == 1 and not _same_send(
+                asked[0], _sends_of(document.get("value"))[0]
+            ):
+                found[call] = found[place] = None
+    return found
+
+
+def _sends_of(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        return []
+    return [
+        micro
+        for micro in value
+        if isinstance(micro, list) and len(micro) > 2 and micro[0] == "send"
+    ]
+
+
+def _same_send(asked: Sequence[Any], done: Sequence[Any]) -> bool:
+    sent, completed = asked[2], done[2]
+    named = isinstance(completed, list) and len(completed) == 2 and completed[1] == sent
+    return asked[1] == done[1] and (completed == sent or named)
+
+
+# --- registers that name their object in the value (jepsen.independent) ---------------------------
+
+
+def _by_key(documents: Iterable[Mapping[Any, Any]]) -> bool:
+    """Whether the values of a register's operations are `[key value]`: a read asks for nothing,
+    so that its call is nil where there is one register, and `[key nil]` where there are many."""
+    kinds: dict[bool, int] = {}
+    for place, document in enumerate(documents):
+        if document.get("f") == "read" and document.get("type") == "invoke":
+            value = document.get("value")
+            pair = isinstance(value, list) and len(value) == 2 and value[1] is None
+            if pair or value is None:
+                kinds.setdefault(pair, place)
+    if len(kinds) == 2:
+        raise BadHistory(
+            "some reads name a key, [key nil], and some do not",
+            on=f"operations {kinds[True]} and {kinds[False]}",
+            do="give every operation its key, or none",
+        )
+    return True in kinds
+
+
+def _split_key(op: Op, call: Op | None, place: int) -> None:
+    """`[key value]` becomes key and value. A completion that names nothing is of its call's key."""
+    value = op.value
+    if op.type == "invoke" or call is None or op.type == "ok" or _names(value, call.key):
+        if not isinstance(value, list) or len(value) != 2:
+            raise BadHistory(
+                f"the value of :{op.f} is {str(value)[:40]}, not [key value]",
+                on=f"operation {place}",
+                do="in this history reads name a key, so every operation has one",
+            )
+        op.key, op.value = str(value[0]), value[1]
+    else:
+        op.key, op.value = call.key, None
+
+
+def _names(value: Any, key: str | None) -> bool:
+    return isinstance(value, list) and len(value) == 2 and str(value[0]) == key
 
 
 def header_for(ops: Iterable[Op]) -> Header:
@@ -43,16 +125,17 @@ def header_for(ops: Iterable[Op]) -> Header:
     options: dict[str, Any] = {"read_consistency": "committed-prefix", "dense": False}
     model = "log"
     for op in ops:
-        if op.f in _REGISTER:
+        if op.f in REGISTER:
             model = "cas-register"
         elif op.f in ("assign", "subscribe"):
             options["consumer"] = op.f if options.get("consumer") != "subscribe" else "subscribe"
-        elif op.f == "txn":
+        elif op.f == "txn" and len(op.value or ()) > 1:
             options["transactions"] = True
     return Header(source="import", model=model, options=options if model == "log" else {})
 
 
-def _op_of(document: Mapping[Any, Any], place: int) -> Op:
+def _op_of(document: Mapping[Any, Any], place: int, *, whole: bool = False) -> Op:
+    """`whole`: a send of one value stays a transaction."""
     process, kind, f = document.get("process"), document.get("type"), document.get("f")
     if not isinstance(f, str) or kind not in TYPES:
         raise BadHistory(":f or :type is missing", on=f"operation {place}")
@@ -69,7 +152,7 @@ def _op_of(document: Mapping[Any, Any], place: int) -> Op:
         op.rebalance = _rebalanced(document["rebalance-log"], place)
     if f in _LOG and isinstance(op.value, list):
         try:
-            _kafka(op, document.get("value"))
+            _kafka(op, document.get("value"), whole=whole)
         except (TypeError, ValueError, LookupError, AttributeError) as why:
             raise BadHistory(
                 f"not an operation of the kafka workload ({why})", on=f"operation {place}"
@@ -106,7 +189,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _kafka(op: Op, value: Any) -> None:
+def _kafka(op: Op, value: Any, *, whole: bool) -> None:
     """Micro-operations in, our `send`, `poll` or `txn` out."""
     steps = []
     for micro in value:
@@ -119,7 +202,7 @@ def _kafka(op: Op, value: Any) -> None:
         else:
             raise ValueError(f"{micro[0]!r} is neither :send nor :poll")
     kinds = [step[0] for step in steps]
-    if kinds == ["send"]:
+    if kinds == ["send"] and not whole:
         op.f, op.key, op.value = "send", steps[0][1], steps[0][2]
     elif "send" not in kinds:
         op.f, op.value = "poll", None
@@ -130,26 +213,11 @@ def _kafka(op: Op, value: Any) -> None:
                     op.value.setdefault(key, []).extend(pairs)
     else:
         op.f, op.value = "txn", steps
-        if op.type not in ("invoke", "ok"):
-            op.value = steps if _have_read(op, steps) else None
 
 
 def _have_read(op: Op, steps: Sequence[Sequence[Any]]) -> bool:
     """Whether an end of any type says what was read: also what came to nothing has read it."""
     return op.type != "invoke" and any(step[0] == "poll" and step[1] for step in steps)
-
-
-def _without_offset(op: Op, asked: Any) -> None:
-    """A send whose end is not known may name an offset all the same, `[offset v]`. A batch is a
-    list too, and looks the same: what was asked tells them apart."""
-    value = op.value
-    if op.f == "txn" and value is not None:
-        if not isinstance(asked, list) or [s[0] for s in asked] != [s[0] for s in value]:
-            raise BadHistory("the end has other steps than the call", on=f"operation {op.index}")
-        steps = zip(asked, value, strict=True)
-        op.value = [a if a[0] == "send" else ["poll", step[1] or {}] for a, step in steps]
-    elif value != asked and isinstance(value, list) and len(value) == 2 and value[1] == asked:
-        op.value = asked
 
 
 def _reads(reads: Mapping[Any, Any]) -> dict[str, list[Any]]:

@@ -209,7 +209,8 @@ def check_key(
     facts: KeyFacts, findings: Findings, *, mode: str, dense: bool, hole_steps: int
 ) -> None:
     """Section 4 for one key, without the value conflicts."""
-    findings.check(CLASS)
+    if facts.at or facts.at_least or facts.exact_in or facts.at_most:
+        findings.check(CLASS)  # else no operation says where anything lies, or how long the log is
     bounds = bounds_of(facts, mode)
     if is_plainly_right(facts, bounds):
         return

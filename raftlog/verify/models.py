@@ -48,6 +48,9 @@ class Model:
     functions: tuple[str, ...] = ()
     """The `f` this model understands; others in a history are a mistake."""
     describe: Callable[[Any, Any], str] = lambda asked, answer: f"{asked} -> {answer}"
+    asserts: Callable[[Call], bool] = lambda call: True
+    """Whether a call could have answered wrongly. A history of calls that could not is not judged:
+    writes alone say nothing about a register."""
 
 
 def _register_call(op: Interval) -> Call | None:
@@ -106,6 +109,7 @@ REGISTER: Final = Model(
     step=_register_step,
     call_of=_register_call,
     functions=("read", "write"),
+    asserts=lambda call: call.asked[0] != "write",
 )
 """Read and write; first value nil."""
 
@@ -115,6 +119,10 @@ CAS_REGISTER: Final = Model(
     step=_register_step,
     call_of=_register_call,
     functions=("read", "write", "cas"),
+    asserts=lambda call: (
+        call.asked[0] == "read"
+        or (call.asked[0] == "cas" and (call.answer is False or call.end_ns < OPEN))
+    ),
 )
 """Read, write, compare-and-set. An ok `cas` whose value is false is one whose compare is known to
 have failed; an info one happened (and matched), or it did nothing."""

@@ -253,8 +253,11 @@ def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = Non
     interval = Interval(
         call.index, call.process, f, key, kind, call.time_ns, end_ns, asked, value, node
     )
-    if end is not None and says_more(call, end):
-        add_evidence(interval, call, end)
+    if end is not None:
+        if says_more(call, end):
+            add_evidence(interval, call, end)
+        if call.f == "txn" or (call.f == "send" and kind == "info"):
+            _add_completion(interval, call, end)
     return interval
 
 
@@ -291,6 +294,40 @@ def add_evidence(interval: Interval, call: Op, end: Op) -> None:
         found["producer"] = producer
     if found:
         interval.evidence = found
+
+
+def _add_completion(interval: Interval, call: Op, end: Op) -> None:
+    """What the completion says of the sends that its `ok` would not: `claimed`, where those of an
+    `info` may lie; `called`, the sends of the call where the completion names others."""
+    found: dict[str, Any] = {}
+    if interval.f == "send":
+        base = _claimed_base(interval.asked, end.value)
+        claimed = [base]
+    else:
+        sends = [micro for micro in call.value if micro[0] == "send"]
+        called = [[micro[1], micro[2]] for micro in sends]
+        if called != [[key, sent] for what, key, sent in interval.asked if what == "send"]:
+            found["called"] = called
+        claimed = []
+        if interval.type == "info" and end.value is not None:
+            claimed = [
+                _completed(sent, micro[2])[1]
+                for micro, (_, sent) in zip(
+                    (micro for micro in end.value if micro[0] == "send"), called, strict=True
+                )
+            ]
+    if any(base is not None for base in claimed):
+        found["claimed"] = claimed
+    if found:
+        interval.evidence = {**(interval.evidence or {}), **found}
+
+
+def _claimed_base(asked: Any, value: Any) -> int | None:
+    """The offset that the completion of an `info` send names. A batch of two is a list of two as
+    well; only `[offset, what was asked]` names an offset."""
+    if type(value) is not list or len(value) != 2 or value == asked or value[1] != asked:
+        return None
+    return value[0] if type(value[0]) is int and value[0] >= 0 else None
 
 
 def _require(fact: bool, what: str, call: Op, end: Op) -> None:
@@ -334,13 +371,12 @@ def _poll(
 
 
 def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    """The steps of a transaction, and what came of them. Where the completion names other keys or
+    values than the call, it is believed, as Jepsen does: it says what was really sent."""
     asked: list[tuple[str, str, Any]] = []
     for micro in call.value:
         if micro[0] == "send":
-            if type(micro[1]) is not str:
-                raise TypeError("a key is a string")
-            _check_values(micro[2])
-            asked.append(("send", micro[1], micro[2]))
+            asked.append(_checked_send(micro[1], micro[2]))
         elif micro[0] == "poll":
             asked.append(("poll", "", None))
         else:
@@ -349,18 +385,38 @@ def _txn(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
         return asked, None
     bases: list[int | None] = []
     reads: dict[str, list[Any]] = {}
-    for micro, (what, _, sent) in zip(value, asked, strict=True):
+    for at, (micro, (what, _, sent)) in enumerate(zip(value, asked, strict=True)):
         if micro[0] != what:
             raise ValueError("the completion has other steps than the call")
         if what == "send":
-            completed = micro[2]
-            known = type(completed) is list and len(completed) == 2 and completed[1] == sent
-            bases.append(_offset_or_none(completed[0]) if known else None)
+            done, base = _completed(sent, micro[2])
+            asked[at] = _checked_send(micro[1], done)
+            bases.append(base if kind == "ok" else None)
         else:
             bases.append(None)
-            for key, pairs in micro[1].items():
+            for key, pairs in (micro[1] or {}).items():
                 reads.setdefault(key, []).extend(pairs)
+    if kind != "ok" and not reads:
+        return asked, None
     return asked, (bases, _poll(call, "ok", reads)[1])
+
+
+def _checked_send(key: Any, sent: Any) -> tuple[str, str, Any]:
+    if type(key) is not str:
+        raise TypeError("a key is a string")
+    _check_values(sent)
+    return ("send", key, sent)
+
+
+def _completed(sent: Any, completed: Any) -> tuple[Any, int | None]:
+    """(the value, its offset or None) of a completed send: the value alone, or `[offset, value]`.
+    A batch that is repeated as it was asked is not taken for an offset and a value."""
+    if completed == sent or type(completed) is not list or len(completed) != 2:
+        return completed, None
+    base, value = completed
+    if base is not None and type(base) is not int:
+        return completed, None  # another batch
+    return value, _offset_or_none(base)
 
 
 def _position(call: Op, kind: str, value: Any) -> tuple[Any, Any]:

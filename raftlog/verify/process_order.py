@@ -2,7 +2,8 @@
 
 Offsets of one key are compared by *index*, their rank among the non-empty offsets, so that control
 records which take offsets skip nothing. An `ok` or `info` assign or subscribe keeps only the keys
-still in the new set; a crash replaces the client, so everything restarts.
+still in the new set, of sends as well (both as Jepsen has it); a crash replaces the client, so its
+reads restart.
 
 With committed-prefix reads a process may lag, but not go back: `monotonic-reads` and
 `read-your-writes`, per key, on what it was told about the end of the log.
@@ -87,13 +88,13 @@ class ProcessOrder:
     # --- reads ------------------------------------------------------------------------------------
 
     def _poll(self, state: _Process, op: Interval, reads: Mapping[str, Pairs]) -> None:
-        if not self._polled:
-            self._polled = True
-            self.findings.check(*_POLL_CLASSES)
         rebalanced = op.evidence.get("rebalance", ()) if op.evidence else ()
         for key, pairs in reads.items():
             if not pairs.count:
                 continue
+            if not self._polled:
+                self._polled = True
+                self.findings.check(*_POLL_CLASSES)
             places = pairs.places
             if type(places) is int:
                 first, last = places, places + pairs.count - 1
@@ -102,11 +103,13 @@ class ProcessOrder:
                 first, last = offsets[0], offsets[-1]
                 if key not in rebalanced:
                     self._inside(self.facts.keys[key], op, offsets)
-            if op.type != "ok":
-                continue
+            # What came to nothing, or may have, must go on from where the last ok read ended, too,
+            # and moves nothing: the next read begins there again, as Jepsen has it.
             before = state.read_to.get(key)
             if before is not None and before[0] + 1 != first:
                 self._between(self.facts.keys[key], before, first, op)
+            if op.type != "ok":
+                continue
             state.read_to[key] = (last, op)
             if self._sessions:
                 known = state.saw_end.get(key)
@@ -174,8 +177,7 @@ class ProcessOrder:
                 state.acked[key] = (base + size - 1, op)
 
     def _txn(self, state: _Process, op: Interval) -> None:
-        if op.type == "fail":
-            return
+        failed = op.type == "fail"  # its sends are in no log; its reads are judged all the same
         last: dict[str, int] = {}
         own: dict[tuple[str, Any], None] = {}
         for key, values, _ in op.sends():
@@ -186,13 +188,13 @@ class ProcessOrder:
                 continue
             if key in last:
                 self._inside_sends(facts, last[key], base, op)
-            elif not self._pipelined:
+            elif not self._pipelined and not failed:
                 self.findings.check("nonmonotonic-send")
                 before = state.sent_to.get(key)
                 if before is not None and base <= before[0]:
                     self._found("nonmonotonic-send", facts, before[0], base, (before[1], op))
             last[key] = base + len(values) - 1
-        for key, offset in last.items():
+        for key, offset in last.items() if not failed else ():
             state.sent_to[key] = (offset, op)
         reads = op.reads()
         self._poll(state, op, reads)
@@ -220,6 +222,7 @@ class ProcessOrder:
         keys = dict.fromkeys(op.value)
         state.subscribed = op.f == "subscribe"
         state.read_to = {key: at for key, at in state.read_to.items() if key in keys}
+        state.sent_to = {key: at for key, at in state.sent_to.items() if key in keys}
 
     def _length(self, state: _Process, op: Interval) -> None:
         if op.type != "ok" or not self._sessions:

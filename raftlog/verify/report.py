@@ -236,6 +236,8 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
         sentences.append(f"The history is invalid: {names}.")
         sentences += [result.witness.text for result in failures[:1] if result.witness is not None]
         sentences += _fate(judgement, window) + _meanwhile(faults, window)
+    elif verdict.judged_nothing:
+        sentences.append("Nothing in it could be judged, and that is not a pass.")
     elif verdict.verdict == UNKNOWN:
         notes = [r.note for r in verdict.classes.values() if r.status == UNKNOWN]
         sentences.append(f"It could not be decided: {'; '.join(notes)}. That is not a pass.")
@@ -252,8 +254,6 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
 
 def _nothing_found(verdict: Verdict) -> str:
     checked = [r for r in verdict.classes.values() if r.status != NOT_CHECKED]
-    if not checked:
-        return "Nothing in it could be judged."
     if verdict.model != LOG:
         return (
             "On every object there is an order of the operations that is legal for the model "

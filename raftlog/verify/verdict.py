@@ -2,7 +2,8 @@
 
 `invalid` carries a witness, `unknown` names the budget that ran out and is never turned into valid.
 Any invalid class makes the whole invalid, else any unknown makes it unknown. A class whose evidence
-the history lacks is `not checked`, which is not the same as zero found.
+the history lacks is `not checked`, which is not the same as zero found. Where no class was checked
+nothing was judged, and the whole is unknown: a pass of nothing is no pass.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -140,7 +141,12 @@ class Verdict:
         statuses = [result.status for result in self.classes.values()]
         if INVALID in statuses:
             return INVALID
-        return UNKNOWN if UNKNOWN in statuses else VALID
+        return UNKNOWN if UNKNOWN in statuses or self.judged_nothing else VALID
+
+    @property
+    def judged_nothing(self) -> bool:
+        """Whether the history has no evidence for any class."""
+        return all(result.status == NOT_CHECKED for result in self.classes.values())
 
     @property
     def exit_code(self) -> int:
@@ -169,3 +175,11 @@ class Verdict:
             "metrics": dict(self.metrics),
             "notes": list(self.notes),
         }
+
+
+def with_note_on_nothing(verdict: Verdict) -> Verdict:
+    """The verdict; where nothing was judged, it says why it is unknown."""
+    if not verdict.judged_nothing:
+        return verdict
+    why = "nothing was judged: no operation could show an anomaly of any class"
+    return attrs.evolve(verdict, notes=[*verdict.notes, why])

@@ -93,7 +93,8 @@ class Story:
         if self.random.random() < 0.1:
             more["log_start"] = {self.keys[0]: self.random.randint(0, 6)}
         kind = self.random.choice(["ok"] * 10 + ["info", "fail"])
-        return "poll", None, None, kind, reads if kind != "fail" else None, more
+        told = kind != "fail" or self.random.random() < 0.5  # a failed one may have read as well
+        return "poll", None, None, kind, reads if told else None, more
 
     def assign(self, _key):
         f = self.random.choice(["assign", "subscribe"])

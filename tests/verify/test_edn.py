@@ -136,7 +136,8 @@ BATCH = """
 def test_a_batch_is_not_taken_for_an_offset_and_a_value():
     """Its last value was, so that a history with batches could not be written and read again."""
     ops = list(read_ops(BATCH))
-    assert [op.value for op in ops] == [[1, 2], [0, [1, 2]], [3, 4], [3, 4], [6, 7], [6, 7]]
+    named = [None, [6, 7]]
+    assert [op.value for op in ops] == [[1, 2], [0, [1, 2]], [3, 4], [3, 4], [6, 7], named]
     again = list(read_ops("\n".join(write_op(op) for op in ops)))
     assert [op.document() for op in again] == [op.document() for op in ops]
     operations, _ = intervals(ops)
@@ -191,7 +192,7 @@ ABORTED = """
 def test_what_came_to_nothing_has_read_all_the_same(kind):
     """Reads of transactions that were aborted were left out, and with them what they accuse."""
     ops = list(read_ops(ABORTED.replace("TYPE", kind)))
-    assert ops[5].value == [["poll", {"5": [[1, 1]]}], ["send", "6", 9]]
+    assert ops[5].value == [["poll", {"5": [[1, 1]]}], ["send", "6", [0, 9]]]
     assert (ops[7].value, ops[9].value) == ({"5": [[0, 2]]}, None)
     again = list(read_ops("\n".join(write_op(op) for op in ops)))
     assert [op.document() for op in again] == [op.document() for op in ops]

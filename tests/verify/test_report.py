@@ -79,7 +79,7 @@ def test_processes_of_pipelining_producers_are_not_called_clients():
 
 def test_a_history_of_nothing_is_not_told_as_a_success():
     story = page_data(judgement_of(written()), RunFolder())["story"]
-    assert story[1] == "Nothing in it could be judged."
+    assert story[1] == "Nothing in it could be judged, and that is not a pass."
 
 
 def test_a_run_that_failed_its_own_check_does_not_pass_for_its_history():

@@ -17,14 +17,27 @@ def status(verdict, name):
     return verdict.classes[name].status
 
 
-def test_an_empty_history_is_valid_and_nothing_was_checked():
-    verdict = judged()
-    assert verdict.exit_code == 0
+@pytest.mark.parametrize(
+    "operations",
+    [
+        (),
+        (op(0, "assign", (1, 2), [KEY], [KEY], key=None),),
+        (op(0, "crash", (1, 2), None, key=None),),
+        (send(0, 1, "a"),),
+        (send(0, (1, 2), "a", kind="fail"), poll(1, (3, 4))),
+    ],
+    ids=["empty", "assigned", "crashed", "unknown send", "failed send and empty poll"],
+)
+def test_a_history_that_could_show_nothing_is_unknown(operations):
+    """It was valid: a run that failed before its first operation passed for a good one."""
+    verdict = judged(*operations)
+    assert (verdict.verdict, verdict.exit_code) == ("unknown", 2)
     assert {result.status for result in verdict.classes.values()} == {"not checked"}
+    assert verdict.notes[-1].startswith("nothing was judged")
 
 
-def test_and_says_so():
-    assert judged().notes == ["the history has no operation: nothing was judged"]
+def test_one_answer_is_enough_to_judge():
+    assert judged(send(0, (1, 2), "a", 0)).verdict == "valid"
 
 
 def test_a_history_of_strangers_is_no_pass():

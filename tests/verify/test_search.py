@@ -173,6 +173,10 @@ def test_objects_are_searched_one_by_one():
             index += 1
     operations, _ = intervals(ops)
     header = Header(source="import", model="register")
+    assert judge_operations(header, operations).verdict.exit_code == 2, "nothing was read"
+    for number, kind in ((0, "invoke"), (1, "ok")):
+        ops.append(Op(index + number, 2 + number, 99, kind, "read", "r0", 3 if number else None))
+    operations, _ = intervals(ops)
     verdict = judge_operations(header, operations, search_steps=2_000).verdict
     assert verdict.exit_code == 0
     assert verdict.budget["objects"] == 8
