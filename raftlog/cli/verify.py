@@ -24,8 +24,9 @@ from raftlog.verify import (
 )
 from raftlog.verify.check import LOG, MODES
 from raftlog.verify.classes import NAMES, allowed_by_default
-from raftlog.verify.jepsen_edn import header_for, read_ops
+from raftlog.verify.jepsen_edn import header_for
 from raftlog.verify.junit import junit
+from raftlog.verify.public_logs import is_public, read_public
 from raftlog.verify.report import RunFolder, render
 from raftlog.verify.run_checks import RunCheck, violated, whole
 from raftlog.verify.verdict import (
@@ -39,6 +40,8 @@ from raftlog.verify.verdict import (
 
 _HISTORY: Final = "history.jsonl"
 _VERDICT: Final = "verdict.json"
+_LOOKED_AT: Final = 4_096
+"""Bytes of a file by which its format is known."""
 
 
 @click.command(
@@ -94,11 +97,11 @@ def verify(
 ) -> int:
     """Judge a history of operations: what was lost, doubled, reordered, or read too early.
 
-    HISTORY is a history.jsonl, or a .edn of Jepsen's. A RUNFOLDER has a history.jsonl, and what the
-    run found out about itself: invariants of the simulator, whether brokers stayed alive and
-    replicas agree. One that was violated makes the run invalid, whatever the history says. The
-    folder gets a verdict.json. Exit code 0: valid; 1: invalid, with a witness; 2: unknown, a budget
-    ran out; 64: not a history.
+    HISTORY is a history.jsonl, EDN of Jepsen or Knossos, or one of Porcupine's logs. A RUNFOLDER
+    has a history.jsonl, and what the run found out about itself: invariants of the simulator,
+    whether brokers stayed alive and replicas agree. One that was violated makes the run invalid,
+    whatever the history says. The folder gets a verdict.json. Exit code 0: valid; 1: invalid, with
+    a witness; 2: unknown, a budget ran out or nothing was judged; 64: not a history.
     """
     history = path / _HISTORY if path.is_dir() else path
     try:
@@ -133,12 +136,13 @@ def _judged(
         raise click.UsageError(f"{history}: {error.strerror}") from None
     with stream, progress("reading", history.stat().st_size) as advance:
         try:
-            if history.suffix == ".edn":
-                ops = list(read_ops(stream.read().decode()))
+            public = _public_text(history, stream)
+            if public is not None:
+                ops = list(read_public(public))
                 operations, nemesis = intervals(ops)
-                header = header_for(ops)
+                header = _held_to(header_for(ops), reads)
                 return judge_operations(
-                    _held_to(header, reads),
+                    header,
                     operations,
                     nemesis,
                     model=chosen,
@@ -155,6 +159,15 @@ def _judged(
             )
         except UnicodeDecodeError:
             raise BadHistory("not UTF-8 text", on=str(history)) from None
+
+
+def _public_text(history: Path, stream: BinaryIO) -> str | None:
+    """The text of a history in a format of others; None for a history.jsonl."""
+    begin = stream.read(_LOOKED_AT)
+    stream.seek(0)
+    if history.suffix != ".edn" and not is_public(begin.decode(errors="replace")):
+        return None
+    return stream.read().decode()
 
 
 @final

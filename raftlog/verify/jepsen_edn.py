@@ -17,6 +17,15 @@ from raftlog.verify.history import NEMESIS, TYPES, BadHistory, Header, Op
 
 REGISTER: Final = ("read", "write", "cas")
 """Operations of a register."""
+ONE_REGISTER: Final = "register"
+"""The key of a history that has one register and does not name it."""
+_MODELS: Final = {
+    **dict.fromkeys(REGISTER, "cas-register"),
+    **dict.fromkeys(("get", "put", "append"), "key-value"),
+    "release": "mutex",
+    "transact": "multi-register",
+}
+"""The model that an operation tells of; a log's where none does."""
 _LOG: Final = ("send", "poll", "txn")
 
 
@@ -35,8 +44,11 @@ def read_ops(text: str) -> Iterator[Op]:
     asked: dict[int | str, Op] = {}
     for place, document in enumerate(documents):
         op = _op_of(document, place, whole=place in renamed)
-        if keyed and op.process != NEMESIS and op.f in REGISTER:
-            _split_key(op, asked.get(op.process), place)
+        if op.process != NEMESIS and op.f in REGISTER:
+            if keyed:
+                _split_key(op, asked.get(op.process), place)
+            else:
+                op.key = op.key or ONE_REGISTER
         if op.type == "invoke":
             asked[op.process] = op
         yield op
@@ -125,8 +137,8 @@ def header_for(ops: Iterable[Op]) -> Header:
     options: dict[str, Any] = {"read_consistency": "committed-prefix", "dense": False}
     model = "log"
     for op in ops:
-        if op.f in REGISTER:
-            model = "cas-register"
+        if op.f in _MODELS:
+            model = _MODELS[op.f]
         elif op.f in ("assign", "subscribe"):
             options["consumer"] = op.f if options.get("consumer") != "subscribe" else "subscribe"
         elif op.f == "txn" and len(op.value or ()) > 1:
@@ -150,7 +162,11 @@ def _op_of(document: Mapping[Any, Any], place: int, *, whole: bool = False) -> O
         op.error = plain(document["error"])
     if document.get("rebalance-log") is not None:
         op.rebalance = _rebalanced(document["rebalance-log"], place)
-    if f in _LOG and isinstance(op.value, list):
+    if isinstance(document.get("key"), str):
+        op.key = str(document["key"])
+    if f == "txn" and _transacts(op.value):
+        op.f = "transact"
+    elif f in _LOG and isinstance(op.value, list):
         try:
             _kafka(op, document.get("value"), whole=whole)
         except (TypeError, ValueError, LookupError, AttributeError) as why:
@@ -164,6 +180,14 @@ def _op_of(document: Mapping[Any, Any], place: int, *, whole: bool = False) -> O
     elif f == "crash":
         op.value = None
     return op
+
+
+def _transacts(value: Any) -> bool:
+    """Whether a transaction reads and writes registers: `[[:read k nil] [:write k v]]`."""
+    return isinstance(value, list) and all(
+        isinstance(micro, list) and len(micro) == 3 and micro[0] in ("read", "write")
+        for micro in value
+    )
 
 
 def _rebalanced(log: Any, place: int) -> list[str]:
@@ -237,7 +261,7 @@ def write_op(op: Op) -> str:
         Keyword("time"): op.time_ns,
         Keyword("process"): Keyword(NEMESIS) if op.process == NEMESIS else op.process,
         Keyword("type"): Keyword(op.type),
-        Keyword("f"): Keyword(op.f),
+        Keyword("f"): Keyword("txn" if op.f == "transact" else op.f),
         Keyword("value"): _jepsen_value(op),
     }
     if op.error is not None:
@@ -256,6 +280,10 @@ def _jepsen_value(op: Op) -> Any:
         pairs = op.value.values() if isinstance(op.value, dict) else [None]
         told = op.type != "invoke" and all(isinstance(each, list) for each in pairs)
         return [[poll, op.value]] if told else [[poll]]
+    if op.f in REGISTER and op.process != NEMESIS and op.key not in (None, ONE_REGISTER):
+        return [op.key, op.value]
+    if op.f == "transact" and op.value is not None:
+        return [[Keyword(step[0]), *step[1:]] for step in op.value]
     if op.f == "txn" and op.value is not None:
         return [
             [Keyword(step[0]), *(part for part in step[1:] if part is not None)]

@@ -128,6 +128,95 @@ CAS_REGISTER: Final = Model(
 have failed; an info one happened (and matched), or it did nothing."""
 
 
+# --- objects of public histories ------------------------------------------------------------------
+
+_PRIME: Final = (1 << 127) - 1
+_BASE: Final = 1_000_003
+
+
+def _digest(text: str) -> tuple[int, int]:
+    """(polynomial hash, length): two of them join in constant time, so a state never grows."""
+    value, encoded = 0, text.encode("utf-8", "surrogatepass")
+    for byte in encoded:
+        value = (value * _BASE + byte + 1) % _PRIME
+    return value, len(encoded)
+
+
+def _key_value_call(op: Interval) -> Call | None:
+    if op.type == "fail" or (op.f == "get" and op.type != "ok"):
+        return None
+    text = op.value if op.f == "get" else op.asked
+    if type(text) is not str and not (op.f == "get" and text is None):
+        raise BadHistory(f"{op.f} of {text!r:.40}: a value is a text", on=f"index {op.index}")
+    if op.f == "get":
+        return Call(op.start_ns, op.end_ns, ("get",), _digest(text or ""), op)
+    return Call(op.start_ns, op.end_ns, (op.f, *_digest(text)), None, op)
+
+
+def _key_value_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
+    if asked[0] == "get":
+        return answer == state, state
+    if asked[0] == "put":
+        return True, (asked[1], asked[2])
+    joined = (state[0] * pow(_BASE, asked[2], _PRIME) + asked[1]) % _PRIME
+    return True, (joined, state[1] + asked[2])
+
+
+KEY_VALUE: Final = Model(
+    name="key-value",
+    init=lambda: (0, 0),
+    step=_key_value_step,
+    call_of=_key_value_call,
+    functions=("get", "put", "append"),
+    asserts=lambda call: call.asked[0] == "get",
+)
+"""Texts by key: get, put, and append to what is there; first the empty text. A state is a hash."""
+
+
+def _mutex_call(op: Interval) -> Call | None:
+    return None if op.type == "fail" else Call(op.start_ns, op.end_ns, op.f, None, op)
+
+
+MUTEX: Final = Model(
+    name="mutex",
+    init=lambda: False,
+    step=lambda held, asked, answer: (held == (asked == "release"), asked == "acquire"),
+    call_of=_mutex_call,
+    functions=("acquire", "release"),
+    asserts=lambda call: call.end_ns < OPEN,
+)
+"""A lock: acquired by one at a time, first free. A failed operation did nothing."""
+
+
+def _transact_call(op: Interval) -> Call | None:
+    if op.type == "fail":
+        return None
+    steps = op.value if op.type == "ok" else [step for step in op.asked if step[0] == "write"]
+    asked = tuple((what, str(key), _frozen(value)) for what, key, value in steps)
+    return Call(op.start_ns, op.end_ns, asked, None, op)
+
+
+def _transact_step(state: Any, asked: Any, answer: Any) -> tuple[bool, Any]:
+    known = dict(state)
+    for what, key, value in asked:
+        if what == "read" and known.get(key, value) != value:
+            return False, state
+        known[key] = value
+    return True, tuple(sorted(known.items(), key=lambda entry: entry[0]))
+
+
+MULTI_REGISTER: Final = Model(
+    name="multi-register",
+    init=lambda: (),
+    step=_transact_step,
+    call_of=_transact_call,
+    partition=lambda op: "registers",
+    functions=("transact",),
+    asserts=lambda call: any(step[0] == "read" for step in call.asked),
+)
+"""Registers that are read and written together. What one holds first, its first read says."""
+
+
 class _Newest(NamedTuple):
     """What the newest token may be: one that nobody was told (`acquire` of type info) may be any
     higher one, until a check tells more. `most` None: there is no bound."""
@@ -338,7 +427,11 @@ def append_only(*, first_end: int = 0) -> Model:
 
 
 MODELS: Final[Mapping[str, Model]] = {
-    model.name: model for model in (REGISTER, CAS_REGISTER, FENCING, CONSUMER_OFFSETS, TOPIC)
+    model.name: model
+    for model in (
+        *(REGISTER, CAS_REGISTER, FENCING, CONSUMER_OFFSETS, TOPIC),
+        *(KEY_VALUE, MUTEX, MULTI_REGISTER),
+    )
 }
 
 

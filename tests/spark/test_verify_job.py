@@ -232,13 +232,13 @@ def test_cycles_are_those_of_one_process(spark, tmp_path, monkeypatch, what):
             assert expected.classes["linearizability"].count
             findings.add("linearizability", lambda: None, 1)
         polled = what != "no reads"
-        _judge_cycles(findings, history.operations, {}, polled=polled)
+        _judge_cycles(findings, history.operations, {}, placed=True, polled=polled)
         status = statuses(findings)
         if what in ("touching", "wrong"):
             monkeypatch.setattr(verify_job, "SEARCHED_MAX", 4)
             large = Findings()
             large.counts.update(findings.counts)
-            _judge_cycles(large, history.operations, {}, polled=polled)
+            _judge_cycles(large, history.operations, {}, placed=True, polled=polled)
             assert statuses(large)["G0"] == statuses(large)["G1c"] == "unknown"
     for name in ("G0", "G0-process", "G0-realtime", "G1c", "G1c-process", "G1c-realtime"):
         assert status[name] == expected.classes[name].status, name
