@@ -145,11 +145,11 @@ def _digest(text: str) -> tuple[int, int]:
 def _key_value_call(op: Interval) -> Call | None:
     if op.type == "fail" or (op.f == "get" and op.type != "ok"):
         return None
-    text = op.value if op.f == "get" else op.asked
-    if type(text) is not str and not (op.f == "get" and text is None):
+    text = op.value or "" if op.f == "get" else op.asked  # nil is the empty text
+    if not isinstance(text, str):
         raise BadHistory(f"{op.f} of {text!r:.40}: a value is a text", on=f"index {op.index}")
     if op.f == "get":
-        return Call(op.start_ns, op.end_ns, ("get",), _digest(text or ""), op)
+        return Call(op.start_ns, op.end_ns, ("get",), _digest(text), op)
     return Call(op.start_ns, op.end_ns, (op.f, *_digest(text)), None, op)
 
 
