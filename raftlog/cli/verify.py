@@ -28,7 +28,7 @@ from raftlog.verify.jepsen_edn import header_for
 from raftlog.verify.junit import junit
 from raftlog.verify.public_logs import is_public, read_public
 from raftlog.verify.report import RunFolder, render
-from raftlog.verify.run_checks import RunCheck, violated, whole
+from raftlog.verify.run_checks import RunCheck, exercised, idle, violated, whole
 from raftlog.verify.verdict import (
     EXIT_CODES,
     INVALID,
@@ -112,7 +112,7 @@ def verify(
     folder = _run_folder(path) if path.is_dir() else RunFolder(place=str(path))
     checks = folder.checks()
     concluded = whole(verdict, checks)
-    document = verdict.document(folder.invariants, whole=concluded)
+    document = verdict.document(exercised(folder.invariants), whole=concluded)
     if path.is_dir():
         _write(path / _VERDICT, json.dumps(document, indent=1) + "\n")
     if report is not None:
@@ -284,10 +284,13 @@ def _print_text(
     _print_names("allowed, counted", [r for r in results if r.allowed and r.count], counts=True)
     checked = [r for r in results if not r.count and r.status not in (NOT_CHECKED, UNKNOWN)]
     _print_names("none found", checked)
-    _print_names("not checked, no evidence", [r for r in results if r.status == NOT_CHECKED])
-    held = [check.name for check in checks if check not in broken]
+    _print_names(f"{len(verdict.lacking)} not checked, no evidence", verdict.lacking)
+    still = idle(checks)
+    held = [check.name for check in checks if check not in broken and check not in still]
     if held:
         print(f"the run's own checks that held: {', '.join(held)}")
+    if still:
+        print(f"not exercised, compared 0 times: {', '.join(check.name for check in still)}")
     for note in verdict.notes:
         print(f"note: {note}")
     if report is not None:

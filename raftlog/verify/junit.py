@@ -1,30 +1,54 @@
 """A verdict as JUnit XML, for build servers: one test case per class that was checked."""
 
 from collections.abc import Sequence
+from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from raftlog.verify.run_checks import VIOLATED, RunCheck, violated
+from raftlog.verify.run_checks import NOT_EXERCISED, VIOLATED, RunCheck, idle, violated
 from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, ClassResult, Verdict
 
 
 def junit(verdict: Verdict, name: str, checks: Sequence[RunCheck] = ()) -> str:
-    """One test suite called `name`, with the run's own checks behind the classes of anomaly; what
-    XML cannot carry is replaced.
+    """One test suite called `name`, with the run's own checks behind the classes of anomaly. What
+    was not judged is one skipped case for all classes, one for all checks; what XML cannot carry is
+    replaced.
     """
-    results = list(verdict.classes.values())
-    counts = {status: sum(r.status == status for r in results) for status in (INVALID, NOT_CHECKED)}
+    results = [result for result in verdict.classes.values() if result.status != NOT_CHECKED]
+    skipped = [result.name for result in verdict.lacking]
+    ran, idle_names = [c for c in checks if c not in idle(checks)], [c.name for c in idle(checks)]
+    cases = [
+        *[_case(result, verdict.model) for result in results],
+        *_skipped(f"raftlog.verify.{verdict.model}", "not checked", skipped),
+        *[_check(check) for check in ran],
+        *_skipped("raftlog.run", NOT_EXERCISED, idle_names),
+    ]
+    failed = sum(result.status == INVALID for result in results) + len(violated(checks))
     errors = sum(result.status == UNKNOWN for result in results)
+    if verdict.judged_nothing:  # a suite of skipped cases would pass for a good one
+        errors += 1
+        cases.append(_NOTHING_JUDGED)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f"<testsuite name={_attribute(name)} "
-        f'tests="{len(results) + len(checks)}" '
-        f'failures="{counts[INVALID] + len(violated(checks))}" errors="{errors}" '
-        f'skipped="{counts[NOT_CHECKED]}">',
-        *[_case(result, verdict.model) for result in results],
-        *[_check(check) for check in checks],
+        f'<testsuite name={_attribute(name)} tests="{len(cases)}" failures="{failed}" '
+        f'errors="{errors}" skipped="{bool(skipped) + bool(idle_names)}">',
+        *cases,
         "</testsuite>",
     ]
     return "\n".join(lines) + "\n"
+
+
+_NOTHING_JUDGED: Final = (
+    '  <testcase classname="raftlog.verify" name="judged">'
+    '<error message="unknown: nothing was judged"/></testcase>'
+)
+
+
+def _skipped(suite: str, name: str, names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    head = f"  <testcase classname={_attribute(suite)} name={_attribute(name)}"
+    message = _attribute(f"{len(names)}: {', '.join(names)}")
+    return [f"{head}><skipped message={message}/></testcase>"]
 
 
 def _case(result: ClassResult, model: str) -> str:
@@ -36,8 +60,6 @@ def _case(result: ClassResult, model: str) -> str:
         return f"{head}><failure message={message}>{escape(_xml(text))}</failure></testcase>"
     if result.status == UNKNOWN:
         return f"{head}><error message={_attribute('unknown: ' + result.note)}/></testcase>"
-    if result.status == NOT_CHECKED:
-        return f'{head}><skipped message="the history lacks the evidence"/></testcase>'
     if result.count:
         note = escape(_xml(f"{result.count} found, allowed: {text}"))
         return f"{head}><system-out>{note}</system-out></testcase>"

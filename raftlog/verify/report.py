@@ -23,7 +23,7 @@ from raftlog.verify.report_plots import plots_of
 from raftlog.verify.report_strips import strips_of
 from raftlog.verify.report_trace import Fault, Picture, faults_of, picture_of, trace_lines
 from raftlog.verify.report_window import Window, bars_of, partitions_of, window_of
-from raftlog.verify.run_checks import RunCheck, checks_of, violated, whole
+from raftlog.verify.run_checks import RunCheck, checks_of, exercised, violated, whole
 from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, VALID, Verdict
 
 _PAGE: Final = "raftlog.verify.report_page"
@@ -123,7 +123,7 @@ def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
         "faults": [fault.document() for fault in faults[:_FAULTS_MAX]],
         "strips": strips_of(folder.run, operations),
         "partitions": partitions_of(judgement, window),
-        "invariants": _table(folder.invariants),
+        "invariants": _table(exercised(folder.invariants)),
         "probes": _counts(folder.run.get("probes")),
         "buggify": _counts(folder.run.get("buggify")),
         "plots": plots_of(operations, judgement.verdict.metrics),
@@ -243,8 +243,8 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
         sentences.append(f"It could not be decided: {'; '.join(notes)}. That is not a pass.")
     else:
         sentences.append(_nothing_found(verdict))
-    missing = [r.name for r in verdict.classes.values() if r.status == NOT_CHECKED]
-    if missing and verdict.model == LOG:
+    missing = [result.name for result in verdict.lacking]
+    if missing and not verdict.judged_nothing:
         sentences.append(
             f"{len(missing)} classes were not checked, for the history lacks their evidence: "
             f"{', '.join(missing)}."

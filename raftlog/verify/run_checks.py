@@ -2,8 +2,9 @@
 
 A simulator judges invariants after every turn, a black-box run whether its brokers stayed alive,
 came back and hold the same bytes, a demo its claims. They leave that in the run's folder:
-`invariants` of verdict.json (name -> `{status, note, ...}`, the status `held` or `violated`), and
-`failure` of run.json (`<class>: <what>`). Whoever judges the folder judges that as well.
+`invariants` of verdict.json (name -> `{status, checked, note}`, the status `held` or `violated`,
+`checked` how often it was compared), and `failure` of run.json (`<class>: <what>`). Judging the
+folder judges that as well. A check that ran 0 times is `not exercised`: it did not hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from raftlog.verify.verdict import INVALID, Verdict
 
 HELD: Final = "held"
 VIOLATED: Final = "violated"
+NOT_EXERCISED: Final = "not exercised"
 _CHECKS_MAX: Final = 200
 _TEXT_MAX: Final = 2_000
 
@@ -23,11 +25,13 @@ _TEXT_MAX: Final = 2_000
 @final
 @attrs.frozen
 class RunCheck:
-    """One check of the run's own. `status` is `held`, `violated`, or what else the run said."""
+    """One check of the run's own. `status` is `held`, `violated`, `not exercised`, or what else the
+    run said. `checked` is how often something was compared; None where the run did not count."""
 
     name: str
     status: str
     note: str = ""
+    checked: int | None = None
 
     def sentence(self) -> str:
         """What is wrong, in one line: a note may go on with a broker's last output."""
@@ -44,13 +48,39 @@ def checks_of(run: Mapping[str, Any], invariants: Mapping[str, Any]) -> list[Run
         if isinstance(entry, Mapping):
             note = entry.get("note", "")
             text = note if isinstance(note, str) else str(shortened(note))
-            status = str(entry.get("status", "recorded"))[:40]
-            found.append(RunCheck(str(name), status, text[:_TEXT_MAX]))
+            status, checked = _status_of(entry), entry.get("checked")
+            counted = checked if type(checked) is int else None
+            found.append(RunCheck(str(name), status, text[:_TEXT_MAX], counted))
     failure = run.get("failure")
     if isinstance(failure, str) and failure:
         name, _, what = failure.partition(":")
         _take_failure(found, RunCheck(name, VIOLATED, what.strip()[:_TEXT_MAX]))
     return sorted(found, key=lambda check: check.status != VIOLATED)
+
+
+def counted(checked: Mapping[str, int], broken: str = "") -> dict[str, Any]:
+    """The invariants for verdict.json of a run that counts how often each was compared."""
+    found = {name: {"status": HELD, "checked": count} for name, count in checked.items()}
+    if broken in found:
+        found[broken]["status"] = VIOLATED
+    return exercised(found)
+
+
+def exercised(invariants: Mapping[str, Any]) -> dict[str, Any]:
+    """The invariants of verdict.json, those that were never compared told so."""
+    return {
+        name: {**entry, "status": NOT_EXERCISED} if _is_idle(entry) else entry
+        for name, entry in invariants.items()
+    }
+
+
+def _is_idle(entry: Any) -> bool:
+    return isinstance(entry, Mapping) and _status_of(entry) == NOT_EXERCISED
+
+
+def _status_of(entry: Mapping[str, Any]) -> str:
+    status = str(entry.get("status", "recorded"))[:40]
+    return NOT_EXERCISED if status == HELD and entry.get("checked") == 0 else status
 
 
 def _take_failure(found: list[RunCheck], failure: RunCheck) -> None:
@@ -66,6 +96,11 @@ def _take_failure(found: list[RunCheck], failure: RunCheck) -> None:
 def violated(checks: Sequence[RunCheck]) -> list[RunCheck]:
     """The checks that did not hold."""
     return [check for check in checks if check.status == VIOLATED]
+
+
+def idle(checks: Sequence[RunCheck]) -> list[RunCheck]:
+    """The checks that ran 0 times."""
+    return [check for check in checks if check.status == NOT_EXERCISED]
 
 
 def whole(verdict: Verdict, checks: Sequence[RunCheck]) -> str:

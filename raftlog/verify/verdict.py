@@ -153,6 +153,16 @@ class Verdict:
         """0 valid, 1 invalid, 2 unknown."""
         return EXIT_CODES[self.verdict]
 
+    @property
+    def lacking(self) -> list[ClassResult]:
+        """The classes that are about this model, and of which the history has no evidence."""
+        of_log = self.model == "log"
+        return [
+            result
+            for name, result in self.classes.items()
+            if result.status == NOT_CHECKED and of_log == (name != "model")
+        ]
+
     def failures(self) -> list[ClassResult]:
         """The classes that make the history invalid, most telling first."""
         return [result for result in self.classes.values() if result.status == INVALID]

@@ -17,6 +17,7 @@ from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.broker.events import WriteFailed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
+from raftlog.verify.run_checks import counted
 from raftlog_sim import (
     bound_checks,
     election_checks,
@@ -481,10 +482,7 @@ class Invariants:
 
     def document(self, violated: str = "") -> dict[str, object]:
         """For verdict.json."""
-        return {
-            name: {"status": "violated" if name == violated else "held", "checked": count}
-            for name, count in self.checked.items()
-        }
+        return counted(self.checked, violated)
 
 
 def _is_heard(node: "Node", peer: NodeId) -> bool:

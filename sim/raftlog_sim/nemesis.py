@@ -72,6 +72,8 @@ class Nemesis:
     planned: tuple[tuple[NodeId, ...], ...] = ()
     """Where to, see `atlas`."""
     done: dict[str, int] = attrs.Factory(dict)
+    in_vain: list[str] = attrs.Factory(list)
+    """Steps, as texts, that did nothing: their target was not there, or already struck."""
     near: NearFaults = attrs.Factory(NearFaults)
     healed: bool = False
     images: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
@@ -102,6 +104,8 @@ class Nemesis:
             self.struck(step)
         elif patience > 1 and _needs_a_role(step):
             self.world.after(_TRY_AGAIN_NS, self.strike, step, patience - 1)
+        else:
+            self.in_vain.append(str(step))
 
     def struck(self, step: Step) -> None:
         """Count a step that did something."""

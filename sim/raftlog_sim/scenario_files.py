@@ -30,7 +30,7 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim.cases import BROKERS, PYSYNCOBJ, BrokerCase, Case, GuestCase, guest_tools
-from raftlog_sim.options import options_from
+from raftlog_sim.options import SimOptions, options_from
 from raftlog_sim.schedule import KINDS, Schedule, Step, step
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
@@ -39,6 +39,9 @@ RESULT: Final = "=>"
 GUEST_LINE: Final = f"subject {PYSYNCOBJ}"
 _NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids", "demands")
 AS_DRAWN: Final = "demands as-drawn"
+_NAME_ANOTHER: Final = (
+    "name one that there is, or say how many: `set brokers 5`, `set partitions 3`"
+)
 
 
 @final
@@ -130,7 +133,7 @@ def _words(lines: tuple[str, ...], head: str) -> list[str]:
 
 def _schedule(name: str, lines: list[str]) -> Schedule:
     options: dict[str, Any] = {"seed": 1}
-    steps: list[Step] = []
+    steps: list[tuple[int, Step]] = []
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or line.startswith("#"):
@@ -139,13 +142,36 @@ def _schedule(name: str, lines: list[str]) -> Schedule:
             if words[0] == "set":
                 options[words[1]] = _value(words[2])
             else:
-                steps.append(parse_step(words))
+                steps.append((number, parse_step(words)))
         except (ValueError, IndexError, OperatingError) as error:
             raise OperatingError(
                 f"a scenario's line makes no sense: {line[:80]!r} ({error})",
                 on=f"{name}, line {number}",
             ) from error
-    return Schedule(options_from(options), tuple(sorted(steps, key=lambda each: each.at_ms)))
+    run = options_from(options)
+    for number, each in steps:
+        missing = _missing(each, run)
+        if missing:
+            raise OperatingError(missing, on=f"{name}, line {number}", do=_NAME_ANOTHER)
+    return Schedule(run, tuple(sorted((each for _, each in steps), key=lambda each: each.at_ms)))
+
+
+def _missing(step: Step, options: SimOptions) -> str:
+    """What a step names that its run does not have; empty where all is there. A step of a file
+    would do nothing without a word; of a schedule that was made smaller it may."""
+    for name, form in KINDS[step.kind].arguments:
+        value = step.argument(name)
+        words = str(value).split("+") if form == "nodes" else []
+        for word in words:
+            if word.startswith("n") and int(word[1:]) > options.brokers:
+                return f"there is no node {word}: this run has n1 to n{options.brokers}"
+        roles = [word.partition(":")[2] for word in words if ":" in word]
+        partitions = [int(role) for role in roles] + ([int(value)] if name == "partition" else [])
+        for partition in partitions:
+            if partition >= options.partitions:
+                last = options.partitions - 1
+                return f"there is no partition {partition}: this run has 0 to {last}"
+    return ""
 
 
 def _value(text: str) -> Any:

@@ -23,6 +23,11 @@ class Played(NamedTuple):
 def play(scenario: Scenario) -> Played:
     """Run it as it stands, without planted bugs."""
     outcome = scenario.case.play(trace=True)
+    return Played(lines_of(scenario, outcome), outcome.probes)
+
+
+def lines_of(scenario: Scenario, outcome: Outcome) -> list[str]:
+    """What came of a run of it, as its file says it."""
     found = _of_guests(outcome) if scenario.subject == PYSYNCOBJ else _of_brokers(outcome)
     missed = [name for name in scenario.reaches if name not in outcome.probes]
     if missed:
@@ -30,7 +35,20 @@ def play(scenario: Scenario) -> Played:
     passed = _passed(scenario, outcome)
     if passed:
         found.append(f"{RESULT} NOT AVOIDED: {', '.join(passed)}")
-    return Played(found, outcome.probes)
+    return found
+
+
+def differences(scenario: Scenario, outcome: Outcome) -> list[str]:
+    """In which lines a run differs from what its file expects; empty where it is as expected. A
+    file of somebody's own need not say all: each line that it has must have come, and nothing may
+    have come that says of a run that it failed, or did not test what it should."""
+    expected, found = scenario.expected_plain, lines_of(scenario, outcome)
+    calm = (f"{RESULT} {OK}", f"{RESULT} struck: ", f"{RESULT} violated: ", f"{RESULT} the judge")
+    lacking = [f"expected  {line}" for line in expected if line not in found]
+    beyond = [line for line in found if line not in expected and not line.startswith(calm)]
+    if lacking:
+        beyond = [line for line in found if line not in expected]
+    return [*lacking, *(f"now       {line}" for line in beyond)]
 
 
 def _passed(scenario: Scenario, outcome: Outcome) -> list[str]:

@@ -81,6 +81,8 @@ class Result:
     acknowledged: int
     unknown: int
     faults: dict[str, int]
+    in_vain: tuple[str, ...]
+    """Steps of the nemesis that did nothing, first those that came after the safety phase."""
     near_faults: tuple[tuple[str, str], ...]
     invariants: dict[str, object]
     verdict: Verdict | None
@@ -112,6 +114,7 @@ class Result:
             "acknowledged": self.acknowledged,
             "unknown": self.unknown,
             "faults": self.faults,
+            "struck_nothing": list(self.in_vain),
             "core": self.core,
             "demanded": self.demanded,
             "buggified": self.buggified,
@@ -407,7 +410,9 @@ class Run:
         self.workload.start()
         for step in self.schedule.steps:
             if step.at_ms >= self.options.safety_ms:
-                break
+                if is_fault(step.kind):
+                    self.nemesis.in_vain.append(f"{step} (after safety_ms)")
+                continue
             perform = self.nemesis.strike if is_fault(step.kind) else self.workload.perform
             world.at(begin + millis(step.at_ms), perform, step)
         self._end = begin + millis(self.options.safety_ms)
@@ -479,6 +484,7 @@ class Run:
             acknowledged=len(self.workload.acknowledged) - last.acknowledged,
             unknown=self.workload.unknown - last.unknown,
             faults=dict(sorted(self.nemesis.done.items())),
+            in_vain=tuple(self.nemesis.in_vain),
             near_faults=tuple(self.nemesis.near.pairs),
             invariants=onlooker.invariants.document(failure.partition(":")[0]),
             verdict=verdict,

@@ -191,6 +191,40 @@ def test_junit(folder, tmp_path):
     failed = [case.get("name") for case in suite if case.find("failure") is not None]
     assert failed == ["lost-write", "unseen"]
     assert int(suite.get("tests")) == len(suite)
+    skipped = [case for case in suite if case.find("skipped") is not None]
+    assert [case.get("name") for case in skipped] == ["not checked"], "one line for all"
+    assert skipped[0].find("skipped").get("message").startswith("14: fork, ")
+    assert suite.get("skipped") == "1"
+
+
+def test_nothing_judged_is_unknown_everywhere(folder, tmp_path, capsys):
+    out = tmp_path / "junit.xml"
+    path = str(folder([op(0, "crash", (1, 2), None, key=None)]))
+    assert run(["verify", path, "--junit", str(out)]) == 2
+    assert capsys.readouterr().out.startswith("UNKNOWN")
+    suite = ET.fromstring(out.read_text())
+    assert (suite.get("errors"), int(suite.get("tests"))) == ("1", len(suite))
+    assert run(["verify", path, "--format", "json"]) == 2
+    assert json.loads(capsys.readouterr().out)["verdict"] == "unknown"
+
+
+def test_a_check_that_ran_no_time_is_not_exercised(folder, tmp_path, capsys):
+    """It had held, and a run that compared nothing looked like one that had compared all."""
+    folder(GOOD)
+    counts = {"ran": {"status": "held", "checked": 3}, "idle": {"status": "held", "checked": 0}}
+    document = {"version": 1, "invariants": counts}
+    (tmp_path / "verdict.json").write_text(json.dumps(document))
+    out, page = tmp_path / "junit.xml", tmp_path / "report.html"
+    assert run(["verify", str(tmp_path), "--junit", str(out), "--report", str(page)]) == 0
+    said = capsys.readouterr().out
+    assert "the run's own checks that held: ran\n" in said
+    assert "not exercised, compared 0 times: idle\n" in said
+    told = json.loads((tmp_path / "verdict.json").read_text())["invariants"]
+    assert [entry["status"] for entry in told.values()] == ["held", "not exercised"]
+    assert '"status":"not exercised"' in page.read_text()
+    suite = ET.fromstring(out.read_text())
+    skipped = {case.get("name") for case in suite if case.find("skipped") is not None}
+    assert "not exercised" in skipped
 
 
 def test_junit_escapes_what_a_history_says(folder, tmp_path):

@@ -69,7 +69,7 @@ function invariants() {
   if (data.invariants.length) {
     const columns = ["name", ...new Set(data.invariants.flatMap(Object.keys).filter((key) => key !== "name"))];
     parts.push(table(columns, data.invariants.map((row) =>
-      h("tr", { class: /violated|fail|invalid/i.test(row.status || "") ? "invalid" : null },
+      h("tr", { class: /violated|fail|invalid/i.test(row.status || "") ? "invalid" : row.status === "not exercised" ? "unknown" : null },
         columns.map((name) => h("td", {}, row[name] === undefined ? "" : row[name]))))));
   }
   for (const [name, entries] of [["Probes", data.probes], ["Buggify sites", data.buggify]]) {

@@ -157,7 +157,7 @@ def case_of(options: argparse.Namespace) -> Case:
         switch_on(options.mutant)
         return drawn(options.seed, options.profile, options.subject)
     try:
-        case, mutant = _loaded(options.file)
+        case, mutant = _loaded(options)
     except LibraryMissingError:
         raise
     except OperatingError as error:
@@ -181,18 +181,21 @@ def check_folder(folder: Path | None) -> None:
         raise refused(error) from None
 
 
-def _loaded(path: Path) -> tuple[Case, str]:
-    """A file of any kind, scenarios among them."""
+def _loaded(options: argparse.Namespace) -> tuple[Case, str]:
+    """A file of any kind, scenarios among them; those are remembered as `options.scenario`, for
+    what their files expect."""
+    path: Path = options.file
     if path.is_file():
         text = read_text(path)
         if scenario_files.is_scenario(text):
-            return _scenario(path, text), ""
+            options.scenario = scenario_files.read(path.stem, text)
+            return _scenario(path, options.scenario), ""
     return load(path)
 
 
-def _scenario(path: Path, text: str) -> Case:
+def _scenario(path: Path, scenario: scenario_files.Scenario) -> Case:
     try:
-        return scenario_files.read(path.stem, text).case
+        return scenario.case
     except OperatingError as error:
         raise within(path, error) from None
 
@@ -295,6 +298,8 @@ def tell(outcome: Outcome, case: Case) -> None:
     )
     if document.get("faults"):
         print(f"faults: {_counts(document['faults'])}")
+    if document.get("struck_nothing"):
+        print(_told_in_vain(document["struck_nothing"], case))
     if document.get("buggified"):
         print(f"taken on purpose: {_counts(document['buggified'])}")
     if document.get("core"):
@@ -305,6 +310,13 @@ def tell(outcome: Outcome, case: Case) -> None:
         print(f"  {line}")
     if len(outcome.story) > STORY_LINES_MAX:
         print(f"  ... {len(outcome.story) - STORY_LINES_MAX} more lines in trace.txt")
+
+
+def _told_in_vain(in_vain: list[str], case: Case) -> str:
+    """Faults that did nothing. Of a person's few all are named, of a seed's many the first."""
+    few = in_vain if case.size <= STORY_LINES_MAX else in_vain[:1]
+    more = "" if len(few) == len(in_vain) else ", ..."
+    return f"struck nothing: {counted(len(in_vain), 'fault')} ({'; '.join(few)}{more})"
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from raftlog_sim import scenarios
 from raftlog_sim.cases import Case
 from raftlog_sim.commands import common
 from raftlog_sim.commands.telling import option_lines
@@ -97,23 +98,44 @@ def _play(options: argparse.Namespace, case: Case) -> int:
         if options.report:
             report(folder, outcome)
     parted = _double_check(case, outcome, options) if options.double_check else ""
-    _tell(options, case, outcome, folder, parted)
+    differs = _unexpected(options, outcome)
+    _tell(options, case, outcome, folder, parted, differs)
     if parted:
         return common.DISAGREED
+    if differs is not None:
+        return common.FAILED if differs else common.DONE
     return common.FAILED if outcome.failure else common.DONE
 
 
+def _unexpected(options: argparse.Namespace, outcome: Outcome) -> list[str] | None:
+    """Where a scenario's run differs from what its file expects; None for what expects nothing,
+    and with a planted bug, of which the lines are not."""
+    scenario = getattr(options, "scenario", None)
+    if scenario is None or not scenario.expected_plain or options.mutant:
+        return None
+    return scenarios.differences(scenario, outcome)
+
+
 def _tell(
-    options: argparse.Namespace, case: Case, outcome: Outcome, folder: Path | None, parted: str
+    options: argparse.Namespace,
+    case: Case,
+    outcome: Outcome,
+    folder: Path | None,
+    parted: str,
+    differs: list[str] | None,
 ) -> None:
     if options.format == "json":
         said = {"signature": outcome.signature, "digest": outcome.digest}
         document: dict[str, Any] = {**outcome.document, **said}
+        if differs is not None:
+            document |= {"as_expected": not differs, "differences": differs}
         if options.double_check:
             document |= {"double_check": not parted, "first_divergence": parted}
         common.print_json({**document, "folder": None if folder is None else str(folder)})
         return
     common.tell(outcome, case)
+    if differs is not None:
+        print("\n    ".join(("not as the file expects:", *differs)) if differs else "as expected")
     if options.double_check:
         print(parted or "the same run under three hash seeds")
     if folder is not None:

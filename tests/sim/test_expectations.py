@@ -1,0 +1,96 @@
+"""A scenario of somebody's own says what it needs, what struck nothing, and what it expects.
+
+The story: a file that paused and crashed node 9 of three ended with `ok`, as it expected, though
+nothing had happened to anybody. Its `=>` lines were not looked at, either.
+"""
+
+import json
+
+import pytest
+from raftlog_sim import scenario_files
+from raftlog_sim.__main__ import main
+from raftlog_sim.invariants import Invariants
+
+STEPS = """# mine
+set safety_ms 400
+100 produce slot=0 partition=0 count=2
+{steps}
+"""
+
+
+@pytest.fixture
+def replay(tmp_path, capsys):
+    def play(steps, *expected, more=()):
+        path = tmp_path / "mine.txt"
+        path.write_text(STEPS.format(steps=steps) + "".join(f"=> {line}\n" for line in expected))
+        code = main(["replay", str(path), "--no-folder", *more])
+        return code, capsys.readouterr()
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("steps", "missing"),
+    [
+        ("200 pause node=n9 for 50", "no node n9: this run has n1 to n3"),
+        ("200 crash node=n1+n4 for 50", "no node n4"),
+        ("200 pause node=leader:1 for 50", "no partition 1: this run has 0 to 0"),
+        ("200 produce slot=0 partition=3 count=1", "no partition 3"),
+        ("200 partition side=n5 how=loud for 50", "no node n5"),
+    ],
+)
+def test_a_step_that_names_what_there_is_not_is_an_error(steps, missing, replay):
+    code, said = replay(steps, "ok")
+    assert code == 64
+    error = json.loads(said.err)["error"]
+    assert missing in error["what"]
+    assert error["on"].endswith("line 4")
+    for wrong, right in (("n9", "n3"), ("n4", "n2"), ("n5", "n1"), (":1", ":0"), ("=3 ", "=0 ")):
+        steps = steps.replace(wrong, right)
+    assert replay(steps, "ok")[0] == 0
+
+
+def test_with_more_of_them_the_step_is_fine():
+    text = "# t\nset brokers 5\nset partitions 2\n100 crash node=n5 for 9\n100 read partition=1\n"
+    assert scenario_files.read("x", text).case.size == 2
+
+
+def test_what_struck_nothing_is_said(replay):
+    steps = (
+        "200 crash node=n1 for 100\n210 pause node=n1 for 20\n399 pause node=n2\n500 pause node=n2"
+    )
+    code, said = replay(steps, "ok", "struck: crash 1, pause 1")
+    assert code == 0
+    assert "struck nothing: 2 faults (500 pause node=n2 (after safety_ms); 210" in said.out
+    document = json.loads(replay(steps, "ok", more=("--format", "json"))[1].out)
+    assert len(document["struck_nothing"]) == 2
+    assert document["as_expected"] is True
+
+
+def test_what_was_not_expected_fails(replay):
+    steps = "200 crash node=n1 for 100"
+    assert replay(steps, "ok")[0] == 0
+    assert replay(steps, "struck: crash 1")[0] == 0
+    code, said = replay(steps, "ok", "struck: crash 2")
+    assert code == 1
+    assert "not as the file expects:\n    expected  => struck: crash 2\n    now" in said.out
+    assert "now       => struck: crash 1" in said.out
+    assert replay(steps, "lost-acknowledged")[0] == 1
+    document = json.loads(replay(steps, "stuck", more=("--format", "json"))[1].out)
+    assert document["as_expected"] is False
+    assert document["differences"][0] == "expected  => stuck"
+
+
+def test_a_probe_that_was_not_reached_fails_whatever_is_expected(replay):
+    code, said = replay("reaches torn-tail-cut\n200 crash node=n1 for 100", "ok")
+    assert code == 1
+    assert "NOT REACHED: torn-tail-cut" in said.out
+
+
+def test_a_check_that_never_ran_has_not_held():
+    found = Invariants().document("order")
+    assert found.pop("order") == {"status": "violated", "checked": 0}
+    assert {entry["status"] for entry in found.values()} == {"not exercised"}
+    ran = Invariants()
+    ran.checked["order"] = 3
+    assert ran.document()["order"] == {"status": "held", "checked": 3}
