@@ -147,13 +147,21 @@ class Links:
                 self._refuse(link)
 
     def addresses_changed(self) -> None:
-        """Reckon anew whom to keep links to: the controllers and every registered broker."""
-        found: dict[NodeId, PeerAddress] = {a.node: a for a in self.context.config.controllers}
+        """Work out which peers to keep links to, and where: the controllers and every registered
+        broker. A controller may have two addresses, the configured one and the registered one."""
+        found: dict[NodeId, list[PeerAddress]] = {}
+        for controller in self.context.config.controllers:
+            # The registered address was true when the controller registered. After all brokers came
+            # back at other addresses no leader exists who could tell the new ones: then only the
+            # configured address leads to a majority.
+            found.setdefault(controller.node, []).append(controller)
         for node, broker in sorted(self.context.image.brokers.items()):
-            found[node] = PeerAddress(node, broker.peer_host, broker.peer_port)
+            registered = PeerAddress(node, broker.peer_host, broker.peer_port)
+            found.setdefault(node, []).append(registered)
         found.pop(self.context.node, None)
-        config = self.context.config
-        peers = tuple(config.route_to(found[node]) for node in sorted(found))
+        route = self.context.config.route_to
+        routed = [route(address) for node in sorted(found) for address in found[node]]
+        peers = tuple(dict.fromkeys(routed))
         if peers != self.peers:
             self.peers = self.context.effects.peers = peers
 

@@ -92,10 +92,13 @@ class PeerLinks:
     codecs: Mapping[int, PeerCodec] = PROTOCOLS
     """What we speak, by version: the range that `identity` says."""
     _links: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
-    _addresses: dict[NodeId, PeerAddress] = attrs.field(factory=dict, init=False)
-    _dialling: dict[NodeId, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    _dialling: dict[PeerAddress, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    _shaking: dict[NodeId, trio.Lock] = attrs.field(factory=dict, init=False)
+    """Held while we shake hands with a node that we dialled."""
     _to_flush: dict[NodeId, Link] = attrs.field(factory=dict, init=False)
-    _last_trouble: dict[NodeId, str] = attrs.field(factory=dict, init=False)
+    _last_trouble: dict[tuple[NodeId, str], str] = attrs.field(factory=dict, init=False)
+    """What was last traced of a node, by the address that was dialled; "" for what is no matter of
+    an address."""
     _handshakes: dict[int, trio.CancelScope] = attrs.field(factory=dict, init=False)
     """Under way with who dialled us; the oldest first."""
     _last_handshake: int = attrs.field(default=0, init=False)
@@ -103,17 +106,18 @@ class PeerLinks:
     # --- what the driver calls ------------------------------------------------------------------
 
     def keep(self, addresses: tuple[PeerAddress, ...]) -> None:
-        """Keep links to exactly these peers, as far as we dial; others may still dial us."""
-        wanted = {each.node: each for each in addresses if each.node != self.identity.node}
-        for node, scope in list(self._dialling.items()):
-            if self._addresses.get(node) != wanted.get(node):
+        """Keep links to exactly these peers, as far as we dial; others may still dial us. A node
+        that has two addresses is dialled at both, until one of them is linked."""
+        wanted = dict.fromkeys(each for each in addresses if each.node != self.identity.node)
+        for address, scope in list(self._dialling.items()):
+            if address not in wanted:
                 scope.cancel()
-                del self._dialling[node]
-        self._addresses = wanted
-        for node, address in wanted.items():
-            if node not in self._dialling:
-                scope = self._dialling[node] = trio.CancelScope()
-                self.nursery.start_soon(self._dial_for_ever, address, scope, name=f"dial {node}")
+                del self._dialling[address]
+        for address in wanted:
+            if address not in self._dialling:
+                scope = self._dialling[address] = trio.CancelScope()
+                name = f"dial {address.node}"
+                self.nursery.start_soon(self._dial_for_ever, address, scope, name=name)
 
     def send(self, send: PeerSend) -> None:
         """Queue messages on the session that they were meant for; dropped when it is over."""
@@ -166,15 +170,22 @@ class PeerLinks:
             with trio.fail_after(handshake.HANDSHAKE_SECONDS):
                 stream = await self.network.connect(address.host, address.port)
         except (OSError, trio.TooSlowError) as error:
-            self._trouble(address.node, f"cannot be reached: {error}")
+            self._trouble(address.node, f"cannot be reached: {error}", _text(address))
             return False
         try:
             with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                agreed = await handshake.dial(
-                    stream, self.secret, self.identity, self.entropy, address.node
-                )
+                # Both addresses of a node may lead to it. Two handshakes at a time could end in
+                # another order there than here, and each end would then keep the other's corpse.
+                async with self._shaking.setdefault(address.node, trio.Lock()):
+                    link = self._links.get(address.node)
+                    if link is not None and link.agreed.dialled_by == self.identity.node:
+                        stream.close()
+                        return True
+                    agreed = await handshake.dial(
+                        stream, self.secret, self.identity, self.entropy, address.node
+                    )
         except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
-            self._trouble(address.node, f"handshake failed: {error}")
+            self._trouble(address.node, f"handshake failed: {error}", _text(address))
             stream.close()
             return False
         return await self._serve_link(agreed, stream)
@@ -235,11 +246,13 @@ class PeerLinks:
         self._trouble(peer.node, str(error))
         raise error
 
-    def _trouble(self, node: NodeId, what: str) -> None:
-        """Trace trouble with a peer once, not at every redial."""
-        if self._last_trouble.get(node) != what:
-            self._last_trouble[node] = what
-            self.tracer.emit(TraceEvent("peer-trouble", f"node {node}", (("why", what),)))
+    def _trouble(self, node: NodeId, what: str, at: str = "") -> None:
+        """Trace trouble with a peer once, not at every redial; `at` is the address that was
+        dialled."""
+        if self._last_trouble.get((node, at)) != what:
+            self._last_trouble[node, at] = what
+            fields = (("why", what), ("at", at)) if at else (("why", what),)
+            self.tracer.emit(TraceEvent("peer-trouble", f"node {node}", fields))
 
     # --- a session --------------------------------------------------------------------------------
 
@@ -262,7 +275,8 @@ class PeerLinks:
                 return False
         link = Link(agreed, self.codecs[agreed.protocol], stream, Sender(stream))
         self._links[node] = link
-        self._last_trouble.pop(node, None)
+        for key in [key for key in self._last_trouble if key[0] == node]:
+            del self._last_trouble[key]
         self.driver.post(LinkUp(node, agreed.session, agreed.peer.directory, agreed.peer.boot))
         try:
             with link.scope:
@@ -301,6 +315,10 @@ class PeerLinks:
             link.scope.cancel()
         finally:
             receiver.close()
+
+
+def _text(address: PeerAddress) -> str:
+    return f"{address.host}:{address.port}"
 
 
 def _put_frame(sender: Sender, parts: Sequence[Buffer]) -> None:

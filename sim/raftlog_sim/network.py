@@ -139,7 +139,7 @@ class Network:
         nodes = self.world.running()
         for one in nodes:
             for other in nodes:
-                if one.number != other.number and one.wants(other.number):
+                if one.number != other.number and one.wants(other):
                     self._dial(_key(one.number, other.number))
 
     def _dial(self, pair: PairKey) -> None:

@@ -186,9 +186,11 @@ class Node:
         for client in list(boot.clients.values()):
             client.lost()
 
-    def wants(self, peer: NodeId) -> bool:
-        """Whether this node keeps a link to that one."""
-        return any(address.node == peer for address in self.live.peers)
+    def wants(self, peer: "Node") -> bool:
+        """Whether this node keeps a link to that one: it dials where that one listens, or a route
+        to it (a proxy)."""
+        true = (peer.config.peer, self.config.route_to(peer.config.peer))
+        return any(address in true for address in self.live.peers)
 
     # --- turns ---
 

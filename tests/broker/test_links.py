@@ -257,3 +257,53 @@ def test_a_route_wins_over_where_a_peer_is_registered():
     assert PeerAddress(3, "proxy", 7) in one.links.peers
     registered = two.context.image.brokers[3]
     assert PeerAddress(3, registered.peer_host, registered.peer_port) in two.links.peers
+
+
+def moved(node, numbers):
+    """The same node, which is told at its next boot that these nodes listen elsewhere now."""
+    config = node.config
+    controllers = tuple(
+        each._replace(host=f"moved{each.node}") if each.node in numbers else each
+        for each in config.controllers
+    )
+    peer = config.peer
+    if node.number in numbers:
+        peer = peer._replace(host=f"moved{node.number}")
+    node.config = attrs.evolve(config, controllers=controllers, peer=peer)
+
+
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [
+        ((1, 2, 3), (1, 2, 3, 4)),
+        ((1, 3), (1, 2, 3, 4)),
+        ((1, 2, 3, 4), (1, 2, 3, 4)),
+        ((2,), (1, 2, 3, 4)),
+        ((2,), (2,)),
+        ((4,), (4,)),
+    ],
+)
+def test_brokers_that_come_back_at_other_addresses_find_each_other(who, told):
+    """The address under which a controller was registered took the place of the configured one.
+    When all brokers had moved, each dialled only where the others had been, and no leader was there
+    to tell the new addresses: the cluster never became ready."""
+    cluster = Cluster(4, 3).ready()
+    cluster.create("orders", 1, 3)
+    cluster.put("orders", [b"before"])
+    nodes = [cluster.world.nodes[number] for number in (1, 2, 3, 4)]
+    for node in nodes:
+        node.crash()
+        if node.number in told:
+            moved(node, who)
+    alone = cluster.world.network.part(
+        [(one.number, other.number) for one in nodes for other in nodes if one is not other]
+    )
+    for node in nodes:
+        node.start()
+    cluster.run(1.0)  # each reads on its own disk where the others were registered
+    cluster.world.network.mend(alone)
+    cluster.ready()
+    cluster.put("orders", [b"after"])
+    image = cluster.world.nodes[1].broker.context.image
+    for number in who:
+        assert image.brokers[number].peer_host == f"moved{number}"

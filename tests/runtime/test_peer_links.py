@@ -113,6 +113,36 @@ async def test_both_dial_and_one_link_stays():
         nursery.cancel_scope.cancel()
 
 
+async def test_a_node_is_found_at_the_one_of_its_addresses_that_is_true():
+    """After all brokers moved, each knew the others' old addresses only from the cluster's
+    metadata, and dialled nothing else: the configured addresses were true, and nobody led."""
+    async with trio.open_nursery() as nursery:
+        one, two, three = End(1, nursery), End(2, nursery), End(3, nursery)
+        now = await two.listen()
+        another = (await three.listen())._replace(node=NodeId(2))
+        with trio.fail_after(20):
+            free = await TcpNetwork().listen("127.0.0.1", 0)
+        nobody = PeerAddress(NodeId(2), "127.0.0.1", free[0].port)
+        free[0].close()
+        one.links.keep((nobody, another, now))
+        up = await one.linked()
+        assert (up.peer, up.directory) == (2, 2)
+        await trio.sleep(0.3)
+        assert one.driver.links() == [up]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_node_at_two_true_addresses_has_one_link():
+    async with trio.open_nursery() as nursery:
+        one, two = End(1, nursery), End(2, nursery)
+        one.links.keep((await two.listen(), await two.listen()))
+        up = await one.linked()
+        await trio.sleep(0.3)
+        assert [each.session for each in one.driver.links()] == [up.session]
+        assert [each.session for each in two.driver.links()] == [up.session]
+        nursery.cancel_scope.cancel()
+
+
 async def test_messages_go_over_the_session_they_were_meant_for():
     async with trio.open_nursery() as nursery:
         one, two = End(1, nursery), End(2, nursery)
