@@ -9,7 +9,7 @@ import trio
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NANOS_PER_SECOND, Nanos, millis
-from raftlog.cli.connect import PATIENCE, run
+from raftlog.cli.connect import PATIENCE, reach, run
 from raftlog.cli.render import (
     FAILED_CODE,
     bootstrap_option,
@@ -128,6 +128,7 @@ def status(
 
     async def main() -> int:
         if not watch:
+            await reach(bootstrap)
             found = await _look(bootstrap, PATIENCE)
             _show(found, form)
             return 0 if found.healthy else FAILED_CODE

@@ -72,6 +72,8 @@ class _Peer:
     queue: deque[Waiting] = attrs.Factory(deque)
     in_flight: deque[Waiting] = attrs.Factory(deque)
     failures: int = 0
+    last_failure: str = ""
+    """Why it is not connected; "" when nothing has failed since it last was."""
     retry_at: Instant = Instant(0)
     state_since: Instant = Instant(0)
     state_deadline: Instant = NEVER
@@ -122,7 +124,8 @@ class Connections:
         peer = self._peers.get(waiting.target)
         if peer is not None and waiting in peer.queue:
             peer.queue.remove(waiting)
-            waiting.then(NotSent("withdrawn", on=self._name(peer)))
+            # Its owner gave up waiting for the connection, so why there is none is the reason.
+            waiting.then(NotSent(peer.last_failure or "not connected yet", on=self._name(peer)))
 
     def _peer(self, target: NodeId, now: Instant, other_than: int) -> _Peer:
         """The peer of a node. For `ANY_NODE` one that is connected and answers; else one that is
@@ -227,6 +230,7 @@ class Connections:
             peer.state = _State.READY
             peer.state_deadline = NEVER
             peer.failures = 0
+            peer.last_failure = ""
             self._drive(peer, now)
             return
         peer.in_flight.popleft().then(answer.body)
@@ -305,6 +309,7 @@ class Connections:
         peer.state_deadline = NEVER
         peer.wire = None
         peer.failures += 1
+        peer.last_failure = why
         peer.retry_at = Instant(now + backoff(self.options, peer.failures, self.entropy))
         sent, peer.in_flight = peer.in_flight, deque()
         queued, peer.queue = peer.queue, deque()
