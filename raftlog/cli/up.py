@@ -42,7 +42,8 @@ def _dir_option() -> click.Option:
     type=click.IntRange(0, 65000),
     default=9092,
     show_default=True,
-    help="First client port; peers from +100, admin from +200; 0 takes any free ones.",
+    help="First client port; peers from +100, admin from +200; 0 takes those that the directory's "
+    "cluster had before, as far as they are free, else any free ones.",
 )
 @click.option(
     "--set",
@@ -58,11 +59,10 @@ def up(
 ) -> int:
     """Start a local cluster and print its bootstrap servers.
 
-    The directory is founded once; coming up again finds the same data. Without --detach the
-    cluster runs until Ctrl-C.
+    The directory is founded once; coming up again finds the same data, at whatever ports. Without
+    --detach the cluster runs until Ctrl-C.
     """
     directory = directory.resolve()
-    _refuse_running(directory)
     cluster = local_cluster.found(
         directory, brokers=brokers, port=port, settings=parse_settings(settings), detached=True
     )
@@ -99,18 +99,6 @@ def down(directory: Path, form: str) -> None:
 
 
 down.params.append(_dir_option())
-
-
-def _refuse_running(directory: Path) -> None:
-    if not (directory / local_cluster.STATE_FILE).exists():
-        return
-    running = local_cluster.running_nodes(directory)
-    if running:
-        raise OperatingError(
-            f"brokers {', '.join(str(node) for node in running)} are running already",
-            on=str(directory),
-            do="raftlog down, or another --dir and --port",
-        )
 
 
 def _report(cluster: LocalCluster, form: str) -> None:

@@ -21,6 +21,7 @@ import trio
 
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.base.ids import Offset
+from raftlog.client import system
 from raftlog.client.core.asks import OffsetAt
 from raftlog.client.core.batches import Headers
 from raftlog.client.core.client import Call
@@ -103,6 +104,7 @@ class BlockingClient:
         """Run in the client's thread; its result, or what it raised."""
         if self._token is None:
             raise LocalMisuse("the client is not open", do="with BlockingClient(...) as client")
+        system.refuse_inside_trio("BlockingClient", "use raftlog.client.trio_driver.Client there")
         try:
             return trio.from_thread.run(function, *args, trio_token=self._token)
         except trio.RunFinishedError:

@@ -28,6 +28,22 @@ def now() -> Instant:
     return Instant(int(trio.current_time() * NANOS_PER_SECOND))
 
 
+def inside_trio() -> bool:
+    """Whether this is a task of trio, and not of another event loop, or no task at all."""
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return False
+    return True
+
+
+def refuse_inside_trio(what: str, do: str) -> None:
+    """Raise `LocalMisuse` when a blocking method is called in a trio task: trio allows no waiting
+    for another thread there, for all other tasks would stand still."""
+    if inside_trio():
+        raise LocalMisuse(f"{what} blocks, and was called in a trio task", do=do)
+
+
 def wall_ms() -> WallMillis:
     """Unix time in milliseconds: the timestamp of records that are given none."""
     return WallMillis(time.time_ns() // NANOS_PER_MILLI)  # noqa: TID251 - the client's own clock

@@ -84,6 +84,12 @@ class Client:
         self._nursery_manager: Any = None
 
     async def __aenter__(self) -> Self:
+        if not system.inside_trio():
+            raise LocalMisuse(
+                "Client runs in trio tasks only, and this is another event loop (asyncio's?)",
+                do="under asyncio: open a BlockingClient (raftlog.client.blocking), and call it by "
+                "`await asyncio.to_thread(client.produce, ...)`",
+            )
         assert self._nursery_manager is None, "a client is opened once"
         self._nursery_manager = trio.open_nursery()
         nursery: trio.Nursery = await self._nursery_manager.__aenter__()

@@ -8,7 +8,8 @@ The brokers are real: they listen on free ports of the loopback interface, elect
 sync files. They live inside this process, or with `processes=True` each in its own. When the block
 is left nothing remains: no thread, no process, and no file unless a directory was given.
 
-The methods block; inside trio use `async with Cluster(...)` and the same methods under `.aio`.
+The methods block. Inside an event loop, trio's or asyncio's, use `async with Cluster(...)` and the
+same methods under `.aio`.
 """
 
 import tempfile
@@ -18,23 +19,20 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar, final
-
-import trio
+from typing import Final, Self, final
 
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.units import Nanos, millis
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import metadata
+from raftlog.embed.event_loops import in_thread, in_thread_shielded
 from raftlog.embed.health import broker_status, lacking
 from raftlog.embed.in_process import InProcessBrokers
 from raftlog.embed.settings import with_defaults
 from raftlog.kafka.messages.metadata import MetadataResponse
 from raftlog.runtime import local_cluster
 from raftlog.runtime.local_cluster import LocalCluster
-
-Result = TypeVar("Result")
-Parameters = ParamSpec("Parameters")
+from raftlog.runtime.local_ports import HOST
 
 HEALTHY_SECONDS: Final = 30.0
 START_ATTEMPTS: Final = 3
@@ -152,7 +150,7 @@ class Cluster:
             self.stop()
 
     async def __aenter__(self) -> Self:
-        return await trio.to_thread.run_sync(self.start)
+        return await in_thread(self.start)
 
     async def __aexit__(
         self,
@@ -160,8 +158,7 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self.__exit__, kind, error, trace)
+        await in_thread_shielded(self.__exit__, kind, error, trace)
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -196,7 +193,7 @@ class Cluster:
 
     def address_of(self, node: int) -> tuple[str, int]:
         """Where clients reach a broker."""
-        return local_cluster.HOST, self._running.place(node).client_port
+        return HOST, self._running.place(node).client_port
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -210,15 +207,32 @@ class Cluster:
         self.resume(node)
         (self._inside or self._running).terminate(node)
 
-    def restart(self, node: int) -> None:
-        """Start a dead broker on its old directory and ports; a live one is killed first. Returns
-        when it is ready."""
+    def restart(self, node: int, *, wait: bool = True) -> None:
+        """Start a dead broker on its old directory and ports; a live one is killed first.
+
+        It returns when the broker is ready. While too few controllers are alive for any broker to
+        become ready, it returns when the broker listens; so does `wait=False`. `OperatingError`
+        when it is not ready in time; the error says what it waits for, and the broker goes on."""
         if node in self.alive:
             self.kill(node)
-        if self._inside is not None:
-            self._inside.start(node)
+        brokers = self._inside or self._running
+        self._running.refuse_taken_ports([node])
+        brokers.start(node)
+        if wait and self._has_quorum():
+            brokers.wait_ready(node)
         else:
-            self._running.restart(node)
+            brokers.wait_serving(node)
+
+    def start_all(self) -> None:
+        """Start every dead broker, together, and wait until all are ready. This is how a cluster
+        comes back after all of it was killed."""
+        (self._inside or self._running).start_all()
+
+    def _has_quorum(self) -> bool:
+        """Whether a majority of the controllers is alive and not paused."""
+        controllers = self._running.founded_controllers
+        able = [n for n in self.alive if n <= controllers and n not in self._paused]
+        return 2 * len(able) > controllers
 
     def pause(self, node: int) -> None:
         """SIGSTOP: the broker stands still, its connections stay open."""
@@ -287,36 +301,36 @@ class Cluster:
 
 @final
 class AsyncFace:
-    """The methods of a `Cluster`, awaitable from trio."""
+    """The methods of a `Cluster` that wait, awaitable from trio and from asyncio."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    async def _run(self, method: Callable[..., Result], *args: Any, **more: Any) -> Result:
-        return await trio.to_thread.run_sync(partial(method, *args, **more))
-
     async def kill(self, node: int) -> None:
-        await self._run(self._cluster.kill, node)
+        await in_thread(self._cluster.kill, node)
 
     async def shut_down(self, node: int) -> None:
-        await self._run(self._cluster.shut_down, node)
+        await in_thread(self._cluster.shut_down, node)
 
-    async def restart(self, node: int) -> None:
-        await self._run(self._cluster.restart, node)
+    async def restart(self, node: int, *, wait: bool = True) -> None:
+        await in_thread(self._cluster.restart, node, wait=wait)
+
+    async def start_all(self) -> None:
+        await in_thread(self._cluster.start_all)
 
     async def pause(self, node: int) -> None:
-        await self._run(self._cluster.pause, node)
+        await in_thread(self._cluster.pause, node)
 
     async def resume(self, node: int) -> None:
-        await self._run(self._cluster.resume, node)
+        await in_thread(self._cluster.resume, node)
 
     async def leader_of(
         self, topic: str, partition: int = 0, *, seconds: float = HEALTHY_SECONDS
     ) -> int:
-        return await self._run(self._cluster.leader_of, topic, partition, seconds=seconds)
+        return await in_thread(self._cluster.leader_of, topic, partition, seconds=seconds)
 
     async def wait_until_healthy(self, *, seconds: float = HEALTHY_SECONDS) -> None:
-        await self._run(self._cluster.wait_until_healthy, seconds=seconds)
+        await in_thread(self._cluster.wait_until_healthy, seconds=seconds)
 
 
 def _now() -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from raftlog.base.errors import OperatingError
-from raftlog.runtime.local_cluster import HOST
+from raftlog.runtime.local_ports import HOST
 
 ANSWER_SECONDS = 2.0
 

@@ -5,6 +5,7 @@ operating system has of its files stays, as after SIGKILL. `pause` stops its tur
 """
 
 import io
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -16,8 +17,9 @@ import attrs
 import trio
 
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
+from raftlog.client.system import refuse_inside_trio
 from raftlog.runtime import config_file, server
-from raftlog.runtime.local_cluster import LocalCluster, is_ready
+from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.tracing import JsonTracer
 
@@ -54,23 +56,26 @@ class InProcessBrokers:
     _brokers: dict[int, _Running] = attrs.field(factory=dict, init=False)
 
     def start_all(self) -> None:
-        """Start the loop and every broker; return when all are ready."""
-        self._thread = threading.Thread(target=trio.run, args=(self._main,), name="raftlog brokers")
-        self._thread.daemon = True
-        self._thread.start()
-        self._up.wait()
+        """Start the loop, if it does not run, and every broker that does not; return when all are
+        ready."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=trio.run, args=(self._main,), name="raftlog brokers", daemon=True
+            )
+            self._thread.start()
+            self._up.wait()
         nodes = [place.node for place in self.cluster.places]
         for node in nodes:
-            self._call(self._start, node)
+            if not self.is_running(node):
+                self.start(node)
         for node in nodes:
-            self._wait_ready(node)
+            self.wait_ready(node)
 
     def start(self, node: int) -> None:
-        """Start one broker and wait until it is ready."""
-        if node in self._brokers:
+        """Start one broker; `wait_ready` and `wait_serving` tell how far it is."""
+        if self.is_running(node):
             raise LocalMisuse(f"broker {node} is running already")
         self._call(self._start, node)
-        self._wait_ready(node)
 
     def kill(self, node: int) -> None:
         """End it between two turns."""
@@ -96,7 +101,12 @@ class InProcessBrokers:
 
     def running(self) -> list[int]:
         """The nodes that were started and not ended."""
-        return sorted(self._brokers)
+        return [node for node in sorted(self._brokers) if self.is_running(node)]
+
+    def is_running(self, node: int) -> bool:
+        """Whether a broker was started, and was neither ended nor died by itself."""
+        running = self._brokers.get(node)
+        return running is not None and not running.ended.is_set()
 
     def stop(self) -> None:
         """End all, at once: nobody is left to hand over to. Then end the loop and its thread."""
@@ -111,13 +121,49 @@ class InProcessBrokers:
 
     def _running(self, node: int) -> _Running:
         self.cluster.place(node)
-        if node not in self._brokers:
+        if not self.is_running(node):
             raise LocalMisuse(f"broker {node} is not running")
         return self._brokers[node]
 
     def _call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
         assert self._token is not None, "not started"
+        refuse_inside_trio("this method", "await the same method of cluster.aio")
         return trio.from_thread.run(function, *args, trio_token=self._token)
+
+    # --- waiting ----------------------------------------------------------------------------------
+
+    def wait_ready(self, node: int) -> None:
+        """Wait until a broker is ready. `OperatingError` when it ended, or is not ready in time: it
+        says what the broker waits for, and the broker goes on."""
+        self._wait(node, ready=True)
+
+    def wait_serving(self, node: int) -> None:
+        """Wait until a broker listens, whether or not the cluster is there for it."""
+        self._wait(node, ready=False)
+
+    def _wait(self, node: int, *, ready: bool) -> None:
+        running = self._brokers[node]
+        deadline = time.perf_counter() + START_SECONDS
+        waits_for: str | None = "it does not listen yet"
+        while time.perf_counter() < deadline:
+            if running.ended.is_set():
+                error = running.error
+                raise self._trouble(node, f"ended: {'' if error is None else _first(error)}")
+            if running.listening.is_set():
+                if not ready:
+                    return
+                waits_for = self.cluster.lacking(node, os.getpid())
+                if waits_for is None:
+                    return
+            time.sleep(_POLL_SECONDS)
+        raise self._trouble(node, f"is not ready after {START_SECONDS:g} s: {waits_for}")
+
+    def _trouble(self, node: int, what: str) -> OperatingError:
+        return OperatingError(
+            f"broker {node} {what}",
+            on=str(self.cluster.log_path(node)),
+            do="\n" + self.cluster.last_lines(node),
+        )
 
     # --- in the loop ------------------------------------------------------------------------------
 
@@ -158,22 +204,6 @@ class InProcessBrokers:
                 own_process=False,
                 control=running.control,
             )
-
-    def _wait_ready(self, node: int) -> None:
-        running = self._brokers[node]
-        port = self.cluster.place(node).admin_port
-        deadline = time.perf_counter() + START_SECONDS
-        while not running.ended.is_set() and time.perf_counter() < deadline:
-            if running.listening.is_set() and is_ready(port):
-                return
-            time.sleep(_POLL_SECONDS)
-        error = running.error
-        why = str(_first(error)) if error is not None else "it is not ready in time"
-        raise OperatingError(
-            f"broker {node} does not serve: {why}",
-            on=str(self.cluster.log_path(node)),
-            do="\n" + self.cluster.last_lines(node),
-        )
 
     async def _kill(self, running: _Running) -> None:
         _end(running)

@@ -7,12 +7,19 @@
         for entry in log.follow(0):             and on, for ever
             ...
 
+Inside an event loop, trio's or asyncio's, `async with` gives the same methods to await:
+
+    async with ReplicatedLog(replicas=3) as log:
+        offset = await log.append(b"first")
+        async for entry in log.read(0):
+            print(entry.offset, entry.data)
+
 Offsets are dense from 0 and never change. `end` is linearizable: it lies behind every append that
 was acknowledged, by anybody, before it was asked. An append that raises `OutcomeUnknown` may be in
 the log; every other error means that it is not.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self, final
@@ -26,6 +33,7 @@ from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.cluster import Cluster
+from raftlog.embed.event_loops import in_thread, in_thread_shielded
 from raftlog.kafka.error_codes import ErrorCode
 
 FOLLOW_WAIT_MS: Final = 500
@@ -61,6 +69,7 @@ class ReplicatedLog:
         self._replicas = replicas
         self._place = TopicPartition(name, 0)
         self._client: BlockingClient | None = None
+        self.aio = AsyncReplicatedLog(self)
 
     def __enter__(self) -> Self:
         if self._own:
@@ -99,6 +108,18 @@ class ReplicatedLog:
         finally:
             if self._own:
                 self.cluster.stop()
+
+    async def __aenter__(self) -> "AsyncReplicatedLog":
+        await in_thread(self.__enter__)
+        return self.aio
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await in_thread_shielded(self.__exit__, kind, error, trace)
 
     @property
     def _open(self) -> BlockingClient:
@@ -144,21 +165,23 @@ class ReplicatedLog:
 
     def read(self, from_offset: int = 0) -> Iterator[LogEntry]:
         """The entries from an offset up to `end()` at the moment of the call."""
-        end = self.end()
-        return self._entries(from_offset, end)
+        return _entries_of(self._pieces(from_offset, self.end()))
 
-    def _entries(self, from_offset: int, end: int) -> Iterator[LogEntry]:
+    def _pieces(self, from_offset: int, end: int) -> Iterator[list[LogEntry]]:
+        """The entries below `end`, as many at a time as one fetch brings."""
         at = Offset(from_offset)
         while at < end:
             piece = self._fetch(at, 0)
-            for entry in _entries_of(piece):
-                if entry.offset < end:
-                    yield entry
+            yield [entry for entry in _entries_in(piece) if entry.offset < end]
             at = piece.next_offset
 
     def follow(self, from_offset: int = 0, *, seconds: float | None = None) -> Iterator[LogEntry]:
         """The entries from an offset on, waiting for new ones; with `seconds`, until none came for
         so long."""
+        return _entries_of(self._pieces_on(from_offset, seconds))
+
+    def _pieces_on(self, from_offset: int, seconds: float | None) -> Iterator[list[LogEntry]]:
+        """One list for each fetch, which waits a while and may bring nothing."""
         at = Offset(from_offset)
         quiet_ms = 0
         while seconds is None or quiet_ms < seconds * 1000:
@@ -167,7 +190,7 @@ class ReplicatedLog:
                 wait_ms = max(1, min(wait_ms, int(seconds * 1000) - quiet_ms))
             piece = self._fetch(at, wait_ms)
             quiet_ms = 0 if piece.batches else quiet_ms + wait_ms
-            yield from _entries_of(piece)
+            yield list(_entries_in(piece))
             at = piece.next_offset
 
     def _fetch(self, offset: Offset, wait_ms: int) -> FetchedBatches:
@@ -179,6 +202,57 @@ class ReplicatedLog:
         return found
 
 
-def _entries_of(piece: FetchedBatches) -> Iterator[LogEntry]:
+@final
+class AsyncReplicatedLog:
+    """The methods of an open `ReplicatedLog`, awaitable from trio and from asyncio. `cluster` has
+    its own under `cluster.aio`."""
+
+    def __init__(self, log: ReplicatedLog) -> None:
+        self._log = log
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster in which the log lies."""
+        return self._log.cluster
+
+    async def append(self, data: bytes) -> Offset:
+        """`ReplicatedLog.append`."""
+        return await in_thread(self._log.append, data)
+
+    async def append_many(self, pieces: list[bytes]) -> list[Offset]:
+        """`ReplicatedLog.append_many`."""
+        return await in_thread(self._log.append_many, pieces)
+
+    async def start(self) -> Offset:
+        """`ReplicatedLog.start`."""
+        return await in_thread(self._log.start)
+
+    async def end(self) -> Offset:
+        """`ReplicatedLog.end`."""
+        return await in_thread(self._log.end)
+
+    async def read(self, from_offset: int = 0) -> AsyncIterator[LogEntry]:
+        """`ReplicatedLog.read`, for `async for`."""
+        pieces = self._log._pieces(from_offset, await self.end())
+        while (piece := await in_thread(next, pieces, None)) is not None:
+            for entry in piece:
+                yield entry
+
+    async def follow(
+        self, from_offset: int = 0, *, seconds: float | None = None
+    ) -> AsyncIterator[LogEntry]:
+        """`ReplicatedLog.follow`, for `async for`."""
+        pieces = self._log._pieces_on(from_offset, seconds)
+        while (piece := await in_thread(next, pieces, None)) is not None:
+            for entry in piece:
+                yield entry
+
+
+def _entries_of(pieces: Iterator[list[LogEntry]]) -> Iterator[LogEntry]:
+    for piece in pieces:
+        yield from piece
+
+
+def _entries_in(piece: FetchedBatches) -> Iterator[LogEntry]:
     for record in piece.records():
         yield LogEntry(record.offset, record.value or b"")

@@ -3,7 +3,8 @@
 `/livez` says "restart me" (a stuck disk, a dead loop) and is never tied to a quorum; `/readyz`
 says "can serve"; both take `?verbose`. Metrics are in Prometheus' text format. Only GET and HEAD
 are served, bodies are not read, and every answer closes its connection: this port has a handful of
-polite clients. An impolite one costs its own connection.
+polite clients. An impolite one costs its own connection. Headers of every answer name the cluster,
+the node and the process.
 
 At most `CONNECTIONS_MAX` connections are open. One more takes the place of the oldest that waits
 for its client: to send the rest of a request, or to take the answer. A client that keeps half
@@ -31,6 +32,10 @@ _JSON: Final = "application/json"
 _TEXT: Final = "text/plain; charset=utf-8"
 _PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+CLUSTER_HEADER: Final = "Raftlog-Cluster"
+NODE_HEADER: Final = "Raftlog-Node"
+PROCESS_HEADER: Final = "Raftlog-Process"
+
 Answer = tuple[int, str, str]
 """Status code, content type, body."""
 
@@ -42,6 +47,8 @@ class AdminServer:
 
     driver: Driver
     tracer: Tracer
+    identity: tuple[tuple[str, str], ...]
+    """Headers of every answer: whose health this is. A port may have become another broker's."""
     _waiting: dict[int, trio.Event] = attrs.field(factory=dict, init=False)
     _answers: dict[int, Any] = attrs.field(factory=dict, init=False)
     _tokens: int = attrs.field(default=0, init=False)
@@ -116,6 +123,7 @@ class AdminServer:
             ("Content-Type", content_type),
             ("Content-Length", str(len(payload))),
             ("Connection", "close"),
+            *self.identity,
         ]
         pieces = [parser.send(h11.Response(status_code=status, headers=headers))]
         if event.method != b"HEAD":  # it is told how long the body would be, and gets none

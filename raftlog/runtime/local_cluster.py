@@ -7,20 +7,18 @@ A cluster lives in one directory:
     cluster.json      node ids, ports, process ids
     brokerN.properties   configuration      brokerN.log   output      brokerN/   data directory
 
-Client ports are P, P+1, ...; peers P+100+i; admin P+200+i; with P = 0 every port is a free one. The
-directory is founded once; coming up again finds the same cluster with its data.
+Client ports are P, P+1, ...; peers P+100+i; admin P+200+i. With P = 0 every port is the one that
+the cluster had before, if it is free, and else any free one. The directory is founded once; coming
+up again finds the same cluster with its data, at whatever ports.
 """
 
-import contextlib
-import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -29,19 +27,26 @@ import attrs
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import NANOS_PER_SECOND
+from raftlog.runtime.local_health import health_of
+from raftlog.runtime.local_ports import HOST, kept_or_free, refuse_taken
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, SystemClock, make_data_directory
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory, is_formatted
+from raftlog.storage.data_dir import (
+    DirectoryIdentity,
+    format_directory,
+    is_formatted,
+    read_identity,
+)
 
 STATE_FILE: Final = "cluster.json"
 SECRET_FILE: Final = "secret"
 STATE_VERSION: Final = 1
 START_SECONDS: Final = 20.0
+_NO_ANSWER: Final = "it does not listen yet"
 STOP_SECONDS: Final = 15.0
 PEER_PORTS_FROM: Final = 100
 ADMIN_PORTS_FROM: Final = 200
 LOG_LINES_SHOWN: Final = 15
 _POLL_SECONDS: Final = 0.02
-HOST: Final = "127.0.0.1"
 
 
 @final
@@ -53,6 +58,11 @@ class BrokerPlace:
     client_port: int
     peer_port: int
     admin_port: int
+
+    @property
+    def ports(self) -> tuple[int, int, int]:
+        """All of them."""
+        return self.client_port, self.peer_port, self.admin_port
 
 
 @final
@@ -86,8 +96,7 @@ class LocalCluster:
 
     def start(self, node: int) -> None:
         """Start one broker's process; `wait_ready` tells when it serves."""
-        running = self.processes.get(node)
-        if running is not None and running.poll() is None:
+        if self.is_alive(node):
             raise LocalMisuse(f"broker {node} is running already", on=str(self.directory))
         config = self.directory / f"broker{node}.properties"
         with open(self.log_path(node), "ab") as output:
@@ -102,25 +111,61 @@ class LocalCluster:
         self._save()
 
     def start_all(self) -> None:
-        """Start every broker that is not running, then wait until all serve."""
-        for place in self.places:
-            running = self.processes.get(place.node)
-            if running is None or running.poll() is not None:
-                self.start(place.node)
-        self.wait_ready([place.node for place in self.places])
+        """Start every broker that is not running, then wait until all are ready. `OperatingError`
+        says who listens on a port that is taken; then none was started."""
+        dead = [place.node for place in self.places if not self.is_alive(place.node)]
+        self.refuse_taken_ports(dead)
+        for node in dead:
+            self.start(node)
+        self.wait_ready(*(place.node for place in self.places))
 
-    def wait_ready(self, nodes: list[int], timeout_seconds: float = START_SECONDS) -> None:
-        """Wait until these brokers say that they are ready. A broker that died, or one that is not
-        ready in time, is an `OperatingError` that shows its last lines."""
-        deadline = _seconds() + timeout_seconds
+    def refuse_taken_ports(self, nodes: list[int]) -> None:
+        """Raise `OperatingError` when another process listens on a port of these brokers."""
         for node in nodes:
-            while not is_ready(self.place(node).admin_port):
-                process = self.processes.get(node)
-                if process is not None and process.poll() is not None:
-                    raise self._trouble(node, f"broker {node} ended with {process.returncode}")
-                if _seconds() > deadline:
-                    raise self._trouble(node, f"broker {node} is not ready in time")
-                time.sleep(_POLL_SECONDS)
+            refuse_taken(self.place(node).ports, for_whom=f"broker {node}")
+
+    def is_alive(self, node: int) -> bool:
+        """Whether this object has started the broker's process, and it has not ended."""
+        process = self.processes.get(node)
+        return process is not None and process.poll() is None
+
+    def wait_ready(self, *nodes: int) -> None:
+        """Wait until these brokers are ready. `OperatingError` when one died, or is not ready in
+        time: it says what the broker waits for, and shows its last lines."""
+        deadline = _seconds() + START_SECONDS
+        for node in nodes:
+            while (waits_for := self.waits_for(node)) is not None:
+                self._stop_waiting(node, deadline, f"is not ready in time: {waits_for}")
+
+    def wait_serving(self, node: int) -> None:
+        """Wait until this broker listens, whether or not the cluster is there for it."""
+        deadline = _seconds() + START_SECONDS
+        while self.waits_for(node) == _NO_ANSWER:
+            self._stop_waiting(node, deadline, "does not listen in time")
+
+    def _stop_waiting(self, node: int, deadline: float, what: str) -> None:
+        if _seconds() > deadline:
+            raise self._trouble(node, f"broker {node} {what}")
+        time.sleep(_POLL_SECONDS)
+
+    def waits_for(self, node: int) -> str | None:
+        """What a broker lacks to be ready; None when it is ready. `OperatingError` when its process
+        has ended."""
+        process = self.processes.get(node)
+        if process is not None and process.poll() is not None:
+            raise self._trouble(node, f"broker {node} ended with {process.returncode}")
+        return self.lacking(node, process.pid if process is not None else None)
+
+    def lacking(self, node: int, process: int | None) -> str | None:
+        """What the broker in this process lacks to be ready; None when it is ready. An answer of
+        another cluster's broker, or of another process, does not count: the port may be theirs.
+        `process` is None for a broker that this object has not started."""
+        health = health_of(self.place(node).admin_port)
+        if health is None or (health.cluster, health.node) != (self.cluster_id, str(node)):
+            return _NO_ANSWER
+        if process is not None and health.process != str(process):
+            return _NO_ANSWER
+        return None if health.ready else health.lacking
 
     def _trouble(self, node: int, what: str) -> OperatingError:
         return OperatingError(what, on=str(self.log_path(node)), do="\n" + self.last_lines(node))
@@ -147,8 +192,9 @@ class LocalCluster:
 
     def restart(self, node: int) -> None:
         """Start a broker that was killed or terminated, and wait until it is ready."""
+        self.refuse_taken_ports([node])
         self.start(node)
-        self.wait_ready([node])
+        self.wait_ready(node)
 
     def stop(self) -> None:
         """Terminate all, together; who does not end in time is killed."""
@@ -167,6 +213,23 @@ class LocalCluster:
         return process
 
     # --- files ------------------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster's id as hex, by its data directories; "" when all of them are empty."""
+        return next((each.cluster.hex() for each in self._identities()), "")
+
+    @property
+    def founded_controllers(self) -> int:
+        """How many brokers founded the cluster as its controllers; 0 before that."""
+        return max((len(each.controllers) for each in self._identities()), default=0)
+
+    def _identities(self) -> Iterator[DirectoryIdentity]:
+        """Of all data directories that are formatted: a broker that joins formats its own."""
+        for place in self.places:
+            disk = PosixDisk(str(self.data_path(place.node)))
+            if is_formatted(disk):
+                yield read_identity(disk)
 
     def log_path(self, node: int) -> Path:
         """The file with a broker's output."""
@@ -232,18 +295,23 @@ def found(
     environment: Mapping[str, str] | None = None,
     detached: bool = False,
 ) -> LocalCluster:
-    """Make a cluster's directory, or take up the one that is there with the same brokers.
+    """Make a cluster's directory, or take up the one that is there with the same brokers or more.
 
-    `controllers` is 1 or 3 (3 when there are three brokers or more). Nothing is started yet.
+    `controllers` is 1 or 3 (3 when there are three brokers or more), and stays what it was. Nothing
+    is started yet. `OperatingError` when the directory's brokers run.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    voters = controllers if controllers is not None else (3 if brokers >= 3 else 1)
-    if not 1 <= voters <= brokers:
-        raise LocalMisuse(f"{voters} controllers of {brokers} brokers")
-    places = _places(brokers, port)
+    before = _places_before(directory, brokers)
+    places = _places(brokers, port, before)
     cluster = LocalCluster(
         directory, places, dict(settings or {}), dict(environment or {}), detached
     )
+    voters = cluster.founded_controllers or controllers or (3 if brokers >= 3 else 1)
+    if controllers not in (None, voters):
+        what = f"{controllers} controllers of a cluster that was founded with {voters}"
+        raise LocalMisuse(what, on=str(directory))
+    if not 1 <= voters <= brokers:
+        raise LocalMisuse(f"{voters} controllers of {brokers} brokers")
     secret = directory / SECRET_FILE
     if not secret.exists():
         descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -257,36 +325,48 @@ def found(
     return cluster
 
 
-def _places(brokers: int, port: int) -> tuple[BrokerPlace, ...]:
+def _places_before(directory: Path, brokers: int) -> dict[int, BrokerPlace]:
+    """Where the brokers of this directory listened last; {} when it has none."""
+    if not (directory / STATE_FILE).exists():
+        return {}
+    running = running_nodes(directory)
+    if running:
+        raise OperatingError(
+            f"brokers {', '.join(str(node) for node in running)} are running already",
+            on=str(directory),
+            do=f"raftlog down --dir {directory}, or choose another directory and other ports",
+        )
+    names = [field.name for field in attrs.fields(BrokerPlace)]
+    told = load_state(directory)["brokers"]
+    places = [BrokerPlace(**{name: int(each[name]) for name in names}) for each in told]
+    if brokers < len(places):
+        raise LocalMisuse(
+            f"{brokers} brokers of a cluster that has {len(places)}",
+            on=str(directory),
+            do=f"start it with {len(places)}, or choose another directory",
+        )
+    return {place.node: place for place in places}
+
+
+def _places(brokers: int, port: int, before: Mapping[int, BrokerPlace]) -> tuple[BrokerPlace, ...]:
+    """`before` counts when no port is asked for: clients may still know the old ones."""
+    nodes = range(1, brokers + 1)
     if port == 0:
-        free = free_ports(3 * brokers)
-        return tuple(
-            BrokerPlace(
-                node=at + 1,
-                client_port=free[3 * at],
-                peer_port=free[3 * at + 1],
-                admin_port=free[3 * at + 2],
-            )
-            for at in range(brokers)
+        none = (None, None, None)
+        old = [before[node].ports if node in before else none for node in nodes]
+        ports = iter(kept_or_free(each for of_node in old for each in of_node))
+    else:
+        ports = iter(
+            base + node - 1
+            for node in nodes
+            for base in (port, port + PEER_PORTS_FROM, port + ADMIN_PORTS_FROM)
         )
     return tuple(
         BrokerPlace(
-            node=at + 1,
-            client_port=port + at,
-            peer_port=port + PEER_PORTS_FROM + at,
-            admin_port=port + ADMIN_PORTS_FROM + at,
+            node=node, client_port=next(ports), peer_port=next(ports), admin_port=next(ports)
         )
-        for at in range(brokers)
+        for node in nodes
     )
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now. Somebody else may take one before we do; the start then says so."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
 
 
 def _format(cluster: LocalCluster, voters: list[int]) -> None:
@@ -333,18 +413,6 @@ def _properties(
 # --- other people's processes ---------------------------------------------------------------------
 
 
-def is_ready(admin_port: int) -> bool:
-    """Whether the broker at this admin port says that it is ready."""
-    connection = http.client.HTTPConnection(HOST, admin_port, timeout=2)
-    try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
-
-
 def load_state(directory: Path) -> dict[str, Any]:
     """What `cluster.json` says; `OperatingError` when there is none."""
     try:
@@ -354,7 +422,11 @@ def load_state(directory: Path) -> dict[str, Any]:
             "no cluster was started here", on=str(directory), do="raftlog up --dir DIR"
         ) from None
     except ValueError as error:
-        raise OperatingError(f"cannot be read: {error}", on=str(directory / STATE_FILE)) from error
+        raise OperatingError(
+            f"cannot be read: {error}",
+            on=str(directory / STATE_FILE),
+            do="remove it: it holds ports and process ids only",
+        ) from error
     if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
         raise OperatingError("is of another version", on=str(directory / STATE_FILE))
     return state

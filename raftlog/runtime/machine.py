@@ -56,6 +56,8 @@ class Machine:
     network: Network
     workers: Workers
     pool: SlabPool
+    process: int
+    """The number by which the operating system knows this process."""
 
 
 def this_machine(config: ServerConfig, clock: Clock, tracer: Tracer, stack: ExitStack) -> Machine:
@@ -71,6 +73,7 @@ def this_machine(config: ServerConfig, clock: Clock, tracer: Tracer, stack: Exit
         network=TcpNetwork(),
         workers=ThreadWorkers(trio.lowlevel.current_trio_token()),
         pool=SlabPool(),
+        process=os.getpid(),
     )
 
 

@@ -27,7 +27,7 @@ from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Event, Stop
 from raftlog.runtime import handshake
-from raftlog.runtime.admin import AdminServer
+from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER, AdminServer
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.handshake import PeerIdentity
@@ -264,7 +264,7 @@ class _BrokerProcess:
                     machine.network,
                     config.broker.release.codecs,
                 )
-                admin = AdminServer(driver, self.tracer)
+                admin = AdminServer(driver, self.tracer, self._headers())
                 driver.connections, driver.peers, driver.admin = connections, links, admin
                 ports = await self._listen(nursery, connections, links, admin)
                 if own_process:
@@ -282,6 +282,13 @@ class _BrokerProcess:
             with trio.CancelScope(shield=True):
                 await self.threads.stop(STOP_SECONDS)
             self.files.close()
+
+    def _headers(self) -> tuple[tuple[str, str], ...]:
+        return (
+            (CLUSTER_HEADER, self.image.identity.cluster.hex()),
+            (NODE_HEADER, str(self.config.broker.node)),
+            (PROCESS_HEADER, str(self.machine.process)),
+        )
 
     async def _listen(
         self,

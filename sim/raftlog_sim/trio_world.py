@@ -271,6 +271,7 @@ class TrioNode:
             network=boot.network,
             workers=boot.workers,
             pool=SlabPool(poison=True),
+            process=self.number,
         )
         control = Control(attached=partial(self._attached, boot))
         error: BaseException | None = None

@@ -14,6 +14,7 @@ import pytest
 from raftlog.cli import up
 from raftlog.client.blocking import BlockingClient
 from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.local_ports import free_ports, is_free
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.processes
@@ -89,6 +90,58 @@ def test_a_broker_that_cannot_start_shows_its_last_lines(raftlog, tmp_path):
     assert ran.code == 1
     assert "cannot listen" in ran.err
     assert running(tmp_path) == []
+
+
+def first_of_free_ports() -> int:
+    """A --port for three brokers."""
+    while True:
+        (port,) = free_ports(1)
+        wanted = [port + more + at for more in (0, 100, 200) for at in range(3)]
+        if port <= 65_000 and all(is_free(each) for each in wanted):
+            return port
+
+
+def test_a_cluster_comes_up_after_a_change_of_ports(raftlog, tmp_path):
+    """Every broker dialled the others where they had been registered, which no longer was what the
+    configuration said, and none became ready."""
+    directory = tmp_path / "data"
+    try:
+        told = started("up", "--port", 0, "--dir", directory, "--detach")
+        with BlockingClient(told["bootstrap_servers"]) as client:
+            client.create_topic("t", partitions=1, replication_factor=3)
+            client.produce("t", b"x")
+        assert raftlog("down", "--dir", directory).out == "stopped brokers 1, 2, 3\n"
+        port = first_of_free_ports()
+        moved = started("up", "--port", port, "--dir", directory, "--detach")
+        assert moved["bootstrap_servers"].startswith(f"127.0.0.1:{port},")
+        with BlockingClient(moved["bootstrap_servers"]) as client:
+            assert client.produce("t", b"y").offset == 1
+        assert raftlog("down", "--dir", directory).code == 0
+        again = started("up", "--port", 0, "--dir", directory, "--detach")
+        assert again["bootstrap_servers"] == moved["bootstrap_servers"]
+    finally:
+        raftlog("down", "--dir", directory)
+
+
+def test_a_second_cluster_on_the_ports_of_a_first_says_whose_they_are(raftlog, tmp_path):
+    """It said that it was up, with exit code 0, while its brokers were dead and the ports those of
+    the first cluster: its readiness had been asked of them."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    try:
+        told = started("up", "--port", 0, "--dir", first, "--detach", "--brokers", 1)
+        port = told["brokers"][0]["client_port"]
+        if port > 65_000:
+            pytest.skip("the free port lies too high for --port")
+        ran = raftlog("up", "--port", port, "--dir", second, "--detach", "--brokers", 1)
+        assert (ran.code, ran.out) == (1, "")
+        assert "broker 1 cannot listen" in ran.err
+        assert f"a broker of the cluster in {first}" in ran.err
+        assert f"raftlog down --dir {first}" in ran.err
+        assert running(second) == []
+        assert len(running(first)) == 1
+        assert raftlog("down", "--dir", second).out == "no broker was running\n"
+    finally:
+        raftlog("down", "--dir", first)
 
 
 def test_a_wrong_setting_is_named(raftlog, tmp_path):

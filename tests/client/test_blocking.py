@@ -1,3 +1,4 @@
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -154,3 +155,17 @@ def test_a_cluster_that_is_not_there():
         pytest.raises(NotDone, match="no metadata in time"),
     ):
         client.produce("t", b"x")
+
+
+def test_when_nobody_is_there_the_error_says_where_and_why():
+    """The call gave up while its request waited for a connection; the error told of that, in an
+    inner word ("withdrawn"), and not of the connection that was refused."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with BlockingClient(address, call_timeout_ns=millis(700)) as client:
+            for ask in (client.topics, lambda: client.produce("t", b"x")):
+                with pytest.raises((OperatingError, NotDone)) as told:
+                    ask()
+                assert f"failed ({address})" in str(told.value)
+                assert "withdrawn" not in str(told.value)

@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 import trio
 
@@ -280,3 +282,15 @@ def test_options_are_judged_early():
 async def test_a_client_that_is_not_open_says_so():
     with pytest.raises(LocalMisuse):
         await Client("host").topics()
+
+
+def test_a_client_inside_asyncio_says_what_to_use_instead():
+    """It raised whatever the first trio call in it found missing."""
+
+    async def main():
+        async with Client("127.0.0.1:9092"):
+            pass
+
+    with pytest.raises(LocalMisuse, match="BlockingClient") as told:
+        asyncio.run(main())
+    assert "asyncio.to_thread" in told.value.do

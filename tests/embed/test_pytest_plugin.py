@@ -16,9 +16,11 @@ from raftlog.metadata.topic_names import topic_name_problem
 
 CONFTEST = 'pytest_plugins = ["raftlog.embed.pytest_plugin"]\n'
 TESTS = """
+import asyncio
 import threading
 
 import pytest
+import trio
 
 from raftlog.client.blocking import BlockingClient
 
@@ -42,6 +44,18 @@ def test_a_cluster_and_a_topic_of_ones_own(turn, raftlog_cluster, raftlog_topic)
     with BlockingClient(raftlog_cluster.bootstrap_servers) as client:
         client.create_topic(raftlog_topic)
         assert client.produce(raftlog_topic, b"%d" % turn).offset == 0
+
+
+@pytest.mark.parametrize("run", [lambda main: asyncio.run(main()), trio.run])
+def test_it_is_used_in_an_event_loop(run, raftlog_cluster, raftlog_topic):
+    with BlockingClient(raftlog_cluster.bootstrap_servers) as client:
+        client.create_topic(raftlog_topic)
+
+    async def main():
+        assert await raftlog_cluster.aio.leader_of(raftlog_topic) in (1, 2, 3)
+        await raftlog_cluster.aio.wait_until_healthy()
+
+    run(main)
 """
 
 
@@ -58,7 +72,7 @@ def test_a_run_of_ones_own(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "3 passed" in done.stdout, done.stdout
+    assert "5 passed" in done.stdout, done.stdout
 
 
 @given(st.text(max_size=300), st.text(max_size=300))

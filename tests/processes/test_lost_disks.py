@@ -12,7 +12,7 @@ from http.client import HTTPConnection
 
 import pytest
 
-from raftlog.runtime import local_cluster
+from raftlog.runtime import local_cluster, local_ports
 from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.inspect import inspect_directory
 from tests.processes.load import Load, make_topic, read_all
@@ -132,7 +132,7 @@ def test_two_brokers_with_one_id_are_told(running):
     cluster."""
     cluster, acknowledged = running
     place = cluster.place(VICTIM)
-    ports = local_cluster.free_ports(3)
+    ports = local_ports.free_ports(3)
     impostor = local_cluster.BrokerPlace(
         node=VICTIM, client_port=ports[0], peer_port=ports[1], admin_port=ports[2]
     )

@@ -24,6 +24,9 @@ ANSWERS = {
 }
 
 
+IDENTITY = (("Raftlog-Cluster", "ab" * 16), ("Raftlog-Node", "1"), ("Raftlog-Process", "77"))
+
+
 class AnsweringDriver:
     """A broker that answers every call at once."""
 
@@ -40,7 +43,7 @@ class SilentDriver:
 
 
 def server_of(driver) -> AdminServer:
-    server = AdminServer(driver, ListTracer())
+    server = AdminServer(driver, ListTracer(), IDENTITY)
     driver.server = server
     return server
 

@@ -72,7 +72,7 @@ class Faults:
         self.cluster.kill(victim)
         await trio.sleep(DOWN_SECONDS)
         self.cluster.start(victim)
-        await trio.to_thread.run_sync(self.cluster.wait_ready, [victim])
+        await trio.to_thread.run_sync(self.cluster.wait_ready, victim)
         self.history.nemesis("restart", time_ns=self.clock.now(), value={"node": f"n{victim}"})
         await self._note("kill -9", victim, before, began)
 

@@ -1,0 +1,130 @@
+"""Which ports are free, and whose the others are; and whose health an answer tells."""
+
+import http.server
+import os
+import socket
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from raftlog.base.errors import OperatingError
+from raftlog.runtime import local_cluster
+from raftlog.runtime.local_health import health_of
+from raftlog.runtime.local_ports import (
+    HOST,
+    Holder,
+    free_ports,
+    holder_of,
+    is_free,
+    kept_or_free,
+    refuse_taken,
+)
+
+
+def listening(stack: ExitStack) -> int:
+    held = stack.enter_context(socket.socket())
+    held.bind((HOST, 0))
+    held.listen()
+    return int(held.getsockname()[1])
+
+
+def test_a_port_on_which_somebody_listens_is_not_free():
+    with ExitStack() as stack:
+        port = listening(stack)
+        assert not is_free(port)
+        fresh, free = free_ports(2)
+        kept = kept_or_free([port, free, None])
+        assert kept[1] == free
+        assert port not in kept
+        assert len(set(kept)) == 3
+    assert is_free(port)
+    assert is_free(fresh)
+
+
+def test_a_port_is_free_again_while_the_kernel_still_remembers_connections():
+    """A broker's old ports were never free in the minute after it had closed its connections."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as brokers do
+        server.bind((HOST, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        with socket.create_connection((HOST, port)):
+            accepted, _ = server.accept()
+            accepted.close()  # the closing side keeps the connection in TIME_WAIT
+    assert is_free(port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who listens")
+def test_who_listens_is_told():
+    with ExitStack() as stack:
+        port = listening(stack)
+        holder = holder_of(port)
+        assert holder is not None
+        assert holder.process == os.getpid()
+        with pytest.raises(OperatingError, match=f"broker 7 cannot listen.*{os.getpid()}") as told:
+            refuse_taken([free_ports(1)[0], port], for_whom="broker 7")
+        assert told.value.on == f"{HOST}:{port}"
+    assert holder_of(port) is None
+    refuse_taken([port], for_whom="broker 7")
+
+
+def test_a_broker_is_known_by_its_command():
+    path = "/data/raftlog-data/broker1.properties"
+    broker = Holder(12, ("python", "-m", "raftlog", "serve", "--config", path))
+    assert str(broker) == "process 12, a broker of the cluster in /data/raftlog-data"
+    other = Holder(13, ("nginx", "-g\x1b[31m", "x" * 200))
+    assert other.directory is None
+    assert "\x1b" not in str(other)
+    assert len(str(other)) < 100
+    assert Holder(14, ("serve", "--config")).directory is None
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    headers_sent: tuple[tuple[str, str], ...] = ()
+    status = 200
+
+    def do_GET(self):
+        self.send_response(self.status)
+        for name, value in self.headers_sent:
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(b"[+]livez ok\n[-]registered not yet\n" if self.status == 503 else b"ok\n")
+
+    def log_message(self, *_):
+        pass
+
+
+def told(running, of_process, status=200, **sent):
+    """What is believed of an answer with these headers at broker 1's admin port."""
+
+    class One(Answers):
+        headers_sent = tuple((f"Raftlog-{name.title()}", value) for name, value in sent.items())
+
+    One.status = status
+    with http.server.HTTPServer((HOST, running.place(1).admin_port), One) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        try:
+            return running.lacking(1, of_process)
+        finally:
+            thread.join()
+
+
+def test_readiness_is_believed_of_the_own_cluster_node_and_process_only(tmp_path: Path):
+    """`raftlog up` said that it was up while its brokers were dead: another cluster's broker had
+    answered at their ports."""
+    cluster = local_cluster.found(tmp_path, brokers=1)
+    own = {"cluster": cluster.cluster_id, "node": "1", "process": "77"}
+    assert told(cluster, 77, **own) is None
+    assert told(cluster, None, **own) is None
+    assert told(cluster, 77, 503, **own) == "registered: not yet"
+    silence = "it does not listen yet"
+    assert told(cluster, 77) == silence
+    assert told(cluster, 78, **own) == silence
+    assert told(cluster, 77, **{**own, "cluster": "00" * 16}) == silence
+    assert told(cluster, 77, **{**own, "node": "2"}) == silence
+    assert cluster.lacking(1, 77) == silence
+    assert health_of(cluster.place(1).admin_port) is None
