@@ -53,6 +53,11 @@ class TermTable:
         """The term of the entry at `index`, which is in the log or just before it."""
         return self._terms[bisect_right(self._indexes, index) - 1]
 
+    def at_offset(self, offset: Offset) -> Term:
+        """The term of the record at `offset`, which is in the log, or of the log's end."""
+        # Raft's own entries take no offset: of several terms that begin there the last has records.
+        return self._terms[max(0, bisect_right(self._offsets, offset) - 1)]
+
     def holds(self, index: RaftIndex, term: Term) -> bool:
         """Whether the log, or the place just before it, has an entry of this index and term, as far
         as terms tell: the caller knows where the log ends."""

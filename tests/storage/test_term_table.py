@@ -98,3 +98,12 @@ def test_the_first_row_knows_whether_it_has_entries():
 def test_terms_and_indexes_only_rise(row):
     with pytest.raises(AssertionError):
         table((3, 5, 0)).begin(*row)
+
+
+def test_the_term_of_an_offset():
+    """Raft's own entries take no offset: two terms may begin at one, the last has the record."""
+    made = TermTable(2, 10, 50)
+    made.begin(5, 12, 50)
+    made.begin(7, 14, 60)
+    made.begin(8, 15, 60)
+    assert [made.at_offset(offset) for offset in (50, 59, 60, 99)] == [5, 5, 8, 8]

@@ -1,12 +1,13 @@
 """CreatePartitions: a topic grows; it never shrinks."""
 
 from operator import attrgetter
+from typing import Final
 
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
-from raftlog.broker.handlers.each_named import EachNamed
+from raftlog.broker.handlers.each_named import EachNamed, first_of_each
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -15,6 +16,8 @@ from raftlog.kafka.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from raftlog.metadata.requests import GrowTopicWish
+
+_NAME: Final = attrgetter("name")
 
 
 def _may_grow(context: Context, topic: CreatePartitionsTopic) -> bool:
@@ -69,15 +72,16 @@ def _response(body: CreatePartitionsRequest, outcomes: list[Outcome]) -> CreateP
             CreatePartitionsTopicResult(
                 topic.name, gone_by_name(outcome.error), outcome.message or None
             )
-            for topic, outcome in zip(body.topics, outcomes, strict=True)
+            for topic, outcome in zip(first_of_each(body.topics, _NAME), outcomes, strict=True)
         ]
     )
 
 
 handle = EachNamed(
     asked=attrgetter("topics"),
-    key=attrgetter("name"),
+    key=_NAME,
     twice="the request names this topic twice",
+    once=True,
     fits=_may_grow,
     ask=_add,
     respond=_response,

@@ -2,6 +2,7 @@
 within the client's time, their partitions have leaders."""
 
 from collections import Counter
+from operator import attrgetter
 from typing import Final, final
 
 import attrs
@@ -11,6 +12,7 @@ from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.handlers.each_named import first_of_each
 from raftlog.broker.requests import KafkaRequest
 from raftlog.broker.topic_settings import effective_settings, topic_values
 from raftlog.kafka.error_codes import ErrorCode
@@ -48,6 +50,8 @@ class _Creation:
     context: Context
     request: KafkaRequest
     deadline: Instant
+    topics: list[CreatableTopic] = attrs.Factory(list)
+    """Each name once, though the request may name it more often."""
     outcomes: list[Outcome] = attrs.Factory(list)
     ids: list[TopicId] = attrs.Factory(list)
 
@@ -55,8 +59,9 @@ class _Creation:
         """Judge each topic, ask for those that may be."""
         body: CreateTopicsRequest = self.request.body
         names = Counter(topic.name for topic in body.topics)
+        self.topics = first_of_each(body.topics, attrgetter("name"))
         calls = ControllerCalls(self.context, self.deadline, self.created)
-        for topic in body.topics:
+        for topic in self.topics:
             topic_id = new_topic_id(self.context)
             self.ids.append(topic_id)
             try:
@@ -88,10 +93,9 @@ class _Creation:
 
     def answer(self) -> None:
         """What became of each topic."""
-        topics = self.request.body.topics
         results = [
             self._result(topic, topic_id, outcome)
-            for topic, topic_id, outcome in zip(topics, self.ids, self.outcomes, strict=True)
+            for topic, topic_id, outcome in zip(self.topics, self.ids, self.outcomes, strict=True)
         ]
         self.request.answer(CreateTopicsResponse(topics=results))
 

@@ -1,6 +1,7 @@
 """DeleteTopics: by name, or from version 6 by name or id; answered when this broker's image is
 rid of them. That a topic is unknown is said only when the image is known to be up to date."""
 
+from collections import Counter
 from typing import Final, NamedTuple, final
 
 import attrs
@@ -16,6 +17,7 @@ from raftlog.broker.handlers.controller_calls import (
     gone_by_name,
     is_gone,
 )
+from raftlog.broker.handlers.each_named import first_of_each
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.delete_topics import (
@@ -93,9 +95,23 @@ def _disabled(request: KafkaRequest) -> DeleteTopicsResponse:
 
 
 def _all_named(context: Context, request: KafkaRequest) -> list[_Named]:
+    """Each name and each id once; those that the request gives twice are refused."""
     body: DeleteTopicsRequest = request.body
     asked = list(body.topics) or [DeleteTopicState(name) for name in body.topic_names]
-    return [_look_up(context, topic) for topic in asked]
+    times = Counter(map(_key, asked))
+    return [
+        _twice(topic) if times[_key(topic)] > 1 else _look_up(context, topic)
+        for topic in first_of_each(asked, _key)
+    ]
+
+
+def _key(asked: DeleteTopicState) -> tuple[str | None, bytes]:
+    return asked.name, asked.topic_id
+
+
+def _twice(asked: DeleteTopicState) -> _Named:
+    what = "the request names this topic twice"
+    return _Named(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST, what, False)
 
 
 def _is_gone(named: _Named, outcome: Outcome) -> bool:

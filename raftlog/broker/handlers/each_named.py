@@ -7,7 +7,7 @@ be up to date: one that is behind does not know a topic that somebody has been t
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import attrs
 
@@ -23,6 +23,16 @@ from raftlog.broker.handlers.controller_calls import (
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 
+T = TypeVar("T")
+
+
+def first_of_each(items: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
+    """The items, without those whose key an earlier one has."""
+    found: dict[Hashable, T] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return list(found.values())
+
 
 @final
 @attrs.frozen(eq=False, kw_only=True)
@@ -30,6 +40,7 @@ class EachNamed:
     """One kind of such requests.
 
     * `asked`: what a body names, in its order; `key`: by what two of them are the same.
+    * `once`: what is named twice has one outcome, and one entry in the answer.
     * `twice`: what is said of one that is named twice.
     * `fits`: whether this broker's image knows it, and would not refuse it.
     * `ask`: adds one wish, or one known outcome, of a body's item to the calls.
@@ -42,6 +53,7 @@ class EachNamed:
     fits: Callable[[Context, Any], bool]
     ask: Callable[[Context, ControllerCalls, Any, Any], None]
     respond: Callable[[Any, list[Outcome]], Any]
+    once: bool = False
 
     def handle(self, context: Context, request: KafkaRequest) -> None:
         """Answer the request when all that it names have an outcome."""
@@ -56,6 +68,8 @@ class EachNamed:
         context, before, body = attempt.context, attempt.before, attempt.request.body
         asked = self.asked(body)
         times = Counter(map(self.key, asked))
+        if self.once:
+            asked = first_of_each(asked, self.key)
         calls = ControllerCalls(context, attempt.deadline, partial(self._answer, attempt))
         for place, each in enumerate(asked):
             if before and not is_gone(before[place]):

@@ -1,13 +1,14 @@
 """Fetch: committed batches of several partitions, at once or when enough of them are there.
 
-Rules (KAFKA.md 3.3):
+Rules:
 
 1. Answered at once when the client does not want to wait, asks for nothing, any partition has an
    error, or `min_bytes` are available. Available is what is committed from the offset on.
 2. Else one FetchWaiter counts the bytes missing in all partitions together; it wakes on commit,
    on a lost leader, on deletion; a timer and a closed connection end it.
 3. `max_bytes` is soft: the first batch of the first non-empty partition always goes whole.
-4. Sessions are not kept: `session_id` is 0, another one is unknown (70).
+4. Sessions are not kept: `session_id` is 0. A fetch that goes on with another one is answered
+   FETCH_SESSION_ID_NOT_FOUND; one that begins or ends a session is a full fetch.
 5. With linearizable reads the leader first confirms that it leads, after the request arrived.
 """
 
@@ -55,6 +56,9 @@ _COLD_READS_MAX: Final = 8
 """Jobs for one partition of one fetch: verify, find the start, find the end; then again at most
 once, should the log have moved in between. Beyond it the partition is empty this time."""
 _READ_UNCOMMITTED: Final = 0
+_FULL_EPOCH: Final = 0
+_FINAL_EPOCH: Final = -1
+"""A fetch that begins a session, and one that ends it: each names all that it wants (KIP-227)."""
 _NOTHING_SEEN: Final = FetchView(ErrorCode.NONE)
 
 
@@ -66,7 +70,8 @@ def handle(context: Context, request: KafkaRequest) -> None:
     if claims_to_be_a_replica(context, request, replica_id):
         request.answer(error_body(body, ErrorCode.INVALID_REQUEST))
         return
-    if body.session_id != 0:
+    if body.session_id != 0 and body.session_epoch not in (_FULL_EPOCH, _FINAL_EPOCH):
+        # It names only what has changed since the fetch before it, which was not kept.
         request.answer(FetchResponse(0, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         return
     _Fetch(context, request, body).begin()

@@ -20,9 +20,7 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import Timer
-from raftlog.broker.handlers.leader_hints import claims_to_be_a_replica
 from raftlog.broker.requests import KafkaRequest
-from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -52,12 +50,12 @@ _NOT_AVAILABLE_FROM: Final = 5
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """One offset per partition, when the last one is known."""
-    body: ListOffsetsRequest = request.body
-    if claims_to_be_a_replica(context, request, body.replica_id):
-        request.answer(error_body(body, ErrorCode.INVALID_REQUEST))
-        return
-    _Listing(context, request, body).begin()
+    """One offset per partition, when the last one is known.
+
+    `replica_id` is not looked at. There are clients that leave it 0 (kafka-python 3.1), and every
+    client is told what a consumer may know.
+    """
+    _Listing(context, request, request.body).begin()
 
 
 @final
@@ -117,7 +115,7 @@ class _Listing:
         if error:
             self._fail(place, asked, error)
         elif asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
-            self._known(place, asked, found.log_start, -1)
+            self._known(place, asked, found.log_start, _epoch_of_the_start(found))
         elif asked.timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             self._known(place, asked, -1, -1)
         elif found.config.linearizable:
@@ -254,3 +252,8 @@ class _Listing:
             topics.append(ListOffsetsTopicResponse(topic.name, answers))
             place += count
         self.request.answer(ListOffsetsResponse(0, topics))
+
+
+def _epoch_of_the_start(replica: PartitionReplica) -> int:
+    """The leader epoch of the record at the log start; of the leader when no record is left."""
+    return replica.log.terms.at_offset(replica.log_start)

@@ -2,15 +2,16 @@
 
 The answer is the largest known epoch at or below the asked one and its end offset; for the
 present epoch that is the end of the log, not the high watermark, or consumers would see a
-truncation that never was (KIP-320; KAFKA.md 3.3, rule 15). A leader that has not committed in its
-own term may still have less than consumers have read: 78.
+truncation that never was (KIP-320). Of an epoch above the newest nothing is known: (-1, -1), as
+Kafka answers. A leader that has not committed in its own term may still have less than consumers
+have read: OFFSET_NOT_AVAILABLE.
+
+`replica_id` is not looked at: every client is told what a consumer may know.
 """
 
 from raftlog.base.ids import Term
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.leader_hints import claims_to_be_a_replica
 from raftlog.broker.requests import KafkaRequest
-from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -24,9 +25,6 @@ from raftlog.kafka.messages.offset_for_leader_epoch import (
 def handle(context: Context, request: KafkaRequest) -> None:
     """Always answered at once."""
     body: OffsetForLeaderEpochRequest = request.body
-    if claims_to_be_a_replica(context, request, body.replica_id):
-        request.answer(error_body(body, ErrorCode.INVALID_REQUEST))
-        return
     topics = [
         OffsetForLeaderTopicResult(
             topic.topic, [_end_of(context, topic.topic, asked) for asked in topic.partitions]
@@ -48,7 +46,7 @@ def _end_of(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Ep
         return EpochEndOffset(error, number)
     log = replica.log
     found = None
-    if asked.leader_epoch >= 0:
+    if 0 <= asked.leader_epoch <= log.last_term:
         found = log.term_end_offset(Term(asked.leader_epoch), log.next_offset)
     if found is None:
         return EpochEndOffset(ErrorCode.NONE, number)

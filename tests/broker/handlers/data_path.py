@@ -68,6 +68,7 @@ def fetch_request(
     partition_bytes=1 << 20,
     epoch=-1,
     session_id=0,
+    session_epoch=-1,
     replica_id=-1,
     isolation_level=0,
 ):
@@ -89,6 +90,7 @@ def fetch_request(
         max_bytes=max_bytes,
         isolation_level=isolation_level,
         session_id=session_id,
+        session_epoch=session_epoch,
         topics=[FetchTopic(name, topic or bytes(16), partitions)],
     )
 

@@ -35,6 +35,22 @@ def test_who_asked_by_name_hears_of_a_name_when_another_was_faster():
     assert asked[2].answer.results[0].error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
+def test_a_topic_named_twice_has_one_entry_in_the_answer():
+    """As Kafka answers; the others of the request are done."""
+    one = Cluster(brokers=1).ready()
+    for name in ("t", "u"):
+        one.create(name, 1, 1)
+    grow = CreatePartitionsRequest([CreatePartitionsTopic(n, 2) for n in ("t", "u", "t")], 5_000)
+    answer = one.ask(1, ApiKey.CREATE_PARTITIONS, grow, 3)
+    told = [(each.name, each.error_code) for each in answer.results]
+    assert told == [("t", ErrorCode.INVALID_REQUEST), ("u", 0)]
+    named = [DeleteTopicState(name) for name in ("t", "u", "t", "gone", "gone")]
+    answer = one.ask(1, ApiKey.DELETE_TOPICS, DeleteTopicsRequest(named, (), 5_000), 6)
+    told = [(each.name, each.error_code) for each in answer.responses]
+    assert told == [("t", ErrorCode.INVALID_REQUEST), ("u", 0), ("gone", ErrorCode.INVALID_REQUEST)]
+    assert [topic.name for topic in one.metadata().topics] == ["t"]
+
+
 @pytest.fixture
 def first_answer_lost(monkeypatch):
     """The next answer of a controller on another node is lost on its way, a success or that error;

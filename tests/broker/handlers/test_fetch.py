@@ -221,8 +221,21 @@ def test_a_session_is_not_kept():
     cluster = filled()
     answer = cluster.ask(1, ApiKey.FETCH, fetch_request(0), 12)
     assert answer.session_id == 0
-    answer = cluster.ask(1, ApiKey.FETCH, fetch_request(0, session_id=5), 12)
-    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    for epoch in (1, 7, -2):
+        body = fetch_request(0, session_id=5, session_epoch=epoch)
+        answer = cluster.ask(1, ApiKey.FETCH, body, 12)
+        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        assert not answer.responses
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_fetch_that_begins_or_ends_a_session_is_a_full_one(epoch):
+    """Whatever session it names: such a fetch says all that it wants (KIP-227)."""
+    cluster = filled()
+    body = fetch_request(0, session_id=12345, session_epoch=epoch)
+    answer = cluster.ask(1, ApiKey.FETCH, body, 12)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    assert len(values(answer.responses[0].partitions[0])) == 3
 
 
 @pytest.mark.parametrize("version", [12, 16])

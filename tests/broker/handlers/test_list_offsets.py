@@ -49,6 +49,25 @@ def test_the_beginning_is_the_log_start():
     assert one(cluster, EARLIEST_LOCAL, version=8) == (0, 0, -1)
 
 
+def test_the_epoch_of_the_beginning_is_that_of_its_record():
+    """Kafka says it too; a consumer that begins there checks later whether its log was cut."""
+    cluster = led_topic()
+    first = cluster.leader("t")
+    produce(cluster, first.number, batch_of(b"a", b"b"))
+    old = first.broker.context.router.replica("t", 0).term
+    cluster.kill(first.number)
+    second = cluster.leader("t")
+    produce(cluster, second.number, batch_of(b"c"))
+    new = second.broker.context.router.replica("t", 0).term
+    assert new > old
+    for start, epoch in ((0, old), (1, old), (2, new), (3, new)):
+        if start:
+            trim(cluster, start)
+        for beginning in (EARLIEST, EARLIEST_LOCAL):
+            (answer,) = list_offsets(cluster, second.number, beginning)
+            assert (answer.offset, answer.leader_epoch) == (start, epoch)
+
+
 def test_the_epoch_of_the_end_is_the_leaders():
     cluster = filled()
     (answer,) = list_offsets(cluster, 1, LATEST)
@@ -178,8 +197,14 @@ def test_unknown_partitions_and_epochs():
     assert one(cluster, LATEST, epoch=99)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_forged_replica_id_is_refused():
-    assert one(filled(), LATEST, replica_id=3)[0] == ErrorCode.INVALID_REQUEST
+@pytest.mark.parametrize("replica_id", [0, 1, 3, -2])
+def test_any_replica_id_is_answered_as_a_consumer_is(replica_id):
+    """The story: kafka-python 3.1 leaves it 0, was refused for ever, and read nothing."""
+    cluster = filled()
+    for timestamp in (LATEST, EARLIEST, MAX_TIMESTAMP, WALL + 1):
+        as_a_consumer = list_offsets(cluster, 1, timestamp)
+        assert list_offsets(cluster, 1, timestamp, replica_id=replica_id) == as_a_consumer
+        assert as_a_consumer[0].error_code == 0
 
 
 def test_a_follower_refuses():

@@ -44,9 +44,13 @@ def test_an_epoch_in_between_is_answered_by_the_one_below():
     assert ask(cluster, leader, -1) == (0, -1, -1)
 
 
-def test_a_later_epoch_is_answered_by_the_newest_known():
+def test_of_a_later_epoch_nothing_is_known():
+    """As Kafka answers. The newest one instead would tell a consumer that its log was not cut."""
     cluster, leader, _, new = two_epochs()
-    assert ask(cluster, leader, new + 5) == (0, new, 3)
+    assert ask(cluster, leader, new) == (0, new, 3)
+    assert ask(cluster, leader, new + 1) == (0, -1, -1)
+    assert ask(cluster, leader, new + 5) == (0, -1, -1)
+    assert ask(cluster, leader, 2**31 - 1) == (0, -1, -1)
 
 
 def test_the_present_epoch_ends_at_the_log_end_not_at_the_high_watermark():
@@ -68,7 +72,7 @@ def test_errors():
     assert ask(cluster, leader, old, number=7)[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(cluster, leader, old, current=old)[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert ask(cluster, leader, old, current=10**6)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert ask(cluster, leader, old, replica_id=2)[0] == ErrorCode.INVALID_REQUEST
+    assert ask(cluster, leader, old, replica_id=2) == ask(cluster, leader, old) == (0, old, 2)
     other = next(n.number for n in cluster.world.running() if n.number != leader)
     assert ask(cluster, other, old)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
