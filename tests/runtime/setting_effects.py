@@ -21,11 +21,13 @@ default.replication.factor = 3
 
 
 def judged(secret, settings):
-    """The server configuration that these settings make, over a plain file."""
-    lines = parse_properties(BASE, "file")
-    lines |= parse_properties("".join(f"{key} = {value}\n" for key, value in settings.items()), "x")
-    lines |= parse_properties(f"raftlog.cluster.secret.file = {secret}\n", "file")
-    return config_file.judge(lines, "file")
+    """The server configuration that these settings make, over a plain file. None as a value takes
+    a setting out of the file."""
+    lines = parse_properties(f"{BASE}raftlog.cluster.secret.file = {secret}\n", "file")
+    told = "".join(f"{key} = {value}\n" for key, value in settings.items() if value is not None)
+    lines |= parse_properties(told, "settings")
+    left_out = [key for key, value in settings.items() if value is None]
+    return config_file.judge({k: v for k, v in lines.items() if k not in left_out}, "file")
 
 
 def cluster_of(secret, settings, brokers=1, controllers=1):

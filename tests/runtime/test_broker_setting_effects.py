@@ -1,5 +1,8 @@
 """Each honoured broker setting that decides what a broker does, with two values: brokers that were
-started with either differ in what a user sees.
+started with either differ in what a user sees. `test_server_setting_effects` has those about ports,
+files and connections.
+
+A setting that becomes honoured gets its row in one of the two.
 """
 
 from collections.abc import Callable
