@@ -160,6 +160,7 @@ class Broker:
         context.effects = effects = e.Effects()
         if not self._begun:
             self._begin()
+        self.clients.begin_turn()
         dispatch = self._dispatch
         at = 0
         while at < len(events):
@@ -245,6 +246,8 @@ class Broker:
     def _wake_at(self) -> Instant:
         context = self.context
         if context.touched or context.waits_for_turn or self.campaigns.has_next:
+            return context.now
+        if self.clients.deferred:
             return context.now
         return min(self.deadlines.next(), context.timers.next(), self.volume.deadline)
 

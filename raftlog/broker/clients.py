@@ -27,6 +27,7 @@ from raftlog.base.limits import (
 from raftlog.base.probes import probe
 from raftlog.base.units import millis
 from raftlog.broker.context import Context
+from raftlog.broker.deferred import Deferred, TurnMeter
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Event, Request
 from raftlog.broker.requests import Connection, KafkaRequest
 from raftlog.kafka.codec import Request as Decoded
@@ -40,6 +41,9 @@ WAITED_NS: Final = millis(100)
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 
+NO_API: Final = -1
+_MALFORMED_ITEM_BYTES: Final = 16
+"""What a frame that did not parse is taken to have named, by its size."""
 _HELD_PER_TURN: Final = 2 * TURN_EVENTS_MAX
 """More than can come in a turn, so that there is an end to it."""
 _HELD_WEIGHT: Final = 2 * REQUEST_ITEM_BYTES
@@ -59,6 +63,8 @@ class Clients:
     handler_of: Callable[[int], Handler]
     take_run: RunTaker
     connections: dict[ConnectionId, Connection] = attrs.Factory(dict)
+    meter: TurnMeter = attrs.Factory(TurnMeter)
+    deferred: Deferred = attrs.Factory(Deferred)
     serving: bool = False
     """Whether requests are worked: the image is as new as the boot and shows it alive, and the
     boot is not over."""
@@ -75,7 +81,11 @@ class Clients:
         self.context.count("connections_opened")
 
     def closed(self, event: ConnectionClosed) -> None:
-        """The client is gone, whoever ended it."""
+        """The client is gone, whoever ended it. What came before its end comes first: a producer
+        with acks=0 closes when its last request has left."""
+        if self.deferred.holds(event.connection):
+            self.deferred.put(event)
+            return
         self.connections.pop(event.connection).end()
         self.context.ledger.closed(event.connection)
 
@@ -120,6 +130,9 @@ class Clients:
         together with it; how many events that were."""
         event = events[first]
         assert type(event) is Request, event
+        if self.deferred.holds(event.connection) or not self.meter.admits(len(event.frame)):
+            self._defer(event)
+            return 1
         follows = events[first + 1] if first + 1 < len(events) else None
         if type(follows) is Request and follows.connection == event.connection:
             connection = self.connections.get(event.connection)
@@ -129,6 +142,39 @@ class Clients:
                     return taken
         self.request(event)
         return 1
+
+    def begin_turn(self) -> None:
+        """Work what waited for this turn, as far as the turn takes it."""
+        self.meter.begin_turn()
+        while self.deferred and self.meter.left > 0:
+            event = self.deferred.pop()
+            if isinstance(event, ConnectionClosed):
+                self.closed(event)
+                continue
+            connection = self.connections[event.connection]
+            if not connection.closed:
+                size = len(event.frame)
+                self.context.ledger.answered(
+                    connection.id, size, 0, pinned=size if self._pins(size) else 0
+                )
+                self.request(event)
+
+    def _defer(self, event: Request) -> None:
+        """Keep a request for a later turn. It counts as unanswered meanwhile, so that its client is
+        paused as any other."""
+        connection = self.connections.get(event.connection)
+        if connection is None or connection.closed:
+            return
+        probe("request-deferred-to-a-later-turn")
+        size = len(event.frame)
+        if size < RECORD_COPY_BYTES_MAX:  # a view would keep a whole receive slab
+            event = Request(event.connection, event.request_no, bytes(event.frame))
+        self.deferred.put(event)
+        self.context.ledger.received(connection.id, size, pinned=size if self._pins(size) else 0)
+
+    @staticmethod
+    def _pins(frame_bytes: int) -> bool:
+        return frame_bytes >= RECORD_COPY_BYTES_MAX
 
     def request(self, event: Request) -> None:
         """One whole frame."""
@@ -142,8 +188,10 @@ class Clients:
             decoded = connection.protocol.receive(frame)
         except ProtocolError as error:
             probe("malformed-request")
+            self.meter.charge(NO_API, len(frame) // _MALFORMED_ITEM_BYTES)
             self.context.hang_up(connection, str(error))
             return
+        self.meter.charge(decoded.api_key, decoded.items)
         request = self._admit(connection, event, decoded)
         self.context.ledger.received(connection.id, request.weight, pinned=request.pinned_bytes)
         if not decoded.served:
@@ -172,8 +220,11 @@ class Clients:
         """Some of them in each turn: peers wait for the turn to end, and answers leave between
         turns."""
         for request in tuple(islice(self._held, _HELD_PER_TURN)):
+            if self.meter.left <= 0:
+                break
             self._let_go(request)
             if not request.dead:
+                self.meter.charge(request.api_key, _items_of(request))
                 self._work(request)
         if self._held and self.serving:
             probe("held-requests-worked-in-turns")
@@ -221,3 +272,8 @@ class Clients:
             )
             return
         request.answer(body)
+
+
+def _items_of(held: KafkaRequest) -> int:
+    """What a request that was held has named, by its weight."""
+    return (held.weight - held.frame_bytes - _HELD_WEIGHT) // REQUEST_ITEM_BYTES

@@ -5,16 +5,16 @@ A *frame* is what lies behind the 4-byte length (see `frames`). Decoders give Na
 a list of parts to send in order, the 4-byte length included: small pieces are joined, records over
 1 KiB and slices of files stay as they were handed in.
 
-Bounds: every length is checked against what is left before anything is made of it, a frame has at
-most FRAME_ITEMS_MAX array elements in all. Bytes behind the body are ignored, as Kafka does, and
-counted in `trailing`.
+Bounds: every length is checked against what is left before anything is made of it. A request has at
+most FRAME_ITEMS_MAX array elements and tagged fields in all, a response RESPONSE_ITEMS_MAX. Bytes
+behind the body are ignored, as Kafka does, and counted in `trailing`.
 """
 
 import struct
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from raftlog.base.errors import LocalMisuse, ProtocolError
-from raftlog.base.limits import FRAME_ITEMS_MAX
+from raftlog.base.limits import FRAME_ITEMS_MAX, RESPONSE_ITEMS_MAX
 from raftlog.kafka.compile import (
     Decoder,
     Encoder,
@@ -45,7 +45,7 @@ Message: TypeAlias = tuple[Any, ...]
 @final
 class Request(NamedTuple):
     """A decoded request. `served` is False when it must be answered with error 35; `items` are the
-    elements of its arrays."""
+    elements of its arrays and its tagged fields."""
 
     api_key: int
     api_version: int
@@ -115,8 +115,8 @@ def decode_request(frame: Buffer) -> Request:
     label, decode, tags, views, served = reading
     data = as_data(frame, views)
     try:
-        client_id, pos = read_client_id(data, tags)
-        body, pos, left = decode(data, pos, FRAME_ITEMS_MAX)
+        client_id, pos, left = read_client_id(data, tags, FRAME_ITEMS_MAX)
+        body, pos, left = decode(data, pos, left)
     except (struct.error, IndexError) as error:
         raise ProtocolError("the frame ends inside the message", on=label) from error
     except UnicodeDecodeError as error:
@@ -193,8 +193,8 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> Response:
     label, decode, tags, views, _ = reading
     data = as_data(frame, views)
     try:
-        correlation, pos = read_response_head(data, tags)
-        body, pos, _ = decode(data, pos, FRAME_ITEMS_MAX)
+        correlation, pos, left = read_response_head(data, tags, RESPONSE_ITEMS_MAX)
+        body, pos, _ = decode(data, pos, left)
     except (struct.error, IndexError) as error:
         raise ProtocolError("the frame ends inside the message", on=label) from error
     except UnicodeDecodeError as error:

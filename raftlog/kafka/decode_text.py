@@ -1,7 +1,7 @@
 """Writes the text of a decoder: `decode(data, pos, budget) -> (body, pos, budget)`.
 
 `data` is bytes, or a memoryview when the version has bytes or records; `budget` is how many array
-elements the whole frame may still have. Rules of the text:
+elements and tagged fields the whole frame may still have. Rules of the text:
 
 * consecutive fixed-width fields, and the length that follows them, are one `unpack_from`;
 * a count is checked against what is left (count * smallest element) before a list is begun;
@@ -193,12 +193,14 @@ class _Decoder:
         self.run.append(("B", "n"))
         self.flush()
         if not known:
-            self.source.line("if n: pos = skip_tags(data, pos, end, n)")
+            self.source.line("if n: pos, budget = skip_tags(data, pos, end, n, budget)")
             return
         for field in known:
             self.source.line(f"{_variable(field, depth)} = {self.default(field)}")
         with self.source.block("if n:"):
             self.source.line("if n > 127: n, pos = more_uvarint(data, pos, n)")
+            self.source.line('if n > budget: over_budget("the tag section", n, budget)')
+            self.source.line("budget -= n")
             with self.source.block("for _ in range(n):"):
                 self.tag_loop(known, depth)
 

@@ -45,8 +45,9 @@ def read_fixed(frame: Buffer) -> tuple[int, int, int]:
     return key, version, correlation
 
 
-def read_client_id(frame: Buffer, flexible: bool) -> tuple[str | None, int]:
-    """The rest of the request header: client id and the position of the body.
+def read_client_id(frame: Buffer, flexible: bool, budget: int) -> tuple[str | None, int, int]:
+    """The rest of the request header: client id, the position of the body, and what its tagged
+    fields leave of the budget.
 
     Raises ProtocolError, or struct.error and IndexError when the frame ends inside the header.
     """
@@ -64,8 +65,8 @@ def read_client_id(frame: Buffer, flexible: bool) -> tuple[str | None, int]:
         first = frame[pos]
         pos += 1
         if first:
-            pos = skip_tags(frame, pos, end, first)
-    return client_id, pos
+            pos, budget = skip_tags(frame, pos, end, first, budget)
+    return client_id, pos, budget
 
 
 def request_head(header: RequestHeader, flexible: bool, body_bytes: int) -> bytes:
@@ -92,13 +93,13 @@ def response_head(correlation_id: int, has_tags: bool, body_bytes: int) -> bytes
     return _RESPONSE.pack(body_bytes + 4, correlation_id)
 
 
-def read_response_head(frame: Buffer, has_tags: bool) -> tuple[int, int]:
-    """Correlation id and the position of the body; errors as in `read_client_id`."""
+def read_response_head(frame: Buffer, has_tags: bool, budget: int) -> tuple[int, int, int]:
+    """Correlation id, the position of the body and the budget; errors as in `read_client_id`."""
     (correlation_id,) = _CORRELATION.unpack_from(frame)
     pos = _CORRELATION.size
     if has_tags:
         first = frame[pos]
         pos += 1
         if first:
-            pos = skip_tags(frame, pos, len(frame), first)
-    return correlation_id, pos
+            pos, budget = skip_tags(frame, pos, len(frame), first, budget)
+    return correlation_id, pos, budget

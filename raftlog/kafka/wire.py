@@ -43,7 +43,7 @@ def bad_count(name: str, count: int, left: int) -> NoReturn:
 
 
 def over_budget(name: str, count: int, budget: int) -> NoReturn:
-    """More elements than one frame may have."""
+    """More elements and tagged fields than one frame may have."""
     raise ProtocolError(f"{name} has {count} elements, {budget} more are allowed in this frame")
 
 
@@ -125,11 +125,16 @@ def encode_string_length(value: int) -> bytes:
 # --- tag sections ---------------------------------------------------------------------------------
 
 
-def skip_tags(data: Buffer, pos: int, end: int, first: int) -> int:
-    """The position after a tag section whose fields we do not know; `first` is its first byte."""
+def skip_tags(data: Buffer, pos: int, end: int, first: int, budget: int) -> tuple[int, int]:
+    """The position after a tag section whose fields we do not know, and what is left of the budget;
+    `first` is its first byte. A tagged field takes two bytes of a frame and as long to skip as an
+    element of an array, so it counts as one."""
     count = first
     if first > 127:
         count, pos = more_uvarint(data, pos, first)
+    if count > budget:
+        over_budget("the tag section", count, budget)
+    budget -= count
     while count:
         _, pos = uvarint(data, pos)
         size, pos = uvarint(data, pos)
@@ -137,7 +142,7 @@ def skip_tags(data: Buffer, pos: int, end: int, first: int) -> int:
             bad_length("tagged field", size, end - pos)
         pos += size
         count -= 1
-    return pos
+    return pos, budget
 
 
 def tag_section(fields: list[tuple[int, list[bytes]]]) -> bytes:

@@ -91,6 +91,40 @@ def test_a_frame_at_its_budget_is_read():
     assert len(found.body.topics) == FRAME_ITEMS_MAX
 
 
+def tags_of(count):
+    """A section of so many empty fields that no version knows."""
+    return encode_uvarint(count) + b"\x64\x00" * count
+
+
+def test_tagged_fields_are_charged_to_the_budget_before_they_are_read():
+    """4 MiB of empty tagged fields in a header held up every client of the broker for 0.6 s, and
+    one connection could send them without end."""
+    bomb = pack(">hhih", METADATA, 12, 1, -1) + encode_uvarint(2_000_000) + b"\x64\x00" * 9
+    refused(bomb, f"2000000 elements, {FRAME_ITEMS_MAX} more are allowed")
+
+
+@pytest.mark.parametrize("count", [0, 1, FRAME_ITEMS_MAX - 2, FRAME_ITEMS_MAX - 1])
+def test_tags_and_elements_of_a_frame_share_its_budget(count):
+    """Of a header, of a struct in an array, of the body; at the bound and one beyond it."""
+    topics = b"\x02" + bytes(16) + b"\x02t" + tags_of(count // 2)
+    body = topics + b"\0\0" + tags_of(count - count // 2)
+    for in_header in (0, 1):
+        head = pack(">hhih", METADATA, 12, 1, -1) + tags_of(in_header)
+        if in_header + 1 + count <= FRAME_ITEMS_MAX:
+            assert decode_request(head + body).items == in_header + 1 + count
+        else:
+            refused(head + body, "more are allowed")
+
+
+def test_known_tags_count_too():
+    """FetchRequest v17 knows three tags; a section may say so many of them as it likes."""
+    known = encode_uvarint(FRAME_ITEMS_MAX) + b"\x00\x01\x00" * FRAME_ITEMS_MAX
+    body = (
+        pack(">iiib", 0, 0, 0, 0) + pack(">ii", 0, -1) + b"\x02" + bytes(16) + b"\x01\0" + b"\x01"
+    )
+    refused(request(FETCH, 17, body + b"\x01" + known), "more are allowed")
+
+
 def test_numbers_are_charged_to_the_budget():
     count = FRAME_ITEMS_MAX + 1
     numbers = pack(">i", count) + bytes(4 * count)
@@ -202,7 +236,10 @@ def test_unknown_tagged_fields_are_skipped():
 
 
 def test_a_tag_section_of_four_billion_fields_ends_with_the_frame():
-    refused(request(METADATA, 12, b"\x01\x01\x00" + bytes.fromhex("ffffffff0f") + bytes(9)), "ends")
+    section = bytes.fromhex("ffffffff0f") + bytes(9)
+    refused(request(METADATA, 12, b"\x01\x01\x00" + section), "4294967295 elements")
+    fewer = encode_uvarint(FRAME_ITEMS_MAX) + bytes(9)
+    refused(request(METADATA, 12, b"\x01\x01\x00" + fewer), "ends")
 
 
 def test_unknown_tags_in_the_header_are_skipped():

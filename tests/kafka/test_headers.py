@@ -35,7 +35,7 @@ def test_request_header_v2_keeps_the_classic_client_id():
 def test_a_null_client_id(flexible):
     head = request_head(RequestHeader(3, 9, 7, None), flexible, 0)
     assert head[12:] == b"\xff\xff" + b"\x00" * flexible
-    assert read_client_id(head[4:], flexible) == (None, len(head) - 4)
+    assert read_client_id(head[4:], flexible, 5) == (None, len(head) - 4, 5)
 
 
 @given(
@@ -59,7 +59,7 @@ def test_the_same_bytes_as_kio_and_back(key, version, correlation, client_id, fl
     assert ours[4:] == out.getvalue()
     assert int.from_bytes(ours[:4], "big") == len(ours) - 4
     assert read_fixed(ours[4:]) == (key, version, correlation)
-    assert read_client_id(ours[4:], flexible) == (client_id, len(ours) - 4)
+    assert read_client_id(ours[4:], flexible, 5) == (client_id, len(ours) - 4, 5)
 
 
 def test_a_client_id_that_does_not_fit_is_the_callers_fault():
@@ -80,13 +80,14 @@ def test_a_response_has_tags_iff_flexible_but_never_for_api_versions(key, flexib
     assert response_has_tags(key, flexible) is tags
     head = response_head(7, tags, 10)
     assert head == bytes.fromhex("0000000f0000000700" if tags else "0000000e00000007")
-    assert read_response_head(head[4:], tags) == (7, len(head) - 4)
+    assert read_response_head(head[4:], tags, 5) == (7, len(head) - 4, 5)
 
 
 def test_unknown_tags_of_a_response_header_are_skipped():
-    assert read_response_head(b"\x00\x00\x00\x07" + b"\x01\x05\x02hi" + b"body", True) == (7, 9)
+    frame = b"\x00\x00\x00\x07" + b"\x01\x05\x02hi" + b"body"
+    assert read_response_head(frame, True, 5) == (7, 9, 4)
 
 
 def test_a_tag_of_a_response_header_past_the_end_is_refused():
     with pytest.raises(ProtocolError, match="tagged field claims 99"):
-        read_response_head(b"\x00\x00\x00\x07" + b"\x01\x05\x63hi", True)
+        read_response_head(b"\x00\x00\x00\x07" + b"\x01\x05\x63hi", True, 5)

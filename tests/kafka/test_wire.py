@@ -56,13 +56,16 @@ def test_numbers_in_both_forms(letter, count):
 def test_a_tag_section_is_counted_and_sized():
     section = wire.tag_section([(0, [b"ab", b"c"]), (200, [b""])])
     assert section == b"\x02" + b"\x00\x03abc" + b"\xc8\x01\x00"
-    assert wire.skip_tags(section + b"?", 1, len(section) + 1, section[0]) == len(section)
+    skipped = wire.skip_tags(section + b"?", 1, len(section) + 1, section[0], 2)
+    assert skipped == (len(section), 0), "each field is charged to the budget"
+    with pytest.raises(ProtocolError, match="the tag section has 2 elements, 1 more are allowed"):
+        wire.skip_tags(section, 1, len(section), section[0], 1)
 
 
 def test_a_long_tag_section_is_skipped_to_its_end():
     fields = [(tag, [bytes(200)]) for tag in range(300)]
     section = wire.tag_section(fields)
-    assert wire.skip_tags(section, 1, len(section), section[0]) == len(section)
+    assert wire.skip_tags(section, 1, len(section), section[0], 300) == (len(section), 0)
 
 
 @pytest.mark.parametrize("size", [1, 32767])

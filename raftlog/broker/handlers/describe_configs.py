@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from raftlog.base.limits import DESCRIBED_RESOURCES_MAX
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.context import Context
@@ -12,6 +13,7 @@ from raftlog.broker.topic_settings import (
     EffectiveSetting,
     effective_settings,
 )
+from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -39,6 +41,10 @@ class _BrokerSetting(NamedTuple):
 def handle(context: Context, request: KafkaRequest) -> None:
     """One result per resource asked for."""
     body: DescribeConfigsRequest = request.body
+    if len(body.resources) > DESCRIBED_RESOURCES_MAX:
+        what = f"{len(body.resources)} resources; ask for {DESCRIBED_RESOURCES_MAX} at a time"
+        request.answer(error_body(body, ErrorCode.INVALID_REQUEST, what))
+        return
     results = [_describe(context, resource, body) for resource in body.resources]
     request.answer(DescribeConfigsResponse(results=results))
 

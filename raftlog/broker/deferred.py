@@ -1,0 +1,75 @@
+"""The meter of a turn: how much the requests of one turn may name, and who waits for the next.
+
+The problem: 64 requests may share a turn, and each may name thousands of topics, partitions,
+members or tagged fields. While a turn works them, heartbeats and all other clients wait.
+
+How it works:
+1. The codec counts what a frame names and refuses it above FRAME_ITEMS_MAX.
+2. A turn takes requests until they have named TURN_ITEMS_MAX. Then it takes only small frames, of
+   clients that have nothing waiting here.
+3. The others wait, in the order of their connection. Each later turn takes from them first, one
+   request of each connection in turn, so that no connection stands behind all of another one's.
+"""
+
+from collections import deque
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.ids import ConnectionId
+from raftlog.base.limits import TURN_ITEMS_MAX, TURN_SMALL_FRAME_BYTES
+from raftlog.broker.events import ConnectionClosed, Request
+from raftlog.kafka.versions import ApiKey
+
+_COSTS: Final = {int(ApiKey.DESCRIBE_CONFIGS): 30}
+"""Items that one item counts for where its answer is as much work as that; else one."""
+
+Deferrable = Request | ConnectionClosed
+"""The end of a connection waits behind what came over it."""
+
+
+@final
+@attrs.define(eq=False)
+class TurnMeter:
+    """What the requests of this turn may still name; below nothing when the last one took more."""
+
+    left: int = TURN_ITEMS_MAX
+
+    def begin_turn(self) -> None:
+        self.left = TURN_ITEMS_MAX
+
+    def admits(self, frame_bytes: int) -> bool:
+        """Whether this turn takes a frame of that size."""
+        return self.left > 0 or frame_bytes <= TURN_SMALL_FRAME_BYTES
+
+    def charge(self, api_key: int, items: int) -> None:
+        """A request of this turn has named so much."""
+        self.left -= items * _COSTS.get(api_key, 1)
+
+
+@final
+@attrs.define(eq=False)
+class Deferred:
+    """What waits for a later turn; bounded by the ledger, which counts it as unanswered."""
+
+    _queues: dict[ConnectionId, deque[Deferrable]] = attrs.Factory(dict)
+    """By connection; the one whose turn it is stands first."""
+
+    def __bool__(self) -> bool:
+        return bool(self._queues)
+
+    def holds(self, connection: ConnectionId) -> bool:
+        """Whether something of that connection waits: what follows must wait behind it."""
+        return connection in self._queues
+
+    def put(self, event: Deferrable) -> None:
+        self._queues.setdefault(event.connection, deque()).append(event)
+
+    def pop(self) -> Deferrable:
+        """Take what is next; its connection goes to the end."""
+        connection, queue = next(iter(self._queues.items()))
+        event = queue.popleft()
+        del self._queues[connection]
+        if queue:
+            self._queues[connection] = queue
+        return event
