@@ -54,6 +54,18 @@ INSTALL_CHUNK_BYTES: Final = 256 * KIB
 """One piece of a snapshot being installed: a heartbeat must not wait behind more."""
 INSTALL_BYTES_MAX: Final = 256 * MIB
 """A snapshot is assembled in memory: group 0's image of a very large cluster."""
+CLOCKS_APART_MS_MAX: Final = 60_000
+"""Wall clocks that differ by no more agree: synchronised clocks differ by milliseconds, and a
+heartbeat may have waited behind a stalled disk. A leader deletes by age only while most voters
+agree with its clock."""
+CLOCK_HEARD_MS_MAX: Final = 10_000
+"""A wall clock that was heard of longer ago counts as not known: its node may be paused or gone."""
+ROLL_MS_MIN: Final = 1_000
+"""The least age at which a segment rolls: a partition begins at most one file a second for its age.
+"""
+ROLL_AFTER_BOOT_MS_MAX: Final = 3_600_000
+"""A boot does not know how old the active segment is. It rolls at the latest after this time, or a
+broker that restarts often would never roll it; restarts in quick succession roll nothing."""
 PROMOTE_LAG_MAX: Final = 64
 """Entries by which a learner may lag, durably, when it becomes a voter: some rounds of a busy
 leader."""

@@ -44,6 +44,7 @@ from raftlog.broker.ledger import Ledger
 from raftlog.broker.links import Links
 from raftlog.broker.metadata_loader import MetadataLoader
 from raftlog.broker.multi_raft import MultiRaft
+from raftlog.broker.node_clocks import NodeClocks
 from raftlog.broker.once import OnceWishes
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.reassignment import Reassignment
@@ -94,11 +95,12 @@ class Broker:
         self.campaigns = Campaigns(config.election_ns)
         context.router = Router(context, _floors(self.volume.store))
         context.image_waiters = ImageWaiters(context)
-        self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns)
+        clocks = NodeClocks()
+        self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns, clocks)
         self._make_metadata_parts()
         raft = _raft_options(config, directory.promised_ns)
         self.manager = PartitionManager(
-            context, self.volume, raft, self.registration, self._group_dropped
+            context, self.volume, raft, self.registration, self._group_dropped, clocks
         )
         self.links = Links(context, self.multi, self.registration, self.engine)
         self.clients = Clients(context, handler_of, take_run)

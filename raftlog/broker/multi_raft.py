@@ -26,8 +26,9 @@ import attrs
 
 from raftlog.base.ids import GroupId, NodeId, ReplicaId, SessionId, Term
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, Nanos
+from raftlog.base.units import Instant, Nanos, WallMillis
 from raftlog.broker.deadlines import Timer
+from raftlog.broker.node_clocks import NodeClocks
 from raftlog.broker.peer_messages import NodeHeartbeat, NodeHeartbeatReply, Offer, Place
 from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
@@ -37,6 +38,7 @@ class Services(Protocol):
     """What of the broker's context this needs."""
 
     now: Instant
+    wall: WallMillis
     replicas: dict[GroupId, PartitionReplica]
 
     def touch(self, group: GroupId) -> None: ...
@@ -104,6 +106,7 @@ class MultiRaft:
     services: Services
     heartbeat_ns: Nanos
     election_ns: Nanos
+    clocks: NodeClocks
     _pairs: dict[NodeId, Pair] = attrs.Factory(dict)
     _beating: bool = False
 
@@ -116,6 +119,7 @@ class MultiRaft:
     def link_down(self, peer: NodeId) -> None:
         """The session is over and with it every coverage; the replicas hear of it by themselves."""
         self._pairs.pop(peer, None)
+        self.clocks.forget(peer)
 
     def taken(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
         """A replica's output of this turn names peers it agreed with or is uncovered from."""
@@ -187,7 +191,8 @@ class MultiRaft:
             side.round += 1
             offers = tuple(offer for offer, _ in side.offers.values())
             stopped = tuple(place for place, _ in side.stopped.values())
-            message = NodeHeartbeat(side.round, side.replied_round, offers, stopped)
+            wall = self.services.wall
+            message = NodeHeartbeat(side.round, side.replied_round, offers, stopped, wall)
             self.services.send(pair.peer, message)
             self._begin_beating()
 
@@ -211,6 +216,7 @@ class MultiRaft:
             return
         contact = side.replied_at
         side.replied_round, side.replied_at = message.round, self.services.now
+        self.clocks.heard(peer, message.wall_ms, self.services.now)
         for place in message.disagreed:
             self._refused(pair, place, contact)
         for group in [g for g, (_, first) in side.stopped.items() if first <= message.round]:
@@ -264,6 +270,7 @@ class MultiRaft:
             probe("node-heartbeat-not-newer")
             return
         side.heard_round, side.heard_at = message.round, self.services.now
+        self.clocks.heard(peer, message.wall_ms, self.services.now)
         for group in [g for g, (_, n) in side.disagreed.items() if n <= message.acked_round]:
             del side.disagreed[group]
         for place in message.stopped:
@@ -271,7 +278,7 @@ class MultiRaft:
         for offer in message.offers:
             self._offered(pair, offer)
         disagreed = tuple(place for place, _ in side.disagreed.values())
-        reply = NodeHeartbeatReply(message.round, disagreed or _NO_PLACES)
+        reply = NodeHeartbeatReply(message.round, disagreed or _NO_PLACES, self.services.wall)
         self.services.send(peer, reply)
         if side.covered and not side.watched:
             side.watched = True

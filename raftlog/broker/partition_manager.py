@@ -33,6 +33,7 @@ from raftlog.broker.topic_settings import log_options, partition_config, topic_v
 from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
+from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.producer_snapshot import check_producers
 from raftlog.partition.replica import PartitionReplica
@@ -115,6 +116,7 @@ class PartitionManager:
     raft: RaftOptions
     reports: Reports
     dropped: Callable[[GroupId], None]
+    clocks: PeerClocks
     hosts: dict[GroupId, Host] = attrs.Factory(dict)
 
     # --- what the metadata wants ---
@@ -147,7 +149,7 @@ class PartitionManager:
             label=f"{topic.name}-{wanted.partition}",
             founding=wanted.founding,
             preferred=wanted.preferred,
-            config=partition_config(values, self.context.config),
+            config=partition_config(values, self.context.config, internal=topic.internal),
             options=log_options(values, self.context.config),
         )
 
@@ -242,7 +244,7 @@ class PartitionManager:
         if topic is None:
             return
         values = topic_values(topic.configs, self.context.config)
-        config = partition_config(values, self.context.config)
+        config = partition_config(values, self.context.config, internal=topic.internal)
         for partition in topic.partitions:
             host = self.hosts.get(partition.group)
             if host is None or host.config == config:
@@ -380,6 +382,7 @@ class PartitionManager:
             raft=self._raft_of(group),
             entropy=context.entropy.fork(f"group {group}"),
             tracer=context.tracer,
+            clocks=self.clocks,
             now=context.now,
         )
         host.state, host.replica, host.why = HostState.RUNNING, replica, ""

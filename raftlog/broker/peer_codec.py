@@ -8,6 +8,8 @@
     4  controller request: number u64, kind u8, body
     5  controller reply: number u64, error u16, text, body
     6  (protocol 2) an echo of a read round: promised ns u64, then the message as in 1
+    7  (protocol 3) node heartbeat: the sender's wall clock i64 (Unix time in ms), then as in 2
+    8  (protocol 3) its reply: the replier's wall clock i64, then as in 3
 
     offers                a u32 count, then each: group u64, term u32, the replica ids of leader
                           and follower (node u32, directory u64, epoch u64)
@@ -41,7 +43,7 @@ from raftlog.base.limits import (
     PEER_MESSAGES_MAX,
 )
 from raftlog.base.probes import probe
-from raftlog.base.units import Nanos
+from raftlog.base.units import Nanos, WallMillis
 from raftlog.broker.peer_messages import (
     ControllerReply,
     ControllerRequest,
@@ -157,6 +159,16 @@ def _write_heartbeat_reply(writer: Writer, message: NodeHeartbeatReply) -> None:
     _write_places(writer, message.disagreed)
 
 
+def _write_timed_heartbeat(writer: Writer, message: NodeHeartbeat) -> None:
+    writer.i64(message.wall_ms)
+    _write_heartbeat(writer, message)
+
+
+def _write_timed_heartbeat_reply(writer: Writer, message: NodeHeartbeatReply) -> None:
+    writer.i64(message.wall_ms)
+    _write_heartbeat_reply(writer, message)
+
+
 def _write_request(writer: Writer, message: ControllerRequest) -> None:
     writer.u64(message.request_no).u8(message.kind).block(message.body)
 
@@ -198,6 +210,16 @@ def _read_heartbeat(reader: Reader) -> NodeHeartbeat:
 
 def _read_heartbeat_reply(reader: Reader) -> NodeHeartbeatReply:
     return NodeHeartbeatReply(reader.u64(), _read_places(reader))
+
+
+def _read_timed_heartbeat(reader: Reader) -> NodeHeartbeat:
+    wall_ms = WallMillis(reader.i64())
+    return _read_heartbeat(reader)._replace(wall_ms=wall_ms)
+
+
+def _read_timed_heartbeat_reply(reader: Reader) -> NodeHeartbeatReply:
+    wall_ms = WallMillis(reader.i64())
+    return _read_heartbeat_reply(reader)._replace(wall_ms=wall_ms)
 
 
 def _read_request(reader: Reader) -> ControllerRequest:
@@ -270,7 +292,22 @@ PROTOCOL_2: Final = PeerCodec(
 )
 """Voters say what they promise with an echo. By protocol 1 an echo arrives as no promise at all."""
 
-PROTOCOLS: Final[Mapping[int, PeerCodec]] = {1: PROTOCOL_1, 2: PROTOCOL_2}
+PROTOCOL_3: Final = PeerCodec(
+    version=3,
+    writers={
+        **PROTOCOL_2.writers,
+        NodeHeartbeat: _fields(7, _write_timed_heartbeat),
+        NodeHeartbeatReply: _fields(8, _write_timed_heartbeat_reply),
+    },
+    readers={
+        **{kind: read for kind, read in PROTOCOL_2.readers.items() if kind not in (2, 3)},
+        7: _whole(7, _read_timed_heartbeat),
+        8: _whole(8, _read_timed_heartbeat_reply),
+    },
+)
+"""Nodes say what their wall clocks show. By protocol 2 a clock arrives as not known (NO_WALL)."""
+
+PROTOCOLS: Final[Mapping[int, PeerCodec]] = {1: PROTOCOL_1, 2: PROTOCOL_2, 3: PROTOCOL_3}
 """By version, without a gap: a link uses one of them from the oldest to the newest."""
 PROTOCOL_MIN: Final = min(PROTOCOLS)
 PROTOCOL_MAX: Final = max(PROTOCOLS)

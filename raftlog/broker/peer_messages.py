@@ -5,9 +5,13 @@ nothing outside it.
 """
 
 import enum
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from raftlog.base.ids import GroupId, ReplicaId, Term
+from raftlog.base.units import WallMillis
+
+NO_WALL: Final = WallMillis(-1)
+"""What a peer of protocol 1 or 2 says of its wall clock: nothing."""
 
 
 @final
@@ -35,22 +39,25 @@ class NodeHeartbeat(NamedTuple):
 
     Lists are repeated until the reply to a round that carried them came back, so that a later
     heartbeat never speaks for a group that the sender stopped leading. `acked_round` is the highest
-    round whose reply the sender has worked in.
+    round whose reply the sender has worked in. `wall_ms` is the sender's wall clock.
     """
 
     round: int
     acked_round: int
     offers: tuple[Offer, ...]
     stopped: tuple[Place, ...]
+    wall_ms: WallMillis = NO_WALL
 
 
 @final
 class NodeHeartbeatReply(NamedTuple):
     """The same round back. `disagreed` are groups offered or covered for which the replier knows a
-    higher term, another leader, or no running replica; repeated until `acked_round` passed it."""
+    higher term, another leader, or no running replica; repeated until `acked_round` passed it.
+    `wall_ms` is the replier's wall clock."""
 
     round: int
     disagreed: tuple[Place, ...]
+    wall_ms: WallMillis = NO_WALL
 
 
 @final

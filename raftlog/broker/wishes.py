@@ -21,6 +21,7 @@ from raftlog.metadata.requests import (
     ReassignWish,
 )
 from raftlog.metadata.topic_configs import configs_problem
+from raftlog.metadata.topic_defaults import MADE_NOW
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 from raftlog.metadata.topic_names import RESERVED_TOPICS, collision_key, topic_name_problem
 
@@ -97,7 +98,7 @@ def create_topic(image: ClusterImage, wish: CreateTopicWish) -> c.CreateTopic | 
         topic_id=wish.topic_id,
         name=wish.name,
         internal=wish.internal,
-        configs=tuple(sorted(wish.configs)),
+        configs=tuple(sorted((*wish.configs, MADE_NOW))),
         assignments=assignments,
     )
 

@@ -38,7 +38,12 @@ from raftlog.kafka.error_codes import ErrorCode
 
 FOLLOW_WAIT_MS: Final = 500
 READ_BYTES: Final = 1 << 20
-_CONFIGS: Final = {"raftlog.read.consistency": "linearizable"}
+_CONFIGS: Final = {
+    "raftlog.read.consistency": "linearizable",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+}
+"""A log is whole: neither age nor size removes an entry, whatever its cluster's defaults say."""
 
 
 class LogEntry(NamedTuple):

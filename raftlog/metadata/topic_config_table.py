@@ -422,7 +422,7 @@ _DEFINED: Final = (
             ("log.roll.jitter.ms", 1),
             ("log.roll.jitter.hours", 3_600_000),
         ),
-        about="no segment begins by time yet",
+        about="each segment rolls at the age of segment.ms itself",
         classed=SettingClass.NO_EFFECT,
     ),
     TopicConfig(
@@ -434,8 +434,8 @@ _DEFINED: Final = (
             ("log.roll.ms", 1),
             ("log.roll.hours", 3_600_000),
         ),
-        about="no segment begins by time yet",
-        classed=SettingClass.NO_EFFECT,
+        about="the age at which a new segment file begins, at least a second. It begins at the age "
+        "of retention.ms if that is less",
     ),
     TopicConfig(
         name="unclean.leader.election.enable",

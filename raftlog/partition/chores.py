@@ -1,4 +1,4 @@
-"""What a leader does beside serving: retention by size, DeleteRecords, and the marker for
+"""What a leader does beside serving: retention by size and age, DeleteRecords, and the marker for
 producers.
 
 All of them propose entries of Raft's own and act only when those are committed, on every replica
@@ -6,26 +6,36 @@ alike. Nothing is scheduled for a group in which nothing is committed: idle grou
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 from raftlog.base.entries import EntryKind
 from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.limits import DELETES_PENDING_MAX, SEGMENT_HEADER_BYTES
 from raftlog.base.probes import probe
-from raftlog.base.units import NEVER, Instant, WallMillis
+from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.clocks import PeerClocks, most_share
 from raftlog.partition.config import UNLIMITED, PartitionConfig
 from raftlog.partition.expiry import SilenceWatch
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.output import Completion, DeleteAnswer
 from raftlog.partition.producers import ProducerTable
-from raftlog.partition.retention import SegmentSpan, log_start_asked, log_start_by_size
+from raftlog.partition.retention import (
+    SegmentSpan,
+    log_start_asked,
+    log_start_by_age,
+    log_start_by_size,
+)
 from raftlog.partition.waiters import Then
 from raftlog.raft.node import RaftNode
 from raftlog.records.control import Marker, write_log_start, write_marker
 from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.segment import Segment
 
 _NO_DIGEST: Final = b""
+_SOON_NS: Final = millis(1_000)
+"""When a check looks again that waits for a timestamp to be known."""
 
 
 class _Delete(NamedTuple):
@@ -45,6 +55,7 @@ class LeaderChores:
     """
 
     __slots__ = (
+        "_clocks",
         "_deletes",
         "_log",
         "_mark",
@@ -53,6 +64,7 @@ class LeaderChores:
         "_producers",
         "_proposed_start",
         "_silence",
+        "_unknown",
         "check_at",
         "completed",
         "config",
@@ -65,6 +77,7 @@ class LeaderChores:
         log: PartitionLog,
         producers: ProducerTable,
         mark: HighWatermark,
+        clocks: PeerClocks,
         config: PartitionConfig,
         completed: list[Completion],
     ) -> None:
@@ -72,6 +85,7 @@ class LeaderChores:
         self._log = log
         self._producers = producers
         self._mark = mark
+        self._clocks = clocks
         self._deletes: list[_Delete] = []
         self._markers: deque[RaftIndex] = deque()
         self._proposed_start = Offset(0)
@@ -79,6 +93,7 @@ class LeaderChores:
         self.config = config
         self.completed = completed
         self.check_at = NEVER
+        self._unknown: Segment | None = None
 
     @property
     def waiting(self) -> int:
@@ -97,9 +112,8 @@ class LeaderChores:
         if len(self._producers):
             expiration_ms = self.config.producer_expiration_ms
             self._silence.look(now, self._producers.clock_ms, expiration_ms)
-        if self.check_at == NEVER and (
-            self.config.retention_bytes != UNLIMITED or len(self._producers)
-        ):
+        may_delete = self.config.deletes and self._holds_records
+        if self.check_at == NEVER and (may_delete or len(self._producers)):
             self.check_at = Instant(now + self.config.retention_check_ns)
 
     def tick(self, now: Instant, wall_ms: WallMillis) -> None:
@@ -113,6 +127,10 @@ class LeaderChores:
             if self._node.ready:
                 self._enforce_retention(now, wall_ms)
                 self._expire_producers(now, wall_ms)
+            if self.config.retention_ms != UNLIMITED and self._holds_records:
+                # Records age without a commit, so that the next look is not armed by one.
+                next_at = Instant(now + self.config.retention_check_ns)
+                self.check_at = min(self.check_at, next_at)
 
     def delete_records(
         self, offset: int, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
@@ -145,6 +163,7 @@ class LeaderChores:
         deletes, self._deletes = self._deletes, []
         self._answer(deletes, DeleteAnswer(error))
         self.check_at = NEVER
+        self._unknown = None
         self._markers.clear()
         self._proposed_start = Offset(0)
         self._silence.reset()
@@ -153,16 +172,51 @@ class LeaderChores:
         self.completed.extend(Completion(delete.then, answer) for delete in deletes)
 
     def _enforce_retention(self, now: Instant, wall_ms: WallMillis) -> None:
-        if self.config.retention_bytes == UNLIMITED:
+        if not self.config.deletes:
             return
-        segments = [
-            SegmentSpan(segment.base_offset, max(0, segment.size_hint - SEGMENT_HEADER_BYTES))
-            for segment in self._log.segments
-        ]
-        wanted = log_start_by_size(segments, self.config.retention_bytes, self._mark.published)
-        if wanted is not None and wanted > max(self._log.log_start, self._proposed_start):
+        segments = [_span_of(segment) for segment in self._log.segments]
+        begun = max(self._log.log_start, self._proposed_start)
+        by_size = self._start_by_size(segments)
+        if by_size is not None and by_size > begun:
             probe("retention-by-size")
-            self._propose_log_start(wanted, now, wall_ms)
+            self._propose_log_start(by_size, now, wall_ms)
+            begun = by_size
+        by_age = self._start_by_age(segments, now, wall_ms)
+        if by_age is None or by_age <= begun:
+            return
+        if most_share(self._clocks, self._node.membership, self._node.me, now, wall_ms):
+            probe("retention-by-age")
+            self._propose_log_start(by_age, now, wall_ms)
+        else:
+            probe("retention-waits-for-clocks")
+
+    def _start_by_size(self, segments: Sequence[SegmentSpan]) -> Offset | None:
+        bytes_max = self.config.retention_bytes
+        if bytes_max == UNLIMITED:
+            return None
+        return log_start_by_size(segments, bytes_max, self._mark.published)
+
+    def _start_by_age(
+        self, segments: Sequence[SegmentSpan], now: Instant, wall_ms: WallMillis
+    ) -> Offset | None:
+        kept_ms = self.config.retention_ms
+        if kept_ms == UNLIMITED:
+            return None
+        aged = log_start_by_age(segments, wall_ms - kept_ms, self._mark.published)
+        if aged.unknown is not None:
+            # A job reads the records of that segment first.
+            self._unknown = self._log.segments[aged.unknown]
+            self.check_at = Instant(now + min(self.config.retention_check_ns, _SOON_NS))
+        return aged.log_start
+
+    def take_unknown(self) -> Segment | None:
+        """The segment whose largest timestamp decides what age lets go, and is not known."""
+        unknown, self._unknown = self._unknown, None
+        return unknown
+
+    @property
+    def _holds_records(self) -> bool:
+        return self._log.log_start < self._log.next_offset
 
     def _propose_log_start(self, log_start: Offset, now: Instant, wall_ms: WallMillis) -> None:
         assert log_start <= self._mark.published, (log_start, self._mark.published)
@@ -178,3 +232,7 @@ class LeaderChores:
             probe("producer-marker")
             body = write_marker(Marker(WallMillis(cut_off_ms), _NO_DIGEST))
             self._node.propose_control(EntryKind.MARKER, body, now, wall_ms)
+
+
+def _span_of(segment: Segment) -> SegmentSpan:
+    return SegmentSpan(segment.base_offset, max(0, segment.size_hint - SEGMENT_HEADER_BYTES))

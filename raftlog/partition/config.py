@@ -7,7 +7,7 @@ from typing import Final, final
 
 import attrs
 
-from raftlog.base.limits import BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX
+from raftlog.base.limits import BATCH_BYTES_DEFAULT, BATCH_BYTES_MAX, ROLL_MS_MIN
 from raftlog.base.units import Nanos, millis
 
 UNBOUNDED_MS: Final = 2**63 - 1
@@ -25,7 +25,9 @@ class PartitionConfig:
     * `log_append_time`: `message.timestamp.type=LogAppendTime`.
     * `timestamp_before_max_ms`, `timestamp_after_max_ms`: `message.timestamp.*.max.ms`.
     * `linearizable`: `raftlog.read.consistency=linearizable`.
-    * `retention_bytes`: -1 for no bound. `retention_check_ns`: how often a leader looks.
+    * `retention_bytes`, `retention_ms`: -1 for no bound. `retention_check_ns`: how often a leader
+      looks.
+    * `segment_ms`: the age at which a segment takes no more entries.
     * `replica_lag_ns`: `replica.lag.time.max.ms`.
     * `producer_expiration_ms`: `producer.id.expiration.ms`.
     """
@@ -37,6 +39,8 @@ class PartitionConfig:
     timestamp_after_max_ms: int = 3_600_000
     linearizable: bool = False
     retention_bytes: int = UNLIMITED
+    retention_ms: int = UNLIMITED
+    segment_ms: int = UNBOUNDED_MS
     retention_check_ns: Nanos = millis(300_000)
     replica_lag_ns: Nanos = millis(30_000)
     producer_expiration_ms: int = _DAY_MS
@@ -45,6 +49,20 @@ class PartitionConfig:
         assert 0 <= self.max_message_bytes <= BATCH_BYTES_MAX, self.max_message_bytes
         assert self.min_insync_replicas >= 1, self.min_insync_replicas
         assert self.retention_bytes >= UNLIMITED, self.retention_bytes
+        assert self.retention_ms >= UNLIMITED, self.retention_ms
+        assert self.segment_ms >= 1, self.segment_ms
         assert self.retention_check_ns > 0, self.retention_check_ns
         assert self.replica_lag_ns > 0, self.replica_lag_ns
         assert self.producer_expiration_ms > 0, self.producer_expiration_ms
+
+    @property
+    def deletes(self) -> bool:
+        """Whether size or age ever lets records go."""
+        return self.retention_bytes != UNLIMITED or self.retention_ms != UNLIMITED
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which the active segment rolls: only whole segments go, so a segment must not
+        take records for longer than they are kept."""
+        kept = self.segment_ms if self.retention_ms == UNLIMITED else self.retention_ms
+        return max(ROLL_MS_MIN, min(self.segment_ms, kept))

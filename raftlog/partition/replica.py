@@ -35,14 +35,15 @@ from raftlog.base.units import Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.appending import stamped
 from raftlog.partition.boot import booted_tracker, claimed_position
+from raftlog.partition.clocks import UNKNOWN_CLOCKS, PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.content import refusal_of, taken_over
 from raftlog.partition.errands import Errands
 from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
-from raftlog.partition.idleness import IdleWatch
 from raftlog.partition.output import DeleteAnswer, ReadAnswer, ReplicaOutput
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.serving import Serving
+from raftlog.partition.upkeep import Upkeep
 from raftlog.partition.waiters import FetchWaiters, Then
 from raftlog.raft.messages import Append, RaftMessage
 from raftlog.raft.node import RaftNode, Role
@@ -70,12 +71,12 @@ class PartitionReplica:
     __slots__ = (
         "_commit_seen",
         "_errands",
-        "_idle",
         "_membership_seen",
         "_refusals",
         "_serving",
         "_store",
         "_tracker",
+        "_upkeep",
         "config",
         "group",
         "log",
@@ -99,6 +100,7 @@ class PartitionReplica:
         entropy: Entropy,
         tracer: Tracer,
         now: Instant,
+        clocks: PeerClocks = UNKNOWN_CLOCKS,
     ) -> None:
         """`recovered` must have a log (not LOST) of a spec with `check_producers`: then recovery
         has judged the producer snapshot."""
@@ -123,14 +125,16 @@ class PartitionReplica:
             now=now,
         )
         self._tracker = booted_tracker(group, log, recovered, self.node.commit)
-        self._serving = Serving(node=self.node, log=log, tracker=self._tracker, config=config)
+        self._serving = Serving(
+            node=self.node, log=log, tracker=self._tracker, clocks=clocks, config=config
+        )
         self._errands = Errands(log, self.node, tracer, where)
         self._errands.remove_files(recovered.obsolete)
         self._store = store
         self._refusals: list[RaftMessage] = []
         self._membership_seen = self.node.membership_index
         self._commit_seen = self.node.commit
-        self._idle = IdleWatch(log)
+        self._upkeep = Upkeep(log, config)
 
     # --- what it is -------------------------------------------------------------------------------
 
@@ -279,7 +283,7 @@ class PartitionReplica:
         self._serving.produces.expire(now)
         self._serving.chores.tick(now, wall_ms)
         self._tracker.look()
-        self._idle.tick(now)
+        self._upkeep.tick(now)
 
     def written(self, io_id: IoId) -> None:
         """That round can be read from the files."""
@@ -327,6 +331,7 @@ class PartitionReplica:
         self.config = config
         self.node.wall_ms = _NO_WALL  # the cut-off is to be reckoned anew
         self._serving.configure(config, now)
+        self._upkeep.configure(config)
 
     def transfer(self, to: ReplicaId, now: Instant) -> None:
         """Hand leadership over; LocalMisuse as `RaftNode.transfer`."""
@@ -480,8 +485,7 @@ class PartitionReplica:
         output.send = [*drained.send, *self._refusals]
         self._refusals.clear()
         output.ops = self.log.take_ops(io_id)
-        if output.ops:
-            self._idle.written(now)
+        self._upkeep.taken(now, wrote=bool(output.ops))
         output.jobs = self._errands.take_jobs()
         output.completed = self._serving.take_completed()
         if drained.agreed or drained.uncovered:
@@ -490,4 +494,4 @@ class PartitionReplica:
         output.committed = drained.commit is not None
         output.installed = drained.installed is not None
         output.damage = self._errands.damage
-        output.deadline = min(drained.deadline, self._serving.deadline, self._idle.deadline)
+        output.deadline = min(drained.deadline, self._serving.deadline, self._upkeep.deadline)

@@ -1,7 +1,7 @@
-"""Which log start a leader proposes: by size, or because a client deletes records.
+"""Which log start a leader proposes: by size, by age, or because a client deletes records.
 
 Log start is replicated: the leader proposes a marker, and when it is committed each replica
-removes its own whole segments below it (DESIGN section 5). So the proposal is an offset, never a
+removes its own whole segments below it. So the proposal is an offset, never a
 file.
 """
 
@@ -14,13 +14,18 @@ from raftlog.kafka.error_codes import ErrorCode
 
 TO_HIGH_WATERMARK: Final = -1
 """What DeleteRecords sends for "everything"."""
+NO_TIMESTAMP: Final = -1
+"""Kafka's timestamp of a record that has none."""
 
 
 class SegmentSpan(NamedTuple):
-    """One segment: the offset of its first record, and its bytes without the header."""
+    """One segment: the offset of its first record, its bytes without the header, and the largest
+    timestamp of its records: computed from them, never a batch header's claim. -1 when none of them
+    has one, None until it is known."""
 
     base_offset: Offset
     byte_count: int
+    largest_timestamp: int | None = None
 
 
 def log_start_by_size(
@@ -37,6 +42,39 @@ def log_start_by_size(
             break
         log_start = following.base_offset
     return log_start
+
+
+class Aged(NamedTuple):
+    """What age lets go: the log start wanted, None when nothing can go; and which segment, by its
+    place, must be known before more can."""
+
+    log_start: Offset | None
+    unknown: int | None
+
+
+def log_start_by_age(
+    segments: Sequence[SegmentSpan], kept_from_ms: int, high_watermark: Offset
+) -> Aged:
+    """The log start that drops the oldest segments in which every record is older than
+    `kept_from_ms`; never the active segment, never above the high watermark, and nothing behind a
+    segment whose largest timestamp is not known.
+
+    A segment without any timestamp is as old as the next one that has some.
+    """
+    log_start = None
+    for place, (segment, following) in enumerate(pairwise(segments)):
+        if following.base_offset > high_watermark:
+            break
+        if following.base_offset == segment.base_offset:
+            continue  # only entries of Raft's own
+        latest = segment.largest_timestamp
+        if latest is None:
+            return Aged(log_start, place)
+        if latest >= kept_from_ms:
+            break
+        if latest != NO_TIMESTAMP:
+            log_start = following.base_offset
+    return Aged(log_start, None)
 
 
 def log_start_asked(

@@ -12,6 +12,7 @@ from raftlog.base.ids import NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.units import NEVER, Instant
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.chores import LeaderChores
+from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.in_sync import InSyncSet
@@ -56,6 +57,7 @@ class Serving:
         node: RaftNode,
         log: PartitionLog,
         tracker: LogTracker,
+        clocks: PeerClocks,
         config: PartitionConfig,
     ) -> None:
         self._node = node
@@ -80,6 +82,7 @@ class Serving:
             log=log,
             producers=tracker.producers,
             mark=self.mark,
+            clocks=clocks,
             config=config,
             completed=self.completed,
         )

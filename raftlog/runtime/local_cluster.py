@@ -405,9 +405,18 @@ def _properties(
         "raftlog.cluster.secret.file": str(cluster.directory / SECRET_FILE),
         "controller.quorum.voters": voters,
         "default.replication.factor": str(min(3, len(cluster.places))),
+        **_kept_for_ever(cluster.settings),
         **cluster.settings,
     }
     return "".join(f"{key} = {value}\n" for key, value in settings.items())
+
+
+def _kept_for_ever(settings: Mapping[str, str]) -> dict[str, str]:
+    """A cluster for tests and first steps deletes nothing by age unless its user asks for it, in
+    whichever of Kafka's units: records that a test stamps with a year of old must still be there.
+    `log.retention.ms` would win over the two others, so it is left out beside them."""
+    asked = any(f"log.retention.{unit}" in settings for unit in ("ms", "minutes", "hours"))
+    return {} if asked else {"log.retention.ms": "-1"}
 
 
 # --- other people's processes ---------------------------------------------------------------------

@@ -45,7 +45,7 @@ from raftlog.storage.replica import (
     snapshot_name,
 )
 from raftlog.storage.rounds import Rounds
-from raftlog.storage.segment import Segment, position_before
+from raftlog.storage.segment import Segment, empties, position_before
 from raftlog.storage.segment_header import SegmentHeader, write_segment_header
 from raftlog.storage.snapshot import snapshot_bytes
 from raftlog.storage.sparse_index import SegmentIndex, TermRow
@@ -106,8 +106,6 @@ class PartitionLog:
         self._rolls: list[RaftIndex] = []
         self._jobs: list[ColdRead] = []
         self._planner = ReadPlanner(spec, options, parts.segments, parts.window, parts.terms)
-
-    # --- what there is ----------------------------------------------------------------------------
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -180,6 +178,7 @@ class PartitionLog:
             size = len(entry.batch)
             position = pending.position
             full = position + size > self._segment_bytes or buggify("early-roll")
+            full = full or (entry.kind is EntryKind.LOG_START and empties(entry, self.spec.path))
             if self._file_due or (full and position > SEGMENT_HEADER_BYTES):
                 self._begin_file(entry.term)
                 position = pending.position
@@ -293,6 +292,11 @@ class PartitionLog:
         self._segments += [Segment(path, header, end, SEGMENT_HEADER_BYTES, index, None, True)]
         self._file_due = self._file_needed = self._new_file_resets = False
 
+    def roll(self) -> None:
+        """Close the active segment if it holds entries: the next one begins with this round."""
+        if not self._file_due and self._pending.position > SEGMENT_HEADER_BYTES:
+            self._begin_file(self.last_term)
+
     def _header(self, term: Term) -> SegmentHeader:
         membership_index, membership = self.memberships[-1]
         return SegmentHeader(
@@ -363,8 +367,6 @@ class PartitionLog:
         end, sequence, position = self._rounds.durable
         hint = RaftIndex(min(commit, end.raft_index))
         return Mark(self.spec.group, sequence, position, end.raft_index, end.term, end.chain, hint)
-
-    # --- memory -----------------------------------------------------------------------------------
 
     def set_commit(self, index: RaftIndex) -> None:
         """Entries up to `index` are committed: never truncated, and shed from memory in time."""
@@ -458,8 +460,6 @@ class PartitionLog:
             membership=membership,
             membership_index=index,
         )
-
-    # --- retention --------------------------------------------------------------------------------
 
     def plan_removal(self) -> ColdRead | None:
         """A job that removes the whole segments below the log start; None when there is none. Its

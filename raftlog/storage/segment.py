@@ -9,8 +9,10 @@ from typing import NamedTuple, final
 
 import attrs
 
-from raftlog.base.entries import InstallPosition
+from raftlog.base.entries import Entry, InstallPosition
+from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Chain, DirectoryId, GroupId, Offset, RaftIndex, Term
+from raftlog.records.control import parse_control_entry, read_log_start
 from raftlog.storage.replica import LogEnd
 from raftlog.storage.segment_header import SegmentHeader
 from raftlog.storage.sparse_index import SegmentIndex
@@ -97,6 +99,13 @@ class Segment:
         self.largest_timestamp = None
         if self.index is not None:
             self.index.cut(RaftIndex(end.raft_index + 1))
+
+
+def empties(entry: Entry, on: str) -> bool:
+    """Whether a log-start marker lets all records before it go. It begins a new segment on every
+    replica, so that what lies below can be removed although nothing else may ever be appended."""
+    control = parse_control_entry(entry.batch, CorruptData, on)
+    return read_log_start(control.body) >= entry.base_offset
 
 
 def before_header(header: SegmentHeader) -> LogEnd:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TIME_MAX_MS: Final = 3_600_000
 """An hour, for steps and phases."""
+RETENTION_MS_MAX: Final = 10 * 365 * 86_400_000
 _SECOND_US: Final = 1_000_000
 """A cluster whose syncs or messages take longer elects nobody."""
 
@@ -41,6 +42,7 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "store_bytes": (4_096, 1 << 22),
     "tear_bytes": (512, 4_096),
     "retention_bytes": (0, SEGMENT_BYTES_MAX),
+    "retention_ms": (0, RETENTION_MS_MAX),
     "snapshot_every": (0, 1_000_000),
     "producer_expiration_ms": (0, TIME_MAX_MS),
     "safety_ms": (1, TIME_MAX_MS),

@@ -125,6 +125,8 @@ class SimOptions:
     """In units of how much a power failure keeps or drops what was not synced."""
     retention_bytes: int = 0
     """What a partition keeps at the least when it removes old segments; 0 is everything."""
+    retention_ms: int = 0
+    """How old a record becomes before it may go, by its own timestamp; 0 is for ever."""
     snapshot_every: int = 0
     """Versions of the metadata between two snapshots of it, in files of a few kilobytes; 0: as the
     product has it."""

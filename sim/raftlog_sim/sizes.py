@@ -42,6 +42,8 @@ def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
     if options.segment_bytes < SEGMENT_BYTES:
         sizes = LogOptions(segment_bytes=options.segment_bytes)
         config = attrs.evolve(config, log_sizes=sizes, retention_check_ns=RETENTION_CHECK_NS)
+    if options.retention_ms:
+        config = attrs.evolve(config, retention_check_ns=RETENTION_CHECK_NS)
     if options.tight:
         config = attrs.evolve(config, limits=_TIGHT)
     if options.snapshot_every:

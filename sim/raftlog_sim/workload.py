@@ -178,6 +178,7 @@ class Workload:
             "min.insync.replicas": str(self.options.min_in_sync),
             "segment.bytes": str(max(self.options.segment_bytes, SEGMENT_BYTES)),
             "retention.bytes": str(self.options.retention_bytes or -1),
+            "retention.ms": str(self.options.retention_ms or -1),
             "raftlog.read.consistency": _CONSISTENCY[self.options.linearizable],
         }
         topic = asks.new_topic(

@@ -13,6 +13,8 @@ from raftlog.broker.topic_settings import (
     topic_values,
 )
 from raftlog.metadata.topic_config_table import TOPIC_CONFIGS
+from raftlog.metadata.topic_defaults import MADE_NOW
+from raftlog.partition.config import UNLIMITED
 from raftlog.storage.replica import LogOptions
 
 PEER = PeerAddress(1, "n1", 9192)
@@ -55,7 +57,7 @@ def test_settings_come_from_topic_then_broker_then_the_table():
     config = attrs.evolve(
         CONFIG, topic_defaults=(("retention.ms", "1"), ("segment.bytes", "100000"))
     )
-    overrides = [("retention.ms", "2")]
+    overrides = [("retention.ms", "2"), MADE_NOW]
     found = {each.setting.name: each for each in effective_settings(overrides, config)}
     assert list(found) == list(TOPIC_CONFIGS)
     retention = found["retention.ms"]
@@ -116,3 +118,49 @@ def test_simulations_set_the_sizes_of_every_log():
     assert log_options(values, CONFIG).segment_bytes == 100_000
     tiny = attrs.evolve(CONFIG, log_sizes=LogOptions(segment_bytes=5000))
     assert log_options(values, tiny).segment_bytes == 5000
+
+
+WEEK_MS = 7 * 24 * 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("own", "broker", "kept_ms"),
+    [
+        ((), (), UNLIMITED),
+        ((("retention.ms", "5"),), (), 5),
+        ((), (("retention.ms", "7"),), 7),
+        ((("retention.ms", "5"),), (("retention.ms", "7"),), 5),
+        ((MADE_NOW,), (), WEEK_MS),
+        ((MADE_NOW, ("retention.ms", "-1")), (("retention.ms", "7"),), UNLIMITED),
+        ((MADE_NOW,), (("retention.ms", "7"),), 7),
+    ],
+)
+def test_a_topic_of_an_older_release_is_kept_unless_its_age_was_set_by_name(own, broker, kept_ms):
+    """`retention.ms` did nothing before, so such a topic may hold the records of years."""
+    config = attrs.evolve(CONFIG, topic_defaults=broker)
+    assert partition_config(topic_values(own, config), config).retention_ms == kept_ms
+    shown = {each.setting.name: each.value for each in effective_settings(own, config)}
+    assert shown["retention.ms"] == str(kept_ms)
+
+
+def test_no_other_default_depends_on_the_release_that_made_a_topic():
+    assert {**topic_values((), CONFIG), "retention.ms": str(WEEK_MS)} == topic_values(
+        (("retention.ms", str(WEEK_MS)),), CONFIG
+    )
+
+
+@pytest.mark.parametrize(
+    ("internal", "policy", "deletes"),
+    [(False, "delete", True), (True, "delete", False), (False, "compact", False)],
+)
+def test_internal_and_compacted_topics_are_never_deleted_by_age_or_size(internal, policy, deletes):
+    own = (("retention.ms", "5"), ("retention.bytes", "6"), ("cleanup.policy", policy))
+    told = partition_config(topic_values(own, CONFIG), CONFIG, internal=internal)
+    assert (told.retention_ms, told.retention_bytes) == ((5, 6) if deletes else (-1, -1))
+    assert told.deletes is deletes
+
+
+def test_a_partition_is_told_the_age_at_which_its_segments_roll():
+    values = topic_values((("segment.ms", "9000"), ("retention.ms", "-1")), CONFIG)
+    assert partition_config(values, CONFIG).segment_ms == 9_000
+    assert partition_config(values, CONFIG).roll_ms == 9_000

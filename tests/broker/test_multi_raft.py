@@ -6,7 +6,14 @@ from raftlog.base.ids import ReplicaId
 from raftlog.base.probes import fired, reset
 from raftlog.broker.deadlines import Timers
 from raftlog.broker.multi_raft import MultiRaft
-from raftlog.broker.peer_messages import NodeHeartbeat, NodeHeartbeatReply, Offer, Place
+from raftlog.broker.node_clocks import NodeClocks
+from raftlog.broker.peer_messages import (
+    NO_WALL,
+    NodeHeartbeat,
+    NodeHeartbeatReply,
+    Offer,
+    Place,
+)
 from raftlog.partition.output import ReplicaOutput
 
 BEAT, ELECTION = 100, 500
@@ -43,7 +50,9 @@ class FakeNode:
         self.touched = []
         self.sent = []
         self.timers = Timers()
-        self.multi = MultiRaft(self, BEAT, ELECTION)
+        self.wall = NO_WALL
+        self.clocks = NodeClocks()
+        self.multi = MultiRaft(self, BEAT, ELECTION, self.clocks)
 
     def touch(self, group):
         self.touched.append(group)
@@ -382,3 +391,28 @@ def test_a_replica_that_cannot_be_covered_any_more_is_taken_back(leader):
     agree(leader, B)
     leader.run(leader.now + BEAT)
     assert leader.take_sent()[-1].offers == (OFFER,)
+
+
+# --- wall clocks ----------------------------------------------------------------------------------
+
+
+def test_both_ends_of_a_pair_hear_each_others_wall_clock(leader, follower):
+    leader.wall, follower.wall = 1_700_000_000_000, 1_700_000_000_250
+    agree(follower, A)
+    agree(leader, B)
+    leader.run(leader.now + BEAT)
+    exchange(leader, follower)
+    assert leader.clocks.shares(2, leader.now, leader.wall)
+    assert follower.clocks.shares(1, follower.now, follower.wall)
+
+
+def test_an_old_peer_tells_no_clock_and_a_session_that_ends_takes_it_away(pair):
+    leader, _ = pair
+    assert not leader.clocks.shares(2, leader.now, 1_700_000_000_000)
+    leader.multi.replied(2, NodeHeartbeatReply(1, (), 1_700_000_000_000))
+    assert not leader.clocks.shares(2, leader.now, 1_700_000_000_000), "round 1 was replied before"
+    leader.run(leader.now + BEAT)
+    leader.multi.replied(2, NodeHeartbeatReply(2, (), 1_700_000_000_000))
+    assert leader.clocks.shares(2, leader.now, 1_700_000_000_000)
+    leader.multi.link_down(2)
+    assert not leader.clocks.shares(2, leader.now, 1_700_000_000_000)

@@ -14,8 +14,15 @@ from raftlog.base.limits import (
     PEER_FRAME_BYTES_AIM,
 )
 from raftlog.base.units import Nanos
-from raftlog.broker.peer_codec import PROTOCOL_1, PROTOCOL_2, PROTOCOLS, common_version
+from raftlog.broker.peer_codec import (
+    PROTOCOL_1,
+    PROTOCOL_2,
+    PROTOCOL_3,
+    PROTOCOLS,
+    common_version,
+)
 from raftlog.broker.peer_messages import (
+    NO_WALL,
     ControllerReply,
     ControllerRequest,
     NodeHeartbeat,
@@ -44,6 +51,12 @@ EXAMPLES = [
 ]
 
 
+WALL = 1_700_000_000_123
+TIMED = [
+    NodeHeartbeat(9, 8, (Offer(7, 3, rid(1), rid(2)),), (Place(5, 2),), WALL),
+    NodeHeartbeatReply(9, (Place(5, 2),), WALL),
+]
+"""Heartbeats that carry the sender's wall clock."""
 PROMISE = ReadEcho(7, rid(1), rid(2), 5, 3, Nanos(500_000_000))
 
 
@@ -60,7 +73,8 @@ def test_round_trip(messages):
 def test_golden_bytes(version):
     """One line per example: a change of these bytes needs a new version of the peer protocol, with
     a file of its own."""
-    examples = [*EXAMPLES, [PROMISE]]
+    examples = [*EXAMPLES, [PROMISE], TIMED]
+    examples = examples[:-1] if version < 3 else examples
     lines = [b"".join(PROTOCOLS[version].encode(messages)).hex() for messages in examples]
     golden = Path(__file__).parent.parent / "golden" / f"peer_messages_{version}.txt"
     assert golden.read_text().splitlines() == lines
@@ -85,6 +99,31 @@ def test_the_version_of_a_link_is_the_newest_that_both_know(mine, theirs, common
 @pytest.mark.parametrize("messages", [*EXAMPLES, [PROMISE]], ids=range(len(EXAMPLES) + 1))
 def test_protocol_2_carries_what_echoes_promise(messages):
     assert PROTOCOL_2.decode(wire(messages, PROTOCOL_2)) == messages
+
+
+def test_protocol_3_carries_wall_clocks():
+    assert PROTOCOL_3.decode(wire(TIMED, PROTOCOL_3)) == TIMED
+    assert PROTOCOL_3.decode(wire([PROMISE], PROTOCOL_3)) == [PROMISE]
+
+
+@pytest.mark.parametrize("older", [PROTOCOL_1, PROTOCOL_2], ids=[1, 2])
+def test_an_older_peer_is_told_no_clock_and_tells_none(older):
+    """To the last release a heartbeat is what it was, byte for byte. Its own arrive without a
+    clock, which no leader takes for one that agrees."""
+    plain = [message._replace(wall_ms=NO_WALL) for message in TIMED]
+    assert wire(TIMED, older) == wire(plain, older)
+    assert older.decode(wire(TIMED, older)) == plain
+    with pytest.raises(ProtocolError, match="unknown kind 7"):
+        older.decode(wire(TIMED, PROTOCOL_3))
+    with pytest.raises(ProtocolError, match="unknown kind 2 in protocol 3"):
+        PROTOCOL_3.decode(wire(TIMED, older))
+
+
+def test_a_clock_that_is_cut_is_refused():
+    data = wire(TIMED, PROTOCOL_3)
+    for size in range(len(data)):
+        with pytest.raises(ProtocolError):
+            PROTOCOL_3.decode(data[:size])
 
 
 def test_protocol_1_knows_of_no_promises():

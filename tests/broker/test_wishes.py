@@ -7,6 +7,7 @@ from raftlog.base.ids import GroupId, NodeId, RaftIndex, Term
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.topic_defaults import DEFAULTS_NAME, MADE_NOW
 from tests.broker.metadata_rig import allocate, create, led
 from tests.metadata.clusters import (
     CLUSTER,
@@ -111,7 +112,16 @@ class TestTopics:
         assert rig.ask(1, r.SubmitCommand(command=alter)).error == 0
         wrong = attrs.evolve(alter, changed=(("segment.bytes", "1"),))
         assert rig.ask(1, r.SubmitCommand(command=wrong)).error == 40
-        assert rig.image.topic("orders").configs == (("retention.ms", "1"),)
+        assert rig.image.topic("orders").configs == (MADE_NOW, ("retention.ms", "1"))
+
+    def test_a_topic_says_with_which_defaults_it_was_made_and_no_client_can(self):
+        rig = led(1)
+        refused = rig.ask(1, create(configs=(MADE_NOW,)))
+        assert refused.error == 40
+        assert DEFAULTS_NAME in refused.text
+        assert rig.ask(1, create(configs=(("retention.ms", "1"),))).error == 0
+        assert rig.image.topic("orders").configs == (MADE_NOW, ("retention.ms", "1"))
+        assert rig.ask(1, create(configs=(("retention.ms", "1"),))).error == 0, "asked again"
 
     def test_producer_ids_come_in_blocks(self):
         rig = led(1, 2)

@@ -69,6 +69,16 @@ def batch_of(*values, pid=-1, epoch=-1, first=-1, timestamp_ms=WALL, codec=0):
     return builder.build()
 
 
+class Clocks:
+    """Wall clocks of the nodes as one of them sees them: those of the nodes in `apart` differ."""
+
+    def __init__(self):
+        self.apart = set()
+
+    def shares(self, node, now, wall_ms):
+        return node not in self.apart
+
+
 class Place:
     """One data directory. `held`: rounds are queued and not performed until it is released."""
 
@@ -96,6 +106,7 @@ class Place:
         self.jobs = deque()
         self.outputs = []
         self.tracer = ListTracer()
+        self.clocks = Clocks()
         self.deadline = NEVER
         self.hw_seen = 0
 
@@ -144,6 +155,7 @@ class Place:
             raft=self.raft,
             entropy=SeededEntropy(self.me.node * 31 + self.io),
             tracer=self.tracer,
+            clocks=self.clocks,
             now=now,
         )
         self.deadline = now

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.retention import SegmentSpan, log_start_asked, log_start_by_size
+from raftlog.partition.retention import (
+    NO_TIMESTAMP,
+    SegmentSpan,
+    log_start_asked,
+    log_start_by_age,
+    log_start_by_size,
+)
 
 
 def spans(*sizes, step=10):
@@ -70,3 +76,69 @@ def test_what_delete_records_may_ask_for(offset, wanted):
 
 def test_deleting_everything_of_an_empty_log_is_done_already():
     assert log_start_asked(-1, 0, 0) is None
+
+
+# --- by age ---------------------------------------------------------------------------------------
+
+KEPT_FROM = 1_000
+
+
+def aged(*timestamps, step=10):
+    return [SegmentSpan(number * step, 100, stamp) for number, stamp in enumerate(timestamps)]
+
+
+@pytest.mark.parametrize(
+    ("timestamps", "wanted"),
+    [
+        ((), None),
+        ((1,), None),
+        ((999, None), 10),
+        ((1_000, None), None),
+        ((1, 999, 500, None), 30),
+        ((1, 1_000, 1, None), 10),
+        ((2_000, 1, None), None),
+        ((None, 1, None), None),
+        ((1, None, 1, None), 10),
+        ((NO_TIMESTAMP, None), None),
+        ((NO_TIMESTAMP, 1, None), 20),
+        ((NO_TIMESTAMP, 1_000, None), None),
+        ((1, NO_TIMESTAMP, None), 10),
+    ],
+)
+def test_a_segment_goes_when_all_in_it_is_older_and_all_before_it_goes(timestamps, wanted):
+    """The last segment is the active one. One whose largest timestamp is not known stays, and so
+    does everything behind it; one without timestamps is as old as the next that has some."""
+    assert log_start_by_age(aged(*timestamps), KEPT_FROM, 10**6).log_start == wanted
+
+
+def test_nothing_above_the_high_watermark_goes_by_age():
+    assert log_start_by_age(aged(1, 1, None), KEPT_FROM, 19).log_start == 10
+    assert log_start_by_age(aged(1, 1, None), KEPT_FROM, 20).log_start == 20
+    assert log_start_by_age(aged(1, 1, None), KEPT_FROM, 9).log_start is None
+
+
+def test_the_first_segment_that_must_be_known_is_named():
+    assert log_start_by_age(aged(1, None, None, None), KEPT_FROM, 10**6) == (10, 1)
+    assert log_start_by_age(aged(1, 2_000, None, None), KEPT_FROM, 10**6) == (10, None)
+    assert log_start_by_age(aged(1, None), KEPT_FROM, 10**6) == (10, None), "the active one grows"
+
+
+def test_a_segment_without_records_holds_nothing_back():
+    segments = [SegmentSpan(0, 100, None), SegmentSpan(0, 100, 1), SegmentSpan(10, 100, None)]
+    assert log_start_by_age(segments, KEPT_FROM, 10**6).log_start == 10
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-1, 3_000)), max_size=12),
+    st.integers(0, 2_000),
+    st.integers(0, 150),
+)
+def test_whatever_goes_was_old_and_committed(timestamps, kept_from, high_watermark):
+    segments = aged(*timestamps)
+    found = log_start_by_age(segments, kept_from, high_watermark).log_start
+    if found is None:
+        return
+    assert found <= high_watermark
+    gone = [segment for segment in segments if segment.base_offset < found]
+    assert all(s.largest_timestamp is not None and s.largest_timestamp < kept_from for s in gone)
+    assert len(gone) < len(segments)

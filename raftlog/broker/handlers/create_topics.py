@@ -26,6 +26,7 @@ from raftlog.kafka.messages.create_topics import (
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.requests import CreateTopicWish
 from raftlog.metadata.topic_configs import config_warnings, configs_problem
+from raftlog.metadata.topic_defaults import MADE_NOW
 from raftlog.metadata.topic_image import TopicImage
 from raftlog.metadata.topic_names import RESERVED_TOPICS, topic_name_problem
 
@@ -106,6 +107,7 @@ class _Creation:
             return CreatableTopicResult(topic.name, ZERO_ID, outcome.error, outcome.message)
         made = self.context.image.topics.get(topic_id)
         overrides = [(config.name, config.value or "") for config in topic.configs]
+        overrides.append(MADE_NOW)
         count, factor = _shape(self.context, topic, made)
         values = topic_values(overrides, self.context.config)
         warnings = [*_even_factor_warnings(factor), *config_warnings(values, dict(overrides))]

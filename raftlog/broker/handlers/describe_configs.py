@@ -24,6 +24,7 @@ from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from raftlog.metadata.topic_config_table import ConfigType, SettingClass, TopicConfig
+from raftlog.metadata.topic_defaults import MADE_NOW
 from raftlog.metadata.topic_names import topic_name_problem
 
 TOPIC: Final = 2
@@ -182,7 +183,7 @@ def _broker_settings(config: BrokerConfig) -> list[_BrokerSetting]:
 
 def _topic_defaults(config: BrokerConfig) -> Iterable[_BrokerSetting]:
     """The broker-wide forms of topic settings, as they take effect."""
-    for each in effective_settings((), config):
+    for each in effective_settings((MADE_NOW,), config):
         name = each.synonyms[-1][0]
         yield _BrokerSetting(name, each.value, each.setting.kind, _documentation(each.setting))
 

@@ -1,0 +1,40 @@
+"""What every replica does for its log as time passes: memory goes when it is idle, segments roll by
+age."""
+
+from typing import final
+
+from raftlog.base.units import Instant
+from raftlog.partition.config import PartitionConfig
+from raftlog.partition.idleness import IdleWatch
+from raftlog.partition.rolling import RollWatch
+from raftlog.storage.partition_log import PartitionLog
+
+
+@final
+class Upkeep:
+    """`deadline` is when `tick` must be called at the latest."""
+
+    __slots__ = ("_idle", "_rolls")
+
+    def __init__(self, log: PartitionLog, config: PartitionConfig) -> None:
+        self._idle = IdleWatch(log)
+        self._rolls = RollWatch(log, config)
+
+    @property
+    def deadline(self) -> Instant:
+        return min(self._idle.deadline, self._rolls.deadline)
+
+    def taken(self, now: Instant, *, wrote: bool) -> None:
+        """The replica was taken; `wrote`: something goes to the disk."""
+        if wrote:
+            self._idle.written(now)
+        self._rolls.look(now)
+
+    def tick(self, now: Instant) -> None:
+        """Time has passed."""
+        self._idle.tick(now)
+        self._rolls.tick(now)
+
+    def configure(self, config: PartitionConfig) -> None:
+        """The topic's settings changed."""
+        self._rolls.configure(config)
