@@ -235,4 +235,5 @@ class LeaderChores:
 
 
 def _span_of(segment: Segment) -> SegmentSpan:
-    return SegmentSpan(segment.base_offset, max(0, segment.size_hint - SEGMENT_HEADER_BYTES))
+    byte_count = max(0, segment.size_hint - SEGMENT_HEADER_BYTES)
+    return SegmentSpan(segment.base_offset, byte_count, segment.largest_timestamp)

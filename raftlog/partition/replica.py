@@ -478,6 +478,9 @@ class PartitionReplica:
             errands.read_snapshot(snapshot_read)
         for first, last in drained.verify:
             errands.verify(first, last, now)
+        unknown = self._serving.chores.take_unknown()
+        if unknown is not None:
+            errands.learn_largest(unknown)
 
     def _fill(self, output: ReplicaOutput, drained: Output, io_id: IoId, now: Instant) -> None:
         if drained.hard_state is not None:

@@ -11,11 +11,10 @@ from typing import Final, NamedTuple
 
 from raftlog.base.ids import Offset
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.records.timestamps import NO_TIMESTAMP
 
 TO_HIGH_WATERMARK: Final = -1
 """What DeleteRecords sends for "everything"."""
-NO_TIMESTAMP: Final = -1
-"""Kafka's timestamp of a record that has none."""
 
 
 class SegmentSpan(NamedTuple):

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.retention import (
-    NO_TIMESTAMP,
     SegmentSpan,
     log_start_asked,
     log_start_by_age,
     log_start_by_size,
 )
+from raftlog.records.timestamps import NO_TIMESTAMP
 
 
 def spans(*sizes, step=10):

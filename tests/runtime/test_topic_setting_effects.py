@@ -52,6 +52,21 @@ def oldest_are_gone(cluster, name):
     return fetch(cluster, cluster.leader(name).number, 11, name=name)[0].log_start_offset > 0
 
 
+def an_old_record_is_gone(cluster, name):
+    leader = cluster.leader(name).number
+    assert code_of(cluster, name, batch_of(b"x", timestamp_ms=WALL - HOUR_MS)) == 0
+    cluster.run(8)
+    return fetch(cluster, leader, 1, name=name)[0].log_start_offset > 0
+
+
+def what_lay_for_seconds_is_gone(cluster, name):
+    """Size removes whole segments only, and these records fill none."""
+    for _ in range(3):
+        assert code_of(cluster, name, batch_of(b"x")) == 0
+        cluster.run(1.5)
+    return fetch(cluster, cluster.leader(name).number, 2, name=name)[0].log_start_offset > 0
+
+
 def a_cut_off_leader_answers_readers(cluster, name):
     assert code_of(cluster, name, batch_of(b"x")) == 0
     leader = cluster.leader(name).number
@@ -105,6 +120,12 @@ EFFECTS = {
         oldest_are_gone,
         {str(SEGMENT_BYTES_MIN): True, "-1": False},
         {"segment.bytes": SMALL_LOGS["segment.bytes"]},
+    ),
+    "retention.ms": Effect(an_old_record_is_gone, {"5000": True, "-1": False}),
+    "segment.ms": Effect(
+        what_lay_for_seconds_is_gone,
+        {"1000": True, "604800000": False},
+        {"retention.bytes": "1"},
     ),
     "segment.bytes": Effect(
         oldest_are_gone,
