@@ -33,6 +33,7 @@ from jepsen_style_tests.world import CONTROL, EVERYBODY, Nemesis, World
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, judge
 from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report_proof import digest_of
 from raftlog.verify.verdict import INVALID, VALID
 
 BROKERS: Final = 3
@@ -361,7 +362,15 @@ class _Run:
         }
         run_folder.write_json(self.folder / "run.json", run_json)
         run_folder.write_json(self.folder / "verdict.json", document)
-        beside = RunFolder(name=self.folder.name, run=run_json, invariants=self.checks)
+        with (self.folder / HISTORY).open("rb") as file:
+            sha256 = digest_of(file)
+        beside = RunFolder(
+            name=self.folder.name,
+            place=str(_shown(self.folder)),
+            run=run_json,
+            invariants=self.checks,
+            history_sha256=sha256,
+        )
         (self.folder / REPORT).write_text(render(judgement, beside), encoding="utf-8")
         if not plan.keep and verdict == VALID:
             shutil.rmtree(self.cluster.directory, ignore_errors=True)

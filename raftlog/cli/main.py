@@ -16,9 +16,11 @@ from typing import Final, NoReturn, final
 import click
 
 from raftlog.base.errors import RaftlogError
+from raftlog.base.printable import visible
 from raftlog.cli.render import UNKNOWN_CODE, USAGE_CODE
 
 _INTERRUPTED_CODE: Final = 130
+_LINE_FEED: Final = "\n"
 
 # Command -> (module, attribute, short help). The help stands here so that `raftlog --help` loads
 # none.
@@ -132,8 +134,10 @@ def _print_error(what: str, on: str, do: str, *, as_json: bool) -> None:
         document = {"version": 1, "error": {"what": what, "on": on, "do": do}}
         print(json.dumps(document), file=sys.stderr)
         return
+    # What a file or a peer said stands in errors, too: it must not make the terminal do anything.
+    what, on, do = (visible(text, _LINE_FEED) for text in (what, on, do.strip()))
     place = f" ({on})" if on else ""
-    advice = f"\n  {do.strip()}" if do else ""
+    advice = f"\n  {do}" if do else ""
     print(f"raftlog: {what}{place}{advice}", file=sys.stderr)
 
 

@@ -1,7 +1,7 @@
 """`raftlog verify`: judge a history, ours or another system's."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, Final, final
@@ -10,7 +10,9 @@ import attrs
 import click
 
 from raftlog.base.errors import FutureFormat, RaftlogError
-from raftlog.base.limits import SEARCH_STEPS_DEFAULT
+from raftlog.base.limits import HOLE_STEPS_DEFAULT, SEARCH_STEPS_DEFAULT
+from raftlog.base.printable import visible
+from raftlog.cli.check_report import check_report
 from raftlog.cli.render import format_option, progress
 from raftlog.verify import (
     MODELS,
@@ -28,6 +30,7 @@ from raftlog.verify.jepsen_edn import header_for
 from raftlog.verify.junit import junit
 from raftlog.verify.public_logs import is_public, read_public
 from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report_proof import digest_of, proof_of
 from raftlog.verify.run_checks import RunCheck, exercised, idle, violated, whole
 from raftlog.verify.verdict import (
     EXIT_CODES,
@@ -84,6 +87,13 @@ _LOOKED_AT: Final = 4_096
     type=click.Path(path_type=Path),
     help="Write JUnit XML here.",
 )
+@click.option(
+    "--check-report",
+    "checked_report",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Judge again by the options of this report, and say whether it says the same.",
+)
 @format_option()
 def verify(
     path: Path,
@@ -93,6 +103,7 @@ def verify(
     search_steps: int,
     report: Path | None,
     junit_file: Path | None,
+    checked_report: Path | None,
     form: str,
 ) -> int:
     """Judge a history of operations: what was lost, doubled, reordered, or read too early.
@@ -104,15 +115,19 @@ def verify(
     a witness; 2: unknown, a budget ran out or nothing was judged; 64: not a history.
     """
     history = path / _HISTORY if path.is_dir() else path
+    if checked_report is not None:
+        return _check_report(checked_report, path, history, model, form)
+    settings = _Settings(reads=reads, allow=allow, search_steps=search_steps)
     try:
-        judgement = _judged(history, model, reads, allow, search_steps)
+        judgement = _judged(history, model, settings)
     except (BadHistory, FutureFormat) as error:
-        raise click.UsageError(f"{history}: {error}") from None
+        raise click.UsageError(f"{history}: {visible(str(error))}") from None
     verdict = judgement.verdict
-    folder = _run_folder(path) if path.is_dir() else RunFolder(place=str(path))
+    folder = _folder_of(path, history)
     checks = folder.checks()
     concluded = whole(verdict, checks)
     document = verdict.document(exercised(folder.invariants), whole=concluded)
+    document["judged"] = proof_of(judgement, folder.history_sha256)
     if path.is_dir():
         _write(path / _VERDICT, json.dumps(document, indent=1) + "\n")
     if report is not None:
@@ -126,9 +141,53 @@ def verify(
     return EXIT_CODES[concluded]
 
 
-def _judged(
-    history: Path, model: str | None, reads: str | None, allow: tuple[str, ...], search_steps: int
-) -> Judgement:
+@final
+@attrs.frozen(kw_only=True)
+class _Settings:
+    """How to judge: what the command line says, or a report."""
+
+    reads: str | None = None
+    allow: tuple[str, ...] = ()
+    search_steps: int = SEARCH_STEPS_DEFAULT
+    hole_steps: int = HOLE_STEPS_DEFAULT
+    allowed: frozenset[str] | None = None
+    """All that is allowed, of a report; else `allow` adds to what the header allows."""
+
+    def keywords(self, header: Any) -> dict[str, Any]:
+        """For the judge."""
+        allowed = self.allowed
+        if allowed is None:
+            allowed = allowed_by_default(header.source, header.options) | frozenset(self.allow)
+        steps = {"search_steps": self.search_steps, "hole_steps": self.hole_steps}
+        return {"allowed": allowed, **steps}
+
+
+def _check_report(report: Path, path: Path, history: Path, own: str | None, form: str) -> int:
+    def again(options: dict[str, Any], model: str | None) -> Judgement:
+        settings = _Settings(
+            reads=options["reads"] if options["model"] == LOG else None,
+            search_steps=options["search_steps"],
+            hole_steps=options["hole_steps"],
+            allowed=frozenset(options["allowed"]),
+        )
+        return _judged(history, model or options["model"], settings)
+
+    try:
+        return check_report(report, path, _folder_of(path, history), again, own, form)
+    except (BadHistory, FutureFormat) as error:
+        raise click.UsageError(f"{history}: {visible(str(error))}") from None
+
+
+def _folder_of(path: Path, history: Path) -> RunFolder:
+    folder = _run_folder(path) if path.is_dir() else RunFolder(place=str(path))
+    try:
+        with history.open("rb") as stream:
+            return attrs.evolve(folder, history_sha256=digest_of(stream))
+    except OSError as error:
+        raise click.UsageError(f"{history}: {error.strerror}") from None
+
+
+def _judged(history: Path, model: str | None, settings: _Settings) -> Judgement:
     chosen = _model(model)
     try:
         stream = history.open("rb")
@@ -140,23 +199,13 @@ def _judged(
             if public is not None:
                 ops = list(read_public(public))
                 operations, nemesis = intervals(ops)
-                header = _held_to(header_for(ops), reads)
+                header = _held_to(header_for(ops), settings.reads)
                 return judge_operations(
-                    header,
-                    operations,
-                    nemesis,
-                    model=chosen,
-                    allowed=_allowed(header, allow),
-                    search_steps=search_steps,
+                    header, operations, nemesis, model=chosen, **settings.keywords(header)
                 )
             reader = HistoryReader(_Advancing(stream, advance))
-            reader.header = _held_to(reader.header, reads)
-            return judge(
-                reader,
-                model=chosen,
-                allowed=_allowed(reader.header, allow),
-                search_steps=search_steps,
-            )
+            reader.header = _held_to(reader.header, settings.reads)
+            return judge(reader, model=chosen, **settings.keywords(reader.header))
         except UnicodeDecodeError:
             raise BadHistory("not UTF-8 text", on=str(history)) from None
 
@@ -195,10 +244,6 @@ def _held_to(header: Any, reads: str | None) -> Any:
     if reads is None:
         return header
     return attrs.evolve(header, options={**header.options, "read_consistency": reads})
-
-
-def _allowed(header: Any, allow: Iterable[str]) -> frozenset[str]:
-    return allowed_by_default(header.source, header.options) | frozenset(allow)
 
 
 def _model(name: str | None) -> str | Model | None:
@@ -263,7 +308,7 @@ def _print_text(
     verdict: Verdict, checks: Sequence[RunCheck], path: Path, report: Path | None
 ) -> None:
     """Verdict first, then the smallest evidence, then the rest."""
-    print(
+    _say(
         f"{whole(verdict, checks).upper()}  {path}: {verdict.operations:,} operations, "
         f"model {verdict.model}, reads {verdict.mode}"
     )
@@ -271,15 +316,15 @@ def _print_text(
     for result in results:
         if result.status == INVALID:
             text = result.witness.text if result.witness is not None else ""
-            print(f"\n{result.name} ({result.count}): {text}")
+            _say(f"{result.name} ({result.count}): {text}", apart=True)
     broken = violated(checks)
     for check in broken:
-        print(f"\n{check.sentence()}")
+        _say(f"{check.sentence()}", apart=True)
     if broken and verdict.verdict != INVALID:
-        print(f"\nThe history alone is {verdict.verdict}.")
+        _say(f"The history alone is {verdict.verdict}.", apart=True)
     for result in results:
         if result.status == UNKNOWN:
-            print(f"\n{result.name} is unknown: {result.note}")
+            _say(f"{result.name} is unknown: {result.note}", apart=True)
     print()
     _print_names("allowed, counted", [r for r in results if r.allowed and r.count], counts=True)
     checked = [r for r in results if not r.count and r.status not in (NOT_CHECKED, UNKNOWN)]
@@ -288,13 +333,19 @@ def _print_text(
     still = idle(checks)
     held = [check.name for check in checks if check not in broken and check not in still]
     if held:
-        print(f"the run's own checks that held: {', '.join(held)}")
+        _say(f"the run's own checks that held: {', '.join(held)}")
     if still:
-        print(f"not exercised, compared 0 times: {', '.join(check.name for check in still)}")
+        _say(f"not exercised, compared 0 times: {', '.join(check.name for check in still)}")
     for note in verdict.notes:
-        print(f"note: {note}")
+        _say(f"note: {note}")
     if report is not None:
-        print(f"report: {report}")
+        _say(f"report: {report}")
+
+
+def _say(text: str, *, apart: bool = False) -> None:
+    """A line, `apart` from those before; names and values of the history make neither a terminal do
+    anything, nor lines of their own."""
+    print(f"\n{visible(text)}" if apart else visible(text))
 
 
 def _print_names(what: str, results: list[ClassResult], *, counts: bool = False) -> None:

@@ -50,6 +50,8 @@ class Judgement:
     operations: Sequence[Interval]
     nemesis: Sequence[Op]
     facts: Facts
+    settings: Mapping[str, Any]
+    """How it was judged: `model`, `reads`, `allowed`, `search_steps`, `hole_steps`."""
 
 
 def check_history(
@@ -179,6 +181,13 @@ def judge_operations(
         operations=operations,
         nemesis=nemesis,
         facts=facts,
+        settings={
+            "model": verdict.model,
+            "reads": verdict.mode,
+            "allowed": sorted(permitted),
+            "search_steps": search_steps,
+            "hole_steps": hole_steps,
+        },
     )
 
 

@@ -15,11 +15,13 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.limits import REPORT_BYTES_MAX
+from raftlog.base.printable import visible_everywhere
 from raftlog.verify.check import LOG, Judgement
 from raftlog.verify.classes import DEFINITIONS
 from raftlog.verify.explain import moment
 from raftlog.verify.pairing import OPEN, shortened
 from raftlog.verify.report_plots import plots_of
+from raftlog.verify.report_proof import proof_of
 from raftlog.verify.report_strips import strips_of
 from raftlog.verify.report_trace import Fault, Picture, faults_of, picture_of, trace_lines
 from raftlog.verify.report_window import Window, bars_of, partitions_of, window_of
@@ -48,6 +50,8 @@ class RunFolder:
     run: Mapping[str, Any] = attrs.field(factory=dict)
     invariants: Mapping[str, Any] = attrs.field(factory=dict)
     trace: str = ""
+    history_sha256: str = ""
+    """Of the history's bytes (`raftlog.verify.report_proof.digest_of`)."""
 
     def checks(self) -> list[RunCheck]:
         """What the run found out about itself."""
@@ -56,18 +60,21 @@ class RunFolder:
 
 def render(judgement: Judgement, folder: RunFolder | None = None) -> str:
     """The whole page."""
-    data = page_data(judgement, folder or RunFolder())
-    text = _assemble(data)
-    # A hostile or enormous history: the pictures shrink, the verdict stays.
+    return assembled(fitting(page_data(judgement, folder or RunFolder())))
+
+
+def fitting(data: dict[str, Any]) -> dict[str, Any]:
+    """The data of a page that is not too large. A hostile or enormous history: the pictures shrink,
+    the verdict stays."""
     for shrink in (_drop_messages, _drop_cells, _drop_bars, _drop_run):
-        if len(text.encode("utf-8", "replace")) < REPORT_BYTES_MAX:
+        if len(assembled(data).encode("utf-8", "replace")) < REPORT_BYTES_MAX:
             break
         shrink(data)
-        text = _assemble(data)
-    return text
+    return data
 
 
-def _assemble(data: Mapping[str, Any]) -> str:
+def assembled(data: Mapping[str, Any]) -> str:
+    """The page of these data."""
     page = files(_PAGE)
     template = (page / "page.html").read_text(encoding="utf-8")
     style = (page / "page.css").read_text(encoding="utf-8")
@@ -85,7 +92,11 @@ def as_block(data: Any) -> str:
 
 
 def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
-    """Everything that the page shows, as JSON."""
+    """Everything that the page shows, as JSON. No text of it holds a character that is not seen."""
+    return visible_everywhere(_page_data(judgement, folder))  # type: ignore[no-any-return]
+
+
+def _page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
     faults = faults_of(judgement.nemesis)
     window = window_of(judgement, faults)
     events, strange = trace_lines(folder.trace)
@@ -97,6 +108,7 @@ def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
     ]
     return {
         "version": 1,
+        "proof": proof_of(judgement, folder.history_sha256),
         "summary": _summary(judgement, folder, span),
         "story": [*_broken_checks(folder), *story_of(judgement, faults, window)][:6],
         "classes": _classes(judgement),
@@ -171,6 +183,7 @@ def _summary(judgement: Judgement, folder: RunFolder, span: Sequence[int]) -> di
     return {
         "headline": _HEADLINES[shown],
         "verdict": shown,
+        "history": verdict.verdict,
         "failing": names + broken,
         "unknown": [r.note for r in verdict.classes.values() if r.status == UNKNOWN],
         "facts": [

@@ -19,6 +19,7 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog.verify import HistoryReader, judge
 from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report_proof import digest_of
 from raftlog_sim.cases import Case
 from raftlog_sim.outcome import Outcome
 
@@ -146,6 +147,8 @@ def report(folder: Path, outcome: Outcome) -> Path:
             run=run,
             invariants=outcome.verdict.get("invariants", {}),
             trace="".join(f"{line}\n" for line in outcome.trace),
+            place=str(folder),
+            history_sha256=digest_of(io.BytesIO(outcome.history.encode())),
         ),
     )
     put(folder / REPORT, page)

@@ -26,6 +26,7 @@ from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify import Header, HistoryWriter, Judgement, judge
 from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report_proof import digest_of
 from raftlog.verify.run_checks import checks_of, whole
 from raftlog.verify.verdict import INVALID, VALID
 
@@ -203,8 +204,11 @@ class _Demo:
             "seed": SEED,
             "metrics": {**outcome.metrics, "spark": outcome.spark.document()},
         }
+        with (self.folder / HISTORY).open("rb") as file:
+            sha256 = digest_of(file)
         beside = RunFolder(
             name=self.folder.name,
+            history_sha256=sha256,
             place=str(self.folder),
             run=manifest,
             invariants=invariants,
