@@ -30,6 +30,7 @@ from raftlog.verify.jepsen_edn import header_for
 from raftlog.verify.junit import junit
 from raftlog.verify.public_logs import is_public, read_public
 from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report_claims import claims_of
 from raftlog.verify.report_proof import digest_of, proof_of
 from raftlog.verify.run_checks import RunCheck, exercised, idle, violated, whole
 from raftlog.verify.verdict import (
@@ -37,8 +38,8 @@ from raftlog.verify.verdict import (
     INVALID,
     NOT_CHECKED,
     UNKNOWN,
+    VALID,
     ClassResult,
-    Verdict,
 )
 
 _HISTORY: Final = "history.jsonl"
@@ -137,7 +138,7 @@ def verify(
     if form == "json":
         print(json.dumps(document, indent=1))
     else:
-        _print_text(verdict, checks, path, report)
+        _print_text(judgement, checks, path, report)
     return EXIT_CODES[concluded]
 
 
@@ -305,14 +306,18 @@ def _write(path: Path, text: str) -> None:
 
 
 def _print_text(
-    verdict: Verdict, checks: Sequence[RunCheck], path: Path, report: Path | None
+    judgement: Judgement, checks: Sequence[RunCheck], path: Path, report: Path | None
 ) -> None:
-    """Verdict first, then the smallest evidence, then the rest."""
+    """Verdict first, then the smallest evidence or what was proved, then the rest."""
+    verdict = judgement.verdict
     _say(
         f"{whole(verdict, checks).upper()}  {path}: {verdict.operations:,} operations, "
         f"model {verdict.model}, reads {verdict.mode}"
     )
     results = list(verdict.classes.values())
+    if whole(verdict, checks) == VALID:
+        for claim in claims_of(judgement):
+            _say(f"  {claim}")
     for result in results:
         if result.status == INVALID:
             text = result.witness.text if result.witness is not None else ""

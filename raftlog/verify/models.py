@@ -51,6 +51,9 @@ class Model:
     asserts: Callable[[Call], bool] = lambda call: True
     """Whether a call could have answered wrongly. A history of calls that could not is not judged:
     writes alone say nothing about a register."""
+    reads_and_writes: bool = False
+    """Whether calls are those of a register, so that a fault can be told as what was read and what
+    had been written (`raftlog.verify.register_story`)."""
 
 
 def _register_call(op: Interval) -> Call | None:
@@ -109,6 +112,7 @@ REGISTER: Final = Model(
     step=_register_step,
     call_of=_register_call,
     functions=("read", "write"),
+    reads_and_writes=True,
     asserts=lambda call: call.asked[0] != "write",
 )
 """Read and write; first value nil."""
@@ -119,6 +123,7 @@ CAS_REGISTER: Final = Model(
     step=_register_step,
     call_of=_register_call,
     functions=("read", "write", "cas"),
+    reads_and_writes=True,
     asserts=lambda call: (
         call.asked[0] == "read"
         or (call.asked[0] == "cas" and (call.answer is False or call.end_ns < OPEN))

@@ -20,12 +20,15 @@ from raftlog.verify.check import LOG, Judgement
 from raftlog.verify.classes import DEFINITIONS
 from raftlog.verify.explain import moment
 from raftlog.verify.pairing import OPEN, shortened
+from raftlog.verify.report_claims import claims_of, claims_of_checks, cost_of
+from raftlog.verify.report_commands import commands_of
+from raftlog.verify.report_lanes import segments_of
 from raftlog.verify.report_plots import plots_of
 from raftlog.verify.report_proof import proof_of
 from raftlog.verify.report_strips import strips_of
 from raftlog.verify.report_trace import Fault, Picture, faults_of, picture_of, trace_lines
 from raftlog.verify.report_window import Window, bars_of, partitions_of, window_of
-from raftlog.verify.run_checks import RunCheck, checks_of, exercised, violated, whole
+from raftlog.verify.run_checks import RunCheck, checks_of, exercised, idle, violated, whole
 from raftlog.verify.verdict import INVALID, NOT_CHECKED, UNKNOWN, VALID, Verdict
 
 _PAGE: Final = "raftlog.verify.report_page"
@@ -98,31 +101,41 @@ def page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
 
 def _page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
     faults = faults_of(judgement.nemesis)
-    window = window_of(judgement, faults)
     events, strange = trace_lines(folder.trace)
+    checks = folder.checks()
+    window = window_of(
+        judgement, faults, [event.instant for event in events], broken=bool(violated(checks))
+    )
     picture = picture_of(events, window.start_ns, window.end_ns)
     operations = judgement.operations
     span = [
-        min((op.start_ns for op in operations), default=0),
-        max((op.end_ns for op in operations if op.end_ns < OPEN), default=0),
+        min((op.start_ns for op in operations), default=window.start_ns),
+        max((op.end_ns for op in operations if op.end_ns < OPEN), default=window.end_ns),
     ]
     return {
         "version": 1,
         "proof": proof_of(judgement, folder.history_sha256),
         "summary": _summary(judgement, folder, span),
+        "claims": claims_of(judgement),
+        "run_claims": claims_of_checks(checks),
+        "idle": [check.name for check in idle(checks)],
+        "cost": cost_of(judgement, faults),
         "story": [*_broken_checks(folder), *story_of(judgement, faults, window)][:6],
         "classes": _classes(judgement),
+        "not_checked": [result.name for result in judgement.verdict.lacking],
+        "commands": _commands(judgement, folder),
         "window": {
             "start": window.start_ns,
             "end": window.end_ns,
             "shown": len(window.operations),
             "total": window.total,
             "note": window.note,
+            "focus": window.focus_ns,
         },
         "span": span,
         "accused": [op.index for op in window.accused],
         "bars": bars_of(judgement, window),
-        "lanes": _lanes(judgement, picture, window),
+        "lanes": _lanes(judgement, picture, faults, window),
         "messages": _nearest(picture.messages, "start", window, _MESSAGES_MAX),
         "ticks": _nearest(picture.ticks, "at", window, _TICKS_MAX),
         "trace": {
@@ -147,12 +160,11 @@ def _page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
 def _nearest(
     marks: Sequence[dict[str, Any]], at: str, window: Window, most: int
 ) -> list[dict[str, Any]]:
-    """At most so many of the marks of a trace: those nearest to the witness, else the first."""
+    """At most so many of the marks of a trace: those nearest to what matters most."""
     if len(marks) <= most:
         return list(marks)
-    ends = [op.start_ns if op.end_ns >= OPEN else op.end_ns for op in window.accused]
-    middle = max(ends, default=window.start_ns)
-    chosen = sorted(range(len(marks)), key=lambda n: (abs(marks[n][at] - middle), n))[:most]
+    focus = window.focus_ns
+    chosen = sorted(range(len(marks)), key=lambda n: (abs(marks[n][at] - focus), n))[:most]
     return [marks[n] for n in sorted(chosen)]
 
 
@@ -189,7 +201,6 @@ def _summary(judgement: Judgement, folder: RunFolder, span: Sequence[int]) -> di
         "facts": [
             [name, str(shortened(value))] for name, value in facts if value not in (None, "")
         ],
-        "commands": _commands(judgement, folder),
         "notes": list(verdict.notes),
         "name": folder.name,
     }
@@ -203,29 +214,12 @@ def _duration(value: Any) -> str | None:
     return moment(value) if type(value) is int else None
 
 
-def _commands(judgement: Judgement, folder: RunFolder) -> list[list[str]]:
-    """[what it does, command], ready to copy. The run's own words first."""
-    place = folder.place or (f"runs/{folder.name}" if folder.name else "RUNFOLDER")
-    own = folder.run.get("commands")
-    found = [[str(name), str(text)] for name, text in own.items()] if isinstance(own, dict) else []
-    known = [name for name, _ in found]
+def _commands(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
+    """Fields of the commands that the page offers."""
+    place = folder.place or (f"runs/{folder.name}" if folder.name else "")
     seed = judgement.header.seed if judgement.header.seed is not None else folder.run.get("seed")
-    derived: list[list[str]] = []
-    if judgement.header.source == "sim":
-        derived = [
-            [
-                "replay",
-                f"raftlog sim replay {place}" if folder.name else f"raftlog sim run --seed {seed}",
-            ],
-            ["debug", f"raftlog sim debug --seed {seed}"],
-            ["shrink", f"raftlog sim shrink --seed {seed}"],
-        ]
-    elif "command" in folder.run:
-        command = folder.run["command"]
-        text = " ".join(map(str, command)) if isinstance(command, list) else str(command)
-        derived = [["replay", text]]
-    derived.append(["judge again", f"raftlog verify {place}"])
-    return found + [entry for entry in derived if entry[0] not in known]
+    found = commands_of(judgement.header.source, seed, folder.run, place)
+    return {**found, "folder": bool(folder.run or folder.name)}
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -239,8 +233,11 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
     pipelined = judgement.header.options.get("pipelined")
     who = "processes (one for each send in flight)" if pipelined else "clients"
     where = f" on {keys} partition{'s' if keys != 1 else ''}" if keys else ""
+    made = f"{processes:,} {who} made {verdict.operations:,} operations{where}"
+    if not judgement.operations:
+        made = "No client did anything"
     sentences = [
-        f"{processes:,} {who} made {verdict.operations:,} operations{where}"
+        made
         + (f" while {_faults(len(faults))} injected." if faults else "; no fault was recorded.")
     ]
     failures = verdict.failures()
@@ -256,12 +253,6 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
         sentences.append(f"It could not be decided: {'; '.join(notes)}. That is not a pass.")
     else:
         sentences.append(_nothing_found(verdict))
-    missing = [result.name for result in verdict.lacking]
-    if missing and not verdict.judged_nothing:
-        sentences.append(
-            f"{len(missing)} classes were not checked, for the history lacks their evidence: "
-            f"{', '.join(missing)}."
-        )
     return sentences[:6]
 
 
@@ -323,8 +314,11 @@ def _meanwhile(faults: Sequence[Fault], window: Window) -> list[str]:
 
 
 def _classes(judgement: Judgement) -> list[dict[str, Any]]:
+    """Those that the history has evidence for; the others are `not_checked`."""
     found = []
     for name, result in judgement.verdict.classes.items():
+        if result.status == NOT_CHECKED:
+            continue
         document = result.document()
         witness = document["witness"]
         if witness is not None:
@@ -337,17 +331,25 @@ def _classes(judgement: Judgement) -> list[dict[str, Any]]:
 # --- lanes ----------------------------------------------------------------------------------------
 
 
-def _lanes(judgement: Judgement, picture: Picture, window: Window) -> list[dict[str, Any]]:
+def _lanes(
+    judgement: Judgement, picture: Picture, faults: Sequence[Fault], window: Window
+) -> list[dict[str, Any]]:
     """Nodes first, then the clients of the window."""
     nodes = dict.fromkeys(judgement.header.nodes)
     nodes.update(dict.fromkeys(op.node for op in window.operations if op.node is not None))
     nodes.update(dict.fromkeys(picture.roles))
-    lanes = [
-        {"id": node, "kind": "node", "roles": picture.roles.get(node, [])[-400:]} for node in nodes
+    nodes.update(dict.fromkeys(picture.boots))
+    lanes: list[dict[str, Any]] = [
+        {
+            "id": node,
+            "kind": "node",
+            "segments": segments_of(node, picture, faults, window.start_ns, window.end_ns),
+        }
+        for node in nodes
     ]
     clients = dict.fromkeys(op.process for op in window.accused)
     clients.update(dict.fromkeys(op.process for op in window.operations))
-    return lanes + [{"id": process, "kind": "client", "roles": []} for process in clients]
+    return lanes + [{"id": process, "kind": "client", "segments": []} for process in clients]
 
 
 # --- small tables ---------------------------------------------------------------------------------

@@ -19,12 +19,14 @@ from raftlog.verify.verdict import JUDGE
 
 BEGIN: Final = '<script type="application/json" id="data">'
 END: Final = "</script>"
-OF_HISTORY: Final = (
-    *("classes", "claims", "window", "span", "accused", "bars", "faults", "partitions", "plots"),
-)
+OF_HISTORY: Final = ("classes", "not_checked", "claims", "cost", "accused", "faults", "plots")
 """The parts of a page that its history alone decides."""
-_OF_NO_VERDICT: Final = ("commands", "name")
-"""Of the summary: where a folder lies is nothing that is judged."""
+OF_WINDOW: Final = ("window", "span", "bars", "partitions")
+"""As well, unless the trace decided which part of the run is shown: where the run failed a check of
+its own, and where no client did anything."""
+_NOT_COMPARED: Final = ("proof", "summary", "commands")
+"""`proof` was compared before, `summary` is compared apart, and where a folder lies is nothing that
+is judged."""
 _PIECE: Final = 1 << 20
 
 
@@ -106,11 +108,13 @@ def differences(
     folder was at hand, so that all of it is compared; else `checks_broken` says whether the report
     itself names a check of the run's own that did not hold."""
     again = json.loads(json.dumps(found))
-    names: Iterable[str] = dict.fromkeys([*told, *again]) if whole else OF_HISTORY
+    by_trace = checks_broken or not again["bars"]
+    of_history = OF_HISTORY if by_trace else (*OF_HISTORY, *OF_WINDOW)
+    names: Iterable[str] = dict.fromkeys([*told, *again]) if whole else of_history
     wrong = [
         _difference(name, told.get(name), again.get(name))
         for name in names
-        if name not in ("proof", "summary") and told.get(name) != again.get(name)
+        if name not in _NOT_COMPARED and told.get(name) != again.get(name)
     ]
     mine, theirs = _judged(again["summary"]), _judged(told["summary"])
     if whole:
@@ -131,7 +135,7 @@ _HEADLINES: Final = {"valid": "PASS", "invalid": "FAIL", "unknown": "UNKNOWN"}
 
 
 def _judged(summary: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in summary.items() if name not in _OF_NO_VERDICT}
+    return {name: value for name, value in summary.items() if name != "name"}
 
 
 def _difference(name: str, told: Any, found: Any) -> str:

@@ -20,6 +20,8 @@ _CLOSES: Final[Mapping[str, tuple[str, ...]]] = {
     "restore": ("isolate", "partition", "cut", "disk-full", "slow-disk"),
 }
 """What ends which fault, beside `start-X` and `stop-X`; `heal` ends every fault of the network."""
+_METADATA: Final = "group-0"
+"""What the trace calls a change of role in the metadata group."""
 _NOT_NETWORK: Final = ("kill", "crash", "wipe", "stop", "pause", "power-loss")
 
 
@@ -150,6 +152,8 @@ class Picture:
     """A trace sorted into what is drawn."""
 
     roles: dict[str, list[dict[str, Any]]] = attrs.field(factory=dict)
+    boots: dict[str, list[int]] = attrs.field(factory=dict)
+    """Instants at which a node booted."""
     messages: list[dict[str, Any]] = attrs.field(factory=list)
     ticks: list[dict[str, Any]] = attrs.field(factory=list)
 
@@ -157,12 +161,14 @@ class Picture:
 def picture_of(lines: Sequence[TraceLine], start_ns: int, end_ns: int) -> Picture:
     """Roles, messages and ticks of a window of time; a role holds until the node's next one."""
     picture = Picture()
+    metadata: dict[str, list[dict[str, Any]]] = {}
     sent: dict[str, dict[str, Any]] = {}
     for instant, where, name, fields in lines:
         inside = start_ns <= instant <= end_ns
-        if name == "role":
+        if name in ("role", _METADATA):
             segment = {"from": instant, "role": fields.get("role", "?"), "term": fields.get("term")}
-            picture.roles.setdefault(where, []).append(segment)
+            roles = picture.roles if name == "role" else metadata
+            roles.setdefault(where, []).append(segment)
         elif name == "send":
             message = {
                 "from": where,
@@ -178,9 +184,18 @@ def picture_of(lines: Sequence[TraceLine], start_ns: int, end_ns: int) -> Pictur
                 picture.messages.append(message)
         elif name in ("deliver", "drop"):
             _finish(picture, sent.get(fields.get("id", "")), name, instant, inside=inside)
-        elif inside:
+        else:
+            if name == "boot":
+                picture.boots.setdefault(where, []).append(instant)
+            if not inside:
+                continue
             more = " ".join(f"{key}={value}" for key, value in fields.items())
             picture.ticks.append({"where": where, "at": instant, "name": name, "more": more})
+    for (
+        node,
+        found,
+    ) in metadata.items():  # where no partition's replica spoke, those of the metadata
+        picture.roles.setdefault(node, found)
     return picture
 
 

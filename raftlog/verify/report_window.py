@@ -12,7 +12,7 @@ from typing import Any, Final, final
 
 import attrs
 
-from raftlog.verify.check import Judgement
+from raftlog.verify.check import LOG, Judgement
 from raftlog.verify.explain import describe
 from raftlog.verify.linearizability import BEFORE_ALL, Row, chain_of
 from raftlog.verify.pairing import OPEN, Interval, shortened
@@ -21,6 +21,8 @@ from raftlog.verify.report_trace import Fault
 
 OPERATIONS_MAX: Final = 300
 """More than a person reads; a row each in the client timeline."""
+EVENTS_MAX: Final = 600
+"""Of a trace, where no operation says which part of it to show."""
 GRID_COLUMNS_MAX: Final = 48
 GRID_ROWS_MAX: Final = 60
 PARTITIONS_MAX: Final = 6
@@ -37,15 +39,28 @@ class Window:
     total: int
     note: str
     accused: tuple[Interval, ...]
+    focus_ns: int = 0
+    """What matters most in it."""
 
 
-def window_of(judgement: Judgement, faults: Sequence[Fault]) -> Window:
-    """Choose the window."""
+def window_of(
+    judgement: Judgement,
+    faults: Sequence[Fault],
+    events: Sequence[int] = (),
+    *,
+    broken: bool = False,
+) -> Window:
+    """Choose the window. `events` are the instants of the trace; `broken`: the run failed a check
+    of its own, which is where it ended."""
     operations = sorted(judgement.operations, key=lambda op: (op.start_ns, op.index))
+    if not operations:
+        return _without_operations(faults, events, broken=broken)
     accused = witness_of(judgement)
     if accused:
         centre = [operations.index(op) for op in accused]
         note = "around the first failure"
+    elif broken:
+        centre, note = [len(operations) - 1], "the end of the run, where its own check failed"
     else:
         first = min((fault.start_ns for fault in faults), default=None)
         at = next((n for n, op in enumerate(operations) if first and op.start_ns >= first), 0)
@@ -56,6 +71,9 @@ def window_of(judgement: Judgement, faults: Sequence[Fault]) -> Window:
     start = min((op.start_ns for op in shown), default=0)
     ends = [op.end_ns for op in shown if op.end_ns < OPEN]
     end = max([*ends, *(op.start_ns for op in shown)], default=start + 1)
+    focus = max((op.start_ns if op.end_ns >= OPEN else op.end_ns for op in accused), default=start)
+    if broken and not accused:
+        focus = end = max([end, *events[-1:]])
     return Window(
         operations=tuple(shown),
         start_ns=start,
@@ -63,7 +81,34 @@ def window_of(judgement: Judgement, faults: Sequence[Fault]) -> Window:
         total=len(operations),
         note=note,
         accused=accused,
+        focus_ns=focus,
     )
+
+
+def _without_operations(faults: Sequence[Fault], events: Sequence[int], *, broken: bool) -> Window:
+    """What nodes and faults did, where no client did anything: the last of it where the run
+    failed, else the first."""
+    shown = sorted(events)[-EVENTS_MAX:] if broken else sorted(events)[:EVENTS_MAX]
+    if broken:
+        shown = _after_silence(shown)
+    instants = shown or [at for fault in faults for at in (fault.start_ns, fault.end_ns or 0)]
+    start, end = min(instants, default=0), max(instants, default=1)
+    note = "no client did anything"
+    if len(shown) < len(events):
+        note += f"; the {'last' if broken else 'first'} {len(shown):,} events of the trace"
+    end = max(end, start + 1)
+    focus = end if broken else start
+    return Window(
+        operations=(), start_ns=start, end_ns=end, total=0, note=note, accused=(), focus_ns=focus
+    )
+
+
+def _after_silence(instants: list[int]) -> list[int]:
+    """The last of them, without what lies before a silence of more than half of the whole."""
+    for at in range(len(instants) - 1, 0, -1):
+        if 2 * (instants[at] - instants[at - 1]) > instants[-1] - instants[0]:
+            return instants[at:]
+    return instants
 
 
 def _around(operations: Sequence[Interval], centre: Sequence[int]) -> list[Interval]:
@@ -128,6 +173,7 @@ def _read_point(op: Interval, chains: Mapping[str, tuple[Any, Any, Any]]) -> int
 
 def bars_of(judgement: Judgement, window: Window) -> list[dict[str, Any]]:
     """Every operation of the window as the page draws it."""
+    model = judgement.verdict.model
     keys = dict.fromkeys(key for op in window.operations for key in _keys(op))
     chains = {
         key: points_of(chain_of(judgement.facts.keys[key], judgement.verdict.mode))
@@ -147,7 +193,7 @@ def bars_of(judgement: Judgement, window: Window) -> list[dict[str, Any]]:
                 "process": op.process,
                 "f": op.f,
                 "type": op.type,
-                "keys": _keys(op),
+                "keys": _keys(op) or ([model] if model != LOG and op.f != "crash" else []),
                 "node": op.node,
                 "start": op.start_ns,
                 "end": None if op.end_ns >= OPEN else op.end_ns,

@@ -21,9 +21,13 @@ from raftlog.verify.explain import describe, moment
 from raftlog.verify.history import BadHistory
 from raftlog.verify.models import Call, Model, calls_of
 from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.register_story import core_of, story_of
 from raftlog.verify.verdict import INVALID, UNKNOWN, VALID, Findings, Witness
 
 CLASS: Final = "model"
+_CORE_STEPS_MAX: Final = 400_000
+"""Steps of search that a small witness may cost, in all and a try; a second or two."""
+_CORE_TRY_STEPS_MAX: Final = 20_000
 
 
 @final
@@ -185,18 +189,50 @@ def _witness(model: Model, name: Hashable, calls: Sequence[Call], outcome: Searc
     assert outcome.stuck_at is not None, "an invalid search is stuck somewhere"
     stuck = calls[outcome.stuck_at]
     order = [calls[number] for number in outcome.longest]
-    tail = [call.source for call in [*order[-3:], stuck] if call.source is not None]
-    done = f"{len(order)} of {len(calls)} operations on {name} have a legal order"
-    before = f", the last of them {_say(model, order[-1])}" if order else ""
-    return Witness(
-        text=(
+    key = f"the {model.name}" if name is None else str(name)
+    story = story_of(key, calls, stuck) if model.reads_and_writes else None
+    if story is not None:
+        text, named = story
+    else:
+        named = tuple(_core(model, calls, stuck))
+        done = f"{len(order)} of {len(calls)} operations on {key} have a legal order"
+        before = f", the last of them {_say(model, order[-1])}" if order else ""
+        text = (
             f"{done}{before}; then {_say(model, stuck)}, which returned at "
             f"{moment(stuck.end_ns)}, fits nowhere."
-        ),
-        key=str(name),
-        operations=tuple(tail),
+        )
+        if named:
+            text += f" Already {_those(named)} cannot all be true, whatever the others did."
+        else:
+            named = (*order[-3:], stuck)
+    return Witness(
+        text=text,
+        key=key,
+        operations=tuple(call.source for call in named if call.source is not None),
         detail={"legal_order": [call.source.index for call in order if call.source is not None]},
     )
+
+
+def _core(model: Model, calls: Sequence[Call], stuck: Call) -> list[Call]:
+    """The fewest calls that contradict each other, as far as a bounded search finds them."""
+    left = _CORE_STEPS_MAX
+
+    def still_invalid(tried: Sequence[Call]) -> bool:
+        nonlocal left
+        if left <= 0:
+            return False
+        found = search(model, tried, min(left, _CORE_TRY_STEPS_MAX))
+        left -= found.steps
+        return found.verdict == INVALID
+
+    return core_of(calls, stuck, still_invalid)
+
+
+def _those(calls: Sequence[Call]) -> str:
+    numbers = [str(call.source.index) for call in calls if call.source is not None]
+    if len(numbers) == 1:
+        return f"operation {numbers[0]}"
+    return f"operations {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
 def _say(model: Model, call: Call) -> str:

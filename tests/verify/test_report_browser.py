@@ -15,7 +15,7 @@ import pytest
 from raftlog.base.limits import REPORT_BYTES_MAX
 from raftlog.verify import Header, judge
 from raftlog.verify.report import RunFolder, render
-from tests.verify.sample_runs import black_box, long_run, simulated
+from tests.verify.sample_runs import black_box, hostile, long_run, nobody, simulated
 from tests.verify.test_classes import CASES
 from tests.verify.writing import op, written
 
@@ -70,6 +70,8 @@ def pages(folder: Path) -> dict[str, str]:
         text, run = simulated(lose=lose)
         add(kind, text, run)
     add("blackbox", *black_box())
+    add("nobody", *nobody())
+    add("hostile", *hostile())
     add("long", long_run(100_000))
     return made
 
@@ -115,6 +117,10 @@ def test_the_passing_run(found):
     assert "PASS" in page["headline"]
     assert page["classes"] == []
     assert page["accused"] == 0
+    assert page["sections"][0] == "proved"
+    assert page["sections"][-1] == "grids"
+    assert page["open"] == 0, "grids are folded"
+    assert any("acknowledged records: none lost" in line for line in page["claims"])
 
 
 def test_the_failing_simulated_run_has_every_section(found):
@@ -125,6 +131,7 @@ def test_the_failing_simulated_run_has_every_section(found):
         "strips",
         "partitions",
         "classes",
+        "proved",
         "invariants",
         "plots",
         "shrink",
@@ -136,11 +143,38 @@ def test_the_failing_simulated_run_has_every_section(found):
 def test_a_black_box_run_shows_its_faults_behind_each_partitions_clients(found):
     page = found["blackbox"]
     assert "PASS" in page["headline"]
-    assert page["sections"] == ["story", "diagram", "partitions", "classes", "plots", "manifest"]
+    assert page["sections"] == [
+        *("proved", "story", "diagram", "partitions", "classes", "plots", "manifest", "grids")
+    ]
     assert page["bands"] == 2 * ["fault: kill n1", "fault: isolate n2 n3"]
     assert page["beyond"] >= 1, "a send that hangs runs to the edge"
-    assert page["commands"][0].startswith("python -m jepsen_style_tests run ")
-    assert page["commands"][1:] == ["raftlog verify elsewhere/blackbox"]
+    assert page["commands"] == [
+        "python -m jepsen_style_tests run --workload append --nemesis isolate --time-limit 12 "
+        "--seed 7 --client confluent --linearizable --set raftlog.lease.enable=true",
+        "raftlog verify elsewhere/blackbox",
+        "raftlog verify --check-report report.html elsewhere/blackbox",
+    ]
+
+
+def test_commands_are_never_a_runs_own_words(found):
+    page = found["hostile"]
+    assert "FAIL" in page["headline"]
+    assert page["commands"] == [
+        "raftlog verify RUNFOLDER",
+        "raftlog verify --check-report report.html RUNFOLDER",
+    ]
+    assert "\u202e" not in page["text"]
+    assert r"\u202e" in page["text"]
+    assert page["title"] != "owned"
+
+
+def test_a_failing_run_without_clients_has_its_picture(found):
+    page = found["nobody"]
+    assert "FAIL: election-safety" in page["headline"]
+    assert page["sections"][:2] == ["story", "diagram"]
+    assert "no client did anything" in page["text"]
+    assert page["marks"] >= 4
+    assert "n1: down" in " ".join(page["roles"])
 
 
 def test_the_long_run_is_windowed(found):

@@ -133,3 +133,32 @@ function styleOf(name) {
   return styles.get(name);
 }
 ["send", "poll"].forEach(styleOf);
+
+// Commands are made here, from fields that have no other form than these: nothing that a run wrote
+// can stand in what is copied into a terminal.
+const FORMS = {
+  place: /^(?!-)[A-Za-z0-9_.\/+=@-]{1,200}$/, word: /^[a-z0-9][a-z0-9_.-]{0,63}$/, seed: /^-?[0-9]{1,19}$/,
+  mutant: /^[0-9]{1,4}[a-z]?$/, setting: /^(?!-)[A-Za-z0-9_.:-]{1,100}=[A-Za-z0-9_.:-]{1,100}$/,
+};
+const fits = (value, form) => typeof value === "string" && FORMS[form].test(value);
+const natural = (value) => Number.isSafeInteger(value) && value > 0;
+
+function commandList() {
+  const fields = data.commands, found = [];
+  const place = fits(fields.place, "place") ? fields.place : null, where = place || (fields.folder ? "RUNFOLDER" : "HISTORY");
+  if (fields.kind === "sim") {
+    const mutant = fields.mutant === undefined ? "" : fits(fields.mutant, "mutant") ? ` --mutant ${fields.mutant}` : null;
+    const from = fields.folder ? where : fits(fields.seed, "seed") ? `--seed ${fields.seed}` : null;
+    if (mutant !== null && from !== null) {
+      found.push(["replay", `raftlog sim ${fields.folder ? "replay" : "run"} ${from}${mutant}`], ["debug", `raftlog sim debug ${from}${mutant}`], ["shrink", `raftlog sim shrink ${from}${mutant}`]);
+    }
+  } else if (fields.kind === "demo" && natural(fields.rows)) {
+    found.push(["replay", `raftlog demo --rows ${fields.rows}`]);
+  } else if (fields.kind === "suite" && ["workload", "nemesis", "client"].every((name) => fits(fields[name], "word")) &&
+      fits(fields.seed, "seed") && natural(fields.seconds) && fields.settings.every((pair) => fits(pair, "setting"))) {
+    found.push(["replay", `python -m jepsen_style_tests run --workload ${fields.workload} --nemesis ${fields.nemesis} --time-limit ${fields.seconds} ` +
+      `--seed ${fields.seed} --client ${fields.client}${fields.linearizable === true ? " --linearizable" : ""}${fields.settings.map((pair) => ` --set ${pair}`).join("")}`]);
+  }
+  found.push(["judge again", `raftlog verify ${where}`], ["check this page", `raftlog verify --check-report report.html ${where}`]);
+  return found;
+}

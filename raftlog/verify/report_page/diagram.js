@@ -14,24 +14,10 @@ function ribbons(start, end) {
   });
 }
 
-const DOWN = ["kill", "crash", "wipe", "stop", "power-loss"];
-function segments(lane, start, end) {
-  const known = lane.roles.map((entry, at) => ({
-    from: entry.from, to: at + 1 < lane.roles.length ? lane.roles[at + 1].from : end, role: entry.role, term: entry.term,
-  }));
-  if (!known.length) known.push({ from: start, to: end, role: "unknown", term: null });
-  for (const fault of data.faults) {  // black-box runs know no roles, but the nemesis knows what it did
-    if (!fault.nodes.includes(lane.id) || lane.roles.length) continue;
-    const role = DOWN.includes(fault.name) ? "down" : fault.name === "pause" ? "paused" : null;
-    if (role) known.push({ from: fault.start, to: fault.end === null ? end : fault.end, role, term: null });
-  }
-  return known.filter((one) => one.to > start && one.from < end)
-    .map((one) => ({ ...one, from: Math.max(one.from, start), to: Math.min(one.to, end) }));
-}
-
 function diagramBody() {
   const { start, end } = data.window;
-  const height = Math.min(9000, Math.max(420, 13 * data.bars.length) * zoom);
+  const rows = data.bars.length || Math.min(160, data.messages.length + data.ticks.length);
+  const height = Math.min(9000, Math.max(420, 13 * rows) * zoom);
   const y = (ns) => 12 + ((ns - start) / (end - start)) * (height - 24);
   const bands = ribbons(start, end);
   const left = AXIS + 6 + RIBBON * (bands.length ? Math.max(...bands.map((band) => band.column)) + 1 : 0);
@@ -81,10 +67,10 @@ function faultBand(fault, at, y, start, end) {
     tall > 40 ? s("text", { transform: `translate(${at + 11} ${y(from) + 4}) rotate(90)` }, fault.label.slice(0, Math.floor(tall / 7))) : null), words);
 }
 
-const LETTER = { leader: "L", candidate: "C", follower: "F", paused: "paused", down: "down" };
+const LETTER = { leader: "L", candidate: "C", pre_candidate: "C?", follower: "F", starting: "boots", paused: "paused", down: "down" };
 function nodeLane(svg, lane, x, y, start, end) {
   const at = x.get(`node ${lane.id}`), found = [];
-  for (const one of segments(lane, start, end)) {
+  for (const one of lane.segments) {
     const tall = Math.max(2, y(one.to) - y(one.from));
     const wide = one.role === "leader" ? 26 : one.role === "down" ? 8 : 18;
     const role = LETTER[one.role] ? one.role : "unknown";
@@ -136,7 +122,7 @@ function clientBar(svg, bar, x, y, end, places) {
 }
 
 function diagram() {
-  if (!data.bars.length && !data.messages.length) return;
+  if (!data.bars.length && !data.messages.length && !data.ticks.length && !data.faults.length) return;
   const box = h("div", { class: "scroll tall", tabindex: 0, id: "diagram-box" }, diagramBody());
   const redraw = (factor) => {
     zoom = Math.max(0.25, Math.min(16, zoom * factor));
@@ -150,7 +136,7 @@ function diagram() {
   const trace = given ? `${events.toLocaleString("en")} trace events${part(messages, data.messages.length, "messages here")}` +
     `${part(ticks, data.ticks.length, "other marks here")}${strange ? `, ${strange} lines not understood` : ""}`
     : "no trace: what is known of the nodes is what they answered";
-  section("diagram", "Space and time", `${shown.toLocaleString("en")} of ${total.toLocaleString("en")} operations (${note}); ${trace}.`,
+  section("diagram", "Space and time", `${total ? `${shown.toLocaleString("en")} of ${total.toLocaleString("en")} operations (${note})` : note}; ${trace}.`,
     h("p", {}, h("button", { type: "button", onclick: () => redraw(2) }, "+ zoom in"), " ",
       h("button", { type: "button", onclick: () => redraw(0.5) }, "- zoom out"), " ",
       data.accused.length ? h("button", { type: "button", onclick: toError }, "e: first error") : null),
@@ -160,11 +146,10 @@ function diagram() {
 
 // What this picture has, and nothing else.
 function diagramKey() {
-  const { start, end } = data.window;
   const bar = (style, more = {}) => s("rect", { class: `op ${style}`, x: 2, y: 2, width: 22, height: 10, ...more });
   const line = (style) => s("path", { class: style, d: "M1 7 L25 7" });
   const kinds = [...new Set(data.bars.map((one) => one.f))].sort((one, other) => styleOf(one).localeCompare(styleOf(other)));
-  const roles = new Set(data.lanes.filter((lane) => lane.kind === "node").flatMap((lane) => segments(lane, start, end).map((one) => one.role)));
+  const roles = new Set(data.lanes.filter((lane) => lane.kind === "node").flatMap((lane) => lane.segments.map((one) => one.role)));
   const fates = new Set(data.messages.map((message) => message.fate)), types = new Set(data.bars.map((one) => one.type));
   const words = [...new Set(data.messages.map((message) => message.what))].slice(0, 8);
   return [
@@ -173,7 +158,7 @@ function diagramKey() {
     types.has("fail") && [bar("s5 fail"), "\u2715 dotted: did not happen (fail)"],
     data.accused.length && [bar("s0 ok accused", { x: 3, y: 3, width: 20, height: 8 }), "! in the witness"],
     data.faults.length && [s("rect", { class: "fault", x: 6, y: 1, width: 12, height: 12 }), "fault"],
-    ...[["leader", 22, "L leader, t: its term"], ["candidate", 18, "C candidate"], ["follower", 18, "F follower"], ["paused", 18, "paused"], ["down", 8, "down"]]
+    ...[["leader", 22, "L leader, t: its term"], ["candidate", 18, "C candidate"], ["follower", 18, "F follower"], ["pre_candidate", 18, "C? asks for votes first"], ["starting", 18, "boots"], ["paused", 18, "paused"], ["down", 8, "down"]]
       .filter(([role]) => roles.has(role)).map(([role, wide, name]) => [s("rect", { class: `role ${role}`, x: 13 - wide / 2, y: 1, width: wide, height: 12 }), name]),
     ...words.map((what) => [line(`arrow ${styleOf(`message ${what}`)}`), what]),
     fates.has("dropped") && [line("arrow s5 dropped"), "\u2716 dropped"],

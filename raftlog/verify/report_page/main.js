@@ -2,15 +2,19 @@
 verdictBar();
 const menu = h("nav", { "aria-label": "sections" });
 page.append(menu);
+const passed = data.summary.verdict === "valid";
+if (passed) proved("What was proved");
 story();
 diagram();
 strips();
 partitions();
 classTable();
+if (!passed) proved("What held all the same, and what it cost");
 invariants();
 plots();
 shrink();
 manifest();
+grids();
 
 function toggleTheme() {
   const root = document.documentElement;
@@ -27,7 +31,8 @@ for (const box of document.querySelectorAll(".tall")) {
   centre(box, box.querySelector(".accused-operation, .accused-row .op, td.differs, td.twice, .grid tr.accused"));
 }
 const shown = document.getElementById("diagram-box"), band = document.querySelector(".fault-band");
-if (!data.accused.length && band) shown.scrollTop += band.getBoundingClientRect().top - shown.getBoundingClientRect().top - 120;
+if (!data.accused.length && !passed) shown.scrollTop = shown.scrollHeight * (data.window.focus - data.window.start) / (data.window.end - data.window.start) - 360;
+else if (!data.accused.length && band) shown.scrollTop += band.getBoundingClientRect().top - shown.getBoundingClientRect().top - 120;
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -20,7 +20,7 @@ function copyButton(text, code) {
 }
 
 function verdictBar() {
-  const { headline, verdict, failing, unknown, facts, commands, notes, name } = data.summary;
+  const { headline, verdict, failing, unknown, facts, notes, name } = data.summary;
   document.title = `${headline} ${name} - raftlog`;
   page.append(h("div", { class: `bar ${verdict}`, id: "verdict" },
     h("h1", {}, `${GLYPH[verdict]} ${headline}`, failing.length ? `: ${failing[0]}` : ""),
@@ -29,7 +29,7 @@ function verdictBar() {
     notes.map((note) => h("p", { class: "note" }, note)),
     h("div", { class: "facts" }, facts.map(([what, value]) =>
       h("span", {}, h("b", {}, what), h("span", { class: "mono" }, value)))),
-    commands.map(([what, text]) => {
+    commandList().map(([what, text]) => {
       const code = h("code", {}, text);
       return h("div", { class: "command" }, h("span", { class: "what" }, what), code, copyButton(text, code));
     })));
@@ -49,18 +49,40 @@ function witnessOf(entry) {
 }
 
 function classTable() {
-  const order = { invalid: 0, unknown: 1, valid: 2, "not checked": 3 };
+  const order = { invalid: 0, unknown: 1, valid: 2 };
   const entries = [...data.classes].sort((one, other) =>
     order[one.status] - order[other.status] || other.count - one.count);
-  section("classes", "Anomalies", "Every class the judge knows. What is allowed here is counted all the same.",
-    table(["class", "status", "count", "allowed", "definition and first witness"], entries.map((entry) =>
-      h("tr", { class: entry.status === "valid" && entry.count ? "allowed" : entry.status.replace(" ", "-"),
+  const lacking = data.not_checked;
+  section("classes", "Anomalies", "Every class of which this history could show an example. What is allowed here is counted all the same.",
+    entries.length ? table(["class", "status", "count", "allowed", "definition and first witness"], entries.map((entry) =>
+      h("tr", { class: entry.status === "valid" && entry.count ? "allowed" : entry.status,
         id: `class-${entry.name}`, "data-class": entry.name, "data-status": entry.status },
         h("td", {}, h("code", {}, entry.name)),
         h("td", {}, `${GLYPH[entry.status]} ${entry.status}`),
-        h("td", { class: "number" }, entry.status === "not checked" ? "" : entry.count),
+        h("td", { class: "number" }, entry.count),
         h("td", {}, entry.allowed ? "yes" : "no"),
-        h("td", {}, entry.definition, entry.note ? h("p", { class: "note" }, entry.note) : null, witnessOf(entry))))));
+        h("td", {}, entry.definition, entry.note ? h("p", { class: "note" }, entry.note) : null, witnessOf(entry))))) : null,
+    lacking.length ? h("p", { class: "note", id: "not-checked" }, `${GLYPH["not checked"]} ${lacking.length} not checked, for the history lacks their evidence: ${lacking.join(", ")}.`) : null);
+}
+
+// What the judge proved, a line a claim; what the faults cost; how fast it was.
+function proved(title) {
+  const { faults, more_faults: more, speed } = data.cost, claims = [...data.claims, ...data.run_claims];
+  if (!claims.length && !speed.length && !data.idle.length) return;
+  const row = (fault) => h("tr", {}, h("td", {}, fault.label), h("td", { class: "number" }, since(fault.start)),
+    h("td", { class: "number" }, fault.end === null ? "to the end" : fault.end === fault.start ? "an instant" : moment(fault.end - fault.start)),
+    h("td", { class: "number" }, fault.unavailable === null ? "nobody waited" : moment(fault.unavailable)));
+  const columns = ["fault", "from", "for", "longest wait of all"], parts = [];
+  if (claims.length) parts.push(h("ul", { class: "claims" }, claims.map((line) => h("li", {}, line))));
+  if (data.idle.length) parts.push(h("p", { class: "note", id: "idle" }, `${GLYPH["not checked"]} ${data.idle.length} check${data.idle.length === 1 ? "" : "s"} of the run's own not exercised, compared 0 times: ${data.idle.join(", ")}.`));
+  if (speed.length) parts.push(h("h3", {}, "Throughput and latency"), table(["operation", "answered", "throughput", "median", "99 %", "longest"],
+    speed.map((one) => h("tr", {}, h("td", {}, h("code", {}, one.f)), [one.count, one.rate, one.median, one.p99, one.most].map((text) => h("td", { class: "number" }, text)))), { class: "numbers" }));
+  if (faults.length) {
+    const first = faults.slice(0, 12), rest = faults.slice(12);
+    parts.push(h("h3", {}, `${(faults.length + more).toLocaleString("en")} fault${faults.length + more === 1 ? "" : "s"}, and the longest time around each in which clients waited and none was answered`), table(columns, first.map(row), { class: "numbers" }));
+    if (rest.length) parts.push(h("details", {}, h("summary", {}, `${rest.length} more${more ? `, and ${more} left out` : ""}`), table(columns, rest.map(row), { class: "numbers" })));
+  }
+  section("proved", title, null, parts);
 }
 
 function invariants() {

@@ -61,11 +61,18 @@ function gridCell(value, differs, twice) {
 
 function partitions() {
   if (!data.partitions.length) {
-    if (data.bars.length && !data.classes.some((entry) => entry.name !== "model" && entry.status !== "not checked")) objects();
+    if (data.bars.length && data.classes.every((entry) => entry.name === "model")) objects();
     return;
   }
   section("partitions", "Partitions", "Bars run from call to return; a dot is the moment at which the operation took effect, as the judge placed it; bands are faults.",
-    data.partitions.map((part) => h("div", {}, h("h3", {}, part.key), clientTimeline(part.key), orderGrid(part))));
+    data.partitions.map((part) => h("div", {}, h("h3", {}, part.key), clientTimeline(part.key), isEvidence(part) ? orderGrid(part) : null)));
+}
+// A grid stands with its partition where it shows what is wrong; all others are folded at the end.
+const isEvidence = (part) => part.conflicts.length > 0 || part.rows.some((row) => row.accused);
+function grids() {
+  const parts = data.partitions.filter((part) => part.columns.length && !isEvidence(part));
+  if (!parts.length) return;
+  section("grids", "Order grids", null, h("details", {}, h("summary", {}, `Who says what lies where, on ${parts.length} partition${parts.length === 1 ? "" : "s"}`), parts.map(orderGrid)));
 }
 function objects() {  // models other than the log: the same timeline, by object
   const keys = [...new Set(data.bars.flatMap((bar) => bar.keys))].slice(0, 6);
