@@ -10,7 +10,7 @@ import click
 from raftlog.base.errors import OperatingError
 from raftlog.cli.render import format_option, print_json, progress
 from raftlog.cli.settings import parse_settings
-from raftlog.runtime import local_cluster
+from raftlog.runtime import local_cluster, local_state
 from raftlog.runtime.local_cluster import LocalCluster
 
 _WATCH_SECONDS = 0.2
@@ -89,7 +89,7 @@ up.params.append(_dir_option())
 @format_option()
 def down(directory: Path, form: str) -> None:
     """Stop the cluster that `raftlog up --detach` started here. Leadership is handed over first."""
-    stopped = local_cluster.stop_detached(directory.resolve())
+    stopped = local_state.stop_detached(directory.resolve())
     if form == "json":
         print_json({"stopped": stopped})
     elif stopped:

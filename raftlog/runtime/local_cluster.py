@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import attrs
 
@@ -29,6 +29,8 @@ from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, Repli
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog.runtime.local_health import health_of
 from raftlog.runtime.local_ports import HOST, kept_or_free, refuse_taken
+from raftlog.runtime.local_state import STATE_FILE, STATE_VERSION, STOP_SECONDS, load_state
+from raftlog.runtime.machine import is_locked
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, SystemClock, make_data_directory
 from raftlog.storage.data_dir import (
     DirectoryIdentity,
@@ -37,12 +39,9 @@ from raftlog.storage.data_dir import (
     read_identity,
 )
 
-STATE_FILE: Final = "cluster.json"
 SECRET_FILE: Final = "secret"
-STATE_VERSION: Final = 1
 START_SECONDS: Final = 20.0
 _NO_ANSWER: Final = "it does not listen yet"
-STOP_SECONDS: Final = 15.0
 PEER_PORTS_FROM: Final = 100
 ADMIN_PORTS_FROM: Final = 200
 LOG_LINES_SHOWN: Final = 15
@@ -329,16 +328,18 @@ def _places_before(directory: Path, brokers: int) -> dict[int, BrokerPlace]:
     """Where the brokers of this directory listened last; {} when it has none."""
     if not (directory / STATE_FILE).exists():
         return {}
-    running = running_nodes(directory)
-    if running:
-        raise OperatingError(
-            f"brokers {', '.join(str(node) for node in running)} are running already",
-            on=str(directory),
-            do=f"raftlog down --dir {directory}, or choose another directory and other ports",
-        )
     names = [field.name for field in attrs.fields(BrokerPlace)]
     told = load_state(directory)["brokers"]
     places = [BrokerPlace(**{name: int(each[name]) for name in names}) for each in told]
+    running = [place.node for place in places if is_locked(f"{directory}/broker{place.node}")]
+    if running:
+        # Their configuration would be written over, and `raftlog down` would know them no more.
+        raise OperatingError(
+            f"brokers {', '.join(str(node) for node in running)} are running already",
+            on=str(directory),
+            do=f"stop them (raftlog down --dir {directory}), or choose another directory and "
+            "other ports",
+        )
     if brokers < len(places):
         raise LocalMisuse(
             f"{brokers} brokers of a cluster that has {len(places)}",
@@ -417,84 +418,3 @@ def _kept_for_ever(settings: Mapping[str, str]) -> dict[str, str]:
     `log.retention.ms` would win over the two others, so it is left out beside them."""
     asked = any(f"log.retention.{unit}" in settings for unit in ("ms", "minutes", "hours"))
     return {} if asked else {"log.retention.ms": "-1"}
-
-
-# --- other people's processes ---------------------------------------------------------------------
-
-
-def load_state(directory: Path) -> dict[str, Any]:
-    """What `cluster.json` says; `OperatingError` when there is none."""
-    try:
-        state = json.loads((directory / STATE_FILE).read_text())
-    except FileNotFoundError:
-        raise OperatingError(
-            "no cluster was started here", on=str(directory), do="raftlog up --dir DIR"
-        ) from None
-    except ValueError as error:
-        raise OperatingError(
-            f"cannot be read: {error}",
-            on=str(directory / STATE_FILE),
-            do="remove it: it holds ports and process ids only",
-        ) from error
-    if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
-        raise OperatingError("is of another version", on=str(directory / STATE_FILE))
-    return state
-
-
-def running_nodes(directory: Path) -> list[int]:
-    """The nodes of a cluster directory whose processes run."""
-    return [
-        int(broker["node"])
-        for broker in load_state(directory)["brokers"]
-        if broker["pid"] is not None
-        and _is_ours(broker["pid"], directory / f"broker{broker['node']}.properties")
-    ]
-
-
-def stop_detached(directory: Path) -> list[int]:
-    """Stop the brokers that `cluster.json` names, as far as they are ours; the nodes stopped.
-
-    A process id is only a number: a process counts as ours when its command line names the broker's
-    configuration file.
-    """
-    stopped: list[int] = []
-    pids: dict[int, int] = {}
-    for broker in load_state(directory)["brokers"]:
-        pid, node = broker["pid"], broker["node"]
-        if pid is not None and _is_ours(pid, directory / f"broker{node}.properties"):
-            pids[node] = pid
-            os.kill(pid, signal.SIGCONT)
-            os.kill(pid, signal.SIGTERM)
-    deadline = _seconds() + STOP_SECONDS
-    for node, pid in pids.items():
-        config = directory / f"broker{node}.properties"
-        while _is_ours(pid, config):
-            if _seconds() > deadline:
-                os.kill(pid, signal.SIGKILL)
-                deadline = _seconds() + STOP_SECONDS
-            time.sleep(_POLL_SECONDS)
-        stopped.append(node)
-    return stopped
-
-
-def _is_ours(pid: int, config: Path) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            if file.read().rpartition(")")[2].split()[0] == "Z":
-                return False
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except FileNotFoundError:
-        if Path("/proc/self").exists():
-            return False
-        return _is_ours_by_ps(pid, config)
-    except ProcessLookupError:
-        return False
-    return str(config).encode() in command
-
-
-def _is_ours_by_ps(pid: int, config: Path) -> bool:
-    """Where there is no /proc (macOS)."""
-    found = subprocess.run(
-        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    return str(config) in found.stdout

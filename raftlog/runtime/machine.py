@@ -37,6 +37,7 @@ from raftlog.storage.write_round import SYNCFS_FROM
 SWITCH_SECONDS: Final = 0.0005
 """How long the loop may keep the log thread from reporting: the default of 5 ms is a failover's
 worth of waiting behind a busy turn."""
+_LOCK_FILE: Final = ".lock"
 OPEN_FILES_WANTED: Final = 65_536
 
 
@@ -81,7 +82,7 @@ def _open_disk(config: ServerConfig, stack: ExitStack, tracer: Tracer) -> Disk:
     if not make_data_directory(config.data_dir):
         do = f"chmod 700 {config.data_dir}, or set log.dirs to a directory of its own"
         tracer.emit(TraceEvent("data-directory-open-to-others", config.data_dir, (("do", do),)))
-    lock = os.open(os.path.join(config.data_dir, ".lock"), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    lock = os.open(os.path.join(config.data_dir, _LOCK_FILE), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     stack.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,6 +100,21 @@ def _open_disk(config: ServerConfig, stack: ExitStack, tracer: Tracer) -> Disk:
         tracer.emit(TraceEvent("test-disk", config.data_dir, (("options", wanted),)))
         disk = faulty_disk.wrap(disk, faulty_disk.parse_options(wanted))
     return disk
+
+
+def is_locked(data_dir: str) -> bool:
+    """Whether a broker, of this process or another, has this data directory open."""
+    try:
+        lock = os.open(os.path.join(data_dir, _LOCK_FILE), os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def tune_process(clock: Clock) -> None:

@@ -93,6 +93,18 @@ def test_a_directory_keeps_its_brokers_and_controllers(tmp_path: Path):
     assert (tmp_path / "broker4.properties").read_text().count(f"@{HOST}:") == 3
 
 
+@IN_PROCESS_AND_AS_PROCESSES
+def test_a_directory_belongs_to_one_running_cluster(processes, tmp_path: Path):
+    """A second one wrote its ports into the configuration of the first, whose brokers then came
+    back elsewhere, before it failed at the lock of a data directory."""
+    with Cluster(brokers=1, directory=tmp_path, processes=processes) as cluster:
+        written = (tmp_path / "broker1.properties").read_text()
+        with pytest.raises(OperatingError, match="brokers 1 are running already"):
+            Cluster(brokers=1, directory=tmp_path).start()
+        assert (tmp_path / "broker1.properties").read_text() == written
+        cluster.restart(1)
+
+
 def test_one_that_joins_is_no_controller(tmp_path: Path):
     """A cluster that one broker founded has one controller, however many join it later."""
     local_cluster.found(tmp_path, brokers=1)

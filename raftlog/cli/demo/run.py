@@ -21,7 +21,7 @@ from raftlog.cli.demo.stream import Stream
 from raftlog.cli.render import FAILED_CODE, UNKNOWN_CODE, progress
 from raftlog.cli.run_folder import utc_text, write_json
 from raftlog.client.trio_driver import Client
-from raftlog.runtime import local_cluster
+from raftlog.runtime import local_cluster, local_state
 from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify import Header, HistoryWriter, Judgement, judge
@@ -281,6 +281,6 @@ def _write_down(outcome: Outcome, began: str, ended: str, rows: int) -> None:
 def remove_data(folder: Path) -> None:
     """The brokers' data directories are large and proved equal: only the rest of a run is kept."""
     cluster = folder / "cluster"
-    if not (cluster / local_cluster.STATE_FILE).exists():
+    if not (cluster / local_state.STATE_FILE).exists():
         raise OperatingError("no cluster's directory", on=str(cluster))
     shutil.rmtree(cluster)

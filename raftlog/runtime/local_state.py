@@ -1,0 +1,90 @@
+"""What `cluster.json` says of a local cluster, and stopping brokers that another process started.
+
+A process id is only a number: a process counts as ours when its command line names the broker's
+configuration file.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from raftlog.base.errors import OperatingError
+from raftlog.base.units import NANOS_PER_SECOND
+from raftlog.runtime.real_ports import SystemClock
+
+STATE_FILE: Final = "cluster.json"
+STATE_VERSION: Final = 1
+STOP_SECONDS: Final = 15.0
+_POLL_SECONDS: Final = 0.02
+
+
+def load_state(directory: Path) -> dict[str, Any]:
+    """What `cluster.json` says; `OperatingError` when there is none."""
+    try:
+        state = json.loads((directory / STATE_FILE).read_text())
+    except FileNotFoundError:
+        raise OperatingError(
+            "no cluster was started here", on=str(directory), do="raftlog up --dir DIR"
+        ) from None
+    except ValueError as error:
+        raise OperatingError(
+            f"cannot be read: {error}",
+            on=str(directory / STATE_FILE),
+            do="remove it: it holds ports and process ids only",
+        ) from error
+    if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
+        raise OperatingError("is of another version", on=str(directory / STATE_FILE))
+    return state
+
+
+def stop_detached(directory: Path) -> list[int]:
+    """Stop the brokers that `cluster.json` names, as far as they are ours; the nodes stopped."""
+    stopped: list[int] = []
+    pids: dict[int, int] = {}
+    for broker in load_state(directory)["brokers"]:
+        pid, node = broker["pid"], broker["node"]
+        if pid is not None and _is_ours(pid, directory / f"broker{node}.properties"):
+            pids[node] = pid
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGTERM)
+    deadline = _seconds() + STOP_SECONDS
+    for node, pid in pids.items():
+        config = directory / f"broker{node}.properties"
+        while _is_ours(pid, config):
+            if _seconds() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                deadline = _seconds() + STOP_SECONDS
+            time.sleep(_POLL_SECONDS)
+        stopped.append(node)
+    return stopped
+
+
+def _seconds() -> float:
+    return SystemClock().now() / NANOS_PER_SECOND
+
+
+def _is_ours(pid: int, config: Path) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            if file.read().rpartition(")")[2].split()[0] == "Z":
+                return False
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return False
+        return _is_ours_by_ps(pid, config)
+    except ProcessLookupError:
+        return False
+    return str(config).encode() in command
+
+
+def _is_ours_by_ps(pid: int, config: Path) -> bool:
+    """Where there is no /proc (macOS)."""
+    found = subprocess.run(
+        ["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return str(config) in found.stdout
