@@ -138,11 +138,11 @@ class ClusterView:
                 return question()
             except RaftlogError as error:
                 if tries == 0 or (isinstance(error, KafkaError) and not error.retriable):
-                    raise _explained(error, self._options.bootstrap) from error
+                    raise explained(error, self._options.bootstrap) from error
             time.sleep(self._options.fetch_retry_ms / 1000)
 
 
-def _explained(error: RaftlogError, bootstrap: str) -> RaftlogError:
+def explained(error: RaftlogError, bootstrap: str) -> RaftlogError:
     """An answer stays as it is; silence is said to be the brokers' at these addresses."""
     if isinstance(error, KafkaError):
         return error

@@ -18,6 +18,9 @@ from typing import Any, Final, NamedTuple
 from raftlog.base.errors import ConfigError, OperatingError
 from raftlog.spark.options import EARLIEST, LATEST, Border, Kind
 
+TASKS_MAX: Final = 100_000
+"""Ranges of one query: the driver holds all of them, and a task costs Spark 25 ms."""
+
 
 class Place(NamedTuple):
     """One partition of one topic."""
@@ -128,16 +131,27 @@ def ranges(
     partitions_min: int | None = None,
     records_max: int | None = None,
 ) -> list[Range]:
-    """What tasks read: one range a partition, cut further for parallel tasks, in order."""
+    """What tasks read: one range a partition, cut further for parallel tasks, in order. There are
+    never more ranges than records, and cutting ends at `TASKS_MAX`: a minimum of ranges gives way
+    there, and `OperatingError` tells of a maximum of records that is too small."""
     whole = [
         Range(place, ids[place.topic], start[place], end[place])
         for place in sorted(end)
         if end[place] > start[place]
     ]
+    total = sum(each.size for each in whole)
     if records_max is not None:
+        tasks = sum(-(-each.size // records_max) for each in whole)
+        if tasks > TASKS_MAX:
+            raise OperatingError(
+                f"{total} records in tasks of {records_max} are {tasks} tasks, and {TASKS_MAX} are "
+                "allowed",
+                on="maxRecordsPerPartition",
+                do="raise it",
+            )
         whole = [part for each in whole for part in _cut(each, -(-each.size // records_max))]
     if partitions_min is not None and len(whole) < partitions_min:
-        total = sum(each.size for each in whole)
+        partitions_min = min(partitions_min, TASKS_MAX)
         cut: list[Range] = []
         for each in whole:
             # As Spark's Kafka source: in proportion to the size, at least one each.

@@ -9,6 +9,10 @@ done, and inside of a task an idempotent producer retries without writing twice,
 A task that Spark runs again, and a trigger that it repeats after a crash, write their records
 again: brokers know no transaction that could tie records to a checkpoint. Readers that need each
 once give records a key of their own and drop what they have seen.
+
+A topic that does not exist is created by the brokers, with their defaults, unless their setting
+auto.create.topics.enable forbids it: as for Spark's Kafka sink. The topic of the option is asked
+for while the query is planned, so what is wrong with it is told once, and not by every task.
 """
 
 from collections.abc import Iterator
@@ -22,10 +26,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructType
 
-from raftlog.base.errors import ConfigError, OperatingError
+from raftlog.base.errors import ConfigError, OperatingError, RaftlogError
 from raftlog.base.units import millis
 from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.client import KnowTopic
 from raftlog.records.compression import CODEC_NAMES
+from raftlog.spark.cluster import explained
+from raftlog.spark.one_line import one_line
 from raftlog.spark.options import WriteOptions
 
 TEXTS: Final = (StringType(), BinaryType())
@@ -52,7 +59,9 @@ class BatchSink(DataSourceArrowWriter):  # type: ignore[misc]
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
         self._columns = columns_of(schema, options)
+        find_topic(options)
 
+    @one_line
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Run by a task."""
         return Written(write_all(iterator, self._columns, self._options))
@@ -71,7 +80,9 @@ class StreamSink(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._options = options
         self._columns = columns_of(schema, options)
+        find_topic(options)
 
+    @one_line
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Run by a task."""
         return Written(write_all(iterator, self._columns, self._options))
@@ -106,6 +117,18 @@ def columns_of(schema: StructType, options: WriteOptions) -> dict[str, int]:
     if options.include_headers:
         wanted.append("headers")
     return {name: places[name] for name in wanted if name in places}
+
+
+def find_topic(options: WriteOptions) -> None:
+    """Wait until the option's topic is known, which creates it where that is allowed; nothing
+    where rows name their topics. Raises what the brokers answer, or that they do not."""
+    if options.topic is None:
+        return
+    with _client(options) as client:
+        try:
+            client.ask(KnowTopic(options.topic))
+        except RaftlogError as error:
+            raise explained(error, options.bootstrap) from error
 
 
 def write_all(
@@ -144,6 +167,8 @@ def _client(options: WriteOptions) -> BlockingClient:
         client_id=options.client_id,
         acks=-1,
         idempotent=True,
+        auto_create=True,
+        call_timeout_ns=millis(options.request_timeout_ms),
         compression=CODEC_NAMES[options.compression],
         batch_bytes=options.batch_bytes,
         delivery_timeout_ns=millis(options.delivery_timeout_ms),

@@ -36,11 +36,13 @@ from raftlog.spark.cluster import ClusterView
 from raftlog.spark.columns import COLUMNS, HEADERS
 from raftlog.spark.filters import Bounds, bounds_of
 from raftlog.spark.offsets import Known, Place, check_batch, given_offsets, ranges
+from raftlog.spark.one_line import each_in_one_line, one_line
 from raftlog.spark.options import Border, Kind, Mode, ReadOptions, read_options, write_options
 from raftlog.spark.parts import RangePartition
 from raftlog.spark.reading import read_range
+from raftlog.spark.session import settle_python, too_old
 from raftlog.spark.sink import BatchSink, StreamSink
-from raftlog.spark.stream import StreamReader
+from raftlog.spark.stream import RefusedStream, StreamReader
 
 SQL_TYPES: Final = {
     "key": BinaryType(),
@@ -71,18 +73,25 @@ class RaftlogDataSource(DataSource):  # type: ignore[misc]
             names.append(HEADERS)
         return StructType([StructField(name, SQL_TYPES[name]) for name in names])
 
+    @one_line
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(_plain(self.options), Mode.BATCH)
         return BatchReader(options, columns_of(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return StreamReader(read_options(_plain(self.options), Mode.STREAM), columns_of(schema))
+        try:
+            options = read_options(_plain(self.options), Mode.STREAM)
+            return StreamReader(options, columns_of(schema))
+        except ConfigError as error:
+            return RefusedStream(error)
 
+    @one_line
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise ConfigError("a log is appended to, not overwritten", do=".mode('append')")
         return BatchSink(write_options(_plain(self.options)), schema)
 
+    @one_line
     def streamWriter(  # noqa: N802
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
@@ -90,7 +99,14 @@ class RaftlogDataSource(DataSource):  # type: ignore[misc]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("raftlog")` known to a session."""
+    """Make `format("raftlog")` known to a session, which may have been made before raftlog was
+    imported. Its workers are made to run this Python where none was chosen. `OperatingError` where
+    the session's Spark is too old, or its workers run a Python that has no raftlog."""
+    error = too_old(spark.version, "the session")
+    if error is not None:
+        raise error
+    if isinstance(spark, SparkSession):  # a session of Spark Connect has no workers of its own
+        settle_python(spark)
     spark.dataSource.register(RaftlogDataSource)
 
 
@@ -130,6 +146,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
     def pushFilters(self) -> "_Pushing":  # noqa: N802 - Spark's name
         return _Pushing(self)
 
+    @one_line
     def partitions(self) -> list[InputPartition]:
         """Ask the cluster, settle the borders, cut them into ranges."""
         options = self._options
@@ -165,20 +182,21 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         """Run by a task. Without any range Spark still starts one, with nothing to read."""
         if not isinstance(partition, RangePartition):
             return iter(())
-        return read_range(partition.part, self._columns, self._options)
+        return each_in_one_line(read_range(partition.part, self._columns, self._options))
 
 
 @final
 class _Pushing:
     """`reader.pushFilters`: takes filters along, to read less.
 
-    Spark refuses, at planning, a reader that overrides pushFilters while filter pushdown is off,
-    and gives a reader no way to ask. What it looks at is the function behind the bound method; this
-    object shows the one of the base class, so that the reader passes where nothing will be pushed,
-    and does our work where it is called.
+    Spark refuses, at planning, a reader that overrides pushFilters while filter pushdown is off (as
+    it is by default), and gives a reader no way to ask. What it looks at is the function behind the
+    bound method; this object shows the one of the base class, so that the reader passes where
+    nothing will be pushed, and does our work where it is called.
     """
 
-    __func__ = DataSourceReader.pushFilters
+    # A function in a class is bound to the object that is asked for it, and is another one then.
+    __func__ = staticmethod(DataSourceReader.pushFilters)
 
     def __init__(self, reader: BatchReader) -> None:
         self._reader = reader

@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from raftlog.base.errors import ConfigError
 from raftlog.spark.cluster import WAITS_SECONDS, ClusterView, places_text
 from raftlog.spark.offsets import (
     LOSS_ADVICE,
@@ -44,6 +45,7 @@ from raftlog.spark.offsets import (
     stream_offset,
     with_start,
 )
+from raftlog.spark.one_line import each_in_one_line, one_line
 from raftlog.spark.options import Kind, ReadOptions
 from raftlog.spark.parts import RangePartition
 from raftlog.spark.reading import read_range
@@ -69,6 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     # --- offsets ----------------------------------------------------------------------------------
 
+    @one_line
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins. Spark asks twice; the answer is one."""
         if self._initial is None:
@@ -85,6 +88,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         most = self._options.offsets_per_trigger_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @one_line
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next trigger ends; `start` itself when there is to be none yet."""
         end = self._end(start, limit)
@@ -118,10 +122,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._planned_at = now
         return (now - self._planned_at) * 1000 < self._options.trigger_delay_ms_max
 
+    @one_line
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         known = self._known()
         return stream_offset(known.end, known.ids)
 
+    @one_line
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._available = dict(self._known().end)
 
@@ -162,6 +168,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     # --- ranges -----------------------------------------------------------------------------------
 
+    @one_line
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The ranges of one trigger. The same end gives the same ranges, always."""
         low, low_ids = parse_stream_offset(start)
@@ -196,7 +203,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """Run by a task."""
         if not isinstance(partition, RangePartition):
             return iter(())
-        return read_range(partition.part, self._columns, self._options)
+        return each_in_one_line(read_range(partition.part, self._columns, self._options))
 
     # --- life -------------------------------------------------------------------------------------
 
@@ -223,3 +230,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             raise DataLoss(what, on="the stream", do=LOSS_ADVICE)
         self._accepted_loss = True
         warnings.warn(f"data loss, accepted: {what}", stacklevel=2)
+
+
+@final
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Stands for a stream whose options are wrong, and tells the error at Spark's first question.
+    Told where the reader is made, the error is lost: Spark then stops the reader that it did not
+    get, and shows the UnboundLocalError of that."""
+
+    def __init__(self, error: ConfigError) -> None:
+        self._error = error
+
+    @one_line
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    @one_line
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        raise self._error
+
+    @one_line
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        raise self._error
+
+    @one_line
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        raise self._error
+
+    @one_line
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._error

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import ConfigError, OperatingError
 from raftlog.spark.offsets import (
+    TASKS_MAX,
     Known,
     Place,
     Range,
@@ -88,6 +89,21 @@ def test_the_least_number_of_partitions_is_shared_by_size():
     cut = ranges({A0: 0, A1: 0}, {A0: 900, A1: 100}, {"a": "x"}, partitions_min=10)
     assert len([each for each in cut if each.place == A0]) == 9
     assert cut[-1] == Range(A1, "x", 0, 100)
+
+
+def test_there_are_never_more_tasks_than_records():
+    cut = ranges({A0: 0, A1: 0}, {A0: 3, A1: 2}, {"a": "x"}, partitions_min=1_000_000_000)
+    assert [each.size for each in cut] == [1] * 5
+
+
+def test_tasks_are_bounded():
+    """A wish for more tasks gives way; a limit that cannot be kept is refused."""
+    huge = {A0: 10**12}
+    cut = ranges({A0: 0}, huge, {"a": "x"}, partitions_min=1_000_000_000)
+    assert len(cut) == TASKS_MAX
+    assert sum(each.size for each in cut) == 10**12
+    with pytest.raises(OperatingError, match="1000000000 tasks, and 100000 are allowed"):
+        ranges({A0: 0}, huge, {"a": "x"}, records_max=1000)
 
 
 @given(sizes, st.integers(1, 10**6))

@@ -1,8 +1,8 @@
 """Executors in processes of their own; and Spark's own Kafka connector on the same topic.
 
-The connector is not on PyPI. RAFTLOG_KAFKA_CONNECTOR names it: Maven coordinates, such as
-org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0, which Spark fetches with all that they need, or a
-folder of JARs (docs/testing.md says how to fill one). Without, that test is skipped.
+The connector is not on PyPI. RAFTLOG_KAFKA_CONNECTOR names it: a folder of JARs (docs/testing.md
+says how to fill one), or the first of the Maven coordinates in `raftlog.spark.versions`: Spark
+fetches what it needs beside it. Without, that test is skipped.
 """
 
 import json
