@@ -25,6 +25,7 @@ from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.units import Nanos, millis
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import metadata
+from raftlog.client.system import refuse_inside_trio
 from raftlog.embed.event_loops import in_thread, in_thread_shielded
 from raftlog.embed.health import broker_status, lacking
 from raftlog.embed.in_process import InProcessBrokers
@@ -76,6 +77,8 @@ class Cluster:
         """Found, start all brokers, and wait until they are ready; `with` does it."""
         if self._cluster is not None:
             raise LocalMisuse("the cluster is running already")
+        if not self._processes:
+            refuse_inside_trio("Cluster.start", "use `async with Cluster(...)`")
         try:
             self._start()
         except BaseException:
@@ -115,6 +118,8 @@ class Cluster:
 
     def stop(self) -> None:
         """End everything and leave nothing behind; `with` does it."""
+        if self._inside is not None:
+            refuse_inside_trio("Cluster.stop", "use `async with Cluster(...)`")
         try:
             client, self._client = self._client, None
             if client is not None:

@@ -5,6 +5,7 @@ the call is over, so that no cluster is left half started or half stopped.
 """
 
 import asyncio  # noqa: TID251 - the user's event loop, which may be asyncio's
+import contextvars
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -36,12 +37,12 @@ async def in_thread_shielded(function: Callable[..., Result], *args: Any) -> Res
 async def _in_asyncio(call: Callable[[], Result]) -> Result:
     """A thread of its own, as trio has it: the loop's shared ones may all be busy, with `follow`
     for instance."""
-    loop = asyncio.get_running_loop()
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
     done: asyncio.Future[Result] = loop.create_future()
 
     def work() -> None:
         try:
-            result = call()
+            result = context.run(call)
         except BaseException as error:
             loop.call_soon_threadsafe(done.set_exception, error)
         else:

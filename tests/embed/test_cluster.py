@@ -114,6 +114,23 @@ def test_a_given_directory_keeps_the_data(tmp_path: Path):
         assert client.produce("t", b"more").offset == 1
 
 
+def test_a_broker_that_ended_by_itself_is_dead_and_comes_back():
+    """It counted as alive, and so nothing would start it again."""
+    with Cluster(brokers=1) as cluster:
+        running = cluster._inside._brokers[1]
+        token = cluster._inside._token
+        token.run_sync_soon(running.control.stop)
+        trio.from_thread.run(running.ended.wait, trio_token=token)
+        with pytest.raises(OperatingError, match="broker 1 is dead"):
+            cluster.wait_until_healthy(seconds=0.2)
+        assert cluster.alive == []
+        with pytest.raises(LocalMisuse, match="not running"):
+            cluster.kill(1)
+        cluster.start_all()
+        assert cluster.alive == [1]
+        cluster.restart(1)
+
+
 async def test_inside_trio():
     async with Cluster(brokers=1) as cluster, Client(cluster.bootstrap_servers) as client:
         await client.create_topic("t")

@@ -139,4 +139,16 @@ async def test_a_blocking_method_in_a_trio_task_says_what_to_await():
             cluster.kill(1)
         with pytest.raises(LocalMisuse, match="trio task"):
             log.cluster.leader_of("log")
-        assert await log.append(b"x") == 0
+        with pytest.raises(LocalMisuse, match="async with"):
+            cluster.stop()
+        assert await log.append(b"x") == 0  # it was not stopped in part
+
+
+async def test_a_blocking_start_in_a_trio_task_says_so_and_starts_nothing():
+    """It hung: the brokers' thread had been started, and could not be told to end."""
+    before = threads()
+    with pytest.raises(LocalMisuse, match="async with"):
+        Cluster(brokers=1).start()
+    with pytest.raises(LocalMisuse, match="async with"):
+        raftlog.ReplicatedLog(1).__enter__()
+    assert threads() == before
