@@ -50,6 +50,19 @@ class Listener:
 
 @final
 @attrs.frozen(kw_only=True)
+class ToldSetting:
+    """A setting as DescribeConfigs gives it: the file's text (`given`) or the default. `kind` is
+    Kafka's number of its type."""
+
+    name: str
+    value: str
+    given: bool
+    kind: int
+    about: str
+
+
+@final
+@attrs.frozen(kw_only=True)
 class BrokerLimits:
     """The bounds of the ledger. Tests make them tiny so that edges are common."""
 
@@ -90,6 +103,8 @@ class BrokerConfig:
     """A created topic's answer waits so long for leaders."""
 
     auto_create: bool = True
+    fetch_bytes_max: int = 57_671_680
+    """fetch.max.bytes: of records in one answer to a fetch; its first batch goes whole."""
     delete_topics: bool = True
     """delete.topic.enable: clients may delete topics."""
     partitions_default: int = 1
@@ -99,6 +114,9 @@ class BrokerConfig:
     forgotten."""
     topic_defaults: tuple[(tuple[str, str]), ...] = ()
     """Broker-wide topic settings, (Kafka's topic-level name, text), over the built-in defaults."""
+
+    told: tuple[ToldSetting, ...] = ()
+    """Every broker setting, for DescribeConfigs alone; empty where no file was read."""
 
     retention_check_ns: Nanos = millis(300_000)
     """How often a leader looks whether old segments may go (log.retention.check.interval.ms)."""

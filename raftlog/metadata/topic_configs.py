@@ -31,8 +31,8 @@ def config_problem(name: str, value: str) -> str | None:
     config = TOPIC_CONFIGS.get(name)
     if config is None:
         near = nearest(name, TOPIC_CONFIGS)
-        advice = f"; did you mean {near}?" if near else ""
-        return f"unknown topic setting {name}{advice}"
+        advice = f"did you mean {near}?" if near else "docs/reference/topic_settings.md has all"
+        return f"unknown topic setting {name}; {advice}"
     if len(value.encode()) > CONFIG_VALUE_BYTES_MAX:
         return f"the value of {name} is longer than {CONFIG_VALUE_BYTES_MAX} bytes"
     wrong = config.check(value)

@@ -29,6 +29,7 @@ from raftlog.runtime.config_keys import (
     all_names,
     has_no_effect,
     other_problem,
+    told_settings,
 )
 from raftlog.runtime.security_settings import (
     PROTOCOLS,
@@ -428,6 +429,8 @@ def _broker_config(
         replica_lag_ns=millis(settings.number("replica.lag.time.max.ms")),
         producer_expiration_ms=settings.number("producer.id.expiration.ms"),
         auto_create=settings.flag("auto.create.topics.enable"),
+        told=told_settings({key: line.value for key, line in settings.lines.items()}),
+        fetch_bytes_max=settings.number("fetch.max.bytes"),
         delete_topics=settings.flag("delete.topic.enable"),
         retention_check_ns=millis(settings.number("log.retention.check.interval.ms")),
         partitions_default=settings.number("num.partitions"),

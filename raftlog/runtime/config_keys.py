@@ -7,10 +7,12 @@ promise what this release does not keep stop the start, unless they have their d
 `security_settings.NO_OPS` are those of security, refused away from the value that asks for nothing.
 """
 
+from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
+from raftlog.broker.config import ToldSetting
 from raftlog.metadata.config_checks import LONG_MAX, Check, flag, integer, number, text, words
-from raftlog.metadata.topic_config_table import SettingClass
+from raftlog.metadata.topic_config_table import ConfigType, SettingClass
 from raftlog.metadata.topic_configs import BROKER_DEFAULT_NAMES, default_of
 from raftlog.runtime.kafka_settings import GROUPS
 from raftlog.runtime.security_settings import DEFAULT_PROTOCOL_MAP, NO_OPS
@@ -133,6 +135,13 @@ SETTINGS: Final[dict[str, Setting]] = {
     "socket.request.max.bytes": Setting(
         "int", "33554432", 65_536, 104_857_600, about="The largest request that is received."
     ),
+    "fetch.max.bytes": Setting(
+        "int",
+        "57671680",
+        1024,
+        2**31 - 1,
+        about="The most bytes of records in one answer to a fetch; its first batch goes whole.",
+    ),
     "max.connections": Setting("int", "2048", 1, 1_000_000, about="Client connections in all."),
     "connections.max.idle.ms": Setting(
         "int",
@@ -174,6 +183,29 @@ def has_no_effect(name: str) -> bool:
     return name in BROKER_DEFAULT_NAMES and default_of(name).classed is SettingClass.NO_EFFECT
 
 
+def told_settings(given: Mapping[str, str]) -> tuple[ToldSetting, ...]:
+    """Every setting of a broker but the defaults of topics, by name, for DescribeConfigs."""
+    found: list[tuple[str, str, str, str]] = [
+        (name, each.kind, each.default, each.about) for name, each in SETTINGS.items()
+    ]
+    for name, other in OTHERS.items():
+        found.append((name, other.kind, other.default, f"{other.classed.value}: {other.why}"))
+    refused = SettingClass.DEFAULT_ONLY.value
+    for name, default in NO_OPS.items():
+        found.append((name, "text", default, f"{refused}: no security is served"))
+    return tuple(
+        ToldSetting(
+            name=name,
+            value=given.get(name, default),
+            given=name in given,
+            kind=_KINDS.get(kind, ConfigType.STRING),
+            about=about,
+        )
+        for name, kind, default, about in sorted(found)
+        if name not in BROKER_DEFAULT_NAMES
+    )
+
+
 def all_names() -> list[str]:
     """Every name that a configuration file may use, sorted."""
     return sorted({*SETTINGS, *BROKER_DEFAULT_NAMES, *OTHERS, *NO_OPS})
@@ -182,6 +214,12 @@ def all_names() -> list[str]:
 def _same(value: str, default: str) -> bool:
     return [word.lower() for word in words(value)] == [word.lower() for word in words(default)]
 
+
+_KINDS: Final = {
+    "int": ConfigType.LONG,
+    "number": ConfigType.DOUBLE,
+    "flag": ConfigType.BOOLEAN,
+}
 
 _CHECKS: Final[dict[str, Check]] = {
     "int": integer(-LONG_MAX - 1, LONG_MAX),

@@ -31,7 +31,6 @@ GROUPS: Final = (
         {
             "background.threads": ("int", "10"),
             "delete.records.purgatory.purge.interval.requests": ("int", "1"),
-            "fetch.max.bytes": ("int", "57671680"),
             "fetch.purgatory.purge.interval.requests": ("int", "1000"),
             "max.incremental.fetch.session.cache.slots": ("int", "1000"),
             "max.request.partition.size.limit": ("int", "2000"),

@@ -95,7 +95,9 @@ def test_an_unknown_name_is_answered_with_the_nearest():
     assert config_problem("retention.mss", "1") == (
         "unknown topic setting retention.mss; did you mean retention.ms?"
     )
-    assert config_problem("zzzzzz", "1") == "unknown topic setting zzzzzz"
+    assert config_problem("zzzzzz", "1") == (
+        "unknown topic setting zzzzzz; docs/reference/topic_settings.md has all"
+    )
     assert nearest("min.insync.replica", ["min.insync.replicas", "segment.ms"]) == (
         "min.insync.replicas"
     )
@@ -124,7 +126,7 @@ def test_every_wrong_override_is_named_up_to_a_bound():
     )
     ten = [(f"zz{number}zz", "1") for number in range(10)]
     assert configs_problem(ten).count("unknown") == 10
-    assert configs_problem([*ten, ("yyyy", "1")]).endswith("zz9zz; and 1 more")
+    assert configs_problem([*ten, ("yyyy", "1")]).endswith("has all; and 1 more")
 
 
 def test_settings_without_effect_are_warned_of_when_they_are_set_away_from_their_default():

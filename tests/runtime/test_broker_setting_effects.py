@@ -100,6 +100,13 @@ def is_led_again_within_three_seconds(cluster):
     return any(fetch(cluster, other, 0)[0].error_code == ErrorCode.NONE for other in others)
 
 
+def batches_of_one_answer(cluster):
+    cluster.create("t", 1, 1)
+    for _ in range(4):
+        cluster.put("t", [b"x" * 10_000])
+    return len(records(fetch(cluster, 1, 0)[0]))
+
+
 def in_sync_without_records(cluster):
     """Heartbeats alone say that a follower is there."""
     cluster.create("t", 1, 3)
@@ -170,6 +177,9 @@ EFFECTS = {
         with_cluster(shape_by_default, 3), {"1": (1, 1), "3": (1, 3)}
     ),
     "delete.topic.enable": Effect(with_cluster(code_of_deletion), {"true": 0, "false": 73}),
+    "fetch.max.bytes": Effect(
+        with_cluster(batches_of_one_answer), {"1024": 1, "25000": 2, "57671680": 4}
+    ),
     "log.retention.check.interval.ms": Effect(
         with_cluster(oldest_are_gone_after_three_seconds), {"500": True, "600000": False}
     ),

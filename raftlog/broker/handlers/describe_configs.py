@@ -10,6 +10,7 @@ from raftlog.broker.context import Context
 from raftlog.broker.requests import KafkaRequest
 from raftlog.broker.topic_settings import (
     SOURCE_BROKER,
+    SOURCE_DEFAULT,
     EffectiveSetting,
     effective_settings,
 )
@@ -35,8 +36,9 @@ _KNOWN_EMPTY: Final = {8: "broker loggers", 16: "client metrics", 32: "groups"}
 class _BrokerSetting(NamedTuple):
     name: str
     value: str
-    kind: ConfigType
+    kind: int
     about: str
+    source: int = SOURCE_BROKER
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
@@ -111,7 +113,7 @@ def _broker(
     if resource.resource_name != str(context.node):
         what = f"this is broker {context.node}; ask broker {resource.resource_name} itself"
         return _refused(resource, ErrorCode.INVALID_REQUEST, what)
-    settings = [*_broker_settings(context.config), *_topic_defaults(context.config)]
+    settings = _all_settings(context.config)
     wanted = _filter(resource, [each.name for each in settings])
     return _result(
         resource,
@@ -120,7 +122,7 @@ def _broker(
                 each.name,
                 each.value,
                 True,
-                SOURCE_BROKER,
+                each.source,
                 False,
                 (),
                 each.kind,
@@ -130,6 +132,24 @@ def _broker(
             if each.name in wanted
         ],
     )
+
+
+def _all_settings(config: BrokerConfig) -> list[_BrokerSetting]:
+    """What the file says and what it leaves out, under what is in force where that is known."""
+    found = {
+        each.name: _BrokerSetting(
+            each.name,
+            each.value,
+            each.kind,
+            each.about,
+            SOURCE_BROKER if each.given else SOURCE_DEFAULT,
+        )
+        for each in config.told
+    }
+    for setting in (*_broker_settings(config), *_topic_defaults(config)):
+        told = found.get(setting.name, setting)
+        found[setting.name] = setting._replace(source=told.source, about=told.about)
+    return list(found.values())
 
 
 def _broker_settings(config: BrokerConfig) -> list[_BrokerSetting]:
@@ -185,7 +205,9 @@ def _topic_defaults(config: BrokerConfig) -> Iterable[_BrokerSetting]:
     """The broker-wide forms of topic settings, as they take effect."""
     for each in effective_settings((MADE_NOW,), config):
         name = each.synonyms[-1][0]
-        yield _BrokerSetting(name, each.value, each.setting.kind, _documentation(each.setting))
+        yield _BrokerSetting(
+            name, each.value, each.setting.kind, _documentation(each.setting), each.source
+        )
 
 
 def _ms(nanos: int) -> str:

@@ -6,7 +6,8 @@ Rules:
    error, or `min_bytes` are available. Available is what is committed from the offset on.
 2. Else one FetchWaiter counts the bytes missing in all partitions together; it wakes on commit,
    on a lost leader, on deletion; a timer and a closed connection end it.
-3. `max_bytes` is soft: the first batch of the first non-empty partition always goes whole.
+3. `max_bytes`, and the broker's `fetch.max.bytes`, are soft: the first batch of the first non-empty
+   partition always goes whole.
 4. Sessions are not kept: `session_id` is 0. A fetch that goes on with another one is answered
    FETCH_SESSION_ID_NOT_FOUND; one that begins or ends a session is a full fetch.
 5. With linearizable reads the leader first confirms that it leads, after the request arrived.
@@ -231,7 +232,7 @@ class _Fetch:
     def _answer(self) -> None:
         """Read the partitions in order, within the bytes that are left; then reply."""
         self._stop_waiting()
-        self.left_bytes = max(0, self.body.max_bytes)
+        self.left_bytes = max(0, min(self.body.max_bytes, self.context.config.fetch_bytes_max))
         self.reading = 0
         self._read_on()
 
