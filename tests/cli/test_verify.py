@@ -180,7 +180,7 @@ def test_the_report_says_where_the_folder_is(folder, tmp_path):
     history = folder(GOOD)
     for path in (tmp_path, history):
         run(["verify", str(path), "--report", str(tmp_path / "report.html")])
-        assert f"raftlog verify {path}" in (tmp_path / "report.html").read_text()
+        assert f'"place":"{path}"' in (tmp_path / "report.html").read_text()
 
 
 def test_junit(folder, tmp_path):

@@ -12,7 +12,14 @@ import pytest
 from raftlog.spark.history_table import history_to_parquet, read_history, tables_of
 from raftlog.spark.process_job import CLASSES, SESSIONS, judge_processes
 from raftlog.spark.verify_job import judge_history
-from raftlog.verify import Header, HistoryReader, HistoryWriter, check_history, intervals
+from raftlog.verify import (
+    BadHistory,
+    Header,
+    HistoryReader,
+    HistoryWriter,
+    check_history,
+    intervals,
+)
 from raftlog.verify.facts import Facts
 from raftlog.verify.linearizability import COMMITTED_PREFIX
 from raftlog.verify.process_order import ProcessOrder
@@ -196,3 +203,36 @@ def test_a_history_is_told_in_the_words_of_one_process(spark, tmp_path):
         assert mine.count >= 1
         assert mine.witness.text == single.witness.text, name
     assert {name for name in SESSIONS if found.classes[name].count} == set(SESSIONS)
+
+
+def judged(spark, folder, *calls):
+    """Each: process, f, key, asked, kind, value."""
+    sink = io.StringIO()
+    writer = HistoryWriter(sink, Header(source="blackbox"))
+    for at, (process, f, key, asked, kind, value) in enumerate(calls):
+        writer.invoke(process, f, time_ns=10 * at, key=key, value=asked)
+        writer.complete(process, kind, time_ns=10 * at + 5, value=value)
+    writer.close()
+    folder.mkdir()
+    (folder / "history.jsonl").write_text(sink.getvalue())
+    history_to_parquet(spark, folder, folder / "parquet")
+    expected = check_history(io.StringIO(sink.getvalue()))
+    return judge_history(spark, read_history(spark, folder / "parquet")), expected
+
+
+def test_a_history_of_nothing_is_unknown_here_too(spark, tmp_path):
+    found, expected = judged(spark, tmp_path / "a", (0, "send", "t/0", "#0", "info", None))
+    assert found.verdict == expected.verdict == "unknown"
+    assert found.notes == expected.notes
+    polled = (1, "poll", None, None, "fail", {"t/0": [[0, "#0"]]})
+    found, expected = judged(
+        spark, tmp_path / "b", (0, "send", "t/0", "#0", "ok", [0, "#0"]), polled
+    )
+    assert {n: r.status for n, r in found.classes.items()} == {
+        n: r.status for n, r in expected.classes.items()
+    }
+
+
+def test_an_offset_that_an_info_names_is_left_to_one_process(spark, tmp_path):
+    with pytest.raises(BadHistory, match="names its offset"):
+        judged(spark, tmp_path / "a", (0, "send", "t/0", "#0", "info", [3, "#0"]))
