@@ -34,6 +34,7 @@ from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, judge
 from raftlog.verify.report import RunFolder, render
 from raftlog.verify.report_proof import digest_of
+from raftlog.verify.run_checks import exercised
 from raftlog.verify.verdict import INVALID, VALID
 
 BROKERS: Final = 3
@@ -327,7 +328,7 @@ class _Run:
 
     def _write(self, judgement: Any, started: str, seconds: float, verdict: str) -> None:
         plan = self.plan
-        document = judgement.verdict.document(self.checks, whole=verdict)
+        document = judgement.verdict.document(exercised(self.checks), whole=verdict)
         command = plan.command or (
             f"python -m jepsen_style_tests run --workload {plan.workload} "
             f"--nemesis {plan.nemesis} --time-limit {plan.seconds:.0f} --seed {plan.seed} "

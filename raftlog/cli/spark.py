@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from raftlog.base.errors import OperatingError
+from raftlog.base.printable import visible
 from raftlog.cli.render import bootstrap_option, format_option, print_json
 
 if TYPE_CHECKING:
@@ -97,17 +98,22 @@ def verify(
 def _print(found: "SparkReport", report: Path | None) -> None:
     """Verdict first, then what failed, then what holds."""
     operations = found.history.operations
-    print(f"{found.verdict.upper()}  {found.topic}: {operations:,} operations in its history")
+    _say(f"{found.verdict.upper()}  {found.topic}: {operations:,} operations in its history")
     for check in found.log:
-        print(f"{'holds ' if check.holds else 'FAILED'}  {check.name}: {check.says}")
+        _say(f"{'holds ' if check.holds else 'FAILED'}  {check.name}: {check.says}")
         if not check.holds:
-            print(f"        {check.failures} times; {check.evidence}")
+            _say(f"        {check.failures} times; {check.evidence}")
     for result in found.history.failures():
         text = result.witness.text if result.witness is not None else ""
-        print(f"FAILED  {result.name} ({result.count}): {text}")
+        _say(f"FAILED  {result.name} ({result.count}): {text}")
     none = [result.name for result in found.history.classes.values() if result.status == "valid"]
     print(f"none found: {', '.join(none)}")
     for note in found.history.notes:
-        print(f"note: {note}")
+        _say(f"note: {note}")
     if report is not None:
         print(f"report: {report}")
+
+
+def _say(text: str) -> None:
+    """A line; names and values of the history cannot make a terminal do anything."""
+    print(visible(text))

@@ -21,6 +21,7 @@ import attrs
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from raftlog.base.printable import visible
 from raftlog.spark import log_job
 from raftlog.spark.chain_job import CLASSES as JUDGED
 from raftlog.spark.chain_job import KeyResult, Tables, judge_tables
@@ -97,12 +98,14 @@ class SparkReport:
             text = result.witness.text if result.witness is not None else result.note
             rows.append((result.name, result.status.upper(), f"{result.count} found", text))
         cells = "\n".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
+            "<tr>"
+            + "".join(f"<td>{html.escape(visible(str(cell)))}</td>" for cell in row)
+            + "</tr>"
             for row in rows
         )
         return _PAGE.format(
             verdict=self.verdict.upper(),
-            topic=html.escape(self.topic or "no topic"),
+            topic=html.escape(visible(self.topic or "no topic")),
             operations=f"{self.history.operations:,}",
             rows=cells,
         )

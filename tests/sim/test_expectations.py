@@ -11,6 +11,8 @@ from raftlog_sim import scenario_files
 from raftlog_sim.__main__ import main
 from raftlog_sim.invariants import Invariants
 
+from raftlog.base.errors import OperatingError
+
 STEPS = """# mine
 set safety_ms 400
 100 produce slot=0 partition=0 count=2
@@ -94,3 +96,12 @@ def test_a_check_that_never_ran_has_not_held():
     ran = Invariants()
     ran.checked["order"] = 3
     assert ran.document()["order"] == {"status": "held", "checked": 3}
+
+
+@pytest.mark.parametrize("step", ["100 isolate 9", "100 cut 1 4", "100 write 7 x", "100 kill 0"])
+def test_a_step_of_guests_that_names_a_node_that_does_not_exist_is_an_error(step):
+    text = f"# t\nsubject pysyncobj\nnodes 3\n{step}\n"
+    with pytest.raises(OperatingError, match="there is no node"):
+        _ = scenario_files.read("x", text).case
+    fine = text.replace("9", "3").replace("4", "2").replace("7", "leader").replace(" 0", " 1")
+    assert scenario_files.read("x", fine).case.size == 1

@@ -11,6 +11,7 @@ A plan can be cut to any subset of its steps and still means something: shrinkin
 """
 
 from collections.abc import Iterator
+from inspect import signature
 from typing import Any, Final, NamedTuple, final
 
 import attrs
@@ -19,7 +20,7 @@ from raftlog.base.errors import OperatingError
 from raftlog_sim.bounds import BOUNDS, TIME_MAX_MS
 from raftlog_sim.streams import Stream
 from raftlog_sim.subjects import GUEST_PROFILES, GUEST_SUBJECT
-from raftlog_sim.subjects.guest_cluster import VERBS
+from raftlog_sim.subjects.guest_cluster import VERBS, GuestCluster
 from raftlog_sim.subjects.pysyncobj import NO_COMPACTION, GuestSettings
 
 SUBJECT: Final = GUEST_SUBJECT
@@ -32,6 +33,8 @@ _ROUNDS: Final = 6
 _LINES_MAX: Final = 20_000
 _WRITE_PARTS: Final = 6
 _BURST_MAX: Final = 6
+_OF_NODES: Final = ("one", "other", "target")
+"""What the arguments of verbs are called that name a node."""
 _BOUNDS: Final = {
     "nodes": (1, 9),
     "seed": BOUNDS["seed"],
@@ -103,7 +106,22 @@ def parse(text: str) -> GuestPlan:
             ) from error
         if number > _LINES_MAX:
             raise OperatingError("the plan is too long", on=f"line {number}")
-    return reader.plan()
+    plan = reader.plan()
+    for step in plan.steps:
+        _check_nodes(step, plan.nodes)
+    return plan
+
+
+def _check_nodes(step: GuestStep, nodes: int) -> None:
+    """A step that names a node that does not exist would do nothing, without a word."""
+    names = list(signature(getattr(GuestCluster, f"do_{step.verb}")).parameters)[1:]
+    for name, value in zip(names, step.arguments, strict=False):
+        if name in _OF_NODES and value.isdecimal() and not 1 <= int(value) <= nodes:
+            raise OperatingError(
+                f"there is no node {value[:20]}: this run has 1 to {nodes}",
+                on=str(step)[:80],
+                do="name one that there is, or say how many: `nodes 5`",
+            )
 
 
 @final
