@@ -54,6 +54,11 @@ def judged(path: Path, steps: int) -> str:
     return "nothing" if verdict.judged_nothing else verdict.verdict
 
 
+def agrees(verdict: str, valid: bool) -> bool:
+    """Whether what `judged` says is what was published: an unknown verdict agrees with neither."""
+    return verdict != "unknown" and (verdict in ("valid", "nothing")) == valid
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -73,7 +78,7 @@ def main() -> int:
             if verdict == "unknown":
                 unknown += 1
                 print(f"UNKNOWN  {path.name}: {spent:.2f} s")
-            elif (verdict in ("valid", "nothing")) != expected:
+            elif not agrees(verdict, expected):
                 differ += 1
                 print(f"DIFFERS  {path.name}: published {expected}, judged {verdict}")
             else:

@@ -175,9 +175,9 @@ def _expand_zstd(data: memoryview, cap: int) -> Iterator[bytes]:
     """Streaming is the only way that honours a cap; a cut frame shows as fewer bytes, which the
     count of records then notices."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX)
-    with decompressor.stream_reader(data, read_across_frames=True) as stream:
-        while piece := stream.read(_PIECE_BYTES):
-            yield piece
+    stream = decompressor.stream_reader(data, read_across_frames=True)
+    while piece := stream.read(_PIECE_BYTES):
+        yield piece
 
 
 def _compress_gzip(data: bytes) -> bytes:

@@ -21,7 +21,6 @@ from typing import Any, Final, NamedTuple
 
 from raftlog.verify import Header, judge_operations
 from raftlog.verify.pairing import Interval
-from raftlog.verify.verdict import INVALID, VALID
 from raftlog_sim import mutation
 from raftlog_sim.small_logs import KEY, SHAPES, Shape, by_search, generate
 from raftlog_sim.small_registers import generate_registers
@@ -220,10 +219,8 @@ def _judge_corpora(folders: Sequence[Path]) -> dict[str, Any]:
     tried = 0
     wrong: list[str] = []
     for folder in folders:
-        for path, right, _, reader, model in corpora.cases(folder):
+        for path, valid, _ in corpora.cases(folder):
             tried += 1
-            if corpora.judged(path, reader, model, CORPUS_STEPS_MAX) != (
-                VALID if right else INVALID
-            ):
+            if not corpora.agrees(corpora.judged(path, CORPUS_STEPS_MAX), valid):
                 wrong.append(path.name)
     return {"tried": tried, "wrong": len(wrong), "first": wrong[:NAMED_MAX]}
