@@ -114,6 +114,8 @@ WALK_CHUNK_BYTES: Final = MIB
 TIMES_SCAN_BYTES: Final = 4 * MIB
 """Log bytes of which one job computes timestamps, beyond its first stretch: tens of milliseconds,
 so that jobs of other partitions get their turn."""
+TIMES_SCAN_RECORDS: Final = 500_000
+"""Records of such a job, beyond its first stretch: a tenth of a second."""
 LOG_READ_FAILURES_MAX: Final = 4
 """Reads of one place that fail in a row before a leader calls it damage, or for clients hands over:
 an error may pass, but a sector that cannot be read would keep them waiting for ever."""

@@ -152,6 +152,20 @@ class Context:
         """`function(disk, *args)` off the loop; `then` gets what it returned, or its error."""
         self.effects.jobs.append(Job(self._wait_for(then), directory, function, args))
 
+    def search(
+        self,
+        replica: PartitionReplica,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        then: Then,
+        wanted: Callable[[], bool] | None = None,
+    ) -> None:
+        """A job that only reads and may take seconds: it holds up no job, no read, and no search of
+        another group. When it is not `wanted` any more, `then` may get None."""
+        token = self._wait_for(then)
+        search = Job(token, replica.directory, function, args, replica.group, wanted)
+        self.effects.jobs.append(search)
+
     def read(self, where: FileSlice, then: Then) -> None:
         """A cold read; `then` gets bytes or a RaftlogError."""
         self.effects.reads.append(Read(self._wait_for(then), where))

@@ -227,12 +227,18 @@ class Read(NamedTuple):
 
 class Job(NamedTuple):
     """`function(disk, *args)` off the loop, on the directory's disk; a function of raftlog.storage.
-    Answered by JobDone. Jobs of one directory run one after another, in order."""
+    Answered by JobDone. Jobs of one directory run one after another, in order.
+
+    A *search* only reads, may take seconds, and runs beside them: `search_of` is its group. Those
+    of one group run one after another. One that is not `wanted` any more when its turn comes may
+    be answered with None instead of being run."""
 
     token: int
     directory: DirectoryId
     function: Callable[..., Any]
     args: tuple[Any, ...]
+    search_of: GroupId | None = None
+    wanted: Callable[[], bool] | None = None
 
 
 class AdminReply(NamedTuple):

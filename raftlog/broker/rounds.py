@@ -20,6 +20,7 @@ from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.volume import Volume
 from raftlog.partition.output import Completion, ReplicaJob, ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.time_jobs import scan_times
 
 Watcher = Callable[[PartitionReplica, ReplicaOutput], None]
 
@@ -116,7 +117,10 @@ class Rounds:
     def _start_jobs(self, replica: PartitionReplica, jobs: list[ReplicaJob]) -> None:
         for token, function, args in jobs:
             done = partial(self._job_done, replica, token)
-            self.context.job(replica.directory, function, args, done)
+            if function is scan_times:
+                self.context.search(replica, function, args, done)
+            else:
+                self.context.job(replica.directory, function, args, done)
 
     def _job_done(self, replica: PartitionReplica, token: int, value: object) -> None:
         if self.context.replicas.get(replica.group) is not replica:

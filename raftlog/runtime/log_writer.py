@@ -1,4 +1,5 @@
 """The two workers of a data directory: one writes and syncs rounds, one runs jobs and cold reads.
+Searches have workers of their own (`raftlog.runtime.search_lanes`).
 
 Rounds are performed in the order of submission. While one is being synced, later ones queue up
 and are then written together and synced once: group commit. Results come back as events, one
@@ -32,6 +33,7 @@ from raftlog.broker.events import (
     WriteFailed,
     Written,
 )
+from raftlog.runtime.search_lanes import SearchLanes
 from raftlog.runtime.workers import Worker, Workers
 from raftlog.storage.ops import AppendBytes, CloseGroup, StoreRecords, WriteOp
 from raftlog.storage.write_round import RoundResult
@@ -88,6 +90,7 @@ class DirectoryThreads:
     inline: bool = True
     _log: Worker[Write] = attrs.field(init=False)
     _jobs: Worker[Job | Read] = attrs.field(init=False)
+    _searches: SearchLanes = attrs.field(init=False)
     _busy: int = attrs.field(default=0, init=False)
     _lone: Write | None = attrs.field(default=None, init=False)
     _inline_wait: int = attrs.field(default=0, init=False)
@@ -111,9 +114,12 @@ class DirectoryThreads:
         name, start = f"{self.directory:016x}", self.workers.start
         self._log = start(f"log {name}", self._write_rounds, ROUNDS_TOGETHER_MAX)
         self._jobs = start(f"job {name}", self._run_jobs, 1)
+        self._searches = SearchLanes(name, self.workers, self._job, self.deliver)
 
     async def stop(self, timeout_seconds: float) -> None:
-        """Finish what is queued and end the threads, or give up after the timeout."""
+        """Finish what is queued and end the threads, or give up after the timeout. Searches are
+        given up at once."""
+        self._searches.end()
         self._log.end()
         self._jobs.end()
         with trio.move_on_after(timeout_seconds):
@@ -181,7 +187,10 @@ class DirectoryThreads:
     def run_job(self, job: Job) -> None:
         """Queue a job."""
         assert job.directory == self.directory
-        self._jobs.put(job)
+        if job.search_of is None:
+            self._jobs.put(job)
+        else:
+            self._searches.put(job)
 
     # --- the log thread ---------------------------------------------------------------------------
 

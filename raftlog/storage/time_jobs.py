@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from raftlog.base.binary import Buffer
 from raftlog.base.ids import Offset, RaftIndex, Term
-from raftlog.base.limits import TIMES_SCAN_BYTES
+from raftlog.base.limits import TIMES_SCAN_BYTES, TIMES_SCAN_RECORDS
 from raftlog.base.ports import Disk
 from raftlog.records.batch import read_header
 from raftlog.records.timestamps import (
@@ -59,18 +59,23 @@ class TimeOrder(NamedTuple):
 
 def scan_times(disk: Disk, order: ScanTimesOrder) -> TimesScanned:
     """Job: the largest timestamps of some stretches, at least of one, then of about
-    TIMES_SCAN_BYTES of log. The job is short, so that other jobs have their turn."""
-    segment, found = order.segment, []
+    TIMES_SCAN_BYTES of log or TIMES_SCAN_RECORDS. The job is short, so that others have their turn:
+    a batch of a few kilobytes may hold a million records."""
+    segment, found, records = order.segment, [], 0
     with opened(disk, segment.path) as file:
         walk = Walk(file, order.start, segment.group, segment.path)
         for number, end in enumerate(order.ends, order.first):
             largest = NO_TIMESTAMP
             for batch in walk.batches(end):
                 largest = max(largest, largest_timestamp(batch.entry.batch, batch.header))
+                records += batch.header.records_count
             check_end(walk, segment, end)
             report(disk, walk)
             found.append(StretchTime(number, end, largest))
-            if walk.place.position - order.start.position >= TIMES_SCAN_BYTES:
+            if (
+                walk.place.position - order.start.position >= TIMES_SCAN_BYTES
+                or records >= TIMES_SCAN_RECORDS
+            ):
                 break
     return TimesScanned(segment.file_sequence, found)
 

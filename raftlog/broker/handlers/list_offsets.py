@@ -171,7 +171,8 @@ class _Listing:
             times.largest(search.limit) if wanted is None else times.first_at(wanted, search.limit)
         )
         done = partial(self._found, search)
-        self.context.job(search.replica.directory, job.function, job.args, done)
+        still_open = partial(self._is_open, search.place)
+        self.context.search(search.replica, job.function, job.args, done, still_open)
 
     def _found(self, search: "_Search", value: object) -> None:
         """A job came back; it is true of the log that asked only while that still leads."""
@@ -217,6 +218,9 @@ class _Listing:
 
     def _is_over(self, place: int) -> bool:
         return self.request.dead or self.answers[place] is not None
+
+    def _is_open(self, place: int) -> bool:
+        return not self._is_over(place)
 
     def _fail(self, place: int, asked: ListOffsetsPartition, error: int) -> None:
         self._set(place, ListOffsetsPartitionResponse(asked.partition_index, error))
