@@ -84,6 +84,8 @@ def partition_config(
         log_append_time=values["message.timestamp.type"] == "LogAppendTime",
         timestamp_before_max_ms=int(values["message.timestamp.before.max.ms"]),
         timestamp_after_max_ms=int(values["message.timestamp.after.max.ms"]),
+        validate_records=values["raftlog.validate.records"] == "true",
+        keyed="compact" in values["cleanup.policy"],
         linearizable=values["raftlog.read.consistency"] == "linearizable",
         retention_bytes=int(values["retention.bytes"]) if deletes else UNLIMITED,
         retention_ms=int(values["retention.ms"]) if deletes else UNLIMITED,

@@ -24,6 +24,7 @@ class PartitionConfig:
     * `max_message_bytes`, `min_insync_replicas`: as Kafka's.
     * `log_append_time`: `message.timestamp.type=LogAppendTime`.
     * `timestamp_before_max_ms`, `timestamp_after_max_ms`: `message.timestamp.*.max.ms`.
+    * `validate_records`: `raftlog.validate.records`; `keyed`: each record then needs a key.
     * `linearizable`: `raftlog.read.consistency=linearizable`.
     * `retention_bytes`, `retention_ms`: -1 for no bound. `retention_check_ns`: how often a leader
       looks.
@@ -37,6 +38,8 @@ class PartitionConfig:
     log_append_time: bool = False
     timestamp_before_max_ms: int = UNBOUNDED_MS
     timestamp_after_max_ms: int = 3_600_000
+    validate_records: bool = False
+    keyed: bool = False
     linearizable: bool = False
     retention_bytes: int = UNLIMITED
     retention_ms: int = UNLIMITED

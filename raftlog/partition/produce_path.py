@@ -144,7 +144,10 @@ class ProducePath:
     def takes_runs(self, acks: int) -> bool:
         """Whether batches may be appended together at present: nobody waits before them, none is
         stamped with a time, and acks=all can be kept."""
-        if self._parked or not self._node.ready or self.config.log_append_time:
+        config = self.config
+        if config.log_append_time or config.validate_records:
+            return False
+        if self._parked or not self._node.ready:
             return False
         return acks != ACKS_ALL or len(self._in_sync) >= self.config.min_insync_replicas
 

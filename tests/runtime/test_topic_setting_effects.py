@@ -12,6 +12,7 @@ import pytest
 from raftlog.base.limits import SEGMENT_BYTES_MIN
 from raftlog.metadata.topic_config_table import TOPIC_CONFIGS, SettingClass
 from tests.broker.handlers.data_path import WALL, batch_of, fetch, produce
+from tests.records.making import changed
 from tests.runtime.setting_effects import cluster_of, is_answered, records
 
 HOUR_MS = 3_600_000
@@ -79,6 +80,12 @@ def a_cut_off_leader_answers_readers(cluster, name):
     return answered
 
 
+def code_of_a_lying_count(cluster, name):
+    return code_of(
+        cluster, name, changed(batch_of(b"x" * 99), records_count=5, last_offset_delta=4)
+    )
+
+
 def wall(cluster):
     """What the brokers' clocks show: a producer's clock that is right."""
     name = f"clock-{cluster.world.steps}"
@@ -99,7 +106,7 @@ class Effect:
     brokers: int = 1
 
 
-TOO_LARGE, TOO_FEW, WRONG_TIME = 10, 19, 32
+TOO_LARGE, TOO_FEW, WRONG_TIME, WRONG_RECORD = 10, 19, 32, 87
 EFFECTS = {
     "cleanup.policy": Effect(oldest_are_gone, {"delete": True, "compact": False}, SMALL_LOGS),
     "max.message.bytes": Effect(code_of_1000_bytes, {"1000": TOO_LARGE, "2000": 0}),
@@ -116,6 +123,7 @@ EFFECTS = {
     "raftlog.read.consistency": Effect(
         a_cut_off_leader_answers_readers, {"committed": True, "linearizable": False}, brokers=3
     ),
+    "raftlog.validate.records": Effect(code_of_a_lying_count, {"true": WRONG_RECORD, "false": 0}),
     "retention.bytes": Effect(
         oldest_are_gone,
         {str(SEGMENT_BYTES_MIN): True, "-1": False},

@@ -12,9 +12,11 @@ import attrs
 from raftlog.base.binary import Buffer
 from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
+from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
 from raftlog.broker.handlers.produce_frames import SuccessFrames
+from raftlog.broker.handlers.record_checks import check, waits_for_checks
 from raftlog.broker.requests import KafkaRequest
 from raftlog.broker.router import TopicKey
 from raftlog.kafka.codec import EncodedAnswer
@@ -31,6 +33,7 @@ from raftlog.kafka.messages.produce import (
     TopicProduceResponse,
 )
 from raftlog.partition.output import ProduceAnswer
+from raftlog.partition.replica import PartitionReplica
 from raftlog.records.batch import CODEC_MASK, read_header
 
 _STATE: Final = "produce"
@@ -141,6 +144,48 @@ class _Pending:
             return ProduceAnswer(ErrorCode.INVALID_RECORD, message="no record batch")
         if request.version < _ZSTD_FROM and _codec_of(records) == _ZSTD:
             return ProduceAnswer(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        if waits_for_checks(context, replica):
+            return self._check(place, key, number, replica, records)
+        deadline = deadline_after(context, self.body.timeout_ms)
+        return self._append(place, replica, records, deadline)
+
+    def _check(
+        self, place: int, key: TopicKey, number: int, replica: PartitionReplica, records: Buffer
+    ) -> ProduceAnswer | None:
+        """Have the records looked at first."""
+        error = replica.produces(self.context.now)
+        if isinstance(error, ErrorCode):
+            return ProduceAnswer(error)
+        if len(records) < RECORD_COPY_BYTES_MAX:
+            records = bytes(records)  # a view would keep the whole receive slab
+        deadline = deadline_after(self.context, self.body.timeout_ms)
+        checked = partial(self._checked, place, key, number, records, deadline)
+        return check(self.context, replica, records, deadline, checked)
+
+    def _checked(
+        self,
+        place: int,
+        key: TopicKey,
+        number: int,
+        records: Buffer,
+        deadline: Instant,
+        refusal: ProduceAnswer | None,
+    ) -> None:
+        """The records were looked at: append the batch where its partition is led now."""
+        answer: ProduceAnswer | None = refusal
+        if refusal is None:
+            replica = self.context.router.replica(key, number)
+            if isinstance(replica, ErrorCode):
+                answer = ProduceAnswer(replica)
+            else:
+                answer = self._append(place, replica, records, deadline)
+        if answer is not None:
+            self.decided(place, answer)
+
+    def _append(
+        self, place: int, replica: PartitionReplica, records: Buffer, deadline: Instant
+    ) -> ProduceAnswer | None:
+        context = self.context
         path = replica.produces(context.now)
         if isinstance(path, ErrorCode):
             return ProduceAnswer(path)
@@ -150,7 +195,7 @@ class _Pending:
         answer = path.submit(
             records,
             self.body.acks,
-            deadline_after(context, self.body.timeout_ms),
+            deadline,
             partial(self.decided, place),
             context.now,
             context.wall,
@@ -158,7 +203,7 @@ class _Pending:
         context.touch(replica.group)
         if answer is None:
             uncommitted = replica.uncommitted_bytes
-            context.ledger.produced(request.connection.id, replica.group, uncommitted)
+            context.ledger.produced(self.request.connection.id, replica.group, uncommitted)
         return answer
 
     def _close_one(self) -> None:

@@ -26,6 +26,7 @@ from raftlog.broker.handlers.produce import (
     partition_response,
     success_frames,
 )
+from raftlog.broker.handlers.record_checks import waits_for_checks
 from raftlog.broker.requests import Connection
 from raftlog.broker.router import TopicKey
 from raftlog.kafka.codec import encode_response
@@ -57,7 +58,7 @@ def take_run(context: Context, connection: Connection, events: Sequence[Event], 
     path = replica.produces(context.now)
     if isinstance(path, ErrorCode) or not path.takes_runs(stream.acks):
         return 0
-    if context.ledger.full(replica.uncommitted_bytes):
+    if context.ledger.full(replica.uncommitted_bytes) or waits_for_checks(context, replica):
         return 0
     correlations, fields, sizes = _matching(connection, events, first)
     if len(fields) < RUN_REQUESTS_MIN:
