@@ -28,9 +28,10 @@ from raftlog.verify.check import LOG, MODES
 from raftlog.verify.classes import NAMES, allowed_by_default
 from raftlog.verify.jepsen_edn import header_for
 from raftlog.verify.junit import junit
+from raftlog.verify.linearizability import COMMITTED_PREFIX
 from raftlog.verify.public_logs import is_public, read_public
 from raftlog.verify.report import RunFolder, render
-from raftlog.verify.report_claims import claims_of
+from raftlog.verify.report_claims import claims_of, claims_of_checks
 from raftlog.verify.report_proof import digest_of, proof_of
 from raftlog.verify.run_checks import RunCheck, exercised, idle, violated, whole
 from raftlog.verify.verdict import (
@@ -44,6 +45,8 @@ from raftlog.verify.verdict import (
 
 _HISTORY: Final = "history.jsonl"
 _VERDICT: Final = "verdict.json"
+_NAMES_MAX: Final = 12
+"""Of checks that held; of more their number is told, and verdict.json has the names."""
 _LOOKED_AT: Final = 4_096
 """Bytes of a file by which its format is known."""
 
@@ -242,7 +245,9 @@ class _Advancing:
 
 
 def _held_to(header: Any, reads: str | None) -> Any:
-    if reads is None:
+    """The header, with the read consistency to hold the history to, where that is another one."""
+    claimed = header.options.get("read_consistency", COMMITTED_PREFIX)
+    if reads is None or reads == (COMMITTED_PREFIX if claimed == "committed" else claimed):
         return header
     return attrs.evolve(header, options={**header.options, "read_consistency": reads})
 
@@ -337,7 +342,9 @@ def _print_text(
     _print_names(f"{len(verdict.lacking)} not checked, no evidence", verdict.lacking)
     still = idle(checks)
     held = [check.name for check in checks if check not in broken and check not in still]
-    if held:
+    if len(held) > _NAMES_MAX:
+        _say("; ".join(claims_of_checks(checks)) or f"{len(held)} checks of the run's own recorded")
+    elif held:
         _say(f"the run's own checks that held: {', '.join(held)}")
     if still:
         _say(f"not exercised, compared 0 times: {', '.join(check.name for check in still)}")

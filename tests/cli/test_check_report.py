@@ -142,3 +142,22 @@ def test_what_a_history_says_makes_no_terminal_do_anything(reported, capsys):
     assert r"\\u202e" in page
     assert r"\u202e" not in page.replace(r"\\u202e", "")
     assert checked(report, history) == 0
+
+
+def test_the_simulators_own_report_is_checked_with_its_folder(tmp_path, monkeypatch):
+    """It was different: the check had told the header a read consistency that it has anyway."""
+    from raftlog_sim.__main__ import main
+
+    monkeypatch.chdir(tmp_path)
+    scenario = tmp_path / "mine.txt"
+    scenario.write_text("# t\nset safety_ms 300\n100 produce slot=0 partition=0 count=2\n=> ok\n")
+    assert main(["replay", str(scenario), "--out", "run", "--report"]) == 0
+    assert checked("run/report.html", "run") == 0
+    assert checked("run/report.html", "run/history.jsonl") == 0
+
+
+@pytest.mark.parametrize("reads", ["linearizable", "committed-prefix"])
+def test_a_report_held_to_another_consistency_says_so_and_is_checked_by_it(reads, reported):
+    history, report = reported(GOOD, "--reads", reads, read_consistency="committed")
+    assert checked(report, history) == 0
+    assert f'"reads":"{reads}"' in report.read_text()

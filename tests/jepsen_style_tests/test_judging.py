@@ -49,7 +49,7 @@ def test_threads_share_a_history_and_info_retires_a_process(tmp_path):
     assert recorder.operations == 200
     assert recorder.counts["send fail"] == 4 * 7
     with path.open() as lines:
-        assert check_history(lines).verdict == "valid"
+        assert check_history(lines).verdict == "unknown", "nobody was told where anything lies"
 
 
 def test_gaps_are_counted_from_the_beginning_of_the_load(tmp_path):

@@ -70,12 +70,11 @@ async def run(
     cluster = local_cluster.found(folder / "cluster", brokers=BROKERS)
     try:
         await trio.to_thread.run_sync(cluster.start_all)
-        demo = _Demo(folder, cluster, clock, rows, say, with_spark)
+        demo = _Demo(folder, cluster, clock, rows, say, with_spark, began)
         outcome = await demo.run(archive)
     finally:
         await trio.to_thread.run_sync(cluster.stop)
         _keep_outputs(cluster, folder)
-    _write_down(outcome, began, utc_text(clock), rows)
     return outcome
 
 
@@ -91,6 +90,7 @@ class _Demo:
         rows: int,
         say: Callable[[str], None],
         with_spark: bool,
+        began: str,
     ) -> None:
         self.folder = folder
         self.cluster = cluster
@@ -98,6 +98,7 @@ class _Demo:
         self.rows = rows
         self.say = say
         self.with_spark = with_spark
+        self.began = began
 
     async def run(self, archive: Path) -> Outcome:
         """Stream, break, read back, prove."""
@@ -198,12 +199,8 @@ class _Demo:
         found = judgement.verdict
         verdict = found.document(invariants, whole=whole(found, checks_of({}, invariants)))
         write_json(self.folder / "verdict.json", verdict)
-        manifest = {
-            "version": 1,
-            "command": ["raftlog", "demo", "--rows", str(self.rows)],
-            "seed": SEED,
-            "metrics": {**outcome.metrics, "spark": outcome.spark.document()},
-        }
+        manifest = _manifest(outcome, self.began, utc_text(self.clock), self.rows)
+        write_json(self.folder / "run.json", manifest)
         with (self.folder / HISTORY).open("rb") as file:
             sha256 = digest_of(file)
         beside = RunFolder(
@@ -248,8 +245,9 @@ def _keep_outputs(cluster: LocalCluster, folder: Path) -> None:
             shutil.copy(log, target / "output.log")
 
 
-def _write_down(outcome: Outcome, began: str, ended: str, rows: int) -> None:
-    manifest = {
+def _manifest(outcome: Outcome, began: str, ended: str, rows: int) -> dict[str, Any]:
+    """The content of run.json, which the report shows as well."""
+    return {
         "version": 1,
         "command": ["raftlog", "demo", "--rows", str(rows)],
         "seed": SEED,
@@ -275,7 +273,6 @@ def _write_down(outcome: Outcome, began: str, ended: str, rows: int) -> None:
             for fault in outcome.faults
         ],
     }
-    write_json(outcome.folder / "run.json", manifest)
 
 
 def remove_data(folder: Path) -> None:
