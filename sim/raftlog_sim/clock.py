@@ -22,9 +22,11 @@ _MILLION: Final = 1_000_000
 class MachineClock:
     """What stays with a machine over its boots: by how much its wall clock is off, how far and how
     often it swings, how many parts in a million its monotonic clock runs fast (below 0: slow), and
-    by how much timers are late at the most."""
+    by how much timers are late at the most. `worst_ms` is the most that its wall clock ever was
+    off."""
 
     skew_ms: int = 0
+    worst_ms: int = 0
     drift_ppm: int = 0
     wave_ms: int = 0
     period_ms: int = 1

@@ -22,7 +22,9 @@ def _jump(nemesis: "Nemesis", step: Step) -> bool:
     off_ms = int(step.argument("ms")) * (-1 if step.argument("way") == "back" else 1)
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
-        node.machine.skew_ms += off_ms
+        machine = node.machine
+        machine.skew_ms += off_ms
+        machine.worst_ms = max(machine.worst_ms, abs(machine.skew_ms) + machine.wave_ms)
         nemesis.later(step, _jump_back, nemesis, node, off_ms)
     return bool(nodes)
 
@@ -57,8 +59,10 @@ def _wave(nemesis: "Nemesis", step: Step) -> bool:
     """The wall clock goes ahead and back, again and again."""
     nodes = nemesis.nodes(step, "node")
     for node in nodes:
-        node.machine.wave_ms = int(step.argument("ms"))
-        node.machine.period_ms = max(1, int(step.argument("period_ms")))
+        machine = node.machine
+        machine.wave_ms = int(step.argument("ms"))
+        machine.worst_ms = max(machine.worst_ms, abs(machine.skew_ms) + machine.wave_ms)
+        machine.period_ms = max(1, int(step.argument("period_ms")))
         nemesis.later(step, _calm, node)
     return bool(nodes)
 

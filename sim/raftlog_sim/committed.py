@@ -41,13 +41,15 @@ Logs = Iterable[PartitionLog]
 
 class Stored(NamedTuple):
     """A committed batch of records. `identity`: producer id, epoch and first sequence of a batch
-    that is numbered, else its CRC."""
+    that is numbered, else its CRC. `latest_ms`: its largest timestamp; these producers do not lie.
+    """
 
     raft_index: int
     term: int
     base_offset: int
     next_offset: int
     identity: tuple[int, ...]
+    latest_ms: int
 
 
 class Producer(NamedTuple):
@@ -164,7 +166,14 @@ class Committed:
     def _records(self, entry: Entry, header: BatchHeader) -> str:
         offset, identity = int(entry.base_offset), identity_of(header)
         self.batches.append(
-            Stored(entry.raft_index, entry.term, offset, entry.next_offset, identity)
+            Stored(
+                entry.raft_index,
+                entry.term,
+                offset,
+                entry.next_offset,
+                identity,
+                header.max_timestamp,
+            )
         )
         if header.producer_id < 0:
             return ""

@@ -26,6 +26,7 @@ from raftlog_sim import (
     replica_checks,
     truth,
 )
+from raftlog_sim.age_checks import AgeChecks
 from raftlog_sim.answer_checks import AnswerChecks
 from raftlog_sim.cluster_checks import ClusterChecks
 from raftlog_sim.committed import Committed, logs_of
@@ -82,6 +83,7 @@ class Invariants:
     life: LifeChecks = attrs.field(init=False)
     changes: MembershipChecks = attrs.Factory(MembershipChecks)
     cluster: ClusterChecks = attrs.Factory(ClusterChecks)
+    ages: AgeChecks = attrs.Factory(AgeChecks)
     damaged: "Collection[NodeId]" = ()
     """Nodes whose disks the run itself has damaged."""
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
@@ -411,6 +413,7 @@ class Invariants:
         self.ghost_end[group] = replica.commit
         committed = self.committed.setdefault(group, Committed())
         self.judge(committed.follow(log, replica.commit, partial(logs_of, node, group)))
+        self.judge(self.ages.look(node, replica, committed))
         # Only an entry of its own term ends what a leader commits.
         if (term := log.term_at(replica.commit)) is not None:
             self.ghost_ends.setdefault(group, {})[term] = replica.commit

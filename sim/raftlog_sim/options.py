@@ -39,6 +39,7 @@ _YOUNG: Final = (
 )  # fmt: skip
 """Sources that draw whether they are on from a stream of their own, so that the other options of a
 seed are what they were before these came."""
+_HOUR_MS: Final = 3_600_000
 _OPERATIONS: Final = ("membership", "topics", "trim")
 """What operators ask for, as often with few faults as with many."""
 _RATIONED: Final = ("old-disk",)
@@ -302,6 +303,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         store_bytes=8_192 << sizes.below(5),
         tear_bytes=(SECTOR, 8 * SECTOR)[Stream(seed, f"options/{profile}/tears").below(2)],
         retention_bytes=(2_000 << sizes.below(4)) * sizes.below(2),
+        retention_ms=_HOUR_MS if Stream(seed, f"options/{profile}/age").chance(1, 3) else 0,
         fault_gaps_ms=gaps,
         core=_draw_core(stream, brokers),
         reboot=stream.chance(1, 3),

@@ -196,10 +196,9 @@ class Run:
         world.configure = partial(configured, options)
         self.onlooker = world.observer = Onlooker(Invariants(), watch)
         world.found(options.brokers, options.controllers)
-        shrinks = bool(options.retention_bytes or options.retention_ms) or any(
-            s.kind == "trim" for s in schedule.steps
-        )
-        self.workload = Workload(world, options, shrinks=shrinks)
+        trims = bool(options.retention_bytes) or any(s.kind == "trim" for s in schedule.steps)
+        self.onlooker.invariants.ages.retention_ms = 0 if trims else options.retention_ms
+        self.workload = Workload(world, options, shrinks=trims or bool(options.retention_ms))
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None
         self.workload.questions = Questions(self.workload, self.onlooker.invariants, TOPIC)

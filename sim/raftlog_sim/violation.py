@@ -42,6 +42,7 @@ NAMES: Final = (
     "offsets-told",
     "epoch-ends-told",
     "offsets-dense",
+    "kept-by-age",
     "producers-ascend",
     "producers-equal",
     "log-start-committed",

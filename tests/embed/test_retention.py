@@ -8,7 +8,7 @@ from raftlog import Cluster, ReplicatedLog
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import EARLIEST
 from raftlog.client.core.values import TopicPartition
-from raftlog.runtime.local_cluster import _kept_for_ever
+from raftlog.runtime import local_cluster
 from raftlog.runtime.real_ports import SystemClock
 
 pytestmark = pytest.mark.processes
@@ -34,10 +34,12 @@ def wait_until_shrunk(client, topic):
 def read(client, topic, count):
     client.assign({TopicPartition(topic, 0): 0})
     found = []
-    while len(found) < count:
-        found += client.poll(seconds=5)
+    deadline = time.perf_counter() + SECONDS
+    while len(found) < count and time.perf_counter() < deadline:
+        for fetched in client.poll(seconds=5):
+            found += [bytes(record.value) for record in fetched.records()]
     client.unassign(TopicPartition(topic, 0))
-    return [each.value for each in found]
+    return found
 
 
 def test_records_of_2013_are_there_after_the_retention_check_ran():
@@ -85,5 +87,16 @@ def test_a_replicated_log_is_whole_after_the_clock_moved_thirty_days(monkeypatch
 @pytest.mark.parametrize("unit", ["ms", "minutes", "hours"])
 def test_a_local_cluster_keeps_all_unless_its_user_says_otherwise(unit):
     """In any of Kafka's units: log.retention.ms=-1 would win over the two others."""
-    assert _kept_for_ever({}) == {"log.retention.ms": "-1"}
-    assert _kept_for_ever({f"log.retention.{unit}": "1"}) == {}
+    assert local_cluster._kept_for_ever({}) == {"log.retention.ms": "-1"}
+    assert local_cluster._kept_for_ever({f"log.retention.{unit}": "1"}) == {}
+
+
+def test_the_files_of_a_local_cluster_say_so(tmp_path):
+    """`raftlog up` and embedded clusters are made by the same function."""
+    local_cluster.found(tmp_path / "kept", brokers=1)
+    local_cluster.found(tmp_path / "asked", brokers=1, settings={"log.retention.hours": "1"})
+    kept = (tmp_path / "kept" / "broker1.properties").read_text()
+    asked = (tmp_path / "asked" / "broker1.properties").read_text()
+    assert "log.retention.ms = -1\n" in kept
+    assert "log.retention.hours = 1\n" in asked
+    assert "log.retention.ms" not in asked

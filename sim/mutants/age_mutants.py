@@ -1,0 +1,46 @@
+"""Planted bugs of retention by age: whose clock decides, and what is known to be old.
+
+Only `raftlog_sim.mutation` loads this file; nothing here is ever installed.
+"""
+
+from typing import Any
+
+from raftlog.partition import chores, retention
+from raftlog.partition.retention import SegmentSpan
+
+
+def one_clock_deletes() -> None:
+    """61: a leader deletes by its own wall clock, whoever else shares it."""
+    chores.most_share = lambda *clocks: True
+
+
+def unknown_is_old() -> None:
+    """61b: a segment whose timestamps are not known yet goes as if it had none."""
+    real = retention.log_start_by_age
+
+    def by_age(segments: Any, kept_from_ms: int, high_watermark: Any) -> Any:
+        known = [
+            SegmentSpan(each.base_offset, each.byte_count, each.largest_timestamp or 0)
+            for each in segments
+        ]
+        return real(known, kept_from_ms, high_watermark)
+
+    chores.log_start_by_age = by_age
+
+
+def age_passes_the_watermark() -> None:
+    """61c: what is old goes, committed or not."""
+    real = retention.log_start_by_age
+
+    def by_age(segments: Any, kept_from_ms: int, high_watermark: Any) -> Any:
+        del high_watermark
+        return real(segments, kept_from_ms, segments[-1].base_offset if segments else 0)
+
+    chores.log_start_by_age = by_age
+
+
+MUTANTS = (
+    ("61", "one-clock-deletes", one_clock_deletes, ("kept-by-age",)),
+    ("61b", "unknown-is-old", unknown_is_old, ("kept-by-age",)),
+    ("61c", "age-passes-the-watermark", age_passes_the_watermark, ("assertion",)),
+)
