@@ -42,7 +42,12 @@ class RollWatch:
 
     def look(self, now: Instant) -> None:
         """The replica is taken: a segment that has its first records begins to age."""
-        active = self._log.segments[-1]
+        segments = self._log.segments
+        if not segments:
+            # Damage took every entry; the first one that a leader sends begins a file again.
+            self._sequence, self.deadline = _NOT_SEEN, NEVER
+            return
+        active = segments[-1]
         if active.header.file_sequence == self._sequence:
             return
         if active.end.next_offset == active.base_offset:

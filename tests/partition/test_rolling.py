@@ -3,7 +3,7 @@ records."""
 
 import pytest
 
-from raftlog.base.limits import ROLL_MS_MIN
+from raftlog.base.limits import ROLL_MS_MIN, SEGMENT_HEADER_BYTES
 from raftlog.base.units import NEVER, millis
 from raftlog.partition import rolling
 from raftlog.partition.config import UNBOUNDED_MS, PartitionConfig
@@ -127,3 +127,19 @@ def test_a_truncation_takes_back_what_lies_around_a_roll():
     group.advance(ELECTION)
     assert [group[number].log.next_offset for number in (1, 2, 3)] == [2, 2, 2]
     assert group[1].log.last_chain == group[leader].log.last_chain
+
+
+def test_a_log_whose_every_entry_is_damaged_has_nothing_to_roll():
+    """Seed 4 of the simulator: the only segment was cut on the disk, so that the log came up
+    without one, and the look for the active segment's age ended the broker."""
+    group = led_group(segment_ms=2_000)
+    group.produce(1, b"one")
+    group.settle()
+    place = group.places[3]
+    group.crash(3)
+    (name,) = (each for each in place.disk.list(place.spec.path) if each.endswith(".log"))
+    place.disk.shorten(f"{place.spec.path}/{name}", SEGMENT_HEADER_BYTES)
+    group.restart(3)
+    assert not group[3].log.segments
+    group.advance(millis(4_000))
+    assert [segments(group, number) for number in (1, 2, 3)] == [[0, 1]] * 3
