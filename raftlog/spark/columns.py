@@ -49,13 +49,15 @@ BODY_BYTES_MAX: Final = 2**31 - 1
 
 
 class Wanted(NamedTuple):
-    """What a task is asked for: columns of the records of one partition in [first, stop)."""
+    """What a task is asked for: columns of the records of one partition in [first, stop). With
+    `skip_corrupt` a batch whose inside cannot be read has no rows, else it is an error."""
 
     topic: str
     partition: int
     columns: tuple[str, ...]
     first: int
     stop: int
+    skip_corrupt: bool = False
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:

@@ -36,6 +36,7 @@ READ_OPTIONS: Final = {
     "endingoffsetsbytimestamp": "endingOffsetsByTimestamp",
     "endingoffsets": "endingOffsets",
     "failondataloss": "failOnDataLoss",
+    "skipcorruptbatches": "skipCorruptBatches",
     "kafkaconsumer.polltimeoutms": "kafkaConsumer.pollTimeoutMs",
     "fetchoffset.numretries": "fetchOffset.numRetries",
     "fetchoffset.retryintervalms": "fetchOffset.retryIntervalMs",
@@ -151,6 +152,8 @@ class ReadOptions:
     partitions_min: int | None = None
     records_per_partition_max: int | None = None
     include_headers: bool = False
+    skip_corrupt_batches: bool = False
+    """Batches whose inside cannot be read have no rows, and a warning names them."""
     client_id: str = "raftlog-spark"
     partition_bytes: int = 4 * MIB
     fetch_bytes: int = 8 * MIB
@@ -211,6 +214,7 @@ def read_options(given: Mapping[str, str], mode: Mode) -> ReadOptions:
         )
         == "latest",
         fail_on_data_loss=_flag(own, "failondataloss", otherwise=True),
+        skip_corrupt_batches=_flag(own, "skipcorruptbatches", otherwise=False),
         poll_timeout_ms=_number(own, "kafkaconsumer.polltimeoutms", least=1) or 120_000,
         fetch_retries=_or(_number(own, "fetchoffset.numretries", least=0), 3),
         fetch_retry_ms=_or(_number(own, "fetchoffset.retryintervalms", least=0), 10),

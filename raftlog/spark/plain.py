@@ -4,6 +4,7 @@ The fast decoder (`raftlog.spark.vectors`) hands over to it whatever it does not
 tests hold the two together bit for bit.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -47,11 +48,32 @@ def _rows(batches: Sequence[Buffer], wanted: Wanted, on: str) -> Iterator[tuple[
         if attributes & CONTROL:
             continue
         kind = 1 if attributes & LOG_APPEND_TIME else 0
-        for record in records_of(batch, CorruptData, on):
-            if not 0 <= record.offset < 2**63:
-                raise CorruptData(f"offset {record.offset} is out of range", on=on)
+        for record in _records(batch, wanted, on):
             if wanted.first <= record.offset < wanted.stop:
                 yield record, kind
+
+
+def _records(batch: Buffer, wanted: Wanted, on: str) -> Iterator[Record]:
+    """The records of a batch. One that cannot be read to its end has none where it may be skipped:
+    which of its records came first depends on nothing but the damage."""
+    if not wanted.skip_corrupt:
+        yield from _checked(batch, on)
+        return
+    try:
+        yield from list(_checked(batch, on))
+    except CorruptData as error:
+        header = read_header(batch)
+        last = header.next_offset - 1
+        warnings.warn(
+            f"skipped offsets {header.base_offset} to {last} of {on}: {error.what}", stacklevel=2
+        )
+
+
+def _checked(batch: Buffer, on: str) -> Iterator[Record]:
+    for record in records_of(batch, CorruptData, on):
+        if not 0 <= record.offset < 2**63:
+            raise CorruptData(f"offset {record.offset} is out of range", on=on)
+        yield record
 
 
 def _column(name: str, rows: list[tuple[Record, int]], wanted: Wanted, on: str) -> list[object]:

@@ -160,7 +160,14 @@ class RangeReader:
             self._pass(batch)
             batches.append(batch)
         place = self._place
-        wanted = Wanted(place.topic, place.partition, self._columns, first, self._range.stop)
+        wanted = Wanted(
+            place.topic,
+            place.partition,
+            self._columns,
+            first,
+            self._range.stop,
+            self._options.skip_corrupt_batches,
+        )
         return self._decode(batches, wanted) if batches else None
 
     def _pass(self, batch: Buffer) -> None:

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.errors import CorruptData
+from raftlog.records.compression import GZIP, compress
 from raftlog.spark import chains, compiled, plain, vectors
 from raftlog.spark.chains import Odd
 from raftlog.spark.columns import COLUMNS, HEADERS, Wanted
+from tests.records.making import changed, with_body
 from tests.spark.batches import COUNT_AT, built, by_hand, record
 
 ALL = (*COLUMNS, HEADERS)
@@ -213,3 +215,21 @@ def test_the_fast_way_gives_up_on_what_it_does_not_understand():
         vectors._decode(
             [by_hand(record(0) + b"\0", count=1, last_delta=0)], headers, EVERYTHING, "t"
         )
+
+
+@pytest.mark.parametrize("decoder", [plain, vectors, compiled])
+@pytest.mark.parametrize("columns", [EVERYTHING.columns, ("value",), ("offset", "timestamp")])
+def test_a_batch_that_cannot_be_read_is_an_error_or_is_skipped(decoder, columns):
+    """One poisoned batch stopped every query over its topic for good."""
+    wanted = EVERYTHING._replace(columns=columns)
+    good = [built([(1, b"k", b"v", [])] * 3, base=base, codec=1) for base in (0, 9)]
+    body = bytearray(compress(GZIP, bytes(300)))
+    body[15:20] = b"12345"
+    bad = changed(with_body(bytes(body), count=6, codec=GZIP), base_offset=3)
+    batches = [good[0], bad, good[1]]
+    with pytest.raises(CorruptData, match="decompress"):
+        decoder.decode(batches, wanted)
+    skipping = wanted._replace(skip_corrupt=True)
+    with pytest.warns(UserWarning, match="skipped offsets 3 to 8"):
+        found = decoder.decode(batches, skipping)
+    assert found.equals(plain.decode(good, wanted))
