@@ -1,7 +1,8 @@
 """What can go wrong, by blame.
 
 * `LocalMisuse`: our caller broke the contract of a function; raised early, never answered on a
-  wire.
+  wire. `WrongType` and `WrongValue` are about one argument, and are Python's TypeError and
+  ValueError too.
 * `RemoteError`: a peer or client sent what it must not; the connection or request pays, nobody
   else.
 * `OperatingError`: the machine or the operator: disks, ports, configuration.
@@ -33,6 +34,14 @@ class RaftlogError(Exception):
 
 class LocalMisuse(RaftlogError):
     """The caller broke a contract; the object is unchanged."""
+
+
+class WrongType(LocalMisuse, TypeError):
+    """An argument of a public function is of a wrong type; the text begins with its name."""
+
+
+class WrongValue(LocalMisuse, ValueError):
+    """An argument of a public function is out of its bounds; the text begins with its name."""
 
 
 class RemoteError(RaftlogError):

@@ -8,6 +8,14 @@ from typing import Final
 
 from raftlog.base.units import KIB, MIB
 
+# --- numbers --------------------------------------------------------------------------------------
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+"""What Kafka's number fields hold at most."""
+RECORD_TIMESTAMP_MS_MAX: Final = INT64_MAX // 1000
+"""The largest timestamp that our client gives a record. Spark counts microseconds in 64 bits, and
+the difference of two timestamps in a batch has to fit into 64 bits as well."""
+
 # --- the turn -------------------------------------------------------------------------------------
 TURN_EVENTS_MAX: Final = 64
 """Events in one turn: completions must not wait behind a flood of requests."""

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
 import click
 
@@ -25,7 +25,6 @@ from raftlog.cli.topic_view import (
     id_text,
 )
 from raftlog.client.core.asks import (
-    TopicResult,
     create_partitions,
     create_topics,
     delete_topics,
@@ -39,6 +38,9 @@ from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTo
 from raftlog.metadata.topic_names import topic_name_problem
 from raftlog.runtime.config_file import parse_properties
 from raftlog.runtime.security_settings import SERVED_PROTOCOL, security_name, security_problem
+
+if TYPE_CHECKING:
+    from raftlog.client.core.results import TopicResult
 
 _ACTIONS = ("create", "delete", "alter", "describe", "list")
 

@@ -4,8 +4,9 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from raftlog.client.core.asks import ConfigEntry, describe_configs, metadata
+from raftlog.client.core.asks import describe_configs, metadata
 from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.results import ConfigEntry
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponsePartition

@@ -13,13 +13,13 @@ from raftlog.cli.render import bootstrap_option, format_option, print_json
 from raftlog.cli.settings import parse_settings
 from raftlog.cli.topic_view import TopicDescription, describe_topics, id_text
 from raftlog.client.core.asks import (
-    TopicResult,
     create_partitions,
     create_topics,
     delete_topics,
     metadata,
     new_topic,
 )
+from raftlog.client.core.results import TopicResult
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.topic_names import topic_name_problem

@@ -19,13 +19,25 @@ from typing import Any, Final, Self, TypeVar, final
 
 import trio
 
-from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.base.arguments import check, checked
+from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.ids import Offset
 from raftlog.client import system
-from raftlog.client.core.asks import OffsetAt
+from raftlog.client.core.arguments import (
+    ByteCount,
+    CountOrDefault,
+    FactorOrDefault,
+    LookedUp,
+    OffsetFrom,
+    PartitionCount,
+    Seconds,
+    TopicName,
+    record_arguments,
+)
 from raftlog.client.core.batches import Headers
 from raftlog.client.core.client import Call
 from raftlog.client.core.fetcher import Polled
+from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import ClientOptions, RecordPosition, TopicPartition
 from raftlog.client.trio_driver import Client, Then
 from raftlog.kafka.messages.metadata import MetadataResponseTopic
@@ -41,6 +53,7 @@ class BlockingClient:
     """See the module. Options as for `Client`. What `send_soon` has collected leaves when there are
     `COLLECTED_MAX` of it, at `flush`, at `produce`, and when the block is left."""
 
+    @checked
     def __init__(
         self, bootstrap: str = "", *, options: ClientOptions | None = None, **more: Any
     ) -> None:
@@ -51,7 +64,7 @@ class BlockingClient:
         self._closing: trio.Event | None = None
         self._error: BaseException | None = None
         self._lock = threading.Lock()
-        self._collected: list[Callable[[], Awaitable[object]]] = []
+        self._collected: list[tuple[Callable[[], Awaitable[object]], Then | None]] = []
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -129,6 +142,9 @@ class BlockingClient:
         timestamp_ms: int | None = None,
     ) -> RecordPosition:
         """`Client.produce`."""
+        topic, value, key, headers, partition, timestamp_ms = record_arguments(
+            topic, value, key, headers, partition, timestamp_ms
+        )
         self._hand_over()
         produce = partial(
             self._client.produce,
@@ -153,6 +169,12 @@ class BlockingClient:
         then: Then | None = None,
     ) -> None:
         """`Client.send_soon`; `then` is called in the client's thread and must not block."""
+        # Checked here, in the thread of the caller: later, its record is one of many.
+        topic, value, key, headers, partition, timestamp_ms = record_arguments(
+            topic, value, key, headers, partition, timestamp_ms
+        )
+        if then is not None:
+            check("then", then, Then)
         send = partial(
             self._client.send_soon,
             topic,
@@ -164,7 +186,7 @@ class BlockingClient:
             then=then,
         )
         with self._lock:
-            self._collected.append(send)
+            self._collected.append((send, then))
             if len(self._collected) < COLLECTED_MAX:
                 return
         self._hand_over()
@@ -174,7 +196,18 @@ class BlockingClient:
         with self._lock:
             collected, self._collected = self._collected, []
             if collected:
-                self._call(_send_all, collected)
+                self._call(self._send_all, collected)
+
+    async def _send_all(
+        self, collected: list[tuple[Callable[[], Awaitable[object]], Then | None]]
+    ) -> None:
+        """Hand over all of them. One that is refused takes no other along: its `then` hears of it,
+        or the next flush raises it."""
+        for send, then in collected:
+            try:
+                await send()
+            except RaftlogError as error:
+                self._client.tell_later(then, error)
 
     def flush(self) -> None:
         """`Client.flush`, of what was collected too."""
@@ -183,24 +216,29 @@ class BlockingClient:
 
     # --- consuming --------------------------------------------------------------------------------
 
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+    @checked
+    def assign(self, positions: Mapping[TopicPartition, OffsetFrom]) -> None:
         """`Client.assign`."""
         self._call(_async(self._client.assign), positions)
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
+    @checked
+    def seek(self, place: TopicPartition, offset: OffsetFrom) -> None:
         """`Client.seek`."""
         self._call(_async(self._client.seek), place, offset)
 
+    @checked
     def unassign(self, place: TopicPartition) -> None:
         """`Client.unassign`."""
         self._call(_async(self._client.unassign), place)
 
-    def poll(self, *, seconds: float = 1.0, bytes_max: int = 1 << 20) -> list[Polled]:
+    @checked
+    def poll(self, *, seconds: Seconds = 1.0, bytes_max: ByteCount = 1 << 20) -> list[Polled]:
         """`Client.poll`."""
         return self._call(partial(self._client.poll, seconds=seconds, bytes_max=bytes_max))
 
     # --- the cluster ------------------------------------------------------------------------------
 
+    @checked
     def ask(self, request: Call) -> Any:
         """`Client.ask`."""
         return self._call(self._client.ask, request)
@@ -209,16 +247,18 @@ class BlockingClient:
         """`Client.topics`."""
         return self._call(self._client.topics)
 
-    def describe(self, topic: str) -> MetadataResponseTopic:
+    @checked
+    def describe(self, topic: TopicName) -> MetadataResponseTopic:
         """`Client.describe`."""
         return self._call(self._client.describe, topic)
 
+    @checked
     def create_topic(
         self,
-        name: str,
+        name: TopicName,
         *,
-        partitions: int = -1,
-        replication_factor: int = -1,
+        partitions: CountOrDefault = -1,
+        replication_factor: FactorOrDefault = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """`Client.create_topic`."""
@@ -231,26 +271,25 @@ class BlockingClient:
         )
         self._call(create)
 
-    def delete_topic(self, name: str) -> None:
+    @checked
+    def delete_topic(self, name: TopicName) -> None:
         """`Client.delete_topic`."""
         self._call(self._client.delete_topic, name)
 
-    def create_partitions(self, name: str, count: int) -> None:
+    @checked
+    def create_partitions(self, name: TopicName, count: PartitionCount) -> None:
         """`Client.create_partitions`."""
         self._call(self._client.create_partitions, name, count)
 
-    def offset(self, place: TopicPartition, timestamp_ms: int) -> OffsetAt:
+    @checked
+    def offset(self, place: TopicPartition, timestamp_ms: LookedUp) -> OffsetAt:
         """`Client.offset`."""
         return self._call(self._client.offset, place, timestamp_ms)
 
-    def offsets(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, Offset]:
+    @checked
+    def offsets(self, topic: TopicName, timestamp_ms: LookedUp) -> dict[TopicPartition, Offset]:
         """`Client.offsets`."""
         return self._call(self._client.offsets, topic, timestamp_ms)
-
-
-async def _send_all(collected: list[Callable[[], Awaitable[object]]]) -> None:
-    for send in collected:
-        await send()
 
 
 def _async(function: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:

@@ -8,13 +8,15 @@ import os
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from difflib import get_close_matches
 from typing import Final, Protocol, final
 
 import attrs
 import trio
 
+from raftlog.base.arguments import check
 from raftlog.base.binary import Buffer
-from raftlog.base.errors import LocalMisuse
+from raftlog.base.errors import LocalMisuse, WrongType, WrongValue
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, Instant, WallMillis
 from raftlog.client.core.values import ClientOptions
@@ -69,8 +71,9 @@ class SystemEntropy:
 
 
 def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
-    """`host:port,host:port`; the port is 9092 when it is left out. `LocalMisuse` for anything
+    """`host:port,host:port`; the port is 9092 when it is left out. `WrongValue` for anything
     else."""
+    check("bootstrap", servers, str)
     found: list[tuple[str, int]] = []
     for each in servers.split(","):
         text = each.strip()
@@ -79,7 +82,13 @@ def parse_bootstrap(servers: str) -> tuple[tuple[str, int], ...]:
             host, port = text, str(DEFAULT_PORT)
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-            raise LocalMisuse(f"{text!r} is not host:port", on="bootstrap servers")
+            raise WrongValue(f"bootstrap must be host:port,host:port; {text!r} is neither")
+        try:
+            known = min(host.encode("idna")) > ord(" ")
+        except UnicodeError:
+            known = False
+        if not known:
+            raise WrongValue(f"bootstrap names a host that cannot be: {text!r}")
         found.append((host, int(port)))
     return tuple(found)
 
@@ -92,10 +101,16 @@ def client_options(
         if more:
             raise LocalMisuse("options are given whole and in part")
         return options
-    try:
-        return ClientOptions(bootstrap=parse_bootstrap(bootstrap), **more)  # type: ignore[arg-type]
-    except (TypeError, AssertionError) as error:
-        raise LocalMisuse(f"an option of the client is wrong: {error}") from error
+    for name in more:
+        if name not in _OPTIONS:
+            near = get_close_matches(name, _OPTIONS, 1)
+            raise WrongType(
+                f"{name} is no option of a client", do=f"did you mean {near[0]}?" if near else ""
+            )
+    return ClientOptions(bootstrap=parse_bootstrap(bootstrap), **more)  # type: ignore[arg-type]
+
+
+_OPTIONS: Final = [field.name for field in attrs.fields(ClientOptions)]
 
 
 class Connection(Protocol):
@@ -154,7 +169,11 @@ class ClientSocket:
 
 async def connect(host: str, port: int) -> ClientSocket:
     """Connect; OSError when nobody listens there."""
-    stream = await trio.open_tcp_stream(host, port)
+    try:
+        stream = await trio.open_tcp_stream(host, port)
+    except (ValueError, OverflowError) as error:
+        # Brokers advertise their names; one that no name service takes is nobody's address.
+        raise OSError(f"{host!r} is no host: {error}") from error
     # trio's stream owns a trio socket; its duplicate is ours, so that both may be closed.
     connected = socket.socket(fileno=os.dup(stream.socket.fileno()))
     await stream.aclose()

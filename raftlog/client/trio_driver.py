@@ -23,15 +23,28 @@ from typing import Any, Final, Self, final
 
 import trio
 
+from raftlog.base.arguments import check, checked
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_SECOND, NEVER, Instant, WallMillis
 from raftlog.client import system
 from raftlog.client.core import asks
+from raftlog.client.core.arguments import (
+    ByteCount,
+    CountOrDefault,
+    FactorOrDefault,
+    LookedUp,
+    OffsetFrom,
+    PartitionCount,
+    Seconds,
+    TopicName,
+    record_arguments,
+)
 from raftlog.client.core.batches import Headers, PendingBatch, SentRecord
 from raftlog.client.core.client import Call, ClientCore, KnowTopic
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetcher import Polled
+from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import (
     ClientOptions,
     Complete,
@@ -58,6 +71,7 @@ Then = Callable[[RecordPosition | RaftlogError], None]
 class Client:
     """See the module. `options` are the fields of `ClientOptions`, or one such value whole."""
 
+    @checked
     def __init__(
         self,
         bootstrap: str = "",
@@ -77,7 +91,7 @@ class Client:
         self._changed = trio.Event()
         """Set and replaced whenever batches were settled or something was fetched."""
         self._changed_waited = False
-        self._unseen_error: RaftlogError | None = None
+        self._unseen_error: Exception | None = None
         self._given_up = False
         self._sent_on = 0
         """Records handed over since the sending task last let others run."""
@@ -155,9 +169,9 @@ class Client:
         if earlier:
             self._wake.set()
         if (self._changed_waited and effects.actions) or self._core.fetcher.has_ready:
-            self._tell()
+            self._tell_waiters()
 
-    def _tell(self) -> None:
+    def _tell_waiters(self) -> None:
         if self._changed_waited:
             self._changed_waited = False
             self._changed.set()
@@ -172,11 +186,12 @@ class Client:
             for done in batch.watch:
                 done()
             batch.watch = None
-        elif batch.error is not None and self._unseen_error is None:
-            self._unseen_error = batch.error
+        elif batch.error is not None:
+            self._raise_at_flush(batch.error)
 
     # --- calls ------------------------------------------------------------------------------------
 
+    @checked
     async def ask(self, request: Call) -> Any:
         """Make a call of the core (`raftlog.client.core.asks`) and wait for its result."""
         if self._wires is None:
@@ -234,6 +249,11 @@ class Client:
     ) -> SentRecord:
         """Hand over a record and go on; waits only for room. `then` is told of the outcome, in the
         order of the partition; without it, `wait`, or the position of the handle after `flush`."""
+        topic, value, key, headers, partition, timestamp_ms = record_arguments(
+            topic, value, key, headers, partition, timestamp_ms
+        )
+        if then is not None:
+            check("then", then, Then)
         core = self._core
         while not core.has_room() or core.topic(topic, partition) is None:
             if core.has_room():
@@ -252,7 +272,7 @@ class Client:
             now=now,
         )
         if then is not None:
-            _watch(sent.batch, partial(_tell_one, then, sent))
+            _watch(sent.batch, partial(self._tell_one, then, sent))
         if sent.at == 0 or sent.batch.size >= self.options.batch_bytes:
             self._wake.set()
         self._sent_on += 1
@@ -261,6 +281,7 @@ class Client:
             await trio.lowlevel.checkpoint()
         return sent
 
+    @checked
     async def wait(self, sent: SentRecord) -> RecordPosition:
         """Wait until a record is acknowledged or given up; raises as `produce` does."""
         if not sent.settled:
@@ -269,9 +290,32 @@ class Client:
             await settled.wait()
         return sent.position()
 
+    def _tell_one(self, then: Then, sent: SentRecord) -> None:
+        error = sent.batch.error
+        self._tell(then, error if error is not None else sent.position())
+
+    def _tell(self, then: Then, outcome: RecordPosition | RaftlogError) -> None:
+        try:
+            then(outcome)
+        except Exception as raised:
+            # This runs inside a turn. Raised here, it would end the client for all its users.
+            self._raise_at_flush(raised)
+
+    def _raise_at_flush(self, error: Exception) -> None:
+        if self._unseen_error is None:
+            self._unseen_error = error
+
+    def tell_later(self, then: Then | None, error: RaftlogError) -> None:
+        """Tell of a record that was refused when it was handed over for a sender that does not
+        wait: to its `then`, else by the next `flush`."""
+        if then is not None:
+            self._tell(then, error)
+        else:
+            self._raise_at_flush(error)
+
     async def flush(self) -> None:
         """Wait until everything handed over is settled; then raise the first error, since the last
-        flush, of records that nobody watches (no `then`, no `wait`)."""
+        flush, of records that nobody watches (no `then`, no `wait`), or that a `then` raised."""
         self._core.flush()
         self._wake.set()
         while self._core.unsettled_batches:
@@ -287,21 +331,25 @@ class Client:
 
     # --- consuming --------------------------------------------------------------------------------
 
-    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+    @checked
+    def assign(self, positions: Mapping[TopicPartition, OffsetFrom]) -> None:
         """Read exactly these partitions, each from an offset on. Ask `offsets` for ends."""
         self._core.assign({place: Offset(offset) for place, offset in positions.items()})
         self._wake.set()
 
-    def seek(self, place: TopicPartition, offset: int) -> None:
+    @checked
+    def seek(self, place: TopicPartition, offset: OffsetFrom) -> None:
         """Read a partition from another offset on."""
         self._core.seek(place, Offset(offset))
         self._wake.set()
 
+    @checked
     def unassign(self, place: TopicPartition) -> None:
         """Stop reading a partition."""
         self._core.unassign(place)
 
-    async def poll(self, *, seconds: float = 1.0, bytes_max: int = 1 << 20) -> list[Polled]:
+    @checked
+    async def poll(self, *, seconds: Seconds = 1.0, bytes_max: ByteCount = 1 << 20) -> list[Polled]:
         """What has been read ahead, waiting up to `seconds` for the first of it. A `Trouble` among
         it names a partition that stands still until it is sought anew."""
         if not self._core.fetcher.has_ready:
@@ -327,7 +375,8 @@ class Client:
         answer: MetadataResponse = await self.ask(asks.metadata())
         return sorted(topic.name or "" for topic in answer.topics)
 
-    async def describe(self, topic: str) -> MetadataResponseTopic:
+    @checked
+    async def describe(self, topic: TopicName) -> MetadataResponseTopic:
         """A topic's id and partitions; `KafkaError` when it does not exist."""
         answer: MetadataResponse = await self.ask(asks.metadata([topic]))
         found = answer.topics[0]
@@ -335,12 +384,13 @@ class Client:
             raise KafkaError(found.error_code, on=f"topic {topic}")
         return found
 
+    @checked
     async def create_topic(
         self,
-        name: str,
+        name: TopicName,
         *,
-        partitions: int = -1,
-        replication_factor: int = -1,
+        partitions: CountOrDefault = -1,
+        replication_factor: FactorOrDefault = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """Create a topic; `KafkaError` when the cluster refuses."""
@@ -348,22 +398,28 @@ class Client:
         for result in await self.ask(asks.create_topics([topic])):
             result.check()
 
-    async def delete_topic(self, name: str) -> None:
+    @checked
+    async def delete_topic(self, name: TopicName) -> None:
         """Delete a topic and all its records."""
         for result in await self.ask(asks.delete_topics([name])):
             result.check()
 
-    async def create_partitions(self, name: str, count: int) -> None:
+    @checked
+    async def create_partitions(self, name: TopicName, count: PartitionCount) -> None:
         """Grow a topic to `count` partitions."""
         for result in await self.ask(asks.create_partitions({name: count})):
             result.check()
 
-    async def offset(self, place: TopicPartition, timestamp_ms: int) -> asks.OffsetAt:
+    @checked
+    async def offset(self, place: TopicPartition, timestamp_ms: LookedUp) -> OffsetAt:
         """The first offset at or after a timestamp; or asks.EARLIEST, asks.LATEST."""
-        found: asks.OffsetAt = await self.ask(asks.list_offsets(place, timestamp_ms))
+        found: OffsetAt = await self.ask(asks.list_offsets(place, timestamp_ms))
         return found
 
-    async def offsets(self, topic: str, timestamp_ms: int) -> dict[TopicPartition, Offset]:
+    @checked
+    async def offsets(
+        self, topic: TopicName, timestamp_ms: LookedUp
+    ) -> dict[TopicPartition, Offset]:
         """`offset` of every partition of a topic."""
         view = await self.ask(KnowTopic(topic))
         found: dict[TopicPartition, Offset] = {}
@@ -412,8 +468,3 @@ def _watch(batch: PendingBatch, done: Callable[[], None]) -> None:
         batch.watch = [done]
     else:
         batch.watch.append(done)
-
-
-def _tell_one(then: Then, sent: SentRecord) -> None:
-    error = sent.batch.error
-    then(error if error is not None else sent.position())

@@ -19,11 +19,13 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, final
+from typing import Annotated, Final, Self, final
 
+from raftlog.base.arguments import between, checked, one_of
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.units import Nanos, millis
 from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.arguments import NodeNumber, PartitionIndex, Seconds, TopicName
 from raftlog.client.core.asks import metadata
 from raftlog.client.system import refuse_inside_trio
 from raftlog.embed.event_loops import in_thread, in_thread_shielded
@@ -36,6 +38,8 @@ from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.local_ports import HOST
 
 HEALTHY_SECONDS: Final = 30.0
+BROKERS_MAX: Final = 9
+"""So many fit on one machine."""
 START_ATTEMPTS: Final = 3
 """Free ports are chosen before they are bound; somebody else may be quicker."""
 _POLL_SECONDS: Final = 0.02
@@ -48,17 +52,16 @@ class Cluster:
     default 3 from three brokers on). A given directory is founded once: the next cluster on it
     finds the same data and listens on the same ports as long as they are free."""
 
+    @checked
     def __init__(
         self,
-        brokers: int = 3,
+        brokers: Annotated[int, between(1, BROKERS_MAX)] = 3,
         *,
         processes: bool = False,
         directory: str | Path | None = None,
         settings: Mapping[str, str] | None = None,
-        controllers: int | None = None,
+        controllers: Annotated[int, one_of(1, 3)] | None = None,
     ) -> None:
-        if not 1 <= brokers <= 9:
-            raise LocalMisuse(f"{brokers} brokers", do="1 to 9 fit on one machine")
         self._count = brokers
         self._processes = processes
         self._directory = Path(directory) if directory is not None else None
@@ -196,28 +199,34 @@ class Cluster:
         processes = self._running.processes
         return sorted(node for node, each in processes.items() if each.poll() is None)
 
-    def address_of(self, node: int) -> tuple[str, int]:
+    @checked
+    def address_of(self, node: NodeNumber) -> tuple[str, int]:
         """Where clients reach a broker."""
         return HOST, self._running.place(node).client_port
 
     # --- faults -----------------------------------------------------------------------------------
 
-    def kill(self, node: int) -> None:
+    @checked
+    def kill(self, node: NodeNumber) -> None:
         """SIGKILL, or its like: the broker ends between two instants and hands over nothing."""
+        self._running.place(node)
         (self._inside or self._running).kill(node)
         self._paused.discard(node)
 
-    def shut_down(self, node: int) -> None:
+    @checked
+    def shut_down(self, node: NodeNumber) -> None:
         """SIGTERM: the broker hands over leadership first."""
         self.resume(node)
         (self._inside or self._running).terminate(node)
 
-    def restart(self, node: int, *, wait: bool = True) -> None:
+    @checked
+    def restart(self, node: NodeNumber, *, wait: bool = True) -> None:
         """Start a dead broker on its old directory and ports; a live one is killed first.
 
         It returns when the broker is ready. While too few controllers are alive for any broker to
         become ready, it returns when the broker listens; so does `wait=False`. `OperatingError`
         when it is not ready in time; the error says what it waits for, and the broker goes on."""
+        self._running.place(node)
         if node in self.alive:
             self.kill(node)
         brokers = self._inside or self._running
@@ -239,20 +248,31 @@ class Cluster:
         able = [n for n in self.alive if n <= controllers and n not in self._paused]
         return 2 * len(able) > controllers
 
-    def pause(self, node: int) -> None:
+    @checked
+    def pause(self, node: NodeNumber) -> None:
         """SIGSTOP: the broker stands still, its connections stay open."""
+        self._running.place(node)
         (self._inside or self._running).pause(node)
         self._paused.add(node)
 
-    def resume(self, node: int) -> None:
+    @checked
+    def resume(self, node: NodeNumber) -> None:
         """SIGCONT. A broker that is not paused is left alone."""
+        self._running.place(node)
         if node in self._paused:
             (self._inside or self._running).resume(node)
             self._paused.discard(node)
 
     # --- questions --------------------------------------------------------------------------------
 
-    def leader_of(self, topic: str, partition: int = 0, *, seconds: float = HEALTHY_SECONDS) -> int:
+    @checked
+    def leader_of(
+        self,
+        topic: TopicName,
+        partition: PartitionIndex = 0,
+        *,
+        seconds: Seconds = HEALTHY_SECONDS,
+    ) -> int:
         """The node that leads a partition. One that is known to be dead is no answer: a new leader
         is waited for. `OperatingError` when there is none in time."""
         return self._until(partial(self._leader_of, topic, partition), seconds)
@@ -264,7 +284,8 @@ class Cluster:
                     return found.leader_id
         return f"{topic}-{partition} has no leader"
 
-    def wait_until_healthy(self, *, seconds: float = HEALTHY_SECONDS) -> None:
+    @checked
+    def wait_until_healthy(self, *, seconds: Seconds = HEALTHY_SECONDS) -> None:
         """Wait until every broker is alive and known to the cluster, and every partition, by its
         leader's word, has all its replicas in sync. `OperatingError` says what is lacking."""
         self._until(self._health, seconds)

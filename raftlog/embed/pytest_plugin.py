@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from raftlog.base.arguments import checked
 from raftlog.embed.cluster import Cluster
 
 
@@ -25,6 +26,7 @@ def raftlog_topic(request: pytest.FixtureRequest) -> str:
     return topic_name(request.node.nodeid)
 
 
+@checked
 def topic_name(node_id: str) -> str:
     """The letters of a test's id that a topic name may hold, shortened, and made unique by what the
     id hashes to under a fixed function."""

@@ -22,17 +22,19 @@ the log; every other error means that it is not.
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self, final
+from typing import Annotated, Final, NamedTuple, Self, final
 
+from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, Nanos
 from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.arguments import OffsetFrom, Seconds, TopicName
 from raftlog.client.core.asks import EARLIEST, LATEST, fetch
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
-from raftlog.embed.cluster import Cluster
+from raftlog.embed.cluster import BROKERS_MAX, Cluster
 from raftlog.embed.event_loops import in_thread, in_thread_shielded
 from raftlog.kafka.error_codes import ErrorCode
 
@@ -58,11 +60,12 @@ class ReplicatedLog:
     """See the module. It starts a cluster of its own, or uses one that runs; `name` tells several
     logs of a cluster apart. With a directory the log is there again the next time."""
 
+    @checked
     def __init__(
         self,
-        replicas: int = 3,
+        replicas: Annotated[int, between(1, BROKERS_MAX)] = 3,
         *,
-        name: str = "log",
+        name: TopicName = "log",
         directory: str | Path | None = None,
         cluster: Cluster | None = None,
         processes: bool = False,
@@ -132,11 +135,13 @@ class ReplicatedLog:
             raise LocalMisuse("the log is not open", do="with ReplicatedLog(...) as log")
         return self._client
 
+    @checked
     def append(self, data: bytes) -> Offset:
         """Append; the offset, once a majority of the replicas has it on disk."""
         place = self._place
         return self._open.produce(place.topic, data, partition=place.partition).offset
 
+    @checked
     def append_many(self, pieces: list[bytes]) -> list[Offset]:
         """Append in order, in few rounds; their offsets. The first error is raised once the fate of
         all is known."""
@@ -168,7 +173,8 @@ class ReplicatedLog:
         after the question arrived."""
         return self._open.offset(self._place, LATEST).offset
 
-    def read(self, from_offset: int = 0) -> Iterator[LogEntry]:
+    @checked
+    def read(self, from_offset: OffsetFrom = 0) -> Iterator[LogEntry]:
         """The entries from an offset up to `end()` at the moment of the call."""
         return _entries_of(self._pieces(from_offset, self.end()))
 
@@ -180,7 +186,10 @@ class ReplicatedLog:
             yield [entry for entry in _entries_in(piece) if entry.offset < end]
             at = piece.next_offset
 
-    def follow(self, from_offset: int = 0, *, seconds: float | None = None) -> Iterator[LogEntry]:
+    @checked
+    def follow(
+        self, from_offset: OffsetFrom = 0, *, seconds: Seconds | None = None
+    ) -> Iterator[LogEntry]:
         """The entries from an offset on, waiting for new ones; with `seconds`, until none came for
         so long."""
         return _entries_of(self._pieces_on(from_offset, seconds))
@@ -236,15 +245,17 @@ class AsyncReplicatedLog:
         """`ReplicatedLog.end`."""
         return await in_thread(self._log.end)
 
-    async def read(self, from_offset: int = 0) -> AsyncIterator[LogEntry]:
+    @checked
+    async def read(self, from_offset: OffsetFrom = 0) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.read`, for `async for`."""
         pieces = self._log._pieces(from_offset, await self.end())
         while (piece := await in_thread(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
 
+    @checked
     async def follow(
-        self, from_offset: int = 0, *, seconds: float | None = None
+        self, from_offset: OffsetFrom = 0, *, seconds: Seconds | None = None
     ) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.follow`, for `async for`."""
         pieces = self._log._pieces_on(from_offset, seconds)

@@ -24,7 +24,7 @@ from typing import Final, final
 
 import attrs
 
-from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.base.errors import LocalMisuse, OperatingError, WrongValue
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog.runtime.local_health import health_of
@@ -85,11 +85,12 @@ class LocalCluster:
         return ",".join(f"{HOST}:{place.client_port}" for place in self.places)
 
     def place(self, node: int) -> BrokerPlace:
-        """The place of a node; `LocalMisuse` for one that the cluster does not have."""
+        """The place of a node; `WrongValue` for one that the cluster does not have."""
         for each in self.places:
             if each.node == node:
                 return each
-        raise LocalMisuse(f"no broker {node}", on=str(self.directory))
+        nodes = ", ".join(str(each.node) for each in self.places)
+        raise WrongValue(f"node must be one of {nodes}, not {node}", on=str(self.directory))
 
     # --- processes --------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from raftlog.base.arguments import checked
 from raftlog.base.errors import OperatingError
 from raftlog.spark.versions import OLDEST, is_too_old
 
@@ -88,6 +89,7 @@ def java_version() -> int | None:
     return int(found[1]) if found is not None else None
 
 
+@checked
 def local_session(
     master: str = "local[2]", *, name: str = "raftlog", memory: str = "1g", **settings: str
 ) -> "SparkSession":

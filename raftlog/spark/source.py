@@ -31,7 +31,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from raftlog.base.errors import ConfigError
+from raftlog.base.arguments import kind_of
+from raftlog.base.errors import ConfigError, WrongType
 from raftlog.spark.cluster import ClusterView
 from raftlog.spark.columns import COLUMNS, HEADERS
 from raftlog.spark.filters import Bounds, bounds_of
@@ -102,6 +103,8 @@ def register(spark: SparkSession) -> None:
     """Make `format("raftlog")` known to a session, which may have been made before raftlog was
     imported. Its workers are made to run this Python where none was chosen. `OperatingError` where
     the session's Spark is too old, or its workers run a Python that has no raftlog."""
+    if not hasattr(spark, "dataSource"):  # a session of Spark Connect is of another class
+        raise WrongType(f"spark must be a SparkSession of Spark 4, not {kind_of(spark)}")
     error = too_old(spark.version, "the session")
     if error is not None:
         raise error

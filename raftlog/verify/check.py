@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import attrs
 
+from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse
-from raftlog.base.limits import HOLE_STEPS_DEFAULT, SEARCH_STEPS_DEFAULT
+from raftlog.base.limits import HOLE_STEPS_DEFAULT, INT64_MAX, SEARCH_STEPS_DEFAULT
 from raftlog.verify import anomalies, cycles, evidence, linearizability, metrics, search
 from raftlog.verify.classes import CLASSES, allowed_by_default
 from raftlog.verify.facts import Facts, KeyFacts
@@ -33,6 +34,7 @@ from raftlog.verify.verdict import Findings, Verdict, Witness, with_note_on_noth
 LOG: str = "log"
 Source = Iterable[str] | Iterable[bytes] | OpenFile | HistoryReader
 """A history: an open file (for bytes reads fastest), lines, or a reader."""
+Steps = Annotated[int, between(0, INT64_MAX)]
 MODES = (LINEARIZABLE, COMMITTED_PREFIX)
 _LENGTHS = ("empty", "end", "start")
 _GROUPS = ("assign", "subscribe", "offset_commit", "offset_fetch")
@@ -54,13 +56,14 @@ class Judgement:
     """How it was judged: `model`, `reads`, `allowed`, `search_steps`, `hole_steps`."""
 
 
+@checked
 def check_history(
     source: Source,
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,
-    search_steps: int = SEARCH_STEPS_DEFAULT,
-    hole_steps: int = HOLE_STEPS_DEFAULT,
+    search_steps: Steps = SEARCH_STEPS_DEFAULT,
+    hole_steps: Steps = HOLE_STEPS_DEFAULT,
     with_metrics: bool = True,
 ) -> Verdict:
     """Judge a history: an open `history.jsonl`, lines, or a reader.
@@ -79,13 +82,14 @@ def check_history(
     ).verdict
 
 
+@checked
 def judge(
     source: Source,
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,
-    search_steps: int = SEARCH_STEPS_DEFAULT,
-    hole_steps: int = HOLE_STEPS_DEFAULT,
+    search_steps: Steps = SEARCH_STEPS_DEFAULT,
+    hole_steps: Steps = HOLE_STEPS_DEFAULT,
     with_metrics: bool = True,
 ) -> Judgement:
     """`check_history`, keeping the facts for the report."""
@@ -128,6 +132,7 @@ def _judge(reader: HistoryReader, **settings: Any) -> Judgement:
     return judgement
 
 
+@checked
 def judge_operations(
     header: Header,
     operations: Sequence[Interval],
@@ -135,8 +140,8 @@ def judge_operations(
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,
-    search_steps: int = SEARCH_STEPS_DEFAULT,
-    hole_steps: int = HOLE_STEPS_DEFAULT,
+    search_steps: Steps = SEARCH_STEPS_DEFAULT,
+    hole_steps: Steps = HOLE_STEPS_DEFAULT,
     with_metrics: bool = True,
 ) -> Judgement:
     """Judge what is already paired."""

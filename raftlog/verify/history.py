@@ -14,13 +14,14 @@ wrong.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeVar, final
 
 import attrs
 import msgspec
 
-from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.base.arguments import AnyText, check, checked
+from raftlog.base.errors import LocalMisuse, OperatingError, WrongType, WrongValue
 
 FORMAT: Final = 1
 SOURCES: Final = ("sim", "blackbox", "demo", "embed", "import")
@@ -103,6 +104,10 @@ class Op(Line[Any]):
         return found
 
 
+def _nodes(given: Any) -> tuple[str, ...]:
+    return tuple(check("nodes", given, Sequence[AnyText]))
+
+
 @final
 @attrs.frozen(kw_only=True)
 class Header:
@@ -113,10 +118,16 @@ class Header:
     commit: str | None = None
     model: str = "log"
     options: Mapping[str, Any] = attrs.field(factory=dict)
-    nodes: tuple[str, ...] = attrs.field(default=(), converter=tuple)
+    nodes: tuple[str, ...] = attrs.field(default=(), converter=_nodes)
     extra: Mapping[str, Any] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
+        check("source", self.source, str)
+        check("seed", self.seed, int | AnyText | None)
+        check("commit", self.commit, AnyText | None)
+        check("model", self.model, AnyText)
+        check("options", self.options, Mapping[AnyText, Any])
+        check("extra", self.extra, Mapping[AnyText, Any])
         if self.source not in SOURCES:
             raise BadHistory(
                 f"unknown source {self.source!r}",
@@ -157,16 +168,19 @@ class HistoryWriter:
     _state: str = attrs.field(default="open", init=False)
 
     def __attrs_post_init__(self) -> None:
+        check("sink", self._sink, TextSink)
+        check("header", self.header, Header)
         self._put(self.header.document())
         self._flush()
 
+    @checked
     def invoke(
         self,
         process: int,
-        f: str,
+        f: AnyText,
         *,
         time_ns: int,
-        key: str | None = None,
+        key: AnyText | None = None,
         value: Any = None,
         **fields: Any,
     ) -> int:
@@ -182,12 +196,13 @@ class HistoryWriter:
             )
         self._check_time(process, time_ns)
         op = self._op(process, "invoke", f, time_ns, key, value, fields)
+        self._put(op.document())
         self._open[process] = op
         self._last_ns[process] = time_ns
-        self._put(op.document())
         self._flush()
         return op.index
 
+    @checked
     def complete(
         self, process: int, kind: str, *, time_ns: int, value: Any = None, **fields: Any
     ) -> int:
@@ -196,22 +211,24 @@ class HistoryWriter:
         A missing `value` is the invocation's, except for `ok`, whose value is what the system said.
         """
         if kind not in ("ok", "fail", "info"):
-            raise LocalMisuse(f"a completion is ok, fail or info, not {kind!r}")
+            raise WrongValue(f"kind must be ok, fail or info, not {kind!r}")
         if process not in self._open:
             raise LocalMisuse(f"process {process} has no open operation to complete")
         self._check_time(process, time_ns)
-        call = self._open.pop(process)
+        call = self._open[process]
         if value is None and kind != "ok":
             value = call.value
         op = self._op(process, kind, call.f, time_ns, call.key, value, fields)
+        self._put(op.document())
+        del self._open[process]
         self._last_ns[process] = time_ns
         if kind == "info":
             self._retired.add(process)
             self._last_ns.pop(process)
-        self._put(op.document())
         return op.index
 
-    def nemesis(self, f: str, *, time_ns: int, value: Any = None, **fields: Any) -> int:
+    @checked
+    def nemesis(self, f: AnyText, *, time_ns: int, value: Any = None, **fields: Any) -> int:
         """Record a fault or a repair, so that pictures can show it."""
         op = self._op(NEMESIS, "info", f, time_ns, None, value, fields)
         self._put(op.document())
@@ -265,7 +282,12 @@ class HistoryWriter:
     def _put(self, document: dict[str, Any]) -> None:
         if self._state != "open":
             raise LocalMisuse(f"this history is {self._state}")
-        line = _ENCODER.encode(document) + "\n"
+        try:
+            line = _ENCODER.encode(document) + "\n"
+        except TypeError as error:
+            raise WrongType(f"value and fields must be JSON: {error}") from None
+        except (ValueError, RecursionError) as error:
+            raise WrongValue(f"value and fields must be JSON: {error}") from None
         self._state = "failed"  # until the sink took it: a failed write may have left half a line
         self._sink.write(line)
         self._state = "open"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 import attrs
 import msgspec
 
-from raftlog.base.errors import FutureFormat
+from raftlog.base.arguments import check
+from raftlog.base.errors import FutureFormat, WrongType, WrongValue
 from raftlog.base.limits import HISTORY_LINE_CHARS_MAX
 from raftlog.verify.history import (
     FORMAT,
@@ -85,13 +86,14 @@ class HistoryReader:
     line_number: int = attrs.field(default=1, init=False)
 
     def __attrs_post_init__(self) -> None:
+        check("lines", self.lines, Iterable[str] | OpenFile)
         if hasattr(self.lines, "readline"):
             file = cast("OpenFile", self.lines)
             first: Any = file.readline(HISTORY_LINE_CHARS_MAX + 1)
             self._blocks = _blocks_of_file(file)
         else:
             lines = iter(cast("Iterable[str | bytes]", self.lines))
-            first = next(lines, "")
+            first = check("lines[0]", next(lines, ""), str | bytes)
             self._blocks = _blocks_of_lines(lines)
         self.header = self._read_header(first)
 
@@ -154,7 +156,12 @@ def _blocks_of_file(file: OpenFile) -> Iterator[tuple[Any, None]]:
 def _blocks_of_lines(lines: Iterator[str | bytes]) -> Iterator[tuple[Any, list[str | bytes]]]:
     """The lines that somebody made, many at once, and each for itself."""
     while block := list(islice(lines, _BLOCK_LINES)):
-        yield type(block[0])().join(block), block  # type: ignore[arg-type]
+        kind = type(check("a line", block[0], str | bytes))
+        try:
+            text = kind().join(block)
+        except TypeError as error:
+            raise WrongType(f"lines must all be {kind.__name__}: {error}") from None
+        yield text, block
 
 
 def _lines_of(text: Any) -> list[str | bytes]:
@@ -210,15 +217,18 @@ def header_of(document: Mapping[str, Any]) -> Header:
     model = document.get("model", "log")
     if not isinstance(model, str) or not all(isinstance(node, str) for node in nodes):
         raise BadHistory("model and the names of nodes are strings", on="line 1")
-    return Header(
-        source=str(document.get("source")),
-        seed=document.get("seed"),
-        commit=document.get("commit"),
-        model=model,
-        options=options,
-        nodes=nodes,
-        extra={name: document[name] for name in document if name not in _HEADER_KNOWN},
-    )
+    try:
+        return Header(
+            source=str(document.get("source")),
+            seed=document.get("seed"),
+            commit=document.get("commit"),
+            model=model,
+            options=options,
+            nodes=nodes,
+            extra={name: document[name] for name in document if name not in _HEADER_KNOWN},
+        )
+    except (WrongType, WrongValue) as error:
+        raise BadHistory(error.what, on="line 1") from None
 
 
 def _quick(line: str | bytes) -> Op | None:

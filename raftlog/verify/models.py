@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.arguments import check
 from raftlog.verify.history import BadHistory
 from raftlog.verify.pairing import OPEN, Interval
 
@@ -54,6 +55,12 @@ class Model:
     reads_and_writes: bool = False
     """Whether calls are those of a register, so that a fault can be told as what was read and what
     had been written (`raftlog.verify.register_story`)."""
+
+    def __attrs_post_init__(self) -> None:
+        check("name", self.name, str)
+        check("functions", self.functions, Sequence[str])
+        for field in ("init", "step", "call_of", "partition", "describe"):
+            check(field, getattr(self, field), Callable[..., Any])
 
 
 def _register_call(op: Interval) -> Call | None:

@@ -13,6 +13,7 @@ from typing import Any, Final, cast, final
 import attrs
 import msgspec
 
+from raftlog.base.arguments import check, checked
 from raftlog.verify.history import BadHistory, Line, Op
 from raftlog.verify.history_reader import HistoryReader, RawLine
 from raftlog.verify.pairing import OPEN, Interval, Pairing, add_evidence
@@ -126,6 +127,7 @@ def _bad_value(lines: list[RawLine], before: int) -> BadHistory:
     raise AssertionError("all values parse")
 
 
+@checked
 def intervals(ops: Iterable[Op] | HistoryReader) -> tuple[list[Interval], list[Op]]:
     """All intervals of a history, and its nemesis lines."""
     raw = RawPairing()
@@ -140,6 +142,6 @@ def intervals(ops: Iterable[Op] | HistoryReader) -> tuple[list[Interval], list[O
             else:
                 pairing.feed(cast("Iterable[Op]", block))
     else:
-        pairing.feed(ops)
+        pairing.feed(check(f"ops[{at}]", op, Op) for at, op in enumerate(ops))
     pairing.finish()
     return pairing.found, pairing.nemesis

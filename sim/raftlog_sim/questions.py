@@ -13,7 +13,8 @@ import attrs
 from raftlog.base.ids import GroupId
 from raftlog.base.units import millis
 from raftlog.client.core import asks
-from raftlog.client.core.asks import Ask, OffsetAt
+from raftlog.client.core.asks import Ask
+from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import TopicPartition
 from raftlog_sim import offset_checks
 from raftlog_sim.committed import Committed

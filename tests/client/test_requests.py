@@ -1,6 +1,6 @@
 import pytest
 
-from raftlog.base.errors import LocalMisuse, ProtocolError, RaftlogError
+from raftlog.base.errors import LocalMisuse, ProtocolError, RaftlogError, WrongType, WrongValue
 from raftlog.base.units import millis
 from raftlog.client.core.asks import (
     EARLIEST,
@@ -226,8 +226,21 @@ def test_a_call_number_is_used_once():
 
 
 def test_options_are_checked():
-    for wrong in ({"acks": 2}, {"acks": 1}, {"in_flight_per_partition": 6}, {"bootstrap": ()}):
-        with pytest.raises(AssertionError):
-            ClientOptions(**{"bootstrap": ((HOST, 1),), **wrong})
+    for name, wrong, error in (
+        ("acks", 2, WrongValue),
+        ("acks", "all", WrongType),
+        ("idempotent", 1, WrongType),
+        ("in_flight_per_partition", 6, WrongValue),
+        ("linger_ns", -1, WrongValue),
+        ("call_timeout_ns", 1.5, WrongType),
+        ("client_id", b"me", WrongType),
+        ("bootstrap", (), WrongValue),
+        ("bootstrap", "localhost:9092", WrongType),
+    ):
+        with pytest.raises(error, match=f"^{name}"):
+            ClientOptions(**{"bootstrap": ((HOST, 1),), name: wrong})
+    with pytest.raises(WrongValue, match=r"^idempotent"):
+        ClientOptions(bootstrap=((HOST, 1),), acks=1)
+    assert ClientOptions(bootstrap=((HOST, 1),), acks=1, idempotent=False).acks == 1
     with pytest.raises(LocalMisuse):
         Harness(FakeCluster()).core.send("t", b"", timestamp_ms=0, now=0)

@@ -8,13 +8,30 @@ What changes the cluster is never asked twice when the first time may have had a
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
+from raftlog.base.arguments import checked
 from raftlog.base.errors import ProtocolError
 from raftlog.base.ids import NodeId, Offset
 from raftlog.base.units import KIB, MIB, NANOS_PER_MILLI, Nanos, WallMillis, millis
-from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.arguments import (
+    ByteCount,
+    CountOrDefault,
+    FactorOrDefault,
+    LookedUp,
+    NodeNumber,
+    PartitionCount,
+    Timeout,
+    TopicName,
+    WaitMillis,
+)
 from raftlog.client.core.fetched import FetchedBatches, check_batches
+from raftlog.client.core.results import (
+    ConfigEntry,
+    OffsetAt,
+    PartitionResult,
+    TopicResult,
+    check_code,
+)
 from raftlog.client.core.values import ANY_NODE, Moving, TopicPartition
-from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -98,62 +115,18 @@ class Ask(NamedTuple):
     node: NodeId = ANY_NODE
     place: TopicPartition | None = None
     changes: bool = False
-    timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+    timeout_ns: Timeout = ADMIN_TIMEOUT_NS
     patience_ns: Nanos = Nanos(0)
     """How long the broker was told that it may wait before it answers."""
-
-
-class OffsetAt(NamedTuple):
-    """An offset and its timestamp and leader epoch; the offset is -1 when there is no such one."""
-
-    offset: Offset
-    timestamp_ms: WallMillis
-    leader_epoch: int
-
-
-class TopicResult(NamedTuple):
-    """What became of one topic in an administrative call."""
-
-    name: str
-    error_code: int = 0
-    message: str | None = None
-    topic_id: bytes = b""
-    partitions: int = -1
-    replication_factor: int = -1
-
-    def check(self) -> "TopicResult":
-        """The result itself; raises `KafkaError` for a refusal."""
-        if self.error_code != 0:
-            raise KafkaError(self.error_code, on=f"topic {self.name}", message=self.message)
-        return self
-
-
-class PartitionResult(NamedTuple):
-    """What became of one partition in an administrative call."""
-
-    place: TopicPartition
-    error_code: int = 0
-    message: str | None = None
-
-    def check(self) -> "PartitionResult":
-        """The result itself; raises `KafkaError` for a refusal."""
-        _check(self.error_code, str(self.place), self.message)
-        return self
-
-
-class ConfigEntry(NamedTuple):
-    """A setting as DescribeConfigs tells it; `overridden` is not a default."""
-
-    name: str
-    value: str | None
-    overridden: bool
-    read_only: bool
 
 
 # --- metadata and cluster -------------------------------------------------------------------------
 
 
-def metadata(topics: Sequence[str] | None = None, timeout_ns: Nanos = ADMIN_TIMEOUT_NS) -> Ask:
+@checked
+def metadata(
+    topics: Sequence[TopicName] | None = None, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
+) -> Ask:
     """A `MetadataResponse` about these topics, or about all. Never creates one."""
     wanted = None if topics is None else tuple(MetadataRequestTopic(name=name) for name in topics)
     body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
@@ -161,23 +134,25 @@ def metadata(topics: Sequence[str] | None = None, timeout_ns: Nanos = ADMIN_TIME
 
 
 def _read_metadata(body: MetadataResponse) -> MetadataResponse:
-    _check(body.error_code, "metadata")
+    check_code(body.error_code, "metadata")
     return body
 
 
-def describe_cluster(timeout_ns: Nanos = ADMIN_TIMEOUT_NS, *, fenced: bool = True) -> Ask:
+@checked
+def describe_cluster(timeout_ns: Timeout = ADMIN_TIMEOUT_NS, *, fenced: bool = True) -> Ask:
     """A `DescribeClusterResponse`, fenced brokers included."""
     body = DescribeClusterRequest(include_fenced_brokers=fenced)
     return Ask(ApiKey.DESCRIBE_CLUSTER, _read_cluster, body, timeout_ns=timeout_ns)
 
 
 def _read_cluster(body: DescribeClusterResponse) -> DescribeClusterResponse:
-    _check(body.error_code, "cluster", body.error_message)
+    check_code(body.error_code, "cluster", body.error_message)
     return body
 
 
+@checked
 def describe_configs(
-    topics: Sequence[str], timeout_ns: Nanos = ADMIN_TIMEOUT_NS, *, resource: int = TOPIC_RESOURCE
+    topics: Sequence[str], timeout_ns: Timeout = ADMIN_TIMEOUT_NS, *, resource: int = TOPIC_RESOURCE
 ) -> Ask:
     """`{name: {setting: ConfigEntry}}` of these topics; `KafkaError` for one without any."""
     body = DescribeConfigsRequest(
@@ -189,7 +164,7 @@ def describe_configs(
 def _read_configs(body: DescribeConfigsResponse) -> dict[str, dict[str, ConfigEntry]]:
     found: dict[str, dict[str, ConfigEntry]] = {}
     for result in body.results:
-        _check(result.error_code, result.resource_name, result.error_message)
+        check_code(result.error_code, result.resource_name, result.error_message)
         found[result.resource_name] = {each.name: _config_entry(each) for each in result.configs}
     return found
 
@@ -205,13 +180,14 @@ def _config_entry(each: DescribeConfigsResourceResult) -> ConfigEntry:
 # --- topics ---------------------------------------------------------------------------------------
 
 
+@checked
 def new_topic(
-    name: str,
-    partitions: int = -1,
-    replication_factor: int = -1,
+    name: TopicName,
+    partitions: CountOrDefault = -1,
+    replication_factor: FactorOrDefault = -1,
     *,
     configs: Mapping[str, str] | None = None,
-    assignment: Sequence[Sequence[int]] = (),
+    assignment: Sequence[Sequence[NodeNumber]] = (),
 ) -> CreatableTopic:
     """A topic for `create_topics`; -1 leaves a number to the brokers. An assignment names the
     replicas of each partition and takes the place of both numbers."""
@@ -226,11 +202,12 @@ def new_topic(
     )
 
 
+@checked
 def create_topics(
     topics: Sequence[CreatableTopic],
     *,
     validate_only: bool = False,
-    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+    timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """A `TopicResult` for each."""
     body = CreateTopicsRequest(tuple(topics), _broker_ms(timeout_ns), validate_only)
@@ -253,7 +230,8 @@ def _read_created(body: CreateTopicsResponse) -> list[TopicResult]:
     ]
 
 
-def delete_topics(names: Sequence[str], timeout_ns: Nanos = ADMIN_TIMEOUT_NS) -> Ask:
+@checked
+def delete_topics(names: Sequence[TopicName], timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
     """A `TopicResult` for each name."""
     body = DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name=name) for name in names),
@@ -270,12 +248,13 @@ def _read_deleted(body: DeleteTopicsResponse) -> list[TopicResult]:
     ]
 
 
+@checked
 def create_partitions(
-    counts: Mapping[str, int],
+    counts: Mapping[TopicName, PartitionCount],
     *,
-    assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
+    assignments: Mapping[TopicName, Sequence[Sequence[NodeNumber]]] | None = None,
     validate_only: bool = False,
-    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+    timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """Grow topics to these counts: a `TopicResult` for each."""
     body = CreatePartitionsRequest(
@@ -310,11 +289,12 @@ def _read_grown(body: CreatePartitionsResponse) -> list[TopicResult]:
 # --- moves ----------------------------------------------------------------------------------------
 
 
+@checked
 def alter_reassignments(
-    moves: Mapping[TopicPartition, Sequence[int] | None],
+    moves: Mapping[TopicPartition, Sequence[NodeNumber] | None],
     *,
     factor_may_change: bool = True,
-    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+    timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """Move partitions to these brokers, the first choice for leader first; None takes a move back.
     A `PartitionResult` for each, when it is known that it shall move, not when it has."""
@@ -337,7 +317,7 @@ def alter_reassignments(
 
 
 def _read_altered(body: AlterPartitionReassignmentsResponse) -> list[PartitionResult]:
-    _check(body.error_code, "reassignments", body.error_message)
+    check_code(body.error_code, "reassignments", body.error_message)
     return [
         PartitionResult(
             TopicPartition(topic.name, each.partition_index), each.error_code, each.error_message
@@ -347,8 +327,9 @@ def _read_altered(body: AlterPartitionReassignmentsResponse) -> list[PartitionRe
     ]
 
 
+@checked
 def list_reassignments(
-    places: Sequence[TopicPartition] | None = None, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+    places: Sequence[TopicPartition] | None = None, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
     """`{TopicPartition: Moving}` of those among these partitions, or among all, that move."""
     topics: dict[str, list[int]] = {}
@@ -362,7 +343,7 @@ def list_reassignments(
 
 
 def _read_moving(body: ListPartitionReassignmentsResponse) -> dict[TopicPartition, Moving]:
-    _check(body.error_code, "reassignments", body.error_message)
+    check_code(body.error_code, "reassignments", body.error_message)
     return {
         TopicPartition(topic.name, each.partition_index): Moving(
             *(
@@ -378,8 +359,9 @@ def _read_moving(body: ListPartitionReassignmentsResponse) -> dict[TopicPartitio
 # --- partitions -----------------------------------------------------------------------------------
 
 
+@checked
 def list_offsets(
-    place: TopicPartition, timestamp_ms: int, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+    place: TopicPartition, timestamp_ms: LookedUp, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
     """`OffsetAt` for a timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP."""
 
@@ -391,14 +373,15 @@ def list_offsets(
 
     def read(body: ListOffsetsResponse) -> OffsetAt:
         found = _only([each for topic in body.topics for each in topic.partitions], place)
-        _check(found.error_code, str(place))
+        check_code(found.error_code, str(place))
         return OffsetAt(Offset(found.offset), WallMillis(found.timestamp), found.leader_epoch)
 
     return Ask(ApiKey.LIST_OFFSETS, read, make=make, place=place, timeout_ns=timeout_ns)
 
 
+@checked
 def end_of_epoch(
-    place: TopicPartition, leader_epoch: int, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+    place: TopicPartition, leader_epoch: int, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
     """(the largest epoch at or below `leader_epoch`, the offset at which it ends)."""
 
@@ -410,20 +393,21 @@ def end_of_epoch(
 
     def read(body: OffsetForLeaderEpochResponse) -> tuple[int, Offset]:
         found = _only([each for topic in body.topics for each in topic.partitions], place)
-        _check(found.error_code, str(place))
+        check_code(found.error_code, str(place))
         return found.leader_epoch, Offset(found.end_offset)
 
     return Ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, read, make=make, place=place, timeout_ns=timeout_ns)
 
 
+@checked
 def fetch(
     place: TopicPartition,
     offset: Offset,
     *,
-    max_wait_ms: int = 0,
-    min_bytes: int = 1,
-    max_bytes: int = MIB,
-    timeout_ns: Nanos = ADMIN_TIMEOUT_NS,
+    max_wait_ms: WaitMillis = 0,
+    min_bytes: ByteCount = 1,
+    max_bytes: ByteCount = MIB,
+    timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """`FetchedBatches` from `offset` on; without batches when nothing came in time. An offset out
     of range is a `KafkaError` with code 1."""
@@ -443,9 +427,9 @@ def fetch(
         )
 
     def read(body: FetchResponse) -> FetchedBatches:
-        _check(body.error_code, str(place))
+        check_code(body.error_code, str(place))
         found = _only([each for topic in body.responses for each in topic.partitions], place)
-        _check(found.error_code, str(place))
+        check_code(found.error_code, str(place))
         return check_batches(place, offset, found)
 
     patience = millis(max_wait_ms)
@@ -454,8 +438,9 @@ def fetch(
     )
 
 
+@checked
 def delete_records(
-    place: TopicPartition, offset: int = EVERYTHING, timeout_ns: Nanos = ADMIN_TIMEOUT_NS
+    place: TopicPartition, offset: int = EVERYTHING, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
 ) -> Ask:
     """Forget the records below `offset`; where the partition begins then. Asked again, EVERYTHING
     may be more than it was the first time: it is not."""
@@ -468,7 +453,7 @@ def delete_records(
 
     def read(body: DeleteRecordsResponse) -> Offset:
         found = _only([each for topic in body.topics for each in topic.partitions], place)
-        _check(found.error_code, str(place))
+        check_code(found.error_code, str(place))
         return Offset(found.low_watermark)
 
     return Ask(
@@ -485,11 +470,6 @@ def _only(found: list[Any], place: TopicPartition) -> Any:
     if len(found) != 1:
         raise ProtocolError(f"an answer about {len(found)} partitions, not one", on=str(place))
     return found[0]
-
-
-def _check(code: int, on: str, message: str | None = None) -> None:
-    if code != ErrorCode.NONE:
-        raise KafkaError(code, on=on, message=message or None)
 
 
 def _broker_ms(timeout_ns: Nanos) -> int:

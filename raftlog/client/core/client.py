@@ -13,14 +13,17 @@ A turn: events, deadlines, then each part sends what it may, then the next insta
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, final
+from typing import Annotated, NamedTuple, final
 
 import attrs
 
+from raftlog.base.arguments import between
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.ids import NodeId, Offset
+from raftlog.base.limits import RECORD_TIMESTAMP_MS_MAX
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NEVER, Instant, WallMillis
+from raftlog.client.core.arguments import PartitionIndex, TopicName
 from raftlog.client.core.asks import Ask
 from raftlog.client.core.batches import Headers, PendingBatch, SentRecord
 from raftlog.client.core.connections import Connections
@@ -49,20 +52,20 @@ class Produce(NamedTuple):
     """A call: one record, completed with its `RecordPosition`. Waits for an unknown topic or
     partition."""
 
-    topic: str
+    topic: TopicName
     value: bytes | None
     key: bytes | None = None
     headers: Headers = ()
-    partition: int | None = None
-    timestamp_ms: WallMillis = WallMillis(-1)
+    partition: PartitionIndex | None = None
+    timestamp_ms: Annotated[WallMillis, between(-1, RECORD_TIMESTAMP_MS_MAX)] = WallMillis(-1)
 
 
 class KnowTopic(NamedTuple):
     """A call: completed with a `TopicView` when the topic is known, and this partition of it if one
     is named; `KafkaError` when it stays unknown."""
 
-    topic: str
-    partition: int | None = None
+    topic: TopicName
+    partition: PartitionIndex | None = None
 
 
 Call = Produce | KnowTopic | Ask

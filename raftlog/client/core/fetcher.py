@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, final
 
 import attrs
 
-from raftlog.base.errors import CorruptData, LocalMisuse, RaftlogError
+from raftlog.base.errors import CorruptData, RaftlogError, WrongValue
 from raftlog.base.ids import NodeId, Offset
 from raftlog.base.limits import FETCH_CORRUPT_RETRIES_MAX
 from raftlog.base.ports import Entropy
@@ -115,7 +115,9 @@ class Fetcher:
     def seek(self, place: TopicPartition, offset: Offset) -> None:
         """Read a partition from another offset on; it is assigned if it was not."""
         if offset < 0:
-            raise LocalMisuse(f"seek to {offset}", on=str(place), do="ask list_offsets first")
+            raise WrongValue(
+                f"offset must be 0 or more, not {offset}", on=str(place), do="ask list_offsets"
+            )
         self._drop_buffered(place)
         self._generation += 1
         self._readings[place] = _Reading(place, offset, self._generation)

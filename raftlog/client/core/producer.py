@@ -11,9 +11,9 @@ from typing import Final, final
 
 import attrs
 
-from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.errors import RaftlogError, WrongValue
 from raftlog.base.ids import NodeId
-from raftlog.base.limits import BATCH_BYTES_MAX, BATCH_HEADER_BYTES
+from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NANOS_PER_MILLI, NEVER, Instant, WallMillis
 from raftlog.client.core.batches import Headers, Identity, PendingBatch, SentRecord
@@ -114,22 +114,28 @@ class Producer:
         timestamp_ms: WallMillis,
     ) -> SentRecord:
         """Put a record into its partition's batch. `BufferFull` beyond `buffer_bytes`;
-        `LocalMisuse` for a partition that the topic does not have and a record beyond bounds."""
+        `WrongValue` for a partition that the topic does not have and a record beyond bounds."""
         if self.unsettled_bytes >= self.options.buffer_bytes:
             raise BufferFull(f"{self.unsettled_bytes} bytes wait", do="wait for acknowledgements")
         if headers:
             size = RecordBatchBuilder.size_bound(key, value, headers)
         else:
             size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-        if size > BATCH_BYTES_MAX - BATCH_HEADER_BYTES:
-            raise LocalMisuse(f"a record of {size} bytes", do=f"at most {BATCH_BYTES_MAX}")
+        if size > self.options.record_bytes:
+            raise WrongValue(
+                f"value makes a record of {size} bytes, more than {self.options.record_bytes}",
+                on=f"topic {view.name}",
+                do="send less, or raise record_bytes and the brokers' socket.request.max.bytes",
+            )
         if partition is None:
             if key is not None:
                 partition = partition_of(key, view.count)
             else:
                 partition = self._round_robin.next(view.name, view.count)
         elif not 0 <= partition < view.count:
-            raise LocalMisuse(f"no partition {partition}", on=f"{view.name} of {view.count}")
+            raise WrongValue(
+                f"partition must be 0 to {view.count - 1}, not {partition}", on=f"topic {view.name}"
+            )
         place = TopicPartition(view.name, partition)
         queue = self._active.get(place) or self._activate(place, view.topic_id)
         batch, index = queue.add(timestamp_ms, key, value, headers, size, self.turn.now)

@@ -6,11 +6,11 @@ effect.
 """
 
 from functools import partial
-from typing import Any, final
+from typing import Any, Final, final
 
 import attrs
 
-from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.errors import LocalMisuse, RaftlogError, WrongValue
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import CLIENT_CALLS_MAX
 from raftlog.base.ports import Entropy
@@ -22,6 +22,10 @@ from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.values import CallId, ClientOptions, Complete, Turn
 from raftlog.kafka.error_codes import ErrorCode
+
+_CALLERS_OWN: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What functions that a caller wrote raise where they are wrong. It ends that call, and not the
+turn, which would end the client for all its users."""
 
 
 @final
@@ -101,9 +105,13 @@ class Requests:
                 self._without_leader(call)
                 return
             view = self.cache.topics[ask.place.topic]
-            assert ask.make is not None, ask
             target = leader
-            body = ask.make(view.leaders[ask.place.partition].epoch, view.topic_id)
+            try:
+                assert ask.make is not None, ask
+                body = ask.make(view.leaders[ask.place.partition].epoch, view.topic_id)
+            except _CALLERS_OWN as error:
+                self._finish(call, WrongValue(f"request.make raised {error!r}"))
+                return
         call.attempts += 1
         call.attempt = call.attempts
         call.sent_at, call.sent_to = now, target
@@ -141,6 +149,8 @@ class Requests:
                 self._refused(call, error)
         except RaftlogError as error:
             self._finish(call, error)
+        except _CALLERS_OWN as error:
+            self._finish(call, WrongValue(f"request.read raised {error!r}"))
         else:
             self._finish(call, result)
 

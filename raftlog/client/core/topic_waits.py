@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import attrs
 
-from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.errors import LocalMisuse, RaftlogError, WrongValue
 from raftlog.base.limits import CLIENT_CALLS_MAX
 from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.errors import KafkaError, NotDone
@@ -55,7 +55,7 @@ class TopicWaits:
             self.failed.append(Complete(call_id, LocalMisuse(f"{len(self._waits)} calls wait")))
             return
         if partition is not None and partition < 0:
-            error = LocalMisuse(f"no partition {partition}", on=f"topic {topic}")
+            error = WrongValue(f"partition must be 0 or more, not {partition}", on=f"topic {topic}")
             self.failed.append(Complete(call_id, error))
             return
         self.keeper.begin_wait(topic)

@@ -5,13 +5,17 @@ decides nothing. Time is given in integer nanoseconds with every call.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import Annotated, Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.arguments import between, check
 from raftlog.base.binary import Buffer
+from raftlog.base.errors import WrongValue
 from raftlog.base.ids import NodeId, Offset
+from raftlog.base.limits import BATCH_BYTES_MAX, BATCH_HEADER_BYTES, INT32_MAX, INT64_MAX
 from raftlog.base.units import KIB, MIB, NEVER, Instant, Nanos, WallMillis, millis
+from raftlog.client.core.arguments import PartitionIndex, TopicName
 from raftlog.kafka.shape import Part
 from raftlog.records.record import Record, RecordHeader
 
@@ -22,8 +26,8 @@ DialId = int
 class TopicPartition(NamedTuple):
     """One partition, by name."""
 
-    topic: str
-    partition: int
+    topic: TopicName
+    partition: PartitionIndex
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -151,6 +155,8 @@ class ConsumedRecord(NamedTuple):
 # --- options --------------------------------------------------------------------------------------
 
 ANY_NODE: Final = NodeId(-1)
+RECORD_BYTES_DEFAULT: Final = 32 * MIB - 64 * KIB
+"""What fits, with the request around it, into the default of `socket.request.max.bytes`."""
 
 
 @final
@@ -167,6 +173,9 @@ class ClientOptions:
     """How long a record may wait for company; a partition that is busy gathers without waiting."""
     batch_bytes: int = 256 * KIB
     request_bytes: int = MIB
+    record_bytes: int = RECORD_BYTES_DEFAULT
+    """The largest record that is sent. Brokers hang up on a request beyond their
+    `socket.request.max.bytes`, so raise both together."""
     buffer_bytes: int = 64 * MIB
     """Records not yet acknowledged, in all; beyond it `send` is refused until some are."""
     in_flight_per_partition: int = 5
@@ -197,10 +206,32 @@ class ClientOptions:
     """Fetched and not yet polled, in all."""
 
     def __attrs_post_init__(self) -> None:
-        assert self.bootstrap, "a client needs somebody to ask"
-        assert self.acks in (-1, 0, 1), self.acks
-        assert not self.idempotent or self.acks == -1, "idempotence needs acks=-1"
-        assert 1 <= self.in_flight_per_partition <= 5, self.in_flight_per_partition
+        check("bootstrap", self.bootstrap, tuple[tuple[str, int], ...])
+        if not self.bootstrap:
+            raise WrongValue("bootstrap must name at least one broker", do="host:port")
+        for field in attrs.fields(ClientOptions):
+            if field.name != "bootstrap":
+                check(field.name, getattr(self, field.name), _option(field.name, field.default))
+        if self.idempotent and self.acks != -1:
+            raise WrongValue("idempotent must be False unless acks is -1")
+
+
+_RANGES: Final = {
+    "acks": (-1, 1),
+    "in_flight_per_partition": (1, 5),
+    "compression": (0, 4),
+    "record_bytes": (1, BATCH_BYTES_MAX - BATCH_HEADER_BYTES),
+    "linger_ns": (0, INT64_MAX // 4),
+    "retry_backoff_ns": (1, INT64_MAX // 4),
+}
+
+
+def _option(name: str, default: Any) -> Any:
+    """What an option may be: of its default's type; a number also within its range."""
+    if type(default) is not int:
+        return type(default)
+    usual = (1, INT64_MAX // 4) if name.endswith("_ns") else (0, INT32_MAX)
+    return Annotated[int, between(*_RANGES.get(name, usual))]
 
 
 class Moving(NamedTuple):
