@@ -33,13 +33,14 @@ RECORD_COPY_BYTES_MAX: Final = 64 * KIB
 CONTROL_BATCH_BYTES_MAX: Final = 64 * KIB
 """Raft's own entries: the largest is a membership of a few dozen replica ids."""
 DECOMPRESSED_BYTES_MAX: Final = 64 * MIB
-"""What one batch may become: as much as the largest batch that may be stored uncompressed."""
-DECOMPRESSION_RATIO_MAX: Final = 1000
-"""Beyond it, and above the next bound, compressed bytes are taken for a bomb."""
-DECOMPRESSED_BYTES_FREE: Final = 4 * MIB
-"""Below it the ratio does not count: a batch of equal records may well shrink ten-thousandfold."""
-RECORD_HEADERS_MAX: Final = 10_000
-"""Headers of one record: far above any use, far below what a lying count would allocate."""
+"""What one batch may become: as much as the largest batch that may be stored uncompressed. A broker
+refuses one that may become more (MESSAGE_TOO_LARGE), and every reader of ours takes as much."""
+CODEC_BLOCKS_MAX: Final = 16_384
+"""Blocks of a compressed batch whose heads are looked at: 64 MiB in blocks of 4 KiB, the smallest
+that a client of Kafka makes."""
+RECORD_HEADERS_MAX: Final = 1 << 20
+"""Headers of one record: as many as a batch of the default size has bytes. A header takes two bytes
+at least, so that a lying count allocates nothing."""
 
 # --- raft -----------------------------------------------------------------------------------------
 VOTERS_MAX: Final = 7
@@ -159,7 +160,7 @@ REPORT_BYTES_MAX: Final = 2_000_000
 
 assert RECORD_COPY_BYTES_MAX <= APPEND_BYTES_MAX <= INFLIGHT_BYTES_MAX
 assert CONTROL_BATCH_BYTES_MAX <= RECORD_COPY_BYTES_MAX
-assert DECOMPRESSED_BYTES_FREE <= DECOMPRESSED_BYTES_MAX
+assert BATCH_BYTES_MAX <= DECOMPRESSED_BYTES_MAX
 assert BATCH_BYTES_DEFAULT <= BATCH_BYTES_MAX < PEER_FRAME_BYTES_MAX
 assert FRAME_BYTES_PREAUTH_MAX < FRAME_BYTES_SMALL_MAX
 

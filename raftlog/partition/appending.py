@@ -42,6 +42,7 @@ FAULT_CODES: Final = {
     BatchFault.CROWDED: ErrorCode.INVALID_RECORD,
     BatchFault.CODEC: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     BatchFault.FRAME: ErrorCode.INVALID_RECORD,
+    BatchFault.SWELLS: ErrorCode.MESSAGE_TOO_LARGE,
     BatchFault.TIMESTAMP_TYPE: ErrorCode.INVALID_TIMESTAMP,
     BatchFault.CONTROL: ErrorCode.INVALID_RECORD,
     BatchFault.PRODUCER: ErrorCode.INVALID_RECORD,

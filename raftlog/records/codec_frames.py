@@ -3,7 +3,8 @@
 A batch is judged by its header on the way in, for decompressing would cost more than all else. But
 a field whose first bytes are not of its codec is read by no client, and each of them would stand
 before it for good. So its first bytes are looked at, in constant time: the magic and the fixed bits
-of its frame, and how much a field of this size can become at most.
+of its frame, and how much a field of this size can become at most. Where that is more than readers
+take, the heads of its blocks tell more (`raftlog.records.codec_blocks`).
 
 Framings that Kafka's clients write pass: chained gzip members and zstd frames, lz4 with linked
 blocks or a wrong header checksum, snappy raw or in blocks with version numbers of either byte
@@ -15,6 +16,7 @@ from typing import Final
 from raftlog.base.binary import Buffer
 from raftlog.base.limits import DECOMPRESSED_BYTES_MAX
 from raftlog.base.units import KIB
+from raftlog.records.codec_blocks import blocks_bytes_max
 from raftlog.records.compression import (
     GZIP,
     LZ4,
@@ -54,11 +56,13 @@ _VARINT_BYTES_MAX: Final = 5
 def content_bytes_max(codec: int, body: Buffer) -> int | None:
     """The most that the records behind `body` can have; None when `body` is not of its codec.
 
-    Of raw snappy it is exactly what the field declares. Never more than a reader takes.
+    Of raw snappy it is exactly what the field declares. Where it is more than
+    DECOMPRESSED_BYTES_MAX, no reader takes the batch.
     """
     view = memoryview(body)
     if codec == NONE:
         return len(view)
+    found: int | None
     if codec == GZIP:
         found = len(view) * _GZIP_RATIO_MAX if _is_gzip(view) else None
     elif codec == LZ4:
@@ -70,7 +74,9 @@ def content_bytes_max(codec: int, body: Buffer) -> int | None:
         found = _snappy_bytes_max(view)
     else:
         found = None
-    return None if found is None else min(found, DECOMPRESSED_BYTES_MAX)
+    if found is None or found <= DECOMPRESSED_BYTES_MAX:
+        return found
+    return blocks_bytes_max(codec, view)
 
 
 def _is_gzip(view: memoryview) -> bool:
@@ -129,7 +135,7 @@ def _snappy_fits(block: memoryview, start: int, declared: int) -> bool:
     most, per = _SNAPPY_GROWTH
     packed_max = declared + declared // _SNAPPY_OVERHEAD_SHARE + _SNAPPY_OVERHEAD_BYTES
     return (
-        0 < declared <= min(len(block) * most // per, DECOMPRESSED_BYTES_MAX)
+        0 < declared <= len(block) * most // per
         and len(block) <= packed_max
         and len(block) > start
         and block[start] & 0x03 == 0

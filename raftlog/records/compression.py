@@ -20,11 +20,7 @@ import zstandard
 
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import RaftlogError
-from raftlog.base.limits import (
-    DECOMPRESSED_BYTES_FREE,
-    DECOMPRESSED_BYTES_MAX,
-    DECOMPRESSION_RATIO_MAX,
-)
+from raftlog.base.limits import DECOMPRESSED_BYTES_MAX
 from raftlog.base.units import KIB, MIB
 
 NONE: Final = 0
@@ -34,7 +30,8 @@ LZ4: Final = 3
 ZSTD: Final = 4
 CODEC_NAMES: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 
-_ZSTD_WINDOW_MAX: Final = 8 * MIB
+ZSTD_WINDOW_MAX: Final = 128 * MIB
+"""What zstd's own decoder allows, and its levels 20 to 22 ask for."""
 _GZIP_WBITS: Final = 31
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER_BYTES: Final = 16
@@ -47,11 +44,6 @@ _PIECE_BYTES: Final = 256 * KIB
 
 class _TooLarge(Exception):
     """The output would pass its cap."""
-
-
-def output_cap(compressed_bytes: int, cap: int = DECOMPRESSED_BYTES_MAX) -> int:
-    """The most that this many compressed bytes may become."""
-    return min(cap, max(DECOMPRESSED_BYTES_FREE, compressed_bytes * DECOMPRESSION_RATIO_MAX))
 
 
 def compress(codec: int, data: bytes) -> bytes:
@@ -71,7 +63,7 @@ def decompress(
     """What `data` was before `codec`; a view of `data` itself for NONE.
 
     Raises `error` for an unknown codec, for bytes that are not of the codec, and for an output
-    above `output_cap`; memory stays below twice the cap, time is linear.
+    above `cap`; memory stays below twice the cap, time is linear.
     """
     if codec == NONE:
         return data
@@ -91,17 +83,16 @@ def expanded(
     expand = _EXPAND.get(codec)
     if expand is None:
         raise error(f"compression codec {codec} is unknown", on=on)
-    limit = output_cap(len(data), cap)
-    left = limit
+    left = cap
     try:
-        for piece in expand(memoryview(data), limit):
+        for piece in expand(memoryview(data), cap):
             left -= len(piece)
             if left < 0:
                 raise _TooLarge
             if piece:
                 yield piece
     except _TooLarge:
-        raise error(f"{len(data)} compressed bytes become more than {limit}", on=on) from None
+        raise error(f"{len(data)} compressed bytes become more than {cap}", on=on) from None
     except _LIBRARY_ERRORS as cause:
         raise error(f"compressed records do not decompress: {cause}", on=on) from None
 
@@ -174,7 +165,7 @@ def _expand_lz4(data: memoryview, cap: int) -> Iterator[bytes]:
 def _expand_zstd(data: memoryview, cap: int) -> Iterator[bytes]:
     """Streaming is the only way that honours a cap; a cut frame shows as fewer bytes, which the
     count of records then notices."""
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_MAX)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_MAX)
     stream = decompressor.stream_reader(data, read_across_frames=True)
     while piece := stream.read(_PIECE_BYTES):
         yield piece

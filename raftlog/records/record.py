@@ -24,10 +24,13 @@ from raftlog.records.compression import decompress
 
 _VARLONG_SHIFT_MAX: Final = 63
 _I64_END: Final = 2**63
+_RECORD_HEADER_BYTES_MIN: Final = 2
+"""The lengths of its key and its value."""
 
 
 class RecordHeader(NamedTuple):
-    """A header of a record; bytes of its key that are not UTF-8 are shown with backslashes."""
+    """A header of a record; bytes of its key that are not UTF-8 are shown with backslashes, and a
+    null key as an empty one."""
 
     key: str
     value: bytes | None
@@ -52,9 +55,10 @@ def records_of(
 ) -> Iterator[Record]:
     """The records of a whole batch (magic 2, shape and CRC checked by the caller), in order.
 
-    Yields nothing for one of Raft's own entries. Raises `error` where the inside lies: lengths, a
-    codec's output, offsets that do not ascend within the batch's range, too few or too many records
-    (a compacted batch has fewer offsets than its range, never fewer than its count).
+    Yields nothing for one of Raft's own entries. Raises `error` where the inside cannot be read:
+    lengths, a codec's output, fewer records than the count. What can be read is read, as other
+    clients do, for the broker took it and acknowledged it: offsets may fall or leave the batch's
+    range, a header may have a null key, and bytes behind the last record are passed over.
     """
     header = read_header(batch)
     if header.is_raft_entry:
@@ -62,19 +66,12 @@ def records_of(
     body = memoryview(batch)[BATCH_HEADER_BYTES : header.size]
     inside = decompress(header.attributes & CODEC_MASK, body, error, on, cap)
     cursor = _Cursor(memoryview(inside), error, on)
-    delta_before = -1
     for _ in range(header.records_count):
-        record, delta = _read_record(cursor, header)
-        if not delta_before < delta <= header.last_offset_delta:
-            raise cursor.fail(f"offset delta {delta} after {delta_before}")
-        delta_before = delta
-        yield record
-    if cursor.position != cursor.end:
-        raise cursor.fail(f"{cursor.end - cursor.position} bytes after the last record")
+        yield _read_record(cursor, header)
 
 
-def _read_record(cursor: "_Cursor", header: BatchHeader) -> tuple[Record, int]:
-    """The record at the cursor and its offset delta."""
+def _read_record(cursor: "_Cursor", header: BatchHeader) -> Record:
+    """The record at the cursor."""
     size = cursor.varint()
     if size < 0 or size > cursor.end - cursor.position:
         raise cursor.fail(f"record of {size} bytes, {cursor.end - cursor.position} are left")
@@ -93,20 +90,21 @@ def _read_record(cursor: "_Cursor", header: BatchHeader) -> tuple[Record, int]:
     if cursor.position != end:
         raise cursor.fail(f"record ends at {cursor.position}, its length says {end}")
     offset = Offset(header.base_offset + delta)
-    return Record(offset, WallMillis(timestamp), key, value, headers), delta
+    if not 0 <= offset < _I64_END:
+        raise cursor.fail(f"record of offset {offset}")
+    return Record(offset, WallMillis(timestamp), key, value, headers)
 
 
 def _read_headers(cursor: "_Cursor") -> tuple[RecordHeader, ...]:
     count = cursor.varint()
     if count == 0:
         return ()
-    if count < 0 or count > min(RECORD_HEADERS_MAX, cursor.end - cursor.position):
+    left = (cursor.end - cursor.position) // _RECORD_HEADER_BYTES_MIN
+    if count < 0 or count > min(RECORD_HEADERS_MAX, left):
         raise cursor.fail(f"{count} record headers")
     headers: list[RecordHeader] = []
     for _ in range(count):
-        key = cursor.nullable()
-        if key is None:
-            raise cursor.fail("record header without a key")
+        key = cursor.nullable() or b""
         headers.append(RecordHeader(key.decode("utf-8", "backslashreplace"), cursor.nullable()))
     return tuple(headers)
 

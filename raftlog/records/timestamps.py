@@ -62,9 +62,7 @@ def first_at_or_after(
     first: Record | None = None
     try:
         for record in records_of(batch, CorruptData, _ON):
-            if record.offset >= limit:
-                break
-            if record.offset >= start and record.timestamp_ms >= timestamp_ms:
+            if start <= record.offset < limit and record.timestamp_ms >= timestamp_ms:
                 first = record
                 break
     except CorruptData:
@@ -92,7 +90,7 @@ def largest_within(batch: Buffer, header: BatchHeader, start: Offset, limit: Off
 def _largest_delta(inside: bytes, count: int) -> int | None:
     """The largest timestamp delta of `count` records; None when one of them is far. The loop of the
     hottest job, so it reads two varints of each record and no more. IndexError or ValueError when
-    the records end early or late."""
+    the records end early; bytes behind the last one are no record."""
     position, forward, back, far = 0, -1, -1, False
     for _ in range(count):
         size = inside[position]
@@ -110,7 +108,7 @@ def _largest_delta(inside: bytes, count: int) -> int | None:
         elif back < 0 or delta < back:
             back = delta
         position += (size >> 1) if not size & 1 else len(inside) + 1
-    if position != len(inside) or count <= 0:
+    if position > len(inside) or count <= 0:
         raise ValueError(f"{count} records end at {position} of {len(inside)} bytes")
     if far:
         return None

@@ -7,6 +7,8 @@ and are refused:
 * a compressed field whose first bytes are not of its codec stands before every reader for good;
 * a count that no content of this size could have uses up billions of offsets.
 
+And a batch that may become more than readers take when it is decompressed is too large.
+
 The faults are ours; the Kafka front maps them to Kafka's error codes.
 """
 
@@ -14,7 +16,7 @@ import enum
 from typing import Final, final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.limits import BATCH_HEADER_BYTES
+from raftlog.base.limits import BATCH_HEADER_BYTES, DECOMPRESSED_BYTES_MAX
 from raftlog.base.units import WallMillis
 from raftlog.records.batch import (
     CODEC_MASK,
@@ -46,6 +48,7 @@ class BatchFault(enum.Enum):
     CROWDED = "the batch says that it holds more records than its bytes can"
     CODEC = "the batch names an unknown compression codec"
     FRAME = "the compressed records do not begin as their codec does"
+    SWELLS = "the batch may become more than 64 MiB when it is decompressed, which no reader takes"
     TIMESTAMP_TYPE = "the batch claims log append time"
     CONTROL = "the batch claims to be a control batch"
     PRODUCER = "the batch names a producer without epoch or sequence"
@@ -86,6 +89,8 @@ def _fault_of(field: Buffer, header: BatchHeader) -> BatchFault | None:
     content_max = content_bytes_max(codec, memoryview(field)[BATCH_HEADER_BYTES:])
     if content_max is None:
         return BatchFault.FRAME
+    if content_max > DECOMPRESSED_BYTES_MAX:
+        return BatchFault.SWELLS
     if header.records_count * RECORD_BYTES_MIN > content_max:
         return BatchFault.CROWDED
     if attributes & LOG_APPEND_TIME:

@@ -19,7 +19,7 @@ answer or error counts.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import CorruptData
-from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_HEADERS_MAX
+from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.records.batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, BatchHeader, read_header
 from raftlog.records.compression import decompress
 from raftlog.spark import plain
@@ -50,6 +50,9 @@ from raftlog.spark.columns import (
     Wanted,
     arrow_schema,
 )
+
+_HEADER_STEPS_MAX: Final = 10_000
+"""Headers of one record, each of which is a step over all records; `plain` reads more."""
 
 
 class _Spans(NamedTuple):
@@ -203,7 +206,7 @@ def _span(body: Bytes, at: Ints) -> tuple[_Spans, Ints]:
 
 def _headers(body: Bytes, at: Ints, counts: Ints) -> tuple[_Headers, Ints]:
     """Step j reads header j of all records that have so many."""
-    if bool((counts < 0).any()) or int(counts.max()) > RECORD_HEADERS_MAX:
+    if bool((counts < 0).any()) or int(counts.max()) > _HEADER_STEPS_MAX:
         raise Odd
     total = int(counts.sum())
     if total > len(body):

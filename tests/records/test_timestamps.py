@@ -20,6 +20,7 @@ from raftlog.records.timestamps import (
     largest_within,
 )
 from tests.records.making import NOW_MS, changed, plain_batch, with_body
+from tests.records.test_record import ODD
 
 I64 = st.integers(-(2**63), 2**63 - 1)
 NEAR = st.integers(NOW_MS - 200, NOW_MS + 200)
@@ -95,6 +96,18 @@ def test_records_that_nobody_can_read_are_taken_at_their_headers_word(body, coun
     assert largest_timestamp(batch, header) == NOW_MS
     assert first_at_or_after(batch, header, NOW_MS, 0, 9) == (NOW_MS, 0)
     assert first_at_or_after(batch, header, NOW_MS + 1, 0, 9) is None
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_records_that_readers_read_are_asked_for_their_times(name):
+    body, count, _ = ODD[name]
+    later = body.replace(b"\x0c\0\0", b"\x0c\0\x14", 1)  # the first is 10 ms later
+    batch = changed(with_body(later, count=count), max_timestamp=-1)
+    times = [time for time, _ in truth(batch)]
+    assert max(times) == times[0] == NOW_MS + 10
+    header = read_header(batch)
+    assert largest_timestamp(batch, header) == NOW_MS + 10
+    assert first_at_or_after(batch, header, NOW_MS + 5, 0, 9) == truth(batch)[0]
 
 
 @given(st.binary(max_size=80), st.integers(1, 5), st.integers(0, 4))
