@@ -103,9 +103,9 @@ def _page_data(judgement: Judgement, folder: RunFolder) -> dict[str, Any]:
     faults = faults_of(judgement.nemesis)
     events, strange = trace_lines(folder.trace)
     checks = folder.checks()
-    window = window_of(
-        judgement, faults, [event.instant for event in events], broken=bool(violated(checks))
-    )
+    # A simulated run ends in the turn that breaks an invariant; others are checked when it is over.
+    ended_by_it = bool(violated(checks)) and judgement.header.source == "sim"
+    window = window_of(judgement, faults, [event.instant for event in events], broken=ended_by_it)
     picture = picture_of(events, window.start_ns, window.end_ns)
     operations = judgement.operations
     span = [

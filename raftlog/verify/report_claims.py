@@ -6,7 +6,7 @@ long nothing was acknowledged around each, and how fast and how promptly the res
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
 import attrs
@@ -20,6 +20,8 @@ from raftlog.verify.run_checks import HELD, RunCheck
 from raftlog.verify.verdict import VALID
 
 _FAULTS_MAX: Final = 200
+_KEYS_MAX: Final = 500
+"""Partitions of which the worst wait is looked for."""
 _OF_CLIENTS_ALONE: Final = ("assign", "subscribe", "crash")
 """Operations that ask no server."""
 _POLLS: Final = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll")
@@ -203,17 +205,38 @@ def counts_of(judgement: Judgement) -> Counts:
 
 
 def cost_of(judgement: Judgement, faults: Sequence[Fault]) -> dict[str, Any]:
-    """Each fault with the longest time around it in which somebody waited and nobody was answered;
-    throughput and latency of the whole."""
-    waits = _waits([op for op in judgement.operations if op.f not in _OF_CLIENTS_ALONE])
+    """Each fault with the longest time around it in which clients waited and none was answered, on
+    all partitions together and on the worst of them; throughput and latency of the whole."""
+    asked = [op for op in judgement.operations if op.f not in _OF_CLIENTS_ALONE]
+    by_key: dict[str, list[Interval]] = {}
+    for op in asked:
+        if op.key is not None and (op.key in by_key or len(by_key) < _KEYS_MAX):
+            by_key.setdefault(op.key, []).append(op)
+    waits, of_keys = _waits(asked), {key: _waits(ops) for key, ops in by_key.items()}
     return {
         "faults": [
-            {**fault.document(), "unavailable": _longest(fault, waits)}
+            {
+                **fault.document(),
+                "unavailable": _longest(fault, waits),
+                "worst": _worst(fault, of_keys),
+            }
             for fault in faults[:_FAULTS_MAX]
         ],
         "more_faults": max(0, len(faults) - _FAULTS_MAX),
         "speed": _speed(judgement.operations),
     }
+
+
+def _worst(
+    fault: Fault, of_keys: Mapping[str, Sequence[tuple[int, int]]]
+) -> tuple[int, str] | None:
+    """The longest wait on one partition, and its name; of equal ones the first."""
+    found: tuple[int, str] | None = None
+    for key, waits in of_keys.items():
+        wait = _longest(fault, waits)
+        if wait is not None and (found is None or wait > found[0]):
+            found = (wait, key)
+    return found
 
 
 def _waits(operations: Sequence[Interval]) -> list[tuple[int, int]]:

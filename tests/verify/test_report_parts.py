@@ -117,6 +117,9 @@ def test_a_run_that_failed_its_own_check_is_shown_at_its_end():
     data = page_data(judgement_of(written(*sends, final_read=False)), folder)
     assert data["bars"][-1]["start"] == 19_990
     assert data["window"]["end"] == data["window"]["focus"] == 25_000
+    header = Header(source="demo", options={"final_read": False})
+    afterwards = page_data(judgement_of(written(*sends, header=header)), folder)
+    assert afterwards["bars"][0]["start"] == 0, "its end is no more telling than its beginning"
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -195,6 +198,15 @@ def test_many_who_wait_at_once_are_served_when_one_is():
     assert cost["faults"][0]["unavailable"] == 40
     assert cost["speed"][0]["count"] == "3"
     assert cost["speed"][0]["most"] == "100 ns"
+
+
+def test_the_partition_that_waited_longest_is_named():
+    """Of many partitions one may stand still while the others are served."""
+    calls = [send(0, (n * 10, n * 10 + 5), f"#{n}", n) for n in range(20)]
+    calls += [send(1, (0, 1), "#a", 0, key="t/1"), send(1, (20, 180), "#b", 1, key="t/1")]
+    cost = cost_of(judgement_of(written(*calls, final_read=False)), [fault("kill", 30, 90, "n1")])
+    assert cost["faults"][0]["unavailable"] == 10
+    assert cost["faults"][0]["worst"] == (160, "t/1")
 
 
 def test_a_call_that_nobody_answers_waits_to_the_end():
