@@ -7,21 +7,48 @@ of an earlier broker that the kernel still remembers do not matter.
 import contextlib
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
+from raftlog.runtime.real_ports import OsEntropy
 
 HOST: Final = "127.0.0.1"
-_LISTENING: Final = "0A"
+PORTS_FROM: Final = 20_000
+"""Above the ports that services usually have."""
+_ROOM_MIN: Final = 1_000
+_TRIES_PER_PORT: Final = 20
+_NO_PROCESS: Final = "0"
 _COMMAND_CHARACTERS_SHOWN: Final = 80
 _PROC: Final = Path("/proc")
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now. Another process may take one before we do; the start then says
-    so."""
+def free_ports(count: int, *, besides: Collection[int] = ()) -> list[int]:
+    """Ports that are free now, and none of `besides`. Another process may take one before we do;
+    the start then says so.
+
+    They lie below those that the kernel gives to outgoing connections, if there is room. Such a
+    connection could take the port of a broker that is dead for a while, which then cannot return.
+    """
+    entropy, found = OsEntropy(), dict[int, None]()
+    room = _first_outgoing_port() - PORTS_FROM
+    for _ in range(_TRIES_PER_PORT * count if room >= _ROOM_MIN else 0):
+        port = PORTS_FROM + entropy.below(room)
+        if len(found) < count and port not in besides and is_free(port):
+            found[port] = None
+    return [*found, *_ports_of_the_kernel(count - len(found))]
+
+
+def _first_outgoing_port() -> int:
+    """From here on the kernel takes the local ports of connections; 0 when it does not say."""
+    try:
+        return int((_PROC / "sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        return 0
+
+
+def _ports_of_the_kernel(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -46,7 +73,7 @@ def kept_or_free(ports: Iterable[int | None]) -> list[int]:
     was none before)."""
     wanted = list(ports)
     kept = [port if port is not None and is_free(port) else None for port in wanted]
-    fresh = iter(free_ports(kept.count(None)))
+    fresh = iter(free_ports(kept.count(None), besides=[port for port in kept if port is not None]))
     return [port if port is not None else next(fresh) for port in kept]
 
 
@@ -73,21 +100,33 @@ class Holder(NamedTuple):
 
 
 def refuse_taken(ports: Iterable[int], *, for_whom: str) -> None:
-    """Raise `OperatingError` that names who listens on the first of these ports that is taken."""
+    """Raise `OperatingError` that names who has the first of these ports that is taken."""
     for port in ports:
-        if is_free(port):
-            continue
-        holder = holder_of(port)
-        whose = "it is taken" if holder is None else f"it is taken by {holder}"
-        stop = "choose other ports"
-        if holder is not None and holder.directory is not None:
-            stop = f"raftlog down --dir {holder.directory}, or choose other ports"
-        raise OperatingError(f"{for_whom} cannot listen: {whose}", on=f"{HOST}:{port}", do=stop)
+        if not is_free(port):
+            whose, do = _whose(port)
+            raise OperatingError(
+                f"{for_whom} cannot listen: the port is taken by {whose}",
+                on=f"{HOST}:{port}",
+                do=do,
+            )
+
+
+def _whose(port: int) -> tuple[str, str]:
+    """Who has a port, and what to do about it."""
+    holder = holder_of(port)
+    if holder is None and set(_inodes(port)) == {_NO_PROCESS}:
+        return "a connection that ended a moment ago", "try again in a minute, or at other ports"
+    if holder is None:
+        return "a process that we may not see", "choose other ports"
+    if holder.directory is None:
+        return str(holder), "choose other ports"
+    return str(holder), f"raftlog down --dir {holder.directory}, or choose other ports"
 
 
 def holder_of(port: int) -> Holder | None:
-    """The process that listens on a port, as far as we may see it: on Linux, of the same user."""
-    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    """The process that has a port, as far as we may see it: on Linux, of the same user. It listens
+    there, or has a connection whose own port this is."""
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
     if not sockets:
         return None
     for process in sorted(int(each) for each in os.listdir(_PROC) if each.isdigit()):
@@ -102,8 +141,8 @@ def holder_of(port: int) -> Holder | None:
     return None
 
 
-def _listening_inodes(port: int) -> Iterator[str]:
-    """Of the sockets that listen on this port at any address. Nothing where there is no /proc."""
+def _inodes(port: int) -> Iterator[str]:
+    """Of the sockets at this port, at any address. Nothing where there is no /proc."""
     for table in ("tcp", "tcp6"):
         try:
             lines = (_PROC / "net" / table).read_text().splitlines()[1:]
@@ -112,5 +151,5 @@ def _listening_inodes(port: int) -> Iterator[str]:
         for line in lines:
             # sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
             fields = line.split()
-            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+            if int(fields[1].rpartition(":")[2], 16) == port:
                 yield fields[9]

@@ -143,7 +143,9 @@ def test_a_broker_whose_port_was_taken_meanwhile_says_by_whom(processes):
         cluster.kill(1)
         _, port = cluster.address_of(1)
         taken([port], stack)
-        with pytest.raises(OperatingError, match="cannot listen: it is taken by process") as told:
+        with pytest.raises(
+            OperatingError, match="cannot listen: the port is taken by process"
+        ) as told:
             cluster.restart(1)
         assert told.value.on == f"{HOST}:{port}"
         assert cluster.alive == []

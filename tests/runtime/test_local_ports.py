@@ -15,6 +15,7 @@ from raftlog.runtime import local_cluster
 from raftlog.runtime.local_health import health_of
 from raftlog.runtime.local_ports import (
     HOST,
+    PORTS_FROM,
     Holder,
     free_ports,
     holder_of,
@@ -57,14 +58,48 @@ def test_a_port_is_free_again_while_the_kernel_still_remembers_connections():
     assert is_free(port)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who listens")
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc tells whose a port is")
+
+
+@ON_LINUX
+def test_no_connection_is_given_a_port_that_a_broker_may_want_back():
+    """A connection was given the port of a broker that was dead for a while, as its own; it was
+    then up to that connection when the broker could come back."""
+    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if low < PORTS_FROM + 1_000:
+        pytest.skip("this machine leaves no room below its own ports")
+    found = free_ports(50)
+    assert len(set(found)) == 50
+    assert all(PORTS_FROM <= port < low for port in found)
+    assert not set(free_ports(50, besides=found)) & set(found)
+
+
+@ON_LINUX
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_connection_whose_own_port_it_is_is_told_of(ended):
+    with ExitStack() as stack:
+        port = listening(stack)
+        with socket.create_connection((HOST, port)) as connection:
+            own = connection.getsockname()[1]
+            assert not is_free(own)
+            if not ended:
+                with pytest.raises(OperatingError, match=f"taken by process {os.getpid()}"):
+                    refuse_taken([own], for_whom="broker 7")
+        if ended:
+            with pytest.raises(OperatingError, match="a connection that ended a moment ago"):
+                refuse_taken([own], for_whom="broker 7")
+
+
+@ON_LINUX
 def test_who_listens_is_told():
     with ExitStack() as stack:
         port = listening(stack)
         holder = holder_of(port)
         assert holder is not None
         assert holder.process == os.getpid()
-        with pytest.raises(OperatingError, match=f"broker 7 cannot listen.*{os.getpid()}") as told:
+        with pytest.raises(
+            OperatingError, match=f"broker 7 cannot listen.*process {os.getpid()}"
+        ) as told:
             refuse_taken([free_ports(1)[0], port], for_whom="broker 7")
         assert told.value.on == f"{HOST}:{port}"
     assert holder_of(port) is None
