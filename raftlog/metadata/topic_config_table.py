@@ -265,7 +265,8 @@ _DEFINED: Final = (
         default="3600000",
         check=_MS,
         broker_names=(("log.message.timestamp.after.max.ms", 1),),
-        about="how far a record's timestamp may lie in the future",
+        about="how far a batch's largest timestamp may lie in the future, by its header: a header "
+        "that states none (-1) passes, and so do records that are later than their header states",
     ),
     TopicConfig(
         name="message.timestamp.before.max.ms",
@@ -273,7 +274,8 @@ _DEFINED: Final = (
         default=str(LONG_MAX),
         check=_MS,
         broker_names=(("log.message.timestamp.before.max.ms", 1),),
-        about="how far a record's timestamp may lie in the past",
+        about="how far a batch's largest timestamp may lie in the past, by its header; a header "
+        "that states none (-1) passes",
     ),
     TopicConfig(
         name="message.timestamp.difference.max.ms",
