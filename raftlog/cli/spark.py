@@ -1,5 +1,6 @@
 """`raftlog spark`: jobs that run on Spark."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,9 +9,16 @@ import click
 from raftlog.base.errors import OperatingError
 from raftlog.base.printable import visible
 from raftlog.cli.render import bootstrap_option, format_option, print_json
+from raftlog.client.core.errors import KafkaError
+from raftlog.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from raftlog.spark.verify_job import SparkReport
+    from raftlog.cli.spark_progress import Steps
+    from raftlog.client.trio_driver import Client
+    from raftlog.spark.verify_report import SparkReport
+
+
+_WORDS = {"valid": "holds", "invalid": "FAILED", "not exercised": "not exercised"}
 
 
 @click.group(
@@ -67,22 +75,19 @@ def verify(
     record once and in order; judges the history like `raftlog verify`, from any number of cores.
     Exit code 0 valid, 1 invalid, 2 unknown.
     """
-    from raftlog.spark.session import local_session, missing
+    from raftlog.spark.session import missing
 
     error = missing()
     if error is not None:
         raise error
-    from raftlog.spark.log_job import NAME_SQL
-    from raftlog.spark.verify_job import verify as run_job
-    from raftlog.spark.verify_job import write_report
+    from raftlog.cli.connect import with_client
+    from raftlog.cli.spark_progress import Steps
+    from raftlog.spark.verify_report import write_report
 
-    session = local_session(master, memory=memory, spark_ui_showConsoleProgress="false")
-    try:
-        found = run_job(
-            session, history, bootstrap=bootstrap, topic=topic, name_sql=name_sql or NAME_SQL
-        )
-    finally:
-        session.stop()
+    # Spark takes seconds to start, and then minutes to find that no broker answers.
+    with_client(bootstrap, partial(_find, topic=topic))
+    with Steps() as steps:
+        found = _judged(steps, bootstrap, topic, history, name_sql, master, memory)
     if report is not None:
         try:
             write_report(found, report)
@@ -95,12 +100,57 @@ def verify(
     return found.exit_code
 
 
+async def _find(client: "Client", topic: str) -> None:
+    try:
+        await client.describe(topic)
+    except KafkaError as error:
+        if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        do = f"raftlog topics create {topic}, or name the history's with --topic"
+        raise OperatingError("the topic does not exist", on=topic, do=do) from None
+
+
+def _judged(
+    steps: "Steps",
+    bootstrap: str,
+    topic: str,
+    history: Path,
+    name_sql: str | None,
+    master: str,
+    memory: str,
+) -> "SparkReport":
+    from raftlog.spark.log_job import NAME_SQL
+    from raftlog.spark.one_line import as_ours
+    from raftlog.spark.session import local_session
+    from raftlog.spark.verify_job import QUICK_TO_BEGIN, is_small, verify
+
+    steps.say("starting Spark")
+    quick = QUICK_TO_BEGIN if is_small(history) else {}
+    session = local_session(master, memory=memory, spark_ui_showConsoleProgress="false", **quick)
+    try:
+        # What goes wrong is raised here; the log would tell each failed task three times before.
+        session.sparkContext.setLogLevel("OFF")
+        steps.follow(session.sparkContext.statusTracker())
+        with as_ours():
+            return verify(
+                session,
+                history,
+                bootstrap=bootstrap,
+                topic=topic,
+                name_sql=name_sql or NAME_SQL,
+                say=steps.say,
+            )
+    finally:
+        steps.follow(None)
+        session.stop()
+
+
 def _print(found: "SparkReport", report: Path | None) -> None:
     """Verdict first, then what failed, then what holds."""
     operations = found.history.operations
     _say(f"{found.verdict.upper()}  {found.topic}: {operations:,} operations in its history")
     for check in found.log:
-        _say(f"{'holds ' if check.holds else 'FAILED'}  {check.name}: {check.says}")
+        _say(f"{_WORDS[check.status]:6}  {check.name}: {check.says}")
         if not check.holds:
             _say(f"        {check.failures} times; {check.evidence}")
     for result in found.history.failures():

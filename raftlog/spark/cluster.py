@@ -5,6 +5,7 @@ questions but the client, and no task ever sees this.
 """
 
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, final
@@ -15,6 +16,7 @@ from raftlog.client.blocking import BlockingClient
 from raftlog.client.core import asks
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.values import TopicPartition
+from raftlog.client.system import parse_bootstrap
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 from raftlog.spark.offsets import Known, Place, named_places
@@ -24,6 +26,8 @@ Result = TypeVar("Result")
 
 TOPIC_WAIT_NS: Final = millis(2_000)
 """How long a topic is waited for that may have been created a moment ago."""
+REACH_SECONDS: Final = 5.0
+"""How long any broker may take to accept a connection when a query is planned."""
 WAITS_SECONDS: Final = (0.1, 0.4, 1.0)
 """Between questions before loss is told: a broker that has just begun, or a leader that is one no
 more, may only know less than the others."""
@@ -38,6 +42,7 @@ class ClusterView:
         self._client = client_of(options)
 
     def __enter__(self) -> "ClusterView":
+        reach(self._options.bootstrap)
         self._client.__enter__()
         return self
 
@@ -151,6 +156,30 @@ def explained(error: RaftlogError, bootstrap: str) -> RaftlogError:
         on=bootstrap,
         do="check kafka.bootstrap.servers and that the brokers run",
     )
+
+
+def reach(bootstrap: str) -> None:
+    """Wait until one bootstrap address accepts a connection; `OperatingError` when none does within
+    `REACH_SECONDS`. Questions are asked for minutes, which is for brokers that can be found."""
+    addresses = parse_bootstrap(bootstrap)
+    deadline = time.monotonic() + REACH_SECONDS  # noqa: TID251 - queries are planned in real time
+    why = ""
+    while True:
+        for address in addresses:
+            try:
+                socket.create_connection(address, timeout=REACH_SECONDS / len(addresses)).close()
+            except OSError as error:
+                why = f"{address[0]}:{address[1]}: {error.strerror or error}"
+            else:
+                return
+        if time.monotonic() > deadline:  # noqa: TID251
+            raise OperatingError(
+                f"no broker accepts a connection, {why}",
+                on=bootstrap,
+                do="start a cluster with `raftlog up`, or name one that runs by "
+                "kafka.bootstrap.servers",
+            )
+        time.sleep(WAITS_SECONDS[0])
 
 
 def client_of(options: ReadOptions) -> BlockingClient:

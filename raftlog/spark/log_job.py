@@ -26,23 +26,33 @@ _BLOCK: Final = 1 << 16
 
 
 class LogCheck(NamedTuple):
-    """One check: what it claims, how often it fails, and the first evidence."""
+    """One check: what it claims, how often it fails, the first evidence, and on how many offsets it
+    was made: of none it says nothing."""
 
     name: str
     says: str
     failures: int
     evidence: str = ""
+    checked: int = 1
 
     @property
     def holds(self) -> bool:
         return self.failures == 0
 
+    @property
+    def status(self) -> str:
+        """`valid`, `invalid`, or `not exercised`."""
+        if not self.holds:
+            return "invalid"
+        return "valid" if self.checked else "not exercised"
+
     def document(self) -> dict[str, object]:
         """As JSON reports have it."""
         return {
             "says": self.says,
-            "status": "valid" if self.holds else "invalid",
+            "status": self.status,
             "count": self.failures,
+            "checked": self.checked,
             "evidence": self.evidence,
         }
 

@@ -8,15 +8,19 @@ exception that it told, so the variable reaches no other task. Any other excepti
 ours, and keeps its trace.
 """
 
+import contextlib
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, cast
 
-from raftlog.base.errors import RaftlogError
+from raftlog.base.errors import OperatingError, RaftlogError
 
 HIDE: Final = "SPARK_HIDE_TRACEBACK"
+_TOLD: Final = re.compile(r"\braftlog(?:\.\w+)+: (?P<text>.+)$", re.MULTILINE)
+"""In what Spark tells the driver of a worker's exception: its class, then our line."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Item = TypeVar("_Item")
@@ -56,3 +60,18 @@ def in_worker() -> bool:
     """Whether Spark started this process: its main module is one of Spark's."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
+
+
+@contextlib.contextmanager
+def as_ours() -> Iterator[None]:
+    """In the driver: raise the error of ours that a worker told, out of the exception that Spark
+    made of it. Another one of Spark's stays what it is."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        found = list(_TOLD.finditer(str(error)))
+        if not found:
+            raise
+        raise OperatingError(found[-1]["text"]) from None

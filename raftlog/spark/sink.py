@@ -31,7 +31,7 @@ from raftlog.base.units import millis
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.client import KnowTopic
 from raftlog.records.compression import CODEC_NAMES
-from raftlog.spark.cluster import explained
+from raftlog.spark.cluster import explained, reach
 from raftlog.spark.one_line import one_line
 from raftlog.spark.options import WriteOptions
 
@@ -124,6 +124,7 @@ def find_topic(options: WriteOptions) -> None:
     where rows name their topics. Raises what the brokers answer, or that they do not."""
     if options.topic is None:
         return
+    reach(options.bootstrap)
     with _client(options) as client:
         try:
             client.ask(KnowTopic(options.topic))

@@ -1,54 +1,53 @@
 """The verification job: a topic and the history of those who used it, judged together by Spark.
 
     report = verify(spark, history="runs/latest", bootstrap="localhost:9092", topic="orders")
-    print(report.verdict.verdict, report.log)
+    print(report.verdict, report.log)
 
-The history is judged as `raftlog verify` judges it, in the classes that need values, places and
+A small history is judged by `raftlog verify`'s own judge, on the driver. A larger one is judged as
+that judges it, by all of Spark's cores, in the classes that need values, places and
 intervals (`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). Cycles
 of operations are ruled out where the scan does so (`raftlog.verify.cycles`), else they are left to
 the single process and say `not checked`. What brokers tell of themselves is judged key by key
 (`evidence_job.CARRIED`). The log is read from the brokers, twice.
 """
 
-import html
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final
 
-import attrs
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from raftlog.base.printable import visible
+from raftlog.base.units import MIB
 from raftlog.spark import log_job
 from raftlog.spark.chain_job import CLASSES as JUDGED
 from raftlog.spark.chain_job import KeyResult, Tables, judge_tables
 from raftlog.spark.cluster import ClusterView
 from raftlog.spark.evidence_job import ELSEWHERE, interval_of_row, judge_evidence
-from raftlog.spark.history_table import History, first_ends_of, read_history, tables_of
+from raftlog.spark.history_table import (
+    HISTORY_FILE,
+    History,
+    first_ends_of,
+    read_history,
+    tables_of,
+)
 from raftlog.spark.log_job import LogCheck
 from raftlog.spark.offsets import Known
 from raftlog.spark.options import Mode, read_options
 from raftlog.spark.process_job import SESSIONS, Step, judge_processes
+from raftlog.spark.verify_report import SparkReport, judgement_of
 from raftlog.verify import cycles
 from raftlog.verify.anomalies import CONFLICTS
-from raftlog.verify.check import mode_of
+from raftlog.verify.check import Judgement, judge, mode_of
 from raftlog.verify.classes import CLASSES, G0, G1C, allowed_by_default
 from raftlog.verify.facts import Facts
 from raftlog.verify.linearizability import CLASS, Violation, pair_witness
 from raftlog.verify.pairing import Interval
 from raftlog.verify.process_order import session_witness, step_witness
-from raftlog.verify.verdict import (
-    INVALID,
-    UNKNOWN,
-    VALID,
-    Findings,
-    Verdict,
-    Witness,
-    with_note_on_nothing,
-)
+from raftlog.verify.report_proof import digest_of
+from raftlog.verify.verdict import Findings, Verdict, Witness, with_note_on_nothing
 
 NEED_READS: Final = ("G1a", "lost-write", "unseen")
 SCANNED: Final = ("linearizability", "duplicate", "phantom", "G1a", "inconsistent-offsets")
@@ -56,72 +55,21 @@ SCANNED: Final = ("linearizability", "duplicate", "phantom", "G1a", "inconsisten
 SEARCHED_MAX: Final = 200_000
 """Operations among which the driver searches for cycles; a few hundred megabytes."""
 NOT_UNDER_COMPACTION: Final = ("lost-write", "poll-skip", "int-poll-skip", "unseen")
-EXIT_CODES: Final = {VALID: 0, INVALID: 1, UNKNOWN: 2}
+SMALL_BYTES_MAX: Final = 64 * MIB
+"""Of a history.jsonl that the driver judges by itself, in some ten seconds."""
+QUICK_TO_BEGIN: Final = {
+    "spark_driver_extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark_sql_codegen_wholeStage": "false",
+    "spark_sql_codegen_factoryMode": "NO_CODEGEN",
+    "spark_sql_adaptive_enabled": "false",
+}
+"""For a session that judges something small: compiling a query costs more than it saves there."""
+KEPT_RECORDS_MAX: Final = 1_000_000
+"""Of a topic that Spark keeps between the checks that it does in one read."""
 
 
-@final
-@attrs.frozen(kw_only=True)
-class SparkReport:
-    """What the job found: the history's verdict, and the checks of the log against it."""
-
-    history: Verdict
-    log: tuple[LogCheck, ...] = ()
-    topic: str | None = None
-
-    @property
-    def verdict(self) -> str:
-        """Invalid if anything is, else unknown if anything is."""
-        return self.history.verdict if all(check.holds for check in self.log) else INVALID
-
-    @property
-    def exit_code(self) -> int:
-        """0 valid, 1 invalid, 2 unknown."""
-        return EXIT_CODES[self.verdict]
-
-    def document(self) -> dict[str, Any]:
-        """One JSON document: verdict.json of the history, and `log` beside its classes."""
-        found = self.history.document()
-        return {
-            **found,
-            "verdict": self.verdict,
-            "topic": self.topic,
-            "log": {check.name: check.document() for check in self.log},
-        }
-
-    def page(self) -> str:
-        """One HTML page, self-contained."""
-        rows = [
-            (check.name, "VALID" if check.holds else "INVALID", check.says, check.evidence)
-            for check in self.log
-        ]
-        for result in self.history.classes.values():
-            text = result.witness.text if result.witness is not None else result.note
-            rows.append((result.name, result.status.upper(), f"{result.count} found", text))
-        cells = "\n".join(
-            "<tr>"
-            + "".join(f"<td>{html.escape(visible(str(cell)))}</td>" for cell in row)
-            + "</tr>"
-            for row in rows
-        )
-        return _PAGE.format(
-            verdict=self.verdict.upper(),
-            topic=html.escape(visible(self.topic or "no topic")),
-            operations=f"{self.history.operations:,}",
-            rows=cells,
-        )
-
-
-_PAGE: Final = """<!doctype html>
-<meta charset="utf-8">
-<title>{verdict}: {topic}</title>
-<style>body {{ font: 15px sans-serif; margin: 2em }} td {{ padding: 3px 12px; border-top: 1px solid
-#ccc; vertical-align: top }}</style>
-<h1>{verdict}</h1>
-<p>Topic {topic}, {operations} operations of its history, judged by Spark.</p>
-<table>
-{rows}
-</table>
-"""
+def _say_nothing(step: str) -> None:
+    del step
 
 
 def verify(
@@ -131,49 +79,91 @@ def verify(
     bootstrap: str | None = None,
     topic: str | None = None,
     name_sql: str = log_job.NAME_SQL,
+    say: Callable[[str], None] = _say_nothing,
+    small_bytes_max: int = SMALL_BYTES_MAX,
 ) -> SparkReport:
-    """Judge a history, and the topic that it is about when one is given."""
-    read = read_history(spark, history)
-    read = read._replace(operations=read.operations.persist())
+    """Judge a history, and the topic that it is about when one is given. A history of at most
+    `small_bytes_max` is judged by this process, as `raftlog verify` does: Spark needs longer to
+    begin. `say` is told of each step as it begins."""
+    path = Path(history)
+    judgement: Judgement | None = None
+    digest = ""
+    if is_small(path, small_bytes_max):
+        say("judging the history")
+        with _file_of(path).open("rb") as stream:
+            judgement = judge(stream)
+            stream.seek(0)
+            digest = digest_of(stream)
+    read: History | None = None
+    checks: tuple[LogCheck, ...] = ()
     try:
-        checks: tuple[LogCheck, ...] = ()
-        if topic is not None and bootstrap is not None:
-            checks = verify_topic(spark, read, bootstrap, topic, name_sql)
-        return SparkReport(history=judge_history(spark, read), log=checks, topic=topic)
+        if judgement is None or (topic is not None and bootstrap is not None):
+            say("reading the history")
+            read = read_history(spark, path)
+            read = read._replace(operations=read.operations.persist())
+        if read is not None and topic is not None and bootstrap is not None:
+            checks = verify_topic(spark, read, bootstrap, topic, name_sql, say)
+        if judgement is None:
+            assert read is not None
+            say("judging the history")
+            judgement = judgement_of(judge_history(spark, read), read.header)
     finally:
-        read.operations.unpersist()
+        if read is not None:
+            read.operations.unpersist()
+    return SparkReport(
+        judgement=judgement, log=checks, topic=topic, place=str(history), history_sha256=digest
+    )
 
 
-def write_report(report: SparkReport, path: Path) -> None:
-    """HTML, or the JSON document where the name ends so."""
-    text = json.dumps(report.document(), indent=1) if path.suffix == ".json" else report.page()
-    path.write_text(text + "\n", encoding="utf-8")
+def is_small(path: Path, bytes_max: int = SMALL_BYTES_MAX) -> bool:
+    """Whether a history is one file that a single process judges within seconds."""
+    file = _file_of(path)
+    return file.is_file() and file.stat().st_size <= bytes_max
+
+
+def _file_of(path: Path) -> Path:
+    return path / HISTORY_FILE if path.is_dir() else path
 
 
 # --- the log --------------------------------------------------------------------------------------
 
 
 def verify_topic(
-    spark: SparkSession, history: History, bootstrap: str, topic: str, name_sql: str
+    spark: SparkSession,
+    history: History,
+    bootstrap: str,
+    topic: str,
+    name_sql: str,
+    say: Callable[[str], None] = _say_nothing,
 ) -> tuple[LogCheck, ...]:
     """Every check of `raftlog.spark.log_job`, on the offsets that there are now."""
     options = {"bootstrap.servers": bootstrap, "subscribe": topic}
     with ClusterView(read_options(options, Mode.BATCH)) as view:
         known = view.known()
     log_job.check_borders(known.first, known.end)
+    total = sum(known.end[place] - known.first[place] for place in known.end)
+    say(f"reading {topic}, {total:,} offsets, for the first time")
     log = read_topic(spark, bootstrap, known)
+    if total <= KEPT_RECORDS_MAX:
+        log = log.persist()
     before = log_job.fingerprints(log).persist()
     before.count()
     sends = tables_of(history.operations).sends
     starts = {f"{place.topic}/{place.partition}": at for place, at in known.first.items()}
     mine = sends.where(sends["key"].startswith(f"{topic}/"))
+    say(f"comparing {topic} with its history")
     checks = [
         log_job.density(log, known.first, known.end),
         *log_job.against_history(log_job.named(log, name_sql), mine, starts),
-        log_job.immutable(before, log_job.fingerprints(log)),
     ]
+    # What Spark keeps it would take for the second read as well.
+    log.unpersist()
+    say(f"reading {topic} again")
+    checks.append(
+        log_job.immutable(before, log_job.fingerprints(read_topic(spark, bootstrap, known)))
+    )
     before.unpersist()
-    return tuple(checks)
+    return tuple(check._replace(checked=total) for check in checks)
 
 
 def read_topic(spark: SparkSession, bootstrap: str, known: Known) -> DataFrame:

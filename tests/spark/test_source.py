@@ -1,5 +1,6 @@
 """Batch reads through Spark: what is there is read once and whole, what is wrong is said."""
 
+import socket
 import threading
 
 import pytest
@@ -127,9 +128,20 @@ def test_what_cannot_be_read_is_said(read, options, said):
 
 
 def test_brokers_that_cannot_be_reached_are_said(spark):
+    """With the defaults, by which questions are asked for two minutes."""
     source = spark.read.format("raftlog").option("kafka.bootstrap.servers", "127.0.0.1:1")
-    quick = {"kafka.request.timeout.ms": "500", "fetchOffset.numRetries": "1", "subscribe": "a"}
-    refused(source.options(**quick).load(), "brokers do not answer.*127.0.0.1:1")
+    refused(
+        source.option("subscribe", "a").load(),
+        r"no broker accepts a connection, 127\.0\.0\.1:1: .*raftlog up",
+    )
+
+
+def test_brokers_that_accept_and_say_nothing_are_said(spark):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        source = spark.read.format("raftlog").option("kafka.bootstrap.servers", address)
+        quick = {"kafka.request.timeout.ms": "500", "fetchOffset.numRetries": "1", "subscribe": "a"}
+        refused(source.options(**quick).load(), f"brokers do not answer.*{address}")
 
 
 def test_an_empty_topic_has_no_rows(read, fill, topic):

@@ -10,10 +10,13 @@ from raftlog.base.errors import OperatingError
 from raftlog.client.blocking import BlockingClient
 from raftlog.spark import verify_job
 from raftlog.spark.history_table import history_to_parquet, read_history, tables_of
-from raftlog.spark.verify_job import _judge_cycles, judge_history, verify, write_report
+from raftlog.spark.verify_job import _judge_cycles, judge_history, verify
+from raftlog.spark.verify_report import write_report
 from raftlog.verify import Header, HistoryReader, HistoryWriter, check_history, intervals
 from raftlog.verify.classes import CLASSES
 from raftlog.verify.history import BadHistory
+from raftlog.verify.report import render
+from raftlog.verify.report_proof import data_of, digest_of, shell_of
 from raftlog.verify.verdict import Findings
 from tests.spark import test_chain_job as rows
 
@@ -65,13 +68,27 @@ def _swap(writer, client, topic, clock):
         writer.complete(process, "ok", time_ns=next(clock), value=[offset, value])
 
 
-def job(spark, cluster, topic, path):
-    return verify(spark, path, bootstrap=cluster.bootstrap_servers, topic=topic)
+def job(spark, cluster, topic, path, **more):
+    return verify(spark, path, bootstrap=cluster.bootstrap_servers, topic=topic, **more)
+
+
+def data_of_page(report, path):
+    """What the page that was written shows."""
+    write_report(report, path)
+    return data_of(path.read_text())
 
 
 def test_a_correct_topic_is_valid(spark, cluster, topic, tmp_path):
     run_and_write(cluster, topic, tmp_path / "history.jsonl")
-    found = job(spark, cluster, topic, tmp_path)
+    said = []
+    found = job(spark, cluster, topic, tmp_path, say=said.append)
+    assert said == [
+        "judging the history",
+        "reading the history",
+        f"reading {topic}, 60 offsets, for the first time",
+        f"comparing {topic} with its history",
+        f"reading {topic} again",
+    ]
     assert (found.verdict, found.exit_code) == ("valid", 0), found.document()
     assert [check.name for check in found.log] == [
         "density",
@@ -81,16 +98,34 @@ def test_a_correct_topic_is_valid(spark, cluster, topic, tmp_path):
         "key-order",
         "immutable",
     ]
-    write_report(found, tmp_path / "report.html")
     write_report(found, tmp_path / "report.json")
-    assert "<h1>VALID</h1>" in (tmp_path / "report.html").read_text()
-    assert json.loads((tmp_path / "report.json").read_text())["log"]["density"]["count"] == 0
+    assert json.loads((tmp_path / "report.json").read_text())["log"]["density"]["checked"] == 60
+    page = data_of_page(found, tmp_path / "report.html")
+    assert page["summary"]["headline"] == "PASS"
+    with (tmp_path / "history.jsonl").open("rb") as file:
+        assert page["proof"]["history_sha256"] == digest_of(file)
+    text = (tmp_path / "report.html").read_text()
+    assert shell_of(text) == shell_of(render(found.judgement))  # the look of raftlog verify
+    assert [check.name for check in found.log] == [row["name"] for row in page["invariants"]]
 
 
 def test_each_lie_is_found(spark, cluster, topic, tmp_path):
+    """A small history is judged by one process and a large one by Spark, with one verdict; both
+    reports show the witnesses."""
     run_and_write(cluster, topic, tmp_path / "history.jsonl", lies=True)
     found = job(spark, cluster, topic, tmp_path / "history.jsonl")
     assert (found.verdict, found.exit_code) == ("invalid", 1)
+    by_spark = job(spark, cluster, topic, tmp_path, small_bytes_max=0)
+    assert by_spark.log == found.log
+    assert rows_of(by_spark.history) == rows_of(found.history)
+    for report in (found, by_spark):
+        page = data_of_page(report, tmp_path / "report.html")
+        assert page["summary"]["headline"] == "FAIL"
+        assert page["accused"]
+        told = page["summary"]["notes"]
+        assert any("only the operations of the witnesses" in note for note in told) == (
+            report is by_spark
+        )
     failed = {check.name: (check.failures, check.evidence) for check in found.log}
     assert failed["acknowledged"] == (2, f'"a#12" of {topic}/0, acknowledged at 506, is at 6')
     assert failed["once"] == (1, f'"a#40" lies at {topic}/0 21 and {topic}/1 20')
@@ -122,6 +157,25 @@ def test_records_that_changed_between_two_reads_are_found(spark):
     assert density(log(), *borders).holds
     assert "has 4 of them" in density(log(without=2), *borders).evidence
     assert not density(log(), {Place("t", 0): 0}, {Place("t", 0): 6}).holds
+
+
+def rows_of(verdict):
+    """How often each class was found, and whether that is wrong."""
+    return {
+        name: (result.count, result.status)
+        for name, result in verdict.classes.items()
+        if result.status != "not checked"
+    }
+
+
+def test_an_empty_topic_passes_no_check(spark, cluster, client, topic, tmp_path):
+    """Of no offsets a check says nothing."""
+    client.create_topic(topic, partitions=1, replication_factor=1)
+    with (tmp_path / "history.jsonl").open("w") as file:
+        HistoryWriter(file, Header(source="blackbox")).close()
+    found = job(spark, cluster, topic, tmp_path)
+    assert {check.status for check in found.log} == {"not exercised"}
+    assert found.verdict == "unknown"
 
 
 # --- histories without a topic --------------------------------------------------------------------
