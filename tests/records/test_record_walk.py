@@ -1,10 +1,11 @@
 """The walk over a produced batch agrees with the reader of records, and names each lie."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.base.errors import CorruptData
+from raftlog.base.limits import RECORD_HEADERS_MAX
 from raftlog.records.batch import HEADER, read_header
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, compress
@@ -129,18 +130,55 @@ def test_a_step_looks_at_so_many_records_and_no_more():
     assert walk.fault is None
 
 
-@given(st.binary(max_size=60), st.integers(1, 4), st.data())
-def test_it_agrees_with_the_reader(rubbish, count, data):
-    """What the walk lets in, the reader reads; what the reader reads with offsets from 0, the walk
-    lets in."""
-    good = b"".join(record(at) for at in range(count))
-    at = data.draw(st.integers(0, len(good)))
-    body = data.draw(
-        st.sampled_from([good, rubbish, good[:at] + rubbish, good[:at] + good[at + 1 :]])
-    )
-    batch = with_body(body, count=count)
+def reads_as_kafka_asks(body, count):
+    """The dumb twin: the layout of the protocol guide, read field by field."""
+
+    def number(data, at):
+        value = 0
+        for place in range(10):
+            value |= (data[at + place] & 127) << 7 * place
+            if data[at + place] < 128:
+                return value >> 1 ^ -(value & 1), at + place + 1
+        raise ValueError
+
+    def field(data, at, least):
+        size, at = number(data, at)
+        if size < least or at + max(size, 0) > len(data):
+            raise ValueError
+        return at + max(size, 0)
+
     try:
+        for index in range(count):
+            size, at = number(body, 0)
+            if not 0 <= size <= len(body) - at:
+                return False
+            inside, body = body[at : at + size], body[at + size :]
+            _, at = number(inside, 1)
+            delta, at = number(inside, at)
+            at = field(inside, field(inside, at, -1), -1)
+            headers, at = number(inside, at)
+            if delta != index or not 0 <= headers <= RECORD_HEADERS_MAX:
+                return False
+            for _ in range(headers):
+                at = field(inside, field(inside, at, 0), -1)
+            if at != len(inside):
+                return False
+    except (IndexError, ValueError):
+        return False
+    return body == b""
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=60), st.integers(1, 4), st.data())
+def test_it_agrees_with_its_twin_and_with_the_reader(rubbish, count, data):
+    """What the walk lets in, the reader reads, with every offset; it lets in what its twin does."""
+    good = b"".join(record(at, headers=[(b"h", None)] * (at % 2)) for at in range(count))
+    at = data.draw(st.integers(0, len(good)))
+    spoilt = [rubbish, good[:at] + rubbish, good[:at] + good[at + 1 :], good[:at] + b"\x01" + good]
+    body = data.draw(st.sampled_from([good, *spoilt]))
+    let_in = walked(body, count) is None
+    assert let_in == reads_as_kafka_asks(body, count)
+    if let_in:
+        batch = with_body(body, count=count)
         offsets = [each.offset for each in records_of(batch, CorruptData, "test")]
-    except CorruptData:
-        offsets = []
-    assert (walked(body, count) is None) == (offsets == list(range(count)))
+        assert offsets == list(range(count))
