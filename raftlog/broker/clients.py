@@ -35,6 +35,7 @@ from raftlog.kafka.connection import ServerConnection
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
+from raftlog.records.codec_blocks import TALLY
 
 WAITED_NS: Final = millis(100)
 """Added to what each has waited: many huge requests may come in one turn, and none of them has."""
@@ -234,11 +235,15 @@ class Clients:
         self._held.pop(request, None)
 
     def _work(self, request: KafkaRequest) -> None:
+        judged_before = TALLY.items
         try:
             self.handler_of(request.api_key)(self.context, request)
         except RaftlogError as error:
             probe("handler-refused-request")
             self.context.hang_up(request.connection, str(error))
+        if TALLY.items != judged_before:
+            # A compressed field of many blocks, or one that had to be decompressed to be judged.
+            self.meter.charge(NO_API, TALLY.items - judged_before)
 
     def _admit(self, connection: Connection, event: Request, decoded: Decoded) -> KafkaRequest:
         """The request object, counted as waiting until its answer."""

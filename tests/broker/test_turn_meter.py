@@ -5,15 +5,19 @@ up heartbeats and all other clients for seconds. Counts are asserted, not times;
 the limits page.
 """
 
+import random
+
 import pytest
 from raftlog_sim.client import Client, ConnectionLostError
 
 from raftlog.base.limits import (
+    DECOMPRESSED_BYTES_MAX,
     DESCRIBED_RESOURCES_MAX,
     FRAME_ITEMS_MAX,
     TURN_ITEMS_MAX,
     TURN_SMALL_FRAME_BYTES,
 )
+from raftlog.base.units import KIB
 from raftlog.broker.deferred import Deferred, TurnMeter
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Request
 from raftlog.kafka.codec import encode_request
@@ -23,8 +27,16 @@ from raftlog.kafka.messages.describe_configs import (
 )
 from raftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from raftlog.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from raftlog.kafka.versions import ApiKey
+from raftlog.records.compression import ZSTD, compress
 from tests.broker.cluster import Cluster
+from tests.records.making import with_body
+from tests.records.test_codec_blocks import zstd_streamed
 
 LARGE = TURN_ITEMS_MAX - 1
 """Topics of a request that leaves a turn room for one more, whatever that names."""
@@ -193,3 +205,29 @@ def test_a_produce_of_many_items_keeps_its_order(one):
     one.wait(lambda: all(each.done for each in pending), what="produced")
     offsets = [each.answer.responses[0].partition_responses[0].base_offset for each in pending]
     assert offsets == [0, 1, 2, 3]
+
+
+def test_fields_that_are_costly_to_judge_are_charged(one):
+    """A field whose heads leave open what it becomes is decompressed on the way in: 70 kB cost up
+    to 60 ms, and thirty of them fit into a turn."""
+    chooser = random.Random(7)
+    blocks = [zstd_streamed(chooser.randbytes(60) * 4) for _ in range(1_200)]
+    batch = with_body(b"".join(blocks), count=1, codec=ZSTD)
+    turns = Turns(one)
+    turns.turn(*opened(901))
+    frame = produce_frame(batch)
+    for number in range(4):
+        turns.turn(Request(901, number, frame))
+        charged = TURN_ITEMS_MAX - turns.left[-1]
+        heads = DECOMPRESSED_BYTES_MAX // (128 * KIB)
+        assert charged >= 2 + (1_200 * 240 // 8192) + heads // 16, "so many heads leave it open"
+    cheap = produce_frame(with_body(compress(ZSTD, bytes(200_000)), count=1, codec=ZSTD))
+    turns.turn(Request(901, 4, cheap))
+    assert TURN_ITEMS_MAX - turns.left[-1] == 2
+
+
+def produce_frame(batch: bytes) -> bytes:
+    data = TopicProduceData("orders", b"", [PartitionProduceData(0, batch)])
+    body = ProduceRequest(None, -1, 1000, [data])
+    parts = encode_request(ApiKey.PRODUCE, 11, 0, "x", body)
+    return b"".join(bytes(part) for part in parts)[4:]
