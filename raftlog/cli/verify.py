@@ -163,7 +163,7 @@ class _Settings:
         if allowed is None:
             allowed = allowed_by_default(header.source, header.options) | frozenset(self.allow)
         steps = {"search_steps": self.search_steps, "hole_steps": self.hole_steps}
-        return {"allowed": allowed, **steps}
+        return {"allowed": allowed, "always": self.allow, **steps}
 
 
 def _check_report(report: Path, path: Path, history: Path, own: str | None, form: str) -> int:
@@ -173,6 +173,7 @@ def _check_report(report: Path, path: Path, history: Path, own: str | None, form
             search_steps=options["search_steps"],
             hole_steps=options["hole_steps"],
             allowed=frozenset(options["allowed"]),
+            allow=tuple(options["always"]),
         )
         return _judged(history, model or options["model"], settings)
 

@@ -62,6 +62,7 @@ def check_history(
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,
+    always: Collection[str] = (),
     search_steps: Steps = SEARCH_STEPS_DEFAULT,
     hole_steps: Steps = HOLE_STEPS_DEFAULT,
     with_metrics: bool = True,
@@ -69,13 +70,15 @@ def check_history(
     """Judge a history: an open `history.jsonl`, lines, or a reader.
 
     `model` overrides the header's: "log", a name of `raftlog.verify.models.MODELS`, or a `Model`.
-    `allowed` replaces the classes that are counted but make nothing invalid. Raises `BadHistory` or
+    `allowed` replaces the classes that are counted but make nothing invalid; those in `always` are
+    allowed in every form (`G1c` by default only where it takes write order). Raises `BadHistory` or
     `FutureFormat` for what is no history at all.
     """
     return judge(
         source,
         model=model,
         allowed=allowed,
+        always=always,
         search_steps=search_steps,
         hole_steps=hole_steps,
         with_metrics=with_metrics,
@@ -88,6 +91,7 @@ def judge(
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,
+    always: Collection[str] = (),
     search_steps: Steps = SEARCH_STEPS_DEFAULT,
     hole_steps: Steps = HOLE_STEPS_DEFAULT,
     with_metrics: bool = True,
@@ -99,6 +103,7 @@ def judge(
             reader,
             model=model,
             allowed=allowed,
+            always=always,
             search_steps=search_steps,
             hole_steps=hole_steps,
             with_metrics=with_metrics,
@@ -140,6 +145,7 @@ def judge_operations(
     *,
     model: str | Model | None = None,
     allowed: Collection[str] | None = None,
+    always: Collection[str] = (),
     search_steps: Steps = SEARCH_STEPS_DEFAULT,
     hole_steps: Steps = HOLE_STEPS_DEFAULT,
     with_metrics: bool = True,
@@ -147,13 +153,12 @@ def judge_operations(
     """Judge what is already paired."""
     chosen = model if model is not None else header.model
     options = header.options
-    permitted = frozenset(
-        allowed_by_default(header.source, options) if allowed is None else allowed
-    )
+    default = allowed_by_default(header.source, options)
+    permitted = frozenset(default if allowed is None else allowed).union(always)
     unknown = permitted.difference(entry.name for entry in CLASSES)
     if unknown:
         raise LocalMisuse(f"no class is called {sorted(unknown)}", do="see raftlog.verify.classes")
-    findings = Findings()
+    findings = Findings(always=frozenset(always))
     facts = Facts(_first_ends(options))
     measured: dict[str, Any] = {}
     notes = [] if operations else ["the history has no operation"]
@@ -190,6 +195,7 @@ def judge_operations(
             "model": verdict.model,
             "reads": verdict.mode,
             "allowed": sorted(permitted),
+            "always": sorted(always),
             "search_steps": search_steps,
             "hole_steps": hole_steps,
         },

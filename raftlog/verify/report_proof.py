@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 from raftlog.base.limits import HISTORY_LINE_CHARS_MAX
 from raftlog.verify.check import Judgement
+from raftlog.verify.classes import NAMES
 from raftlog.verify.history import BadHistory
 from raftlog.verify.verdict import JUDGE
 
@@ -88,17 +89,20 @@ def options_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """The judge's options in a report, checked: `model`, `reads`, `allowed`, `search_steps` and
     `hole_steps`. `BadHistory` where they make no sense."""
     options = data["proof"]["options"]
-    allowed = options.get("allowed")
+    allowed = [*_list(options.get("allowed")), *_list(options.get("always"))]
     steps = [options.get(name) for name in ("search_steps", "hole_steps")]
     if (
         not isinstance(options.get("model"), str)
         or not isinstance(options.get("reads"), str)
-        or not isinstance(allowed, list)
-        or not all(isinstance(name, str) for name in allowed)
+        or not all(isinstance(name, str) and name in NAMES for name in allowed)
         or not all(type(count) is int and 0 < count < HISTORY_LINE_CHARS_MAX**2 for count in steps)
     ):
         raise BadHistory("the report's options make no sense", do="it was changed by somebody")
     return dict(options)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [None]
 
 
 def differences(

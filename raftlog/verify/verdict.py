@@ -81,6 +81,10 @@ class Findings:
     witnesses: dict[str, Witness] = attrs.field(factory=dict)
     exhausted: dict[str, str] = attrs.field(factory=dict)
     checked: dict[str, None] = attrs.field(factory=dict)
+    forbidden: dict[str, int] = attrs.field(factory=dict)
+    """Findings of a kind that is not excused where the class is allowed by default."""
+    always: frozenset[str] = frozenset()
+    """Classes that the caller allows by name, whatever the kind."""
 
     def check(self, *names: str) -> None:
         """These classes have the evidence they need."""
@@ -92,6 +96,13 @@ class Findings:
         self.counts[name] = self.counts.get(name, 0) + count
         if name not in self.witnesses:
             self.witnesses[name] = witness()
+
+    def forbid(self, name: str, witness: Callable[[], Witness]) -> None:
+        """One of class `name` that is no part of what is allowed by default."""
+        self.check(name)
+        if name not in self.forbidden:
+            self.witnesses[name] = witness()
+        self.forbidden[name] = self.forbidden.get(name, 0) + 1
 
     def forget(self, name: str) -> None:
         """Class `name` cannot be judged on this history after all."""
@@ -106,7 +117,8 @@ class Findings:
 
     def result(self, name: str, *, allowed: bool) -> ClassResult:
         """The verdict on one class."""
-        count = self.counts.get(name, 0)
+        count = max(self.counts.get(name, 0), self.forbidden.get(name, 0))
+        allowed = allowed and (name not in self.forbidden or name in self.always)
         note = ""
         if count:
             status = VALID if allowed else INVALID

@@ -154,6 +154,39 @@ def test_an_assign_that_leaves_a_key_out_begins_its_sends_anew(keys, count):
     assert counts(history(*TWO, *assign, *late)).get("nonmonotonic-send") == count
 
 
+# --- cycles ---------------------------------------------------------------------------------------
+
+MUTUAL = [
+    (0, "invoke", "txn", "[[:send :x 1] [:poll]]"),
+    (1, "invoke", "txn", "[[:send :y 2] [:poll]]"),
+    (0, "ok", "txn", "[[:send :x [0 1]] [:poll {:y [[0 2]]}]]"),
+    (1, "ok", "txn", "[[:send :y [0 2]] [:poll {:x [[0 1]]}]]"),
+]
+BY_WRITES = [
+    (0, "invoke", "txn", "[[:send :x 1] [:send :y 3]]"),
+    (1, "invoke", "txn", "[[:poll] [:send :y 2]]"),
+    (0, "ok", "txn", "[[:send :x [0 1]] [:send :y [2 3]]]"),
+    (1, "ok", "txn", "[[:poll {:x [[0 1]]}] [:send :y [1 2]]]"),
+]
+
+
+def test_a_cycle_of_reads_alone_is_not_excused_by_the_order_of_writes():
+    """Jepsen allows G1c where write order is part of it; it was allowed altogether."""
+    found = judged(history(*MUTUAL)).classes["G1c"]
+    assert (found.status, found.count, found.allowed) == ("invalid", 1, False)
+    assert found.witness.detail["edges"] == ["wr", "wr"]
+    fine = judged(history(*BY_WRITES)).classes["G1c"]
+    assert (fine.status, fine.count, fine.allowed) == ("valid", 1, True)
+
+
+def test_who_reads_what_is_not_committed_may_allow_it():
+    ops = list(read_ops(history(*MUTUAL)))
+    operations, nemesis = intervals(ops)
+    verdict = judge_operations(header_for(ops), operations, nemesis, always=["G1c"]).verdict
+    assert verdict.classes["G1c"].allowed
+    assert verdict.classes["G1c"].status == "valid"
+
+
 # --- histories of nothing -------------------------------------------------------------------------
 
 
