@@ -25,6 +25,7 @@ ON_STREAMS = {
 SELDOM = {"truncation-proven", "removed-rightly", "same-after-reboot"}
 SELDOM |= {"kept-across-lives", "damaged-rightly", "failed-write-is-the-end"}
 SELDOM |= {"offsets-told", "epoch-ends-told"}  # wide seeds ask
+SELDOM |= {"kept-by-age"}  # where clocks let something go
 UNMOVED = {"membership-steps", "one-change-at-a-time", "linearizable-read"}
 """Of runs without moves, and of topics that do not ask for such reads."""
 
