@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.base.limits import RECORD_COPY_BYTES_MAX, WAITING_BYTES_MAX
+from raftlog.base.limits import FRAME_ITEMS_MAX, RECORD_COPY_BYTES_MAX, WAITING_BYTES_MAX
 from raftlog.base.units import WallMillis
 from raftlog.client.blocking import BlockingClient
 from raftlog.kafka import codec
@@ -333,7 +333,7 @@ def test_a_flood_without_reading_answers_is_paused(unharmed):
         assert sent < 64 << 20, "the broker swallowed everything"
 
 
-@pytest.mark.parametrize(("empty", "wanted"), [(15_000, 1), (180_000, 1), (0, 1_800)])
+@pytest.mark.parametrize(("empty", "wanted"), [(15_000, 1), (FRAME_ITEMS_MAX - 3, 1), (0, 1_800)])
 def test_many_parts_of_requests_that_wait_cost_little(unharmed, empty, wanted):
     """Three bytes of a request become an object of sixty. One connection's requests may weigh 8 MiB
     while they wait, and held 240 MiB."""
