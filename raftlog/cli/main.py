@@ -17,7 +17,7 @@ import click
 
 from raftlog.base.errors import RaftlogError
 from raftlog.base.printable import visible
-from raftlog.cli.render import UNKNOWN_CODE, USAGE_CODE
+from raftlog.cli.render import UNKNOWN_CODE, USAGE_CODE, print_json
 
 _INTERRUPTED_CODE: Final = 130
 _LINE_FEED: Final = "\n"
@@ -76,6 +76,12 @@ class _LazyGroup(click.Group):
     epilog="Example: raftlog up --brokers 3 --detach && raftlog topics list && raftlog down",
 )
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    help="How to print the version. A command takes it behind its name.",
+)
+@click.option(
     "--version",
     is_flag=True,
     is_eager=True,
@@ -83,16 +89,22 @@ class _LazyGroup(click.Group):
     callback=lambda context, _, wanted: _print_version(context, wanted=wanted),
     help="Print the version, and the layout and protocol levels that it reads and speaks.",
 )
-def cli() -> None:
+def cli(form: str | None) -> None:
     """A Raft-replicated log that speaks the Kafka protocol."""
+    if form is not None:
+        raise click.UsageError("--format belongs behind the command: raftlog topics list --format")
 
 
 def _print_version(context: click.Context, *, wanted: bool) -> None:
     if not wanted or context.resilient_parsing:
         return
-    from raftlog.cli.version import version_text
+    from raftlog.cli.version import version_document, version_text
 
-    print(version_text())
+    # This runs before --format is looked at, which may also stand behind --version.
+    if _wants_json(context.obj or ()):
+        print_json(version_document())
+    else:
+        print(version_text())
     context.exit()
 
 
@@ -100,7 +112,9 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line; its exit code. Nothing a user does wrong ends in a traceback."""
     as_json = _wants_json(arguments)
     try:
-        result = cli.main(args=list(arguments), prog_name="raftlog", standalone_mode=False)
+        result = cli.main(
+            args=list(arguments), prog_name="raftlog", standalone_mode=False, obj=list(arguments)
+        )
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:

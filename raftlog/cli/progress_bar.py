@@ -23,7 +23,8 @@ class Bar(AbstractContextManager[Callable[[int], None]]):
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            # Where the end is not known, rich would show it as a question mark.
+            *((TextColumn("{task.completed:,.0f}"),) if total is None else (MofNCompleteColumn(),)),
             TaskProgressColumn(show_speed=True),
             TimeRemainingColumn(),
             console=Console(stderr=True),

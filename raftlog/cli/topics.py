@@ -9,7 +9,13 @@ import click
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import bootstrap_option, format_option, print_json
+from raftlog.cli.render import (
+    DONE_CODE,
+    FAILED_CODE,
+    bootstrap_option,
+    format_option,
+    print_json,
+)
 from raftlog.cli.settings import parse_settings
 from raftlog.cli.topic_view import TopicDescription, describe_topics, id_text
 from raftlog.client.core.asks import (
@@ -21,7 +27,7 @@ from raftlog.client.core.asks import (
 )
 from raftlog.client.core.results import TopicResult
 from raftlog.client.trio_driver import Client
-from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.error_codes import ErrorCode, error_name
 from raftlog.metadata.topic_names import topic_name_problem
 
 _CONTEXT: dict[str, Any] = {"max_content_width": 100}
@@ -67,7 +73,7 @@ def create(
     if_not_exists: bool,
     bootstrap: str,
     form: str,
-) -> None:
+) -> int:
     """Create topics."""
     _refuse_bad_names(names)
     settings = parse_settings(configs, "--config")
@@ -79,16 +85,37 @@ def create(
         bootstrap, lambda client: client.ask(create_topics(wanted))
     )
     made = [each for each in results if each.error_code == ErrorCode.NONE]
+    refused = [
+        each
+        for each in results
+        if each.error_code != ErrorCode.NONE
+        and not (if_not_exists and each.error_code == ErrorCode.TOPIC_ALREADY_EXISTS)
+    ]
     if form == "json":
-        print_json({"created": [_created(each) for each in made]})
-    else:
-        for each in made:
-            print(f"created topic {each.name}")
-            if each.message:
-                print(f"warning: {each.message}")
-    for each in results:
-        if not (if_not_exists and each.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
-            each.check()
+        return _print_outcome({"created": [_created(each) for each in made]}, made, refused)
+    for each in made:
+        print(f"created topic {each.name}")
+        if each.message:
+            print(f"warning: {each.message}")
+    for each in refused:
+        each.check()
+    return DONE_CODE
+
+
+def _print_outcome(
+    document: dict[str, Any], done: Sequence[object], refused: Sequence[TopicResult]
+) -> int:
+    """One document: what was done, and what was refused. Where nothing was done, that is the error
+    of the first, on standard error like every other error."""
+    if refused and not done:
+        refused[0].check()
+    if refused:
+        document["refused"] = [
+            {"name": each.name, "error": error_name(each.error_code), "message": each.message}
+            for each in refused
+        ]
+    print_json(document)
+    return FAILED_CODE if refused else DONE_CODE
 
 
 def _created(each: TopicResult) -> dict[str, Any]:
@@ -174,19 +201,23 @@ def alter(name: str, partitions: int, bootstrap: str, form: str) -> None:
 @click.option("--if-exists", is_flag=True, help="It is no error when a topic is not there.")
 @bootstrap_option()
 @format_option()
-def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, form: str) -> None:
+def delete(names: tuple[str, ...], if_exists: bool, bootstrap: str, form: str) -> int:
     """Delete topics with all their records."""
     results: list[TopicResult] = with_client(bootstrap, partial(_delete, names))
     gone = [each.name for each in results if each.error_code == ErrorCode.NONE]
+    refused = [
+        each
+        for each in results
+        if each.error_code != ErrorCode.NONE
+        and not (if_exists and each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    ]
     if form == "json":
-        print_json({"deleted": gone})
-    else:
-        for name in gone:
-            print(f"deleted topic {name}")
-    for each in results:
-        missing = each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if not (if_exists and missing):
-            each.check()
+        return _print_outcome({"deleted": gone}, gone, refused)
+    for name in gone:
+        print(f"deleted topic {name}")
+    for each in refused:
+        each.check()
+    return DONE_CODE
 
 
 async def _delete(names: Sequence[str], client: Client) -> list[TopicResult]:

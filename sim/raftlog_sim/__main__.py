@@ -49,7 +49,8 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM is a Ctrl-C: what was started is ended, what was found is told."""
+    """SIGTERM is a Ctrl-C: what was started is ended, what was found is told. A shell starts what
+    it puts behind `&` with SIGINT ignored, and Python leaves that so; who sends it means it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -58,11 +59,13 @@ def _terminated_as_interrupted() -> Iterator[None]:
         del number, frame
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, interrupt) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

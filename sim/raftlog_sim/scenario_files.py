@@ -123,8 +123,13 @@ def read(name: str, text: str) -> Scenario:
 
 
 def is_scenario(text: str) -> bool:
-    """Whether a file is written as a scenario: a story, and what came of it."""
-    return text.startswith("#") and any(line.startswith(RESULT) for line in text.splitlines())
+    """Whether a file is written as a scenario: steps of brokers, or a story and what came of it."""
+    lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
+    if text.startswith("#") and any(line.startswith(RESULT) for line in lines):
+        return True
+    if GUEST_LINE in lines:
+        return False  # a plan of guests, which has the same form and another reader
+    return any(line[0].isdigit() for line in lines) and text.lstrip()[:1] not in ("{", "[")
 
 
 def _words(lines: tuple[str, ...], head: str) -> list[str]:

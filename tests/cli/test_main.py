@@ -99,6 +99,19 @@ def test_unknown_commands_are_wrong_usage(raftlog):
     assert "--help" in error["do"]
 
 
+@pytest.mark.parametrize("form", [("--format", "json"), ("--format=json",)])
+def test_version_is_one_document_under_format_json(form, raftlog):
+    for arguments in ((*form, "--version"), ("--version", *form)):
+        told = raftlog(*arguments)
+        assert told.code == 0
+        assert told.json["raftlog"] == version("raftlog")
+        assert told.json["peer_protocol"]["min"] <= told.json["peer_protocol"]["max"]
+    assert raftlog("--format", "text", "--version").out == raftlog("--version").out
+    misplaced = raftlog(*form, "topics", "list")
+    assert misplaced.code == 64
+    assert "behind the command" in misplaced.json_error["what"]
+
+
 def test_version_tells_layout_and_protocol_levels(raftlog):
     ran = raftlog("--version")
     assert ran.code == 0

@@ -31,12 +31,17 @@ def test_its_exit_code_and_errors_are_the_simulators(tmp_path):
     assert done.stderr.startswith('{"error": {"what": ')
 
 
+BEHIND_AN_AMPERSAND = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+"""A shell without job control starts what is in the background with SIGINT ignored."""
+
+
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks at a process in /proc")
-def test_a_signal_reaches_the_simulator(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_reaches_the_simulator(number, tmp_path):
     """It is sent once the first seed has failed: a sweep that has not begun has nothing to tell."""
     process = subprocess.Popen(
-        [*COMMAND, "sweep", "--seeds", "1..100000", "--jobs", "1", "--mutant", "canary",
-         "--out", "found"],
+        [*BEHIND_AN_AMPERSAND, *COMMAND, "sweep", "--seeds", "1..100000", "--jobs", "1",
+         "--mutant", "canary", "--out", "found"],
         cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
@@ -45,7 +50,7 @@ def test_a_signal_reaches_the_simulator(tmp_path):
             assert time.perf_counter() < deadline
             time.sleep(0.02)
         assert "raftlog_sim" in command_line_of(process.pid)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         out, error = process.communicate(timeout=60)
     finally:
         process.kill()

@@ -34,6 +34,28 @@ def kafka_topics(raftlog, cluster):
 # --- topics ---------------------------------------------------------------------------------------
 
 
+def test_under_format_json_there_is_one_document(on_cluster):
+    """A topic that was there gave an empty list on stdout and an error on stderr."""
+    form = ("--format", "json")
+    assert on_cluster("topics", "create", "once", *form).json["created"][0]["name"] == "once"
+    again = on_cluster("topics", "create", "once", *form)
+    assert (again.code, again.out) == (1, "")
+    assert "TOPIC_ALREADY_EXISTS" in again.json_error["what"]
+    both = on_cluster("topics", "create", "once", "twice", *form)
+    assert (both.code, both.err) == (1, "")
+    assert [each["name"] for each in both.json["created"]] == ["twice"]
+    assert [each["error"] for each in both.json["refused"]] == ["TOPIC_ALREADY_EXISTS"]
+    fine = on_cluster("topics", "create", "once", "--if-not-exists", *form)
+    assert (fine.code, fine.json["created"]) == (0, [])
+    gone = on_cluster("topics", "delete", "once", "nowhere", *form)
+    assert (gone.code, gone.err, gone.json["deleted"]) == (1, "", ["once"])
+    assert [each["name"] for each in gone.json["refused"]] == ["nowhere"]
+    assert on_cluster("topics", "delete", "twice", *form).json == {
+        "version": 1,
+        "deleted": ["twice"],
+    }
+
+
 def test_create_list_describe_alter_delete(on_cluster):
     made = on_cluster(
         "topics", "create", "life", "--partitions", 2, "--config", "min.insync.replicas=2"

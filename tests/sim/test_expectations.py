@@ -69,6 +69,17 @@ def test_what_struck_nothing_is_said(replay):
     assert document["as_expected"] is True
 
 
+def test_a_scenario_that_expects_nothing_plays_with_a_note(replay, tmp_path, capsys):
+    """It was refused: "neither a schedule (JSON) nor a plan"."""
+    code, said = replay("200 crash node=n2 for 50")
+    assert code == 0
+    assert "nothing was expected: the file has no line that begins with =>" in said.out
+    bare = tmp_path / "bare.txt"
+    bare.write_text("200 crash node=n2 for 50\n")  # without a story, too
+    assert main(["replay", str(bare), "--no-folder"]) == 0
+    assert "nothing was expected" in capsys.readouterr().out
+
+
 def test_what_was_not_expected_fails(replay):
     steps = "200 crash node=n1 for 100"
     assert replay(steps, "ok")[0] == 0

@@ -134,6 +134,9 @@ def _tell(
         common.print_json({**document, "folder": None if folder is None else str(folder)})
         return
     common.tell(outcome, case)
+    scenario = getattr(options, "scenario", None)
+    if scenario is not None and not scenario.expected_plain:
+        print("nothing was expected: the file has no line that begins with =>")
     if differs is not None:
         print("\n    ".join(("not as the file expects:", *differs)) if differs else "as expected")
     if options.double_check:
