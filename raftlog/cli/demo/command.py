@@ -11,7 +11,7 @@ from raftlog.cli.demo import flights, spark_ending
 from raftlog.cli.demo import run as demo
 from raftlog.cli.demo.run import Outcome
 from raftlog.cli.render import format_option, print_json
-from raftlog.cli.run_folder import make_run_folder
+from raftlog.cli.run_folder import make_run_folder, removed_if_empty
 from raftlog.runtime.real_ports import SystemClock
 
 
@@ -42,7 +42,8 @@ def demo_command(rows: int, out: Path | None, keep: bool, no_spark: bool, form: 
     Exit code 0 when every claim holds and the judge calls the history valid, 1 when not.
     """
     folder = make_run_folder("demo", demo.SEED, out, SystemClock())
-    outcome = trio.run(partial(demo.run, folder, rows, _say, with_spark=not no_spark))
+    with removed_if_empty(folder):
+        outcome = trio.run(partial(demo.run, folder, rows, _say, with_spark=not no_spark))
     if not keep:
         demo.remove_data(folder)
     if form == "json":
