@@ -20,8 +20,22 @@ COLLISION_WARNING = (
 _IDS_PER_REQUEST = 100
 
 
+class Ends(NamedTuple):
+    """The log start offset of a partition, and its high watermark: a consumer reads what lies
+    between them."""
+
+    start: int
+    end: int
+
+    @property
+    def records(self) -> int:
+        # The two are asked one after the other, and the start may rise between.
+        return max(0, self.end - self.start)
+
+
 class PartitionView(NamedTuple):
-    """One partition of a described topic; `leader` is None without one."""
+    """One partition of a described topic; `leader` is None without one, `ends` while no leader
+    told them."""
 
     topic: str
     partition: int
@@ -31,6 +45,7 @@ class PartitionView(NamedTuple):
     isr: tuple[int, ...]
     live: frozenset[int]
     min_isr: int
+    ends: Ends | None = None
 
     @property
     def under_replicated(self) -> bool:
@@ -52,6 +67,13 @@ class PartitionView(NamedTuple):
         """Kafka's line of describe."""
         return f"{self._common()}\tElr: \tLastKnownElr: "  # raft has no eligible leader replicas
 
+    def line_with_ends(self) -> str:
+        """Kafka's line, and behind it how much the partition holds; `-` where that is unknown."""
+        start, end, records = ("-", "-", "-")
+        if self.ends is not None:
+            start, end, records = map(str, (*self.ends, self.ends.records))
+        return f"{self.line()}\tStartOffset: {start}\tEndOffset: {end}\tRecords: {records}"
+
     def legacy_line(self) -> str:
         """The same in the older layout."""
         return self._common()
@@ -72,6 +94,14 @@ class PartitionView(NamedTuple):
             "replicas": list(self.replicas),
             "isr": list(self.isr),
         }
+
+    def as_json_with_ends(self) -> dict[str, Any]:
+        """The same with how much it holds; null where that is unknown."""
+        start, end, records = (
+            (None, None, None) if self.ends is None else (*self.ends, self.ends.records)
+        )
+        known = {"start_offset": start, "end_offset": end, "records": records}
+        return {**self.as_json(), **known}
 
 
 class TopicDescription(NamedTuple):
@@ -132,6 +162,11 @@ class TopicDescription(NamedTuple):
             "warnings": self.warnings,
             "partitions": [each.as_json() for each in self.partitions],
         }
+
+    def as_json_with_ends(self) -> dict[str, Any]:
+        """The same with how much each partition holds."""
+        partitions = [each.as_json_with_ends() for each in self.partitions]
+        return {**self.as_json(), "partitions": partitions}
 
 
 def id_text(topic_id: bytes) -> str:

@@ -9,6 +9,7 @@ import click
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.connect import with_client
+from raftlog.cli.partition_ends import with_ends
 from raftlog.cli.render import (
     DONE_CODE,
     FAILED_CODE,
@@ -154,13 +155,17 @@ def list_command(exclude_internal: bool, bootstrap: str, form: str) -> None:
 def describe(names: tuple[str, ...], bootstrap: str, form: str) -> None:
     """Describe topics, or all: leader, replicas and in-sync replicas of each partition.
 
-    The text is Kafka's; `--format legacy` is the layout of older releases.
+    The text is Kafka's, and behind it the offsets at which each partition starts and ends, and
+    how many records lie between. Brokers do not tell sizes in bytes. The offsets of a partition
+    whose leader does not answer within 2 s are shown as `-` (`null` in JSON). `--format legacy`
+    is the layout of older releases, without offsets.
     """
+    wanted = list(names) or None
     described: list[TopicDescription] = with_client(
-        bootstrap, lambda client: describe_topics(client, list(names) or None)
+        bootstrap, partial(_describe, wanted, with_offsets=form != "legacy")
     )
     if form == "json":
-        print_json({"topics": [each.as_json() for each in described]})
+        print_json({"topics": [each.as_json_with_ends() for each in described]})
         return
     for each in described:
         print(each.legacy_header() if form == "legacy" else each.header())
@@ -168,7 +173,14 @@ def describe(names: tuple[str, ...], bootstrap: str, form: str) -> None:
             # Programs read Kafka's layout on stdout, so the warning goes beside it.
             print(f"warning: topic {each.name}: {warning}", file=sys.stderr)
         for partition in each.partitions:
-            print(partition.legacy_line() if form == "legacy" else partition.line())
+            print(partition.legacy_line() if form == "legacy" else partition.line_with_ends())
+
+
+async def _describe(
+    names: Sequence[str] | None, client: Client, *, with_offsets: bool
+) -> list[TopicDescription]:
+    described = await describe_topics(client, names)
+    return await with_ends(client, described) if with_offsets else described
 
 
 @topics.command(

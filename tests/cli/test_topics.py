@@ -5,6 +5,10 @@ import re
 import pytest
 
 from raftlog.cli.topic_view import COLLISION_WARNING, id_of_text, id_text
+from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.asks import delete_records
+from raftlog.client.core.values import TopicPartition
+from raftlog.embed.cluster import Cluster
 
 pytestmark = pytest.mark.processes
 
@@ -16,6 +20,7 @@ LINE = re.compile(
     r"\tTopic: (\S+)\tPartition: (\d+)\tLeader: (\d+|none)"
     r"\tReplicas: ([\d,]+)\tIsr: ([\d,]+)\tElr: \tLastKnownElr: "
 )
+ENDS = re.compile(r"\tStartOffset: (\d+|-)\tEndOffset: (\d+|-)\tRecords: (\d+|-)")
 LEGACY = re.compile(
     r"Topic:(\S+) PartitionCount:(\d+) ReplicationFactor:(\d+) IsInternal:(true|false)"
     r" MinInsyncReplicas:(\d+)"
@@ -67,7 +72,10 @@ def test_create_list_describe_alter_delete(on_cluster):
     assert header is not None
     assert header.group(1, 3, 4, 5) == ("life", "2", "3", "min.insync.replicas=2")
     assert len(told) == 3
-    assert all(LINE.fullmatch(line) for line in told[1:])
+    for line in told[1:]:
+        kafkas = LINE.match(line)
+        assert kafkas is not None
+        assert ENDS.fullmatch(line[kafkas.end() :]).groups() == ("0", "0", "0")
     grown = on_cluster("topics", "alter", "life", "--partitions", 5)
     assert grown.code == 0
     described = on_cluster("topics", "describe", "life", "--format", "json").json["topics"][0]
@@ -80,6 +88,43 @@ def test_create_list_describe_alter_delete(on_cluster):
     gone = on_cluster("topics", "delete", "life", "--format", "json")
     assert gone.json["deleted"] == ["life"]
     assert "life" not in on_cluster("topics", "list", "--format", "json").json["topics"]
+
+
+def test_describe_tells_where_partitions_begin_and_end(on_cluster, kafka_topics, cluster):
+    """Sizes in bytes are in no answer that brokers give; the records between the ends are."""
+    on_cluster("topics", "create", "ends", "--partitions", 2)
+    on_cluster("produce", "ends", "--partition", 1, stdin=b"a\nb\nc\n")
+    with BlockingClient(cluster.bootstrap_servers) as client:
+        client.ask(delete_records(TopicPartition("ends", 1), 1))
+    told = on_cluster("topics", "describe", "ends").out.splitlines()[1:]
+    assert [ENDS.search(line).groups() for line in told] == [("0", "0", "0"), ("1", "3", "2")]
+    (topic,) = on_cluster("topics", "describe", "ends", "--format", "json").json["topics"]
+    fields = ("start_offset", "end_offset", "records")
+    assert [tuple(each[field] for field in fields) for each in topic["partitions"]] == [
+        (0, 0, 0),
+        (1, 3, 2),
+    ]
+    # The shim and the older layout stay as programs know them.
+    assert "Offset" not in kafka_topics("--describe", "--topic", "ends").out
+    assert "Offset" not in on_cluster("topics", "describe", "ends", "--format", "legacy").out
+
+
+def test_a_partition_without_a_leader_has_no_ends(raftlog):
+    """It is waited for a short time, and the other partitions are told all the same."""
+    with Cluster(brokers=3) as cluster:
+        servers = cluster.bootstrap_servers
+        made = raftlog(
+            "kafka-topics", "--bootstrap-server", servers, "--create", "--topic", "half",
+            "--replica-assignment", "1,2",
+        )  # fmt: skip
+        assert made.code == 0
+        cluster.kill(1)
+        told = raftlog("topics", "describe", "half", "-b", servers)
+        assert told.code == 0
+        ends = [ENDS.search(line).groups() for line in told.out.splitlines()[1:]]
+        assert ends == [("-", "-", "-"), ("0", "0", "0")]
+        json = raftlog("topics", "describe", "half", "-b", servers, "--format", "json").json
+        assert [each["end_offset"] for each in json["topics"][0]["partitions"]] == [None, 0]
 
 
 def test_the_older_layout(on_cluster):
