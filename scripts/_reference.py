@@ -148,6 +148,11 @@ def topic_settings():
     return _page("Topic settings", lines)
 
 
+def clients():
+    """What other people's clients can do, as `scripts/strangers` saw it."""
+    return _page("Clients", import_module("outsiders.page").lines())
+
+
 def command_line():
     """The help of every command, as the terminal shows it."""
     click = import_module("click")
@@ -168,6 +173,7 @@ PAGES = {
     "anomalies.md": ("raftlog.verify.classes", anomalies),
     "broker_settings.md": ("raftlog.runtime.config_keys", broker_settings),
     "topic_settings.md": ("raftlog.metadata.topic_configs", topic_settings),
+    "clients.md": ("outsiders.page", clients),
     "command_line.md": ("raftlog.cli.main", command_line),
 }
 

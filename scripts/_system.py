@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 JAVA_MIN = 17
+GO_MIN = (1, 21)
 TRIES = 3
 INSTALL = ["apt-get", "install", "-y", "--no-install-recommends"]
 OUTPUT_LINES = 5
@@ -37,18 +38,29 @@ class Need:
 
 def _java_is_here():
     """Whether the Java on the PATH is new enough; Java 8 and older call themselves 1.8."""
+    found = re.search(r' version "(\d+)', _said_by(["java", "-version"]))
+    return found is not None and int(found.group(1)) >= JAVA_MIN
+
+
+def _go_is_here():
+    """Whether the Go on the PATH is new enough to fetch the release that a module asks for."""
+    found = re.search(r"go(\d+)\.(\d+)", _said_by(["go", "version"]))
+    return found is not None and (int(found.group(1)), int(found.group(2))) >= GO_MIN
+
+
+def _said_by(command):
+    """What a command prints; nothing when it does not start."""
     try:
         done = subprocess.run(
-            ["java", "-version"],
+            command,
             check=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
     except OSError:
-        return False
-    found = re.search(r' version "(\d+)', done.stdout.decode(errors="replace"))
-    return found is not None and int(found.group(1)) >= JAVA_MIN
+        return ""
+    return done.stdout.decode(errors="replace")
 
 
 def _headers_are_here():
@@ -59,14 +71,25 @@ def _faketime_is_here():
     return any(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 
+BOTH = ["test", "strangers"]
 NEEDS = [
-    Need("java", ["default-jre-headless"], "Spark needs Java 17", ["test", "demo"], _java_is_here),
-    Need("kcat", ["kcat"], "tests drive this Kafka client in C", ["test"]),
+    Need("java", ["default-jre-headless"], "Spark needs Java 17", [*BOTH, "demo"], _java_is_here),
+    Need("kcat", ["kcat"], "tests drive this Kafka client in C", BOTH),
     Need("chromium", ["chromium"], "tests read reports in this browser", ["test"]),
     Need("cc", ["gcc", "libc6-dev"], "scripts/compile needs a C compiler", ["test"]),
     Need("Python.h", ["python3-dev"], "scripts/compile needs it", ["test"], _headers_are_here),
     Need("libfaketime", ["libfaketime"], "tests turn clocks with it", ["test"], _faketime_is_here),
     Need("ip", ["iproute2"], "tests cut networks with it", ["test"]),
+    Need("mvn", ["maven"], "it brings Kafka's own clients and tools", ["strangers"]),
+    Need("javac", ["default-jdk-headless"], "Kafka's own client needs it", ["strangers"]),
+    Need(
+        "go",
+        ["golang-go"],
+        "clients in Go need 1.21 or newer; Debian 12 has that in its backports alone",
+        ["strangers"],
+        _go_is_here,
+    ),
+    Need("npm", ["nodejs", "npm"], "it brings and runs kafkajs", ["strangers"]),
 ]
 
 

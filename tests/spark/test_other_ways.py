@@ -1,15 +1,8 @@
-"""Executors in processes of their own; and Spark's own Kafka connector on the same topic.
-
-The connector is not on PyPI. RAFTLOG_KAFKA_CONNECTOR names it: a folder of JARs (docs/testing.md
-says how to fill one), or the first of the Maven coordinates in `raftlog.spark.versions`: Spark
-fetches what it needs beside it. Without, that test is skipped.
-"""
+"""Executors in processes of their own. `scripts/strangers` compares us with Spark's connector."""
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,8 +12,6 @@ pytestmark = [
     pytest.mark.needs_command("java"),
     pytest.mark.filterwarnings("ignore"),
 ]
-
-CONNECTOR = os.environ.get("RAFTLOG_KAFKA_CONNECTOR", "")
 
 SCRIPT = """
 import json, sys
@@ -47,14 +38,6 @@ print(json.dumps([list(row) for row in rows.collect()]))
 """
 
 
-def connector() -> dict[str, str]:
-    """The settings with which Spark loads it."""
-    folder = Path(CONNECTOR)
-    if folder.is_dir():
-        return {"spark_jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
-    return {"spark_jars_packages": CONNECTOR}
-
-
 def read_by(form: str, master: str, servers: str, topic: str, settings: dict[str, str]) -> list:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, master, form, servers, topic, json.dumps(settings)],
@@ -75,12 +58,3 @@ def test_executors_in_processes_of_their_own(cluster, fill, topic):
         for partition in range(4)
         for offset in range(50)
     ]
-
-
-@pytest.mark.skipif(not CONNECTOR, reason="RAFTLOG_KAFKA_CONNECTOR names no connector")
-def test_sparks_own_connector_reads_the_same(cluster, fill, topic):
-    fill(topic, partitions=3, count=20)
-    servers = cluster.bootstrap_servers
-    theirs = read_by("kafka", "local[2]", servers, topic, connector())
-    assert theirs == read_by("raftlog", "local[2]", servers, topic, {})
-    assert len(theirs) == 60

@@ -1,0 +1,174 @@
+"""Other people's clients: which version, how each one is prepared, which must run."""
+
+import shutil
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import NamedTuple
+
+from outsiders import preparing
+from raftlog.spark import versions
+
+KAFKA_3 = "3.9.1"
+KAFKA_4 = "4.4.0"
+KAFKAJS = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4js@0.2.0", "@bokuweb/zstd-wasm@0.0.27")
+CODECS = ("cramjam==2.14.0", "python-snappy==0.7.3")
+FASTSTREAM = ("faststream[kafka]==0.7.8", "aiokafka==0.14.0", *CODECS)
+SILENT_LOGGER = "org.slf4j:slf4j-nop:1.7.36"
+LOGGER = "org.slf4j:slf4j-simple:1.7.36"
+SILENT_SECONDS = 45
+"""A program that tells nothing for so long hangs. Each call in it has a limit of its own below."""
+
+
+class Client(NamedTuple):
+    """One column of the matrix. `needs` are programs on the PATH, `command` prepares the client and
+    returns the command, `quick` when the client must run before each change lands."""
+
+    name: str
+    language: str
+    about: str
+    command: Callable[[], list[str]]
+    needs: tuple[str, ...] = ()
+    quick: bool = False
+    silent_seconds: int = SILENT_SECONDS
+
+    def lacks(self):
+        """The programs that this machine lacks."""
+        return [name for name in self.needs if shutil.which(name) is None]
+
+
+def kafka_clients(version):
+    """The coordinates of Kafka's client, with a logger that is silent."""
+    return f"org.apache.kafka:kafka-clients:{version}", SILENT_LOGGER
+
+
+def spark_connector():
+    """The command of Spark's connector, with the JARs for the Spark that is installed."""
+    minor = versions.minor_of(version("pyspark"))
+    jars = preparing.maven(*versions.TESTED[minor].connector, transitive=False)
+    program, script = preparing.own_python("spark_connector.py")
+    return [program, script, str(jars)]
+
+
+def kafka_tools(version):
+    """The command of Kafka's tools of this release."""
+    kafka = [f"org.apache.kafka:{name}:{version}" for name in ("kafka_2.13", "kafka-tools")]
+    program, script = preparing.own_python("tools.py")
+    return [program, script, str(preparing.maven(*kafka, LOGGER))]
+
+
+CLIENTS = [
+    Client(
+        "confluent-kafka",
+        "Python",
+        "Confluent's client for Python, on librdkafka",
+        lambda: preparing.own_python("confluent.py"),
+        quick=True,
+    ),
+    Client(
+        "confluent-kafka-2.3",
+        "Python",
+        "the same, of 2023",
+        lambda: preparing.virtual_environment("confluent.py", "confluent-kafka==2.3.0"),
+    ),
+    Client(
+        "kafka-python",
+        "Python",
+        "a client in pure Python",
+        lambda: preparing.own_python("kafka_python.py"),
+        quick=True,
+    ),
+    Client(
+        "aiokafka",
+        "Python",
+        "the asyncio client",
+        lambda: preparing.own_python("aio_kafka.py"),
+        quick=True,
+    ),
+    Client(
+        "kcat",
+        "C",
+        "the command-line client on librdkafka",
+        lambda: preparing.own_python("kcat.py"),
+        ("kcat",),
+        quick=True,
+    ),
+    Client(
+        "franz-go",
+        "Go",
+        "a client in pure Go",
+        lambda: preparing.go(
+            "franz.go",
+            "github.com/twmb/franz-go@v1.22.3",
+            "github.com/twmb/franz-go/pkg/kadm@v1.20.0",
+        ),
+        ("go",),
+        quick=True,
+    ),
+    Client(
+        "sarama",
+        "Go",
+        "IBM's client",
+        lambda: preparing.go("sarama.go", "github.com/IBM/sarama@v1.61.1"),
+        ("go",),
+    ),
+    Client(
+        "kafka-go",
+        "Go",
+        "Segment's client",
+        lambda: preparing.go("segment.go", "github.com/segmentio/kafka-go@v0.4.51"),
+        ("go",),
+    ),
+    Client(
+        "kafka-clients-3.9",
+        "Java",
+        "Kafka's own client",
+        lambda: preparing.java("Client.java", *kafka_clients(KAFKA_3)),
+        ("mvn", "javac", "java"),
+    ),
+    Client(
+        "kafka-clients-4",
+        "Java",
+        "Kafka's own client",
+        lambda: preparing.java("Client.java", *kafka_clients(KAFKA_4)),
+        ("mvn", "javac", "java"),
+    ),
+    Client(
+        "kafka-tools-3.9",
+        "Java",
+        "Kafka's own command-line tools",
+        lambda: kafka_tools(KAFKA_3),
+        ("mvn", "java"),
+    ),
+    Client(
+        "kafka-tools-4",
+        "Java",
+        "Kafka's own command-line tools",
+        lambda: kafka_tools(KAFKA_4),
+        ("mvn", "java"),
+        quick=True,
+    ),
+    Client(
+        "spark-connector",
+        "Spark",
+        "Spark's own Kafka connector, beside our source",
+        spark_connector,
+        ("mvn", "java"),
+        quick=True,
+        silent_seconds=120,
+    ),
+    Client(
+        "kafkajs",
+        "JavaScript",
+        "a client in pure JavaScript",
+        lambda: preparing.npm("kafkajs.js", *KAFKAJS),
+        ("node", "npm"),
+    ),
+    Client(
+        "faststream",
+        "Python",
+        "applications of publishers and subscribers, on aiokafka",
+        lambda: preparing.virtual_environment("fast_stream.py", *FASTSTREAM),
+    ),
+]
+NAMES = [client.name for client in CLIENTS]
+BY_NAME = {client.name: client for client in CLIENTS}

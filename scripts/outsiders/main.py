@@ -1,0 +1,143 @@
+"""The command line of `scripts/strangers`."""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from outsiders import clients, features, matrix, preparing
+from outsiders.running import judge, run_program
+from outsiders.topics import Topics
+from raftlog.runtime import local_cluster
+
+USAGE = 64
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        print(f"strangers: {message}", file=sys.stderr)
+        print(f"clients: {' '.join(clients.NAMES)}", file=sys.stderr)
+        sys.exit(USAGE)
+
+
+def main(arguments):
+    """Run what is asked for; 0 when every cell is as expected, 1 when not, 64 wrong usage."""
+    options = _options(arguments)
+    wanted = _wanted(options)
+    if options.list:
+        for client in wanted:
+            needs = f"  needs {', '.join(client.needs)}" if client.needs else ""
+            print(
+                f"{client.name:22}{'quick  ' if client.quick else '       '}{client.about}{needs}"
+            )
+        return 0
+    began = time.monotonic()
+    commands, skipped = prepared(wanted)
+    names = [name for name in features.NAMES if not options.feature or name in options.feature]
+    seen = run_all(commands, names)
+    expected = matrix.load()
+    if options.write:
+        matrix.save(matrix.merged(expected, seen))
+        expected = matrix.load()
+    failed = [*matrix.differences(expected, seen)]
+    failed += [f"{name}: {why}" for name, why in skipped.items() if options.quick]
+    _show(options, seen)
+    for name, why in skipped.items():
+        _say(f"skipped: {name}: {why}")
+    for line in failed:
+        print(f"FAILED {line}")
+    cells = sum(len(column.cells) for column in seen.values())
+    minutes, seconds = divmod(int(time.monotonic() - began), 60)
+    print(
+        f"strangers: {len(seen)} clients, {cells} cells, {len(failed)} not as expected, "
+        f"{len(skipped)} clients skipped, {minutes} min {seconds} s"
+    )
+    return 1 if failed or not seen else 0
+
+
+def _options(arguments):
+    parser = _Parser(
+        prog="scripts/strangers",
+        epilog="Example: scripts/strangers kcat franz-go --feature group",
+        allow_abbrev=False,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="clients; all when none is named")
+    parser.add_argument("--quick", action="store_true", help="the clients that must run")
+    parser.add_argument("--feature", action="append", choices=features.NAMES, metavar="FEATURE")
+    parser.add_argument("--format", choices=["text", "json"], default="text")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--write", action="store_true", help="take what was seen as expected")
+    parser.add_argument("--list", action="store_true", help="list the clients")
+    options = parser.parse_args(arguments)
+    if unknown := [name for name in options.names if name not in clients.BY_NAME]:
+        parser.error(f"no client {', '.join(unknown)}")
+    if options.quick and options.names:
+        parser.error("--quick names the clients itself")
+    return options
+
+
+def _wanted(options):
+    return [
+        client
+        for client in clients.CLIENTS
+        if (client.quick if options.quick else not options.names or client.name in options.names)
+    ]
+
+
+def prepared(wanted):
+    """The command of each client that can run here; and for the others, what they lack."""
+    commands, skipped = {}, {}
+    for client in wanted:
+        if lacking := client.lacks():
+            skipped[client.name] = (
+                f"there is no {', '.join(lacking)}; scripts/system_packages says what brings it"
+            )
+            continue
+        try:
+            commands[client] = client.command()
+        except preparing.PreparationError as error:
+            skipped[client.name] = str(error)
+    return commands, skipped
+
+
+def run_all(commands, names):
+    """Each client against one fresh cluster: client name -> Column."""
+    seen = {}
+    if not commands:
+        return seen
+    with cluster() as bootstrap:
+        _say("a cluster of three brokers is ready")
+        for client, command in commands.items():
+            began = time.monotonic()
+            topics = Topics(bootstrap, client.name)
+            topics.make(names)
+            run = run_program(command, [bootstrap, client.name], names, client.silent_seconds)
+            judge(run, topics)
+            topics.remove()
+            seen[client.name] = matrix.Column(run.version, run.cells)
+            _say(f"{client.name}: {len(run.cells)} features, {time.monotonic() - began:.0f} s")
+    return seen
+
+
+@contextlib.contextmanager
+def cluster():
+    """Three brokers in processes of their own; yields where they listen."""
+    with tempfile.TemporaryDirectory(prefix="raftlog-strangers-") as folder:
+        brokers = local_cluster.found(Path(folder), brokers=3)
+        try:
+            brokers.start_all()
+            yield brokers.bootstrap_servers
+        finally:
+            brokers.stop()
+
+
+def _show(options, seen):
+    if options.out is not None:
+        options.out.write_text(matrix.to_json(seen) + "\n")
+    print(matrix.to_json(seen) if options.format == "json" else matrix.to_text(seen))
+
+
+def _say(text):
+    print(text, file=sys.stderr, flush=True)

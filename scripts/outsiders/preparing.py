@@ -1,0 +1,165 @@
+"""Brings each client here: from the package manager of its language into a folder outside the
+clone, once a version.
+
+A folder is made beside its place and renamed when it is whole, so a run that was cut short leaves
+nothing that looks ready. Nothing fetched is ever written into the clone.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+PROGRAMS = Path(__file__).resolve().parent / "programs"
+PREPARE_SECONDS = 900
+TAIL_LINES = 6
+
+
+class PreparationError(Exception):
+    """A client's own package manager failed: its last lines say why."""
+
+
+def cache_folder():
+    """Where fetched clients stay: below the user's cache directory, or as the environment says."""
+    if named := os.environ.get("RAFTLOG_STRANGERS"):
+        return Path(named).resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "raftlog" / "strangers"
+
+
+def own_python(program):
+    """A program of the test environment, which has its client already."""
+    return [sys.executable, str(PROGRAMS / program)]
+
+
+def virtual_environment(program, *packages):
+    """A program with these pinned Python packages in an environment of its own."""
+
+    def make(folder):
+        _run([sys.executable, "-m", "venv", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "install"]
+        _run([*pip, "--disable-pip-version-check", "--no-input", *packages])
+
+    # A virtual environment holds its own path, so it cannot be renamed.
+    folder = _kept("python", [sys.version, *packages], make, in_place=True)
+    return [str(folder / "bin" / "python"), str(PROGRAMS / program)]
+
+
+def maven(*coordinates, transitive=True):
+    """A folder with the JARs of these coordinates, and of what they need."""
+
+    def make(folder):
+        (folder / "pom.xml").write_text(_pom(coordinates))
+        goal = "dependency:copy-dependencies"
+        options = ["-DincludeScope=runtime", "-DoutputDirectory=jars"]
+        options += [] if transitive else ["-DexcludeTransitive=true"]
+        _run(["mvn", "--batch-mode", "--quiet", goal, *options], folder)
+
+    return _kept("maven", [*coordinates, str(transitive)], make) / "jars"
+
+
+def java(program, *coordinates):
+    """The command of one Java source, compiled against these coordinates."""
+    jars = maven(*coordinates)
+    source = PROGRAMS / program
+
+    def make(folder):
+        _run(["javac", "-cp", f"{jars}/*", "-d", str(folder), str(source)])
+
+    classes = _kept("java", [source.read_text(), str(jars)], make)
+    return [*JAVA, "-cp", f"{classes}:{jars}/*", source.stem]
+
+
+# Small and quick to start: each of these processes lives for seconds.
+JAVA = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+
+
+def go(program, *modules):
+    """The binary of one Go source, built with these modules at these versions."""
+    source = PROGRAMS / program
+
+    def make(folder):
+        shutil.copy(source, folder / "main.go")
+        shutil.copy(PROGRAMS / "speaking.go", folder)
+        _run(["go", "mod", "init", "stranger"], folder)
+        _run(["go", "get", *modules], folder)
+        _run(["go", "build", "-o", "program", "."], folder)
+
+    texts = [source.read_text(), (PROGRAMS / "speaking.go").read_text(), *modules]
+    return [str(_kept("go", texts, make) / "program")]
+
+
+def npm(program, *packages):
+    """A JavaScript program beside these packages."""
+    source = PROGRAMS / program
+
+    def make(folder):
+        (folder / "package.json").write_text('{"private": true}')
+        quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts"]
+        _run(["npm", "install", *quiet, *packages], folder)
+        shutil.copy(source, folder)
+
+    return ["node", str(_kept("npm", [source.read_text(), *packages], make) / program)]
+
+
+def _pom(coordinates):
+    wanted = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+        "</dependency>".format(*each.split(":"))
+        for each in coordinates
+    )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>raftlog</groupId>"
+        f"<artifactId>strangers</artifactId><version>1</version><dependencies>{wanted}"
+        "</dependencies></project>"
+    )
+
+
+def _kept(kind, parts, make, *, in_place=False):
+    """The folder that `make` fills for these parts, made now when it is not there."""
+    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    folder = cache_folder() / f"{kind}-{digest}"
+    whole = folder / ".whole"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _one_at_a_time(folder.parent):
+        if whole.exists():
+            return folder
+        shutil.rmtree(folder, ignore_errors=True)
+        at = folder if in_place else folder.with_suffix(".part")
+        shutil.rmtree(at, ignore_errors=True)
+        at.mkdir()
+        make(at)
+        (at / ".whole").touch()
+        if not in_place:
+            at.rename(folder)
+    return folder
+
+
+@contextmanager
+def _one_at_a_time(folder):
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command, folder=None):
+    """Run a package manager in silence; its last lines when it fails."""
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PREPARE_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PreparationError(f"{command[0]}: {error}") from error
+    if done.returncode:
+        lines = done.stdout.decode(errors="replace").strip().splitlines()[-TAIL_LINES:]
+        raise PreparationError(f"{' '.join(command[:3])} failed: " + " / ".join(lines))

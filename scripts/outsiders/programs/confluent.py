@@ -1,0 +1,211 @@
+"""confluent-kafka (librdkafka in Python), any release from 2.3 on."""
+
+import time
+from functools import cache
+from importlib.metadata import version
+
+import confluent_kafka
+import speaking
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import admin as kafka_admin
+
+SECONDS = 12.0
+
+
+@cache
+def admin(place):
+    """Kept: a client that is let go ends its requests."""
+    return kafka_admin.AdminClient({"bootstrap.servers": place.bootstrap})
+
+
+def done(futures):
+    return {key: future.result(SECONDS) for key, future in futures.items()}
+
+
+def create(place):
+    topic = kafka_admin.NewTopic(place.topic, 2, 3, config={"retention.ms": "3600000"})
+    done(admin(place).create_topics([topic]))
+
+
+def grow(place):
+    done(admin(place).create_partitions([kafka_admin.NewPartitions(place.topic, 3)]))
+
+
+def describe(place):
+    found = admin(place).list_topics(place.topic, timeout=SECONDS).topics[place.topic]
+    replicas = [sorted(each.replicas) for each in found.partitions.values()]
+    speaking.expect(replicas, [[1, 2, 3]] * 2, "replicas")
+
+
+def delete(place):
+    done(admin(place).delete_topics([place.topic]))
+
+
+def describe_configs(place):
+    resource = kafka_admin.ConfigResource("topic", place.topic)
+    [found] = done(admin(place).describe_configs([resource])).values()
+    speaking.expect(found["retention.ms"].value, "3600000", "retention.ms")
+
+
+def alter_configs(place):
+    change = kafka_admin.ConfigEntry(
+        "retention.ms", "7200000", incremental_operation=kafka_admin.AlterConfigOpType.SET
+    )
+    resource = kafka_admin.ConfigResource("topic", place.topic, incremental_configs=[change])
+    done(admin(place).incremental_alter_configs([resource]))
+
+
+def produce(**settings):
+    """A function that writes the feature's records with these settings."""
+
+    def function(place):
+        names = {name.replace("_", "."): value for name, value in settings.items()}
+        producer = Producer(
+            {"bootstrap.servers": place.bootstrap, "message.timeout.ms": 12000, **names}
+        )
+        _write(producer, place)
+
+    return function
+
+
+def _write(producer, place):
+    failed = []
+    for number in range(speaking.WRITTEN_RECORDS):
+        producer.produce(
+            place.topic,
+            f"{place.feature}-{number}",
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    if left := producer.flush(SECONDS + 2):
+        raise TimeoutError(f"{left} records are not delivered")
+    if failed:
+        raise KafkaException(failed[0])
+
+
+def consumer(place, **settings):
+    names = {name.replace("_", "."): value for name, value in settings.items()}
+    return Consumer(
+        {
+            "bootstrap.servers": place.bootstrap,
+            "group.id": place.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **names,
+        }
+    )
+
+
+def read(reader, count, *, assigned=False):
+    """So many records; an error of the client is raised.
+
+    librdkafka looks for its group's coordinator although partitions are assigned, and tells the
+    refusal among the records that it reads well without a group.
+    """
+    harmless = [KafkaError.GROUP_AUTHORIZATION_FAILED] if assigned else []
+    messages = []
+    deadline = time.monotonic() + SECONDS
+    while len(messages) < count and time.monotonic() < deadline:
+        message = reader.poll(0.5)
+        if message is None:
+            continue
+        if message.error() is None:
+            messages.append(message)
+        elif message.error().code() not in harmless:
+            raise KafkaException(message.error())
+    if not messages:
+        raise TimeoutError("no record came, and no error")
+    return messages
+
+
+def all_filled(reader, *, assigned=False):
+    messages = read(reader, len(speaking.FILLED_VALUES), assigned=assigned)
+    found = sorted(each.value().decode() for each in messages)
+    speaking.expect(found, speaking.FILLED_VALUES, "records")
+
+
+def consume(place):
+    reader = consumer(place)
+    partitions = range(speaking.FILLED_PARTITIONS)
+    reader.assign([TopicPartition(place.filled, partition, 0) for partition in partitions])
+    all_filled(reader, assigned=True)
+    reader.close()
+
+
+def consume_time(place):
+    reader = consumer(place)
+    asked = [TopicPartition(place.filled, 1, speaking.TIME)]
+    reader.assign(reader.offsets_for_times(asked, timeout=SECONDS))
+    speaking.expect(read(reader, 1, assigned=True)[0].value(), b"1:5", "the first record")
+    reader.close()
+
+
+def delete_records(place):
+    if not hasattr(kafka_admin.AdminClient, "delete_records"):
+        raise speaking.AbsentError("this release has no delete_records")
+    done(admin(place).delete_records([TopicPartition(place.topic, 0, 5)]))
+
+
+def list_groups(place):
+    found = admin(place).list_consumer_groups(request_timeout=SECONDS).result(SECONDS)
+    if found.errors:
+        raise KafkaException(found.errors[0])
+
+
+def group(**settings):
+    """A function that reads as a member of a group, and commits."""
+
+    def function(place):
+        reader = consumer(place, **settings)
+        try:
+            reader.subscribe([place.filled])
+            all_filled(reader)
+            reader.commit(asynchronous=False)
+        finally:
+            reader.close()
+
+    return function
+
+
+def kip_848(place):
+    try:
+        group(group_protocol="consumer")(place)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError._INVALID_ARG:
+            raise speaking.AbsentError(f"this release: {error.args[0].str()}") from error
+        raise
+
+
+def transaction(place):
+    producer = Producer({"bootstrap.servers": place.bootstrap, "transactional.id": place.group})
+    producer.init_transactions(SECONDS)
+    producer.begin_transaction()
+    _write(producer, place)
+    producer.commit_transaction(SECONDS)
+
+
+FEATURES = {
+    "create": create,
+    "grow": grow,
+    "describe": describe,
+    "delete": delete,
+    "describe-configs": describe_configs,
+    "alter-configs": alter_configs,
+    **{
+        f"produce-{codec}": produce(compression_type=codec)
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd")
+    },
+    **{f"acks-{acks}": produce(acks=acks) for acks in ("0", "1", "all")},
+    "idempotent": produce(enable_idempotence=True),
+    "consume": consume,
+    "consume-time": consume_time,
+    "delete-records": delete_records,
+    "reassign": speaking.absent("librdkafka has no reassignment"),
+    "list-groups": list_groups,
+    "group": group(),
+    "transaction": transaction,
+    "kip-848": kip_848,
+}
+
+if __name__ == "__main__":
+    library = confluent_kafka.libversion()[0]
+    speaking.main(f"{version('confluent-kafka')} (librdkafka {library})", FEATURES.__getitem__)

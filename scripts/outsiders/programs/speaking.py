@@ -1,0 +1,93 @@
+"""What the Python programs share: the features asked for, one JSON line for each.
+
+    PROGRAM BOOTSTRAP PREFIX FEATURE...
+
+The first line tells the client's version: {"version": "1.2"}. Then one line a feature, in the
+order asked: {"feature": "create"} when it works, with "error" and the client's own words when it
+does not, with "absent" and the reason when the client has no such feature. Topics are named PREFIX
+and the feature; `scripts/outsiders/topics.py` makes them.
+"""
+
+import asyncio
+import inspect
+import json
+import sys
+
+WRITTEN_RECORDS = 10
+FILLED_PARTITIONS = 3
+FILLED_RECORDS = 20
+FILLED_VALUES = sorted(f"{p}:{o}" for p in range(FILLED_PARTITIONS) for o in range(FILLED_RECORDS))
+TIME = 1_700_000_000_000 + 5000
+"""Of offset 5 in every partition of the filled topic, in milliseconds."""
+PATIENCE_SECONDS = 15
+
+
+class AbsentError(Exception):
+    """The client has no such feature; the text says what it has or lacks."""
+
+
+class Place:
+    """Where a program works, and the feature that it tries."""
+
+    def __init__(self, bootstrap, prefix, feature):
+        self.bootstrap = bootstrap
+        self.prefix = prefix
+        self.feature = feature
+
+    @property
+    def topic(self):
+        """The topic of this feature."""
+        return f"{self.prefix}-{self.feature}"
+
+    @property
+    def filled(self):
+        """The topic that holds `FILLED_VALUES`."""
+        return f"{self.prefix}-filled"
+
+    @property
+    def group(self):
+        """A group id of this feature alone."""
+        return f"{self.prefix}-{self.feature}-group"
+
+
+def main(version, feature_named):
+    """Try the features of the command line: `feature_named(name)` is the function for one."""
+    bootstrap, prefix, *wanted = sys.argv[1:]
+    _say({"version": version})
+    for name in wanted:
+        _say({"feature": name, **_tried(feature_named(name), Place(bootstrap, prefix, name))})
+
+
+def _tried(function, place):
+    try:
+        if inspect.iscoroutinefunction(function):
+            asyncio.run(asyncio.wait_for(function(place), PATIENCE_SECONDS))
+        else:
+            function(place)
+    except AbsentError as absent:
+        return {"absent": str(absent)}
+    except TimeoutError as error:
+        return {"error": f"silent for {PATIENCE_SECONDS} s: {error}"}
+    except Exception as error:
+        # The border of somebody else's library: whatever it raises is its answer.
+        return {"error": f"{type(error).__name__}: {error}"}
+    return {}
+
+
+def absent(reason):
+    """A feature that this client does not have."""
+
+    def function(_place):
+        raise AbsentError(reason)
+
+    return function
+
+
+def expect(found, wanted, what):
+    """Refuse a wrong answer: the client got along, but did not get what the broker holds."""
+    if found != wanted:
+        raise ValueError(f"{what}: expected {wanted!r}, got {found!r}")
+
+
+def _say(line):
+    print(json.dumps(line), flush=True)

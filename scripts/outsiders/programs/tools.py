@@ -1,0 +1,227 @@
+"""Kafka's own command-line tools, by their own flags.
+
+    tools.py JARS BOOTSTRAP PREFIX FEATURE...
+
+JARS is the folder that holds the tools' release.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import speaking
+
+SECONDS = 30
+JARS = Path(sys.argv.pop(1))
+[LOGGER] = JARS.glob("slf4j-simple-*.jar")
+# The tools log an error and end with 0. Their logger comes first: 3.9 brings one of its own.
+JAVA = [
+    *("java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+    *("-cp", f"{LOGGER}:{JARS}/*"),
+]
+TOOLS = "org.apache.kafka.tools"
+[RELEASE] = re.findall(r"kafka-tools-([\d.]+)\.jar", " ".join(map(str, JARS.iterdir())))
+IS_3 = RELEASE.startswith("3.")
+
+TOPICS = f"{TOOLS}.TopicCommand"
+with zipfile.ZipFile(JARS / f"kafka-tools-{RELEASE}.jar") as _jar:
+    _has_configs = "org/apache/kafka/tools/ConfigCommand.class" in _jar.namelist()
+CONFIGS = f"{TOOLS}.ConfigCommand" if _has_configs else "kafka.admin.ConfigCommand"
+PRODUCER = "kafka.tools.ConsoleProducer" if IS_3 else f"{TOOLS}.ConsoleProducer"
+CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
+OFFSETS = f"{TOOLS}.GetOffsetShell"
+DELETE_RECORDS = f"{TOOLS}.DeleteRecordsCommand"
+REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
+GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+PERFORMANCE = f"{TOOLS}.ProducerPerformance"
+# 4.2 gave these flags new names, and tells of the old ones among the output.
+[MAJOR, MINOR] = map(int, RELEASE.split(".")[:2])
+RENAMED = (MAJOR, MINOR) >= (4, 2)
+PRODUCER_PROPERTY = "--command-property" if RENAMED else "--producer-property"
+CONSUMER_PROPERTY = "--command-property" if RENAMED else "--consumer-property"
+
+
+def run(tool, *arguments, text=""):
+    """The output of one tool; what it said when it failed or told an error."""
+    try:
+        done = subprocess.run(
+            [*JAVA, tool, *arguments],
+            check=False,
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired as expired:
+        told = error_in(_decoded(expired.stdout) + "\n" + _decoded(expired.stderr))
+        raise RuntimeError(told) if told else TimeoutError("no output") from expired
+    # Some tools tell of an error and end with 0.
+    if (told := error_in(done.stdout + "\n" + done.stderr)) or done.returncode:
+        raise RuntimeError(told or f"{tool} ended with {done.returncode}: {done.stderr[-300:]}")
+    return done.stdout
+
+
+def _decoded(output):
+    return (output or b"").decode(errors="replace")
+
+
+def error_in(output):
+    """The first lines that tell of an error, without the stacks."""
+    lines = [
+        line.strip()
+        for line in output.splitlines()
+        if re.search(r"Exception|\berror\b|failed", line, re.IGNORECASE)
+        and not re.match(r"\s+at |SLF4J", line)
+    ]
+    return " ".join(lines[:2])
+
+
+def server(place):
+    return ["--bootstrap-server", place.bootstrap]
+
+
+def create(place):
+    shape = ["--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=3600000"]
+    run(TOPICS, *server(place), "--create", "--topic", place.topic, *shape)
+
+
+def grow(place):
+    run(TOPICS, *server(place), "--alter", "--topic", place.topic, "--partitions", "3")
+
+
+def describe(place):
+    told = run(TOPICS, *server(place), "--describe", "--topic", place.topic)
+    replicas = [sorted(each.split(",")) for each in re.findall(r"Replicas: ([\d,]+)", told)]
+    speaking.expect(replicas, [["1", "2", "3"]] * 2, "replicas")
+
+
+def delete(place):
+    run(TOPICS, *server(place), "--delete", "--topic", place.topic)
+
+
+def describe_configs(place):
+    told = run(CONFIGS, *server(place), "--describe", "--topic", place.topic)
+    speaking.expect("retention.ms=3600000" in told, True, f"retention.ms in {told!r}")
+
+
+def alter_configs(place):
+    change = ["--alter", "--topic", place.topic, "--add-config", "retention.ms=7200000"]
+    run(CONFIGS, *server(place), *change)
+
+
+def produce(*flags):
+    """A function that writes the feature's records with these flags."""
+
+    def function(place):
+        lines = [f"{place.feature}-{number}\n" for number in range(speaking.WRITTEN_RECORDS)]
+        run(PRODUCER, *server(place), "--topic", place.topic, *flags, text="".join(lines))
+
+    return function
+
+
+def codec(name):
+    return produce("--compression-codec", name)
+
+
+def acks(value):
+    # The tool's own flag is stronger than a property.
+    plain = [PRODUCER_PROPERTY, "enable.idempotence=false"]
+    return produce("--request-required-acks", value, *plain)
+
+
+def consume(place):
+    found = []
+    for partition in range(speaking.FILLED_PARTITIONS):
+        begin = ["--partition", str(partition), "--offset", "earliest", "--timeout-ms", "15000"]
+        count = ["--max-messages", str(speaking.FILLED_RECORDS)]
+        found += run(CONSUMER, *server(place), "--topic", place.filled, *begin, *count).split()
+    speaking.expect(sorted(found), speaking.FILLED_VALUES, "records")
+
+
+def consume_time(place):
+    """The consumer has no flag for a time: GetOffsetShell finds the offset, the consumer reads."""
+    asked = ["--topic-partitions", f"{place.filled}:1", "--time", str(speaking.TIME)]
+    offset = run(OFFSETS, *server(place), *asked).strip().rpartition(":")[2]
+    begin = ["--topic", place.filled, "--partition", "1", "--offset", offset]
+    found = run(CONSUMER, *server(place), *begin, "--max-messages", "1", "--timeout-ms", "15000")
+    speaking.expect(found.split(), ["1:5"], "the first record")
+
+
+def with_plan(tool, place, plan, *flags):
+    """Run a tool that takes a JSON file: the last flag is the one that names the file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.json"
+        path.write_text(json.dumps({"version": 1, "partitions": [plan]}))
+        return run(tool, *server(place), *flags, str(path))
+
+
+def delete_records(place):
+    plan = {"topic": place.topic, "partition": 0, "offset": 5}
+    with_plan(DELETE_RECORDS, place, plan, "--offset-json-file")
+
+
+def reassign(place):
+    plan = {"topic": place.topic, "partition": 0, "replicas": [2]}
+    with_plan(REASSIGN, place, plan, "--execute", "--reassignment-json-file")
+
+
+def list_groups(place):
+    run(GROUPS, *server(place), "--list")
+
+
+def group(*flags):
+    """A function that reads as a member of a group."""
+
+    def function(place):
+        count = ["--max-messages", str(len(speaking.FILLED_VALUES)), "--timeout-ms", "15000"]
+        member = ["--topic", place.filled, "--group", place.group, "--from-beginning"]
+        found = run(CONSUMER, *server(place), *member, *count, *flags)
+        speaking.expect(sorted(found.split()), speaking.FILLED_VALUES, "records")
+
+    return function
+
+
+def transaction(place):
+    """ProducerPerformance is the tool that writes inside transactions. It draws from the lines of a
+    file, so each record has a file, and a transaction, of its own."""
+    settings = [f"bootstrap.servers={place.bootstrap}", "max.block.ms=8000"]
+    properties = ["--command-property" if RENAMED else "--producer-props", *settings]
+    with tempfile.TemporaryDirectory() as folder:
+        payload = Path(folder) / "payload"
+        for number in range(speaking.WRITTEN_RECORDS):
+            payload.write_text(f"{place.feature}-{number}\n")
+            run(
+                PERFORMANCE,
+                *("--topic", place.topic, "--num-records", "1", "--throughput", "-1"),
+                *("--payload-file", str(payload), "--transactional-id", place.group),
+                *("--transaction-duration-ms", "5000", *properties),
+            )
+
+
+FEATURES = {
+    "create": create,
+    "grow": grow,
+    "describe": describe,
+    "delete": delete,
+    "describe-configs": describe_configs,
+    "alter-configs": alter_configs,
+    **{f"produce-{name}": codec(name) for name in ("none", "gzip", "snappy", "lz4", "zstd")},
+    **{f"acks-{value}": acks(value) for value in ("0", "1", "all")},
+    "idempotent": produce(PRODUCER_PROPERTY, "enable.idempotence=true"),
+    "consume": consume,
+    "consume-time": consume_time,
+    "delete-records": delete_records,
+    "reassign": reassign,
+    "list-groups": list_groups,
+    "group": group(),
+    "transaction": transaction,
+    "kip-848": group(CONSUMER_PROPERTY, "group.protocol=consumer"),
+}
+
+if __name__ == "__main__":
+    speaking.main(RELEASE, FEATURES.__getitem__)

@@ -1,0 +1,171 @@
+"""The topics that a client finds, and what they must hold after the client said that it works.
+
+librdkafka is the witness here, through confluent-kafka: a client's "works" counts when another
+client sees its effect in the cluster.
+"""
+
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from outsiders.features import (
+    FILLED_PARTITIONS,
+    FILLED_RECORDS,
+    FIRST_TIMESTAMP,
+    WRITING,
+    WRITTEN_RECORDS,
+)
+
+PATIENCE_SECONDS = 20.0
+POLL_SECONDS = 0.2
+RETENTION_BEFORE = "3600000"
+RETENTION_AFTER = "7200000"
+CUT_OFFSET = 5
+MOVED_FROM, MOVED_TO = 1, 2
+
+
+class Topics:
+    """The topics of one client, all named `prefix` and a feature."""
+
+    def __init__(self, bootstrap, prefix):
+        self.prefix = prefix
+        # Without librdkafka's own log: at the end of a run it tells that the brokers stopped.
+        self._settings = {"bootstrap.servers": bootstrap, "log_level": 0}
+        self._admin = AdminClient(self._settings)
+
+    def name(self, feature):
+        return f"{self.prefix}-{feature}"
+
+    def make(self, features):
+        """Create and fill what these features need; returns when every record is acknowledged."""
+        before = {"retention.ms": RETENTION_BEFORE}
+        shapes = {
+            "grow": {"num_partitions": 1, "replication_factor": 3},
+            "describe": {"num_partitions": 2, "replication_factor": 3},
+            "delete": {"num_partitions": 1, "replication_factor": 3},
+            "describe-configs": {"num_partitions": 1, "replication_factor": 3, "config": before},
+            "alter-configs": {"num_partitions": 1, "replication_factor": 3, "config": before},
+            "delete-records": {"num_partitions": 1, "replication_factor": 3},
+            "reassign": {"num_partitions": 1, "replica_assignment": [[MOVED_FROM]]},
+            **{name: {"num_partitions": 1, "replication_factor": 3} for name in WRITING},
+        }
+        wanted = {name: shape for name, shape in shapes.items() if name in features}
+        # The timestamps of this topic are old: none of its records may be deleted for their age.
+        wanted["filled"] = {
+            "num_partitions": FILLED_PARTITIONS,
+            "replication_factor": 3,
+            "config": {"retention.ms": "-1"},
+        }
+        topics = [NewTopic(self.name(name), **shape) for name, shape in wanted.items()]
+        for made in self._admin.create_topics(topics).values():
+            made.result(PATIENCE_SECONDS)
+        self._fill([name for name in ("filled", "delete-records", "reassign") if name in wanted])
+
+    def _fill(self, names):
+        producer = Producer({**self._settings, "enable.idempotence": True})
+        failed = []
+        for name in names:
+            for partition in range(FILLED_PARTITIONS if name == "filled" else 1):
+                for offset in range(FILLED_RECORDS):
+                    producer.produce(
+                        self.name(name),
+                        f"{partition}:{offset}",
+                        key=f"key {offset % 3}",
+                        headers={"partition": str(partition)},
+                        partition=partition,
+                        timestamp=FIRST_TIMESTAMP + 1000 * offset,
+                        on_delivery=lambda error, _: failed.append(error) if error else None,
+                    )
+        if producer.flush(PATIENCE_SECONDS) or failed:
+            raise RuntimeError(f"topics of {self.prefix} cannot be filled: {failed[:1]}")
+
+    def remove(self):
+        """Delete all that exist, so that clients do not add up in one cluster."""
+        listed = self._admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        ours = [name for name in listed if name.startswith(f"{self.prefix}-")]
+        for gone in self._admin.delete_topics(ours).values() if ours else ():
+            gone.result(PATIENCE_SECONDS)
+
+    def denial_of(self, feature):
+        """What the cluster holds instead of that feature's effect; None when it holds that."""
+        seen = self._seen(feature)
+        if seen is None:
+            return None
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        # acks=0 and a move of replicas end later than the client's call.
+        while (denial := seen(self.name(feature))) is not None and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        return denial
+
+    def _seen(self, feature):
+        if feature in WRITING:
+            return self._records_denied
+        return {
+            "create": lambda name: self._shape_denied(name, 2) or self._retention_denied(name),
+            "grow": lambda name: self._shape_denied(name, 3),
+            "delete": self._absence_denied,
+            "alter-configs": lambda name: self._retention_denied(name, RETENTION_AFTER),
+            "delete-records": self._cut_denied,
+            "reassign": self._move_denied,
+        }.get(feature)
+
+    def _described(self, name):
+        return self._admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(name)
+
+    def _shape_denied(self, name, partitions):
+        found = self._described(name)
+        if found is None:
+            return f"there is no topic {name}"
+        replicas = [len(each.replicas) for each in found.partitions.values()]
+        return None if replicas == [3] * partitions else f"replicas per partition {replicas}"
+
+    def _retention_denied(self, name, wanted=RETENTION_BEFORE):
+        [answer] = self._admin.describe_configs([ConfigResource("topic", name)]).values()
+        found = answer.result(PATIENCE_SECONDS)["retention.ms"].value
+        return None if found == wanted else f"retention.ms is {found}, not {wanted}"
+
+    def _absence_denied(self, name):
+        return "the topic is there" if self._described(name) is not None else None
+
+    def _move_denied(self, name):
+        found = self._described(name)
+        replicas = found and list(found.partitions[0].replicas)
+        return None if replicas == [MOVED_TO] else f"replicas {replicas}, not [{MOVED_TO}]"
+
+    def _cut_denied(self, name):
+        consumer = Consumer({**self._settings, "group.id": self.prefix})
+        low, _ = consumer.get_watermark_offsets(TopicPartition(name, 0), PATIENCE_SECONDS)
+        consumer.close()
+        return None if low == CUT_OFFSET else f"log start offset {low}, not {CUT_OFFSET}"
+
+    def _records_denied(self, name):
+        wanted = [f"{name.removeprefix(self.prefix + '-')}-{n}" for n in range(WRITTEN_RECORDS)]
+        found = self._values(name)
+        return None if found == wanted else f"{len(found)} records {found[:3]}, not {wanted[:3]}..."
+
+    def _values(self, name):
+        """The values of partition 0 up to its end; aborted and open transactions are left out."""
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": self.prefix,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        consumer.assign([TopicPartition(name, 0, 0)])
+        values = []
+        try:
+            while (message := consumer.poll(PATIENCE_SECONDS)) is not None:
+                if message.error() is None:
+                    values.append(message.value().decode())
+                elif message.error().code() == KafkaError._PARTITION_EOF:
+                    return values
+                # librdkafka looks for its group's coordinator although a partition is assigned.
+                elif message.error().code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise KafkaException(message.error())
+        finally:
+            consumer.close()
+        raise RuntimeError(f"{name} has no end within {PATIENCE_SECONDS:.0f} s")

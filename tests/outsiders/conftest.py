@@ -1,0 +1,7 @@
+"""Tests of `scripts/strangers` itself: no network, no cluster, programs of a few lines."""
+
+import sys
+
+from tests.tidy.tree import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
