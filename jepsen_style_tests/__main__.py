@@ -17,6 +17,7 @@ from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.runner import Outcome, Plan
 from jepsen_style_tests.scenarios import SCENARIOS
 from jepsen_style_tests.workloads.all import WORKLOADS
+from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError
 
 _USAGE: Final = 64
@@ -227,7 +228,7 @@ def document(outcome: Outcome) -> dict[str, Any]:
 def _print(outcome: Outcome) -> None:
     click.echo(
         f"{outcome.verdict.upper()}  {outcome.plan.workload} under {outcome.plan.nemesis}, "
-        f"seed {outcome.plan.seed}: {outcome.operations:,} operations, "
+        f"seed {outcome.plan.seed}: {amount(outcome.operations, 'operation', grouped=True)}, "
         f"longest gap {outcome.longest_gap_ms:,} ms"
     )
     for name in outcome.failing:

@@ -30,6 +30,7 @@ from jepsen_style_tests.recorder import Recorder
 from jepsen_style_tests.workloads.all import WORKLOADS
 from jepsen_style_tests.workloads.face import Stage, Workload
 from jepsen_style_tests.world import CONTROL, EVERYBODY, Nemesis, World
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, judge
 from raftlog.verify.report import RunFolder, render
@@ -213,7 +214,9 @@ class _Run:
         cluster.advertised = {
             node: port for (start, node), port in self.links.ports.items() if start == CLIENTS
         }
-        self.say(f"starting {len(cluster.nodes)} broker processes")
+        self.say(
+            f"starting {amount(len(cluster.nodes), 'broker process', plural='broker processes')}"
+        )
         shutil.rmtree(cluster.directory, ignore_errors=True)  # an older run's, below the same --out
         if self.namespaces is not None:
             self.namespaces.up(cluster.nodes)
@@ -230,7 +233,7 @@ class _Run:
     def _load(self) -> None:
         """Workers and the nemesis, until the time is up."""
         self.recorder.begin()
-        self.say(f"{self.workload.workers} clients, {self.plan.seconds:.0f} s of faults")
+        self.say(f"{amount(self.workload.workers, 'client')}, {self.plan.seconds:.0f} s of faults")
         threads = [
             threading.Thread(target=self._work, args=(number,), name=f"worker {number}")
             for number in range(self.workload.workers)

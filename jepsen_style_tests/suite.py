@@ -16,6 +16,7 @@ import attrs
 from jepsen_style_tests import control, runner
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.runner import Outcome, Plan
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.verify import check_history
 from raftlog.verify.verdict import INVALID, UNKNOWN, VALID
@@ -224,5 +225,8 @@ def table(result: Result) -> list[str]:
         lines.append(f"control {name}: {'caught' if caught else 'NOT CAUGHT'}")
     runs = sum(row.runs for row in result.rows)
     operations = sum(row.operations for row in result.rows)
-    lines.append(f"{runs} runs, {operations:,} operations, {result.seconds / 60:.1f} minutes")
+    lines.append(
+        f"{amount(runs, 'run')}, {amount(operations, 'operation', grouped=True)}, "
+        f"{result.seconds / 60:.1f} minutes"
+    )
     return lines

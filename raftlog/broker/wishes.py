@@ -7,6 +7,7 @@ was wished before and is so already is no refusal: an asker whose answer was los
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from raftlog.base.amounts import amount
 from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
@@ -135,13 +136,13 @@ def grow_topic(image: ClusterImage, wish: GrowTopicWish) -> c.CreatePartitions |
     if added <= 0:
         return Refused(
             Refusal.INVALID_PARTITIONS,
-            f"Topic '{topic.name}' has {present} partitions; they can only grow,"
+            f"Topic '{topic.name}' has {amount(present, 'partition')}; they can only grow,"
             f" and {wish.count} is not more.",
         )
     if wish.nodes and len(wish.nodes) != added:
         return Refused(
             Refusal.INVALID_ASSIGNMENT,
-            f"{added} partitions are new, assignments for {len(wish.nodes)} are given",
+            f"{amount(added, 'new partition')}, but assignments for {len(wish.nodes)}",
         )
     factor = len(topic.partitions[0].target)
     assignments = _given(image, wish.nodes) if wish.nodes else _placed(image, added, factor, topic)
@@ -169,7 +170,8 @@ def reassign(image: ClusterImage, wish: ReassignWish) -> c.SetTarget | Refused |
     if wish.same_factor and len(nodes) != len(whence := partition.nodes_before):
         return Refused(
             Refusal.INVALID_REPLICATION_FACTOR,
-            f"{topic.name}-{wish.partition} has {len(whence)} replicas, not {len(nodes)}, and the"
+            f"{topic.name}-{wish.partition} has {amount(len(whence), 'replica')}, not "
+            f"{len(nodes)}, and the"
             " request does not allow to change that",
         )
     assignments = _given(image, (nodes,))
@@ -227,7 +229,7 @@ def _placed(
     if not 1 <= count <= PARTITIONS_PER_TOPIC_MAX:
         return Refused(
             Refusal.INVALID_PARTITIONS,
-            f"{count} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}",
+            f"{amount(count, 'partition')}; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}",
         )
     if not 1 <= factor <= REPLICATION_FACTOR_MAX:
         return Refused(
@@ -239,7 +241,7 @@ def _placed(
         live = len(image.live_brokers())
         return Refused(
             Refusal.INVALID_REPLICATION_FACTOR,
-            f"replication factor {factor} is larger than the {live} live brokers allow",
+            f"replication factor {factor} is larger than the {amount(live, 'live broker')} allow",
         )
     return assignments
 

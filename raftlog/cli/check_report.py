@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from raftlog.base.amounts import amount
 from raftlog.base.printable import visible
 from raftlog.verify import BadHistory, Judgement
 from raftlog.verify.check import LOG
@@ -87,7 +88,8 @@ def _print(report: Path, path: Path, proof: dict[str, Any], wrong: list[str], fo
     print(
         visible(
             f"judged by model {options['model']}, reads {options['reads']}, allowed: {allowed}, "
-            f"within {options['search_steps']:,} steps of search and {options['hole_steps']:,} of "
+            f"within {amount(options['search_steps'], 'step', grouped=True)} of search and "
+            f"{options['hole_steps']:,} of "
             "filling holes"
         )
     )

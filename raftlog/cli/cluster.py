@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import click
 import trio
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NANOS_PER_SECOND, Nanos, millis
@@ -217,7 +218,7 @@ def _show(found: ClusterStatus, form: str, *, again: bool = False) -> None:
         ],
     )
     print(
-        f"{len(found.topics)} topics, {len(found.partitions)} partitions, "
+        f"{amount(len(found.topics), 'topic')}, {amount(len(found.partitions), 'partition')}, "
         f"{len(found.leaderless)} without a leader, "
         f"{len(found.under_replicated)} under-replicated"
     )

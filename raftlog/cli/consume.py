@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, final
 import click
 import trio
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import CorruptData, RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.record_format import compile_format, record_as_json
@@ -159,7 +160,8 @@ def _only(found: dict[TopicPartition, int], wanted: Wanted) -> dict[TopicPartiti
     for partition in wanted.partitions:
         if TopicPartition(wanted.topic, partition) not in found:
             raise click.BadParameter(
-                f"{wanted.topic} has partitions 0 to {len(found) - 1}", param_hint="-p"
+                f"{wanted.topic} has {amount(len(found), 'partition')}, numbered from 0",
+                param_hint="-p",
             )
     if not wanted.partitions:
         return found

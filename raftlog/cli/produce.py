@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Final, NamedTuple, final
 import click
 import trio
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.base.units import KIB, millis
 from raftlog.cli.connect import with_client
@@ -146,7 +147,7 @@ def produce(
         partitions = {str(at): number for at, number in sorted(tally.partitions.items())}
         print_json({"topic": topic, "produced": tally.acknowledged, "partitions": partitions})
     else:
-        print(f"produced {tally.acknowledged} records to {topic}")
+        print(f"produced {amount(tally.acknowledged, 'record')} to {topic}")
 
 
 @final
@@ -176,8 +177,8 @@ class Tally:
         if self._error is not None:
             error = self._error
             raise OperatingError(
-                f"{error.what}; {self.acknowledged} records were acknowledged, "
-                f"{self.failed} were not",
+                f"{error.what}; acknowledged: {amount(self.acknowledged, 'record')}, "
+                f"not acknowledged: {self.failed}",
                 on=error.on,
                 do=error.do,
             ) from error

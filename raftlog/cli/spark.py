@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.printable import visible
 from raftlog.cli.render import bootstrap_option, format_option, print_json
@@ -148,11 +149,14 @@ def _judged(
 def _print(found: "SparkReport", report: Path | None) -> None:
     """Verdict first, then what failed, then what holds."""
     operations = found.history.operations
-    _say(f"{found.verdict.upper()}  {found.topic}: {operations:,} operations in its history")
+    _say(
+        f"{found.verdict.upper()}  {found.topic}: "
+        f"{amount(operations, 'operation', grouped=True)} in its history"
+    )
     for check in found.log:
         _say(f"{_WORDS[check.status]:6}  {check.name}: {check.says}")
         if not check.holds:
-            _say(f"        {check.failures} times; {check.evidence}")
+            _say(f"        {amount(check.failures, 'time')}; {check.evidence}")
     for result in found.history.failures():
         text = result.witness.text if result.witness is not None else ""
         _say(f"FAILED  {result.name} ({result.count}): {text}")

@@ -9,6 +9,8 @@ from typing import Any, Final, Self, final
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from raftlog.base.amounts import amount
+
 LOOK_SECONDS: Final = 0.5
 
 
@@ -74,4 +76,4 @@ def tasks_of(tracker: Any) -> str:
     if not stages:
         return ""
     done = sum(stage.numCompletedTasks for stage in stages)
-    return f"{done} of {sum(stage.numTasks for stage in stages)} tasks"
+    return f"{done} of {amount(sum(stage.numTasks for stage in stages), 'task')}"

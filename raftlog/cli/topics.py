@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.cli.connect import with_client
 from raftlog.cli.partition_ends import with_ends
@@ -205,7 +206,7 @@ def alter(name: str, partitions: int, bootstrap: str, form: str) -> None:
     if form == "json":
         print_json({"altered": {"name": name, "partition_count": partitions}})
     else:
-        print(f"topic {name} has {partitions} partitions now")
+        print(f"topic {name} has {amount(partitions, 'partition')} now")
 
 
 @topics.command(epilog="Example: raftlog topics delete orders", context_settings=_CONTEXT)

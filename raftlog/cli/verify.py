@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Final, final
 import attrs
 import click
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import FutureFormat, RaftlogError
 from raftlog.base.limits import HOLE_STEPS_DEFAULT, SEARCH_STEPS_DEFAULT
 from raftlog.base.printable import visible
@@ -317,7 +318,8 @@ def _print_text(
     """Verdict first, then the smallest evidence or what was proved, then the rest."""
     verdict = judgement.verdict
     _say(
-        f"{whole(verdict, checks).upper()}  {path}: {verdict.operations:,} operations, "
+        f"{whole(verdict, checks).upper()}  {path}: "
+        f"{amount(verdict.operations, 'operation', grouped=True)}, "
         f"model {verdict.model}, reads {verdict.mode}"
     )
     results = list(verdict.classes.values())
@@ -344,7 +346,10 @@ def _print_text(
     still = idle(checks)
     held = [check.name for check in checks if check not in broken and check not in still]
     if len(held) > _NAMES_MAX:
-        _say("; ".join(claims_of_checks(checks)) or f"{len(held)} checks of the run's own recorded")
+        _say(
+            "; ".join(claims_of_checks(checks))
+            or f"{amount(len(held), 'check')} of the run's own recorded"
+        )
     elif held:
         _say(f"the run's own checks that held: {', '.join(held)}")
     if still:

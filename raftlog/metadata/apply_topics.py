@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaEpoch, ReplicaId, TopicId
 from raftlog.base.limits import (
     CONFIGS_PER_TOPIC_MAX,
@@ -77,13 +78,15 @@ def _assignments_problem(
         return Applied(
             image,
             Refusal.INVALID_PARTITIONS,
-            f"{count_before + count} partitions; a topic has 1 to {PARTITIONS_PER_TOPIC_MAX}",
+            f"{amount(count_before + count, 'partition')}; a topic has 1 to "
+            f"{PARTITIONS_PER_TOPIC_MAX}",
         )
     if len(image.places) + count > PARTITIONS_MAX:
         return Applied(
             image,
             Refusal.INVALID_PARTITIONS,
-            f"the cluster has {len(image.places)} partitions, at most {PARTITIONS_MAX} allowed",
+            f"the cluster has {amount(len(image.places), 'partition')}, at most "
+            f"{PARTITIONS_MAX} allowed",
         )
     for assignment in assignments:
         refused = _assignment_problem(image, assignment)
@@ -98,7 +101,7 @@ def _assignment_problem(image: ClusterImage, assignment: c.Assignment) -> Applie
         return Applied(
             image,
             Refusal.INVALID_REPLICATION_FACTOR,
-            f"{len(nodes)} replicas; 1 to {REPLICATION_FACTOR_MAX} are possible",
+            f"{amount(len(nodes), 'replica')}; 1 to {REPLICATION_FACTOR_MAX} are possible",
         )
     if len(nodes) != len(dict.fromkeys(nodes)):
         return Applied(image, Refusal.INVALID_ASSIGNMENT, f"a broker appears twice in {nodes}")
@@ -144,7 +147,7 @@ def create_partitions(image: ClusterImage, command: c.CreatePartitions) -> Appli
         return Applied(
             image,
             Refusal.INVALID_PARTITIONS,
-            f"topic {topic.name} has {len(topic.partitions)} partitions,"
+            f"topic {topic.name} has {amount(len(topic.partitions), 'partition')},"
             f" not {command.count_before}",
         )
     refused = _assignments_problem(image, command.assignments, command.count_before)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.errors import FutureFormat, RaftlogError
 from raftlog.base.ids import Term
@@ -171,7 +172,7 @@ class CommandCodec:
         that a later one may have written."""
         reader = Reader(data, error, on)
         if len(data) > COMMAND_BYTES_MAX:
-            raise reader.fail(f"command of {len(data)} bytes")
+            raise reader.fail(f"command of {amount(len(data), 'byte')}")
         shape, kind, version, flags = reader.u8(), reader.u8(), reader.u8(), reader.u8()
         if shape == 0 or kind == 0 or version == 0:
             raise reader.fail(f"command of format {shape}, kind {kind}, version {version}")
@@ -180,7 +181,7 @@ class CommandCodec:
             raise FutureFormat(
                 f"metadata command of format {shape}, kind {kind}, version {version}; this release"
                 f" reads format {_FORMAT}, kinds up to {max(self.table)}, of this one"
-                f" {len(forms)} versions",
+                f" {amount(len(forms), 'version')}",
                 on=on,
                 do="start the newer release on this broker",
             )

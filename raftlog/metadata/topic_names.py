@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from raftlog.base.amounts import amount
 from raftlog.base.limits import TOPIC_NAME_CHARS_MAX
 
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -21,7 +22,10 @@ def topic_name_problem(name: str) -> str | None:
     if name in (".", ".."):
         return f"the topic name cannot be {name!r}"
     if len(name) > TOPIC_NAME_CHARS_MAX:
-        return f"the topic name has {len(name)} characters, at most {TOPIC_NAME_CHARS_MAX} allowed"
+        return (
+            f"the topic name has {amount(len(name), 'character')}, at most "
+            f"{TOPIC_NAME_CHARS_MAX} allowed"
+        )
     if not all(character in _ALLOWED for character in name):
         return "the topic name may hold ASCII letters and digits, '.', '_' and '-' only"
     return None

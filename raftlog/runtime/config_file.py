@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import ConfigError
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
@@ -370,7 +371,9 @@ def _controllers(settings: _Settings) -> tuple[PeerAddress, ...]:
     key = "controller.quorum.voters"
     found = _peers(settings.required(key), settings.where(key))
     if len(found) not in (1, 3, 5):
-        raise ConfigError(f"{len(found)} controllers", on=settings.where(key), do="use 1, 3 or 5")
+        raise ConfigError(
+            f"{amount(len(found), 'controller')}", on=settings.where(key), do="use 1, 3 or 5"
+        )
     return found
 
 
@@ -474,7 +477,7 @@ def _read_secret(settings: _Settings) -> bytes:
         )
     if len(secret) < SECRET_BYTES_MIN:
         raise ConfigError(
-            f"{path} holds {len(secret)} bytes, at least {SECRET_BYTES_MIN} are needed",
+            f"{path} holds {amount(len(secret), 'byte')}, at least {SECRET_BYTES_MIN} are needed",
             on=where,
             do=f"(umask 077; head -c 32 /dev/urandom | base64 > {path}), the same on every broker",
         )

@@ -24,6 +24,7 @@ from typing import Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongValue
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import NANOS_PER_SECOND
@@ -308,10 +309,10 @@ def found(
     )
     voters = cluster.founded_controllers or controllers or (3 if brokers >= 3 else 1)
     if controllers not in (None, voters):
-        what = f"{controllers} controllers of a cluster that was founded with {voters}"
+        what = f"{amount(controllers, 'controller')} of a cluster that was founded with {voters}"
         raise LocalMisuse(what, on=str(directory))
     if not 1 <= voters <= brokers:
-        raise LocalMisuse(f"{voters} controllers of {brokers} brokers")
+        raise LocalMisuse(f"{amount(voters, 'controller')} of {amount(brokers, 'broker')}")
     secret = directory / SECRET_FILE
     if not secret.exists():
         descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -343,7 +344,7 @@ def _places_before(directory: Path, brokers: int) -> dict[int, BrokerPlace]:
         )
     if brokers < len(places):
         raise LocalMisuse(
-            f"{brokers} brokers of a cluster that has {len(places)}",
+            f"{amount(brokers, 'broker')} of a cluster that has {len(places)}",
             on=str(directory),
             do=f"start it with {len(places)}, or choose another directory",
         )

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.spark.offsets import Place
 
@@ -81,7 +82,8 @@ def density(log: DataFrame, first: Mapping[Place, int], end: Mapping[Place, int]
                 f"{told[2]} of them, from {told[0]} to {told[1]}"
             )
     total = sum(end[place] - first[place] for place in end)
-    says = f"{total:,} offsets in {len(end)} partitions are consecutive"
+    offsets = amount(total, "offset", grouped=True)
+    says = f"offsets are consecutive: {offsets} in {amount(len(end), 'partition')}"
     return LogCheck("density", says, len(wrong), wrong[0] if wrong else "")
 
 
@@ -150,7 +152,10 @@ def _acknowledged(both: DataFrame, started: list[tuple[str, int]]) -> LogCheck:
     lost = acked.where("offset IS NULL OR (base IS NOT NULL AND offset != base + place)")
     for key, start in started:
         lost = lost.where(~((F.col("key") == key) & F.expr(f"base + place < {start}L")))
-    says = f"each of {total:,} acknowledged records is there, where it was acknowledged"
+    says = (
+        f"each of {amount(total, 'acknowledged record', grouped=True)} is there, where it "
+        "was acknowledged"
+    )
     return _check(
         "acknowledged",
         says,
@@ -212,7 +217,7 @@ def _key_order(both: DataFrame) -> LogCheck:
     keys = keyed.select("record_key").distinct().count()
     return _check(
         "key-order",
-        f"the order of each of {keys:,} keys is kept",
+        f"the order of each of {amount(keys, 'key', grouped=True)} is kept",
         wrong,
         "concat(value, ' at offset ', offset, ' of ', key, "
         "IF(first_key != key, concat(', other records of its key in ', first_key), "

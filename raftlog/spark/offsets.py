@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import ConfigError, OperatingError
 from raftlog.spark.options import EARLIEST, LATEST, Border, Kind
 
@@ -144,8 +145,8 @@ def ranges(
         tasks = sum(-(-each.size // records_max) for each in whole)
         if tasks > TASKS_MAX:
             raise OperatingError(
-                f"{total} records in tasks of {records_max} are {tasks} tasks, and {TASKS_MAX} are "
-                "allowed",
+                f"{amount(total, 'record')} in tasks of {records_max} would take "
+                f"{amount(tasks, 'task')}; at most {TASKS_MAX} are allowed",
                 on="maxRecordsPerPartition",
                 do="raise it",
             )

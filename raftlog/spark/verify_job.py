@@ -20,6 +20,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from raftlog.base.amounts import amount
 from raftlog.base.units import MIB
 from raftlog.spark import log_job
 from raftlog.spark.chain_job import CLASSES as JUDGED
@@ -142,7 +143,7 @@ def verify_topic(
         known = view.known()
     log_job.check_borders(known.first, known.end)
     total = sum(known.end[place] - known.first[place] for place in known.end)
-    say(f"reading {topic}, {total:,} offsets, for the first time")
+    say(f"reading {topic}, {amount(total, 'offset', grouped=True)}, for the first time")
     log = read_topic(spark, bootstrap, known)
     if total <= KEPT_RECORDS_MAX:
         log = log.persist()

@@ -16,6 +16,7 @@ from typing import Annotated, Any, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.limits import HOLE_STEPS_DEFAULT, INT64_MAX, SEARCH_STEPS_DEFAULT
@@ -226,7 +227,7 @@ def _renamed(operations: Iterable[Interval]) -> list[str]:
     found = [op.index for op in operations if op.evidence and "called" in op.evidence]
     if not found:
         return []
-    count = f"{len(found):,} transaction" + ("s" if len(found) > 1 else "")
+    count = amount(len(found), "transaction", grouped=True)
     return [
         f"{count} completed with other keys or values than called with (the first is operation "
         f"{found[0]}); what the completions name was judged"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast, final
 import attrs
 import msgspec
 
+from raftlog.base.amounts import amount
 from raftlog.base.arguments import check
 from raftlog.base.errors import FutureFormat, WrongType, WrongValue
 from raftlog.base.limits import HISTORY_LINE_CHARS_MAX
@@ -244,7 +245,7 @@ def _quick(line: str | bytes) -> Op | None:
 def _object(line: str | bytes, number: int) -> dict[str, Any]:
     if len(line) > HISTORY_LINE_CHARS_MAX:
         raise BadHistory(
-            f"{len(line)} characters in one line, {HISTORY_LINE_CHARS_MAX} are allowed",
+            f"{amount(len(line), 'character')} in one line, {HISTORY_LINE_CHARS_MAX} are allowed",
             on=f"line {number}",
         )
     if isinstance(line, bytes):

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.verify import explain, holes
 from raftlog.verify.facts import Batch, Bound, KeyFacts
 from raftlog.verify.pairing import OPEN, Interval
@@ -287,7 +288,7 @@ def _check_holes(
     ]
     outcome = holes.fill(segments, spare, hole_steps, empties)
     if outcome.exhausted:
-        findings.give_up(CLASS, f"filling holes of {facts.key}: {hole_steps} steps spent")
+        findings.give_up(CLASS, f"filling holes of {facts.key}: {amount(hole_steps, 'step')} spent")
     for hole in outcome.unfilled[:1]:
         findings.add(CLASS, partial(_hole_witness, facts.key, hole, spare), outcome.count)
 
@@ -311,7 +312,7 @@ def pair_witness(key: str, violation: Violation) -> Witness:
 def _impossible_witness(facts: KeyFacts, batch: Batch) -> Witness:
     why = "certainly failed"
     if batch.op.type != "fail":
-        why = f"was made when the log had {facts.first_end} records"
+        why = f"was made when the log had {amount(facts.first_end, 'record')}"
     return Witness(
         text=f"The {explain.describe(batch.op)} {why}, yet it lies at offset {_base(batch)}.",
         key=facts.key,
@@ -354,7 +355,7 @@ def _hole_witness(key: str, hole: holes.Hole, spare: Sequence[holes.Candidate]) 
         text=(
             f"Nobody can have written offset {hole.offset} of {key}: {behind}, done at {until}; "
             + (
-                f"{len(late)} unresolved sends began only later."
+                f"{amount(len(late), 'unresolved send')} began only later."
                 if late
                 else "no unresolved send is left that could have filled it."
             )

@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.limits import REPORT_BYTES_MAX
 from raftlog.base.printable import visible_everywhere
 from raftlog.verify.check import LOG, Judgement
@@ -231,9 +232,12 @@ def story_of(judgement: Judgement, faults: Sequence[Fault], window: Window) -> l
     processes = len(dict.fromkeys(op.process for op in judgement.operations))
     keys = len(judgement.facts.keys)
     pipelined = judgement.header.options.get("pipelined")
-    who = "processes (one for each send in flight)" if pipelined else "clients"
-    where = f" on {keys} partition{'s' if keys != 1 else ''}" if keys else ""
-    made = f"{processes:,} {who} made {verdict.operations:,} operations{where}"
+    who = amount(processes, "client", grouped=True)
+    if pipelined:
+        who = amount(processes, "process", plural="processes", grouped=True)
+        who += " (one for each send in flight)"
+    where = f" on {amount(keys, 'partition')}" if keys else ""
+    made = f"{who} made {amount(verdict.operations, 'operation', grouped=True)}{where}"
     if not judgement.operations:
         made = "No client did anything"
     sentences = [
@@ -264,13 +268,15 @@ def _nothing_found(verdict: Verdict) -> str:
             f"{verdict.model}."
         )
     allowed = [f"{r.name} ({r.count})" for r in checked if r.count]
-    return f"None of the {len(checked)} classes of anomaly that this history can show was found" + (
-        f", but for what is allowed here: {', '.join(allowed)}." if allowed else "."
+    return (
+        f"None of the {amount(len(checked), 'class', plural='classes')} of anomaly that this "
+        "history can show was found"
+        + (f", but for what is allowed here: {', '.join(allowed)}." if allowed else ".")
     )
 
 
 def _faults(count: int) -> str:
-    return "1 fault was" if count == 1 else f"{count} faults were"
+    return f"{amount(count, 'fault')} {'was' if count == 1 else 'were'}"
 
 
 def _broken_checks(folder: RunFolder) -> list[str]:

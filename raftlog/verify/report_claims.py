@@ -7,10 +7,12 @@ long nothing was acknowledged around each, and how fast and how promptly the res
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.verify.check import LOG, Judgement
 from raftlog.verify.classes import G0, G1C
 from raftlog.verify.explain import moment
@@ -60,8 +62,7 @@ class _Claim(NamedTuple):
     says: Callable[[Counts], str]
 
 
-def _n(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")
+_n: Final = partial(amount, grouped=True)
 
 
 def _all_sent(c: Counts) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.verify.check import LOG, Judgement
 from raftlog.verify.explain import describe
 from raftlog.verify.linearizability import BEFORE_ALL, Row, chain_of
@@ -95,7 +96,10 @@ def _without_operations(faults: Sequence[Fault], events: Sequence[int], *, broke
     start, end = min(instants, default=0), max(instants, default=1)
     note = "no client did anything"
     if len(shown) < len(events):
-        note += f"; the {'last' if broken else 'first'} {len(shown):,} events of the trace"
+        note += (
+            f"; the {'last' if broken else 'first'} "
+            f"{amount(len(shown), 'event', grouped=True)} of the trace"
+        )
     end = max(end, start + 1)
     focus = end if broken else start
     return Window(

@@ -17,6 +17,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.verify.explain import describe, moment
 from raftlog.verify.history import BadHistory
 from raftlog.verify.models import Call, Model, calls_of
@@ -169,7 +170,7 @@ def check(
         outcome = search(model, calls, steps_max)
         spent += outcome.steps
         if outcome.verdict == UNKNOWN:
-            findings.give_up(CLASS, f"search of {name}: {steps_max} steps spent")
+            findings.give_up(CLASS, f"search of {name}: {amount(steps_max, 'step')} spent")
         elif outcome.verdict == INVALID:
             findings.add(CLASS, partial(_witness, model, name, calls, outcome))
             break
@@ -195,7 +196,7 @@ def _witness(model: Model, name: Hashable, calls: Sequence[Call], outcome: Searc
         text, named = story
     else:
         named = tuple(_core(model, calls, stuck))
-        done = f"{len(order)} of {len(calls)} operations on {key} have a legal order"
+        done = f"{len(order)} of {amount(len(calls), 'operation')} on {key} have a legal order"
         before = f", the last of them {_say(model, order[-1])}" if order else ""
         text = (
             f"{done}{before}; then {_say(model, stuck)}, which returned at "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog_sim.cases import BrokerCase, Case
 from raftlog_sim.minimise import Effort
 from raftlog_sim.options import SimOptions
@@ -108,8 +109,8 @@ def _shrinking(bug: "Bug", shrunk: Shrunk) -> list[str]:
         return ["## Shrunk", "", f"Not shrunk: {shrunk.why_not}."]
     before = bug.outcome.events if bug.outcome is not None else 0
     text = (
-        f"{bug.case.size} steps became {shrunk.case.size}, {before} events "
-        f"{shrunk.outcome.events}, in {shrunk.effort.tried} runs."
+        f"{amount(bug.case.size, 'step')} became {shrunk.case.size}, {amount(before, 'event')} "
+        f"{shrunk.outcome.events}, in {amount(shrunk.effort.tried, 'run')}."
     )
     if shrunk.effort.stopped:
         text += f" **Not finished**: {shrunk.effort.stopped}, this is the best so far."
@@ -160,7 +161,7 @@ def _said_so(outcome: Outcome | None) -> list[str]:
         return []
     verdict = outcome.verdict
     lines = [
-        f"* invariant **{name}**: violated, after {row.get('checked', 0)} checks"
+        f"* invariant **{name}**: violated, after {amount(row.get('checked', 0), 'check')}"
         for name, row in _mappings(verdict.get("invariants"))
         if row.get("status") == "violated"
     ]

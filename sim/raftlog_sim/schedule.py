@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim.bounds import TIME_MAX_MS
 from raftlog_sim.options import SimOptions, options_from
@@ -445,7 +446,7 @@ def schedule_from(document: object) -> Schedule:
     repeated = sum(int(each.argument("count")) for each in steps if each.kind in REPEATING)
     if repeated > STEPS_MAX:
         raise OperatingError(
-            f"{' and '.join(REPEATING)} stand for {repeated} steps, at most {STEPS_MAX}",
+            f"{' and '.join(REPEATING)} stand for {amount(repeated, 'step')}, at most {STEPS_MAX}",
             on="schedule", do=_WRITTEN,
         )  # fmt: skip
     return Schedule(options, steps)

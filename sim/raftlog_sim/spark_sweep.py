@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 
 import attrs
 
+from raftlog.base.amounts import amount
+
 Row = TypeVar("Row")
 Call = tuple[Any, ...]
 
@@ -45,7 +47,8 @@ class Costs:
         over = max(0.0, self.wall_seconds * self.cores - self.busy_seconds)
         each = 1000 * over / max(1, self.seeds)
         return (
-            f"Spark: {self.seeds} seeds in {self.tasks} tasks on {self.cores} cores; beside the "
+            f"Spark: {amount(self.seeds, 'seed')} in {amount(self.tasks, 'task')} on "
+            f"{amount(self.cores, 'core')}; beside the "
             f"seeds {each:.1f} core-ms a seed"
         )
 

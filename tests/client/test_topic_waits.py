@@ -60,7 +60,7 @@ def test_a_partition_that_stays_unknown_is_an_error_after_a_while():
     harness, _ = start(3)
     error, waited = refused(harness, Produce("t", b"x", partition=3))
     assert (error.code, error.on) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "t-3")
-    assert error.do == "t has partitions 0 to 2"
+    assert error.do == "t has 3 partitions, numbered from 0"
     assert millis(3000) <= waited < millis(4000)
 
 

@@ -84,7 +84,7 @@ def test_a_replicated_log_of_three_opens_again(tmp_path: Path):
 def test_a_directory_keeps_its_brokers_and_controllers(tmp_path: Path):
     with Cluster(brokers=3, directory=tmp_path):
         pass
-    with pytest.raises(LocalMisuse, match="1 brokers of a cluster that has 3"):
+    with pytest.raises(LocalMisuse, match="1 broker of a cluster that has 3"):
         Cluster(brokers=1, directory=tmp_path).start()
     with pytest.raises(LocalMisuse, match="founded with 3"):
         Cluster(brokers=3, controllers=1, directory=tmp_path).start()

@@ -124,7 +124,7 @@ def test_the_feature_level_chooses_the_form(level, version):
     if version == 1:
         assert written == encode_proposal(FENCE)
     else:
-        with pytest.raises(FutureFormat, match=f"version {version}; .* of this one 1 versions"):
+        with pytest.raises(FutureFormat, match=f"version {version}; .* of this one 1 version"):
             decode(written)
 
 

@@ -481,7 +481,7 @@ def test_a_score_keeps_earlier_rows_and_a_page_its_text(tmp_path):
     page.write_text("# Title\n\n<!-- table begins -->old<!-- table ends -->\n\nafter\n")
     write_table(page, [newer])
     text = page.read_text()
-    assert text.startswith("# Title\n\n<!-- table begins -->\n\n1 planted bugs of the brokers: 0 ")
+    assert text.startswith("# Title\n\n<!-- table begins -->\n\n1 planted bug of the brokers: 0 ")
     assert "\n\n| mutant |" in text
     assert text.endswith("<!-- table ends -->\n\nafter\n")
     assert "old" not in text

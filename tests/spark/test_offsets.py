@@ -102,7 +102,7 @@ def test_tasks_are_bounded():
     cut = ranges({A0: 0}, huge, {"a": "x"}, partitions_min=1_000_000_000)
     assert len(cut) == TASKS_MAX
     assert sum(each.size for each in cut) == 10**12
-    with pytest.raises(OperatingError, match="1000000000 tasks, and 100000 are allowed"):
+    with pytest.raises(OperatingError, match="1000000000 tasks; at most 100000 are allowed"):
         ranges({A0: 0}, huge, {"a": "x"}, records_max=1000)
 
 

@@ -3,6 +3,7 @@
 from operator import attrgetter
 from typing import Final
 
+from raftlog.base.amounts import amount
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
@@ -38,18 +39,21 @@ def _add(
         return
     before = len(known.partitions)
     if topic.count <= before:
-        what = f"the topic has {before} partitions; {topic.count} would not be more"
+        what = f"the topic has {amount(before, 'partition')}; {topic.count} would not be more"
         calls.known(ErrorCode.INVALID_PARTITIONS, what)
         return
     if topic.count > PARTITIONS_PER_TOPIC_MAX:
-        what = f"{topic.count} partitions, at most {PARTITIONS_PER_TOPIC_MAX} are allowed"
+        what = f"{amount(topic.count, 'partition')}, at most {PARTITIONS_PER_TOPIC_MAX} are allowed"
         calls.known(ErrorCode.INVALID_PARTITIONS, what)
         return
     nodes = tuple(
         tuple(NodeId(broker) for broker in each.broker_ids) for each in topic.assignments or ()
     )
     if nodes and len(nodes) != topic.count - before:
-        what = f"{topic.count - before} new partitions and {len(nodes)} assignments"
+        what = (
+            f"{amount(topic.count - before, 'new partition')} and "
+            f"{amount(len(nodes), 'assignment')}"
+        )
         calls.known(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
         return
     if any(not each or min(each) < 0 or len(each) > REPLICATION_FACTOR_MAX for each in nodes):

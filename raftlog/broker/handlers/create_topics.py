@@ -7,6 +7,7 @@ from typing import Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.ids import NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.base.units import Instant
@@ -206,13 +207,18 @@ def _assigned_nodes(topic: CreatableTopic) -> tuple[tuple[NodeId, ...], ...]:
         what = "an assignment must name every partition from 0 on, each once"
         raise Problem(ErrorCode.INVALID_REPLICA_ASSIGNMENT, what)
     if len(by_partition) > PARTITIONS_PER_TOPIC_MAX:
-        what = f"{len(by_partition)} partitions, at most {PARTITIONS_PER_TOPIC_MAX} are allowed"
+        what = (
+            f"{amount(len(by_partition), 'partition')}, at most {PARTITIONS_PER_TOPIC_MAX} "
+            "are allowed"
+        )
         raise Problem(ErrorCode.INVALID_PARTITIONS, what)
     found = []
     for number in range(len(by_partition)):
         brokers = by_partition[number]
         if len(brokers) > REPLICATION_FACTOR_MAX:
-            what = f"{len(brokers)} replicas, at most {REPLICATION_FACTOR_MAX} are allowed"
+            what = (
+                f"{amount(len(brokers), 'replica')}, at most {REPLICATION_FACTOR_MAX} are allowed"
+            )
             raise Problem(ErrorCode.INVALID_REPLICATION_FACTOR, what)
         if not brokers or len(dict.fromkeys(brokers)) != len(brokers) or min(brokers) < 0:
             what = f"the brokers of partition {number} must be some, and different"
@@ -228,7 +234,7 @@ def _count(context: Context, topic: CreatableTopic) -> int:
     if topic.num_partitions == BROKER_DEFAULT:
         return context.config.partitions_default
     if topic.num_partitions < 1:
-        what = f"{topic.num_partitions} partitions; at least 1 is needed"
+        what = f"{amount(topic.num_partitions, 'partition')}; at least 1 is needed"
         raise Problem(ErrorCode.INVALID_PARTITIONS, what)
     return topic.num_partitions
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from raftlog.base.amounts import amount
 from raftlog.base.limits import DESCRIBED_RESOURCES_MAX
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.broker.config import BrokerConfig
@@ -45,7 +46,10 @@ def handle(context: Context, request: KafkaRequest) -> None:
     """One result per resource asked for."""
     body: DescribeConfigsRequest = request.body
     if len(body.resources) > DESCRIBED_RESOURCES_MAX:
-        what = f"{len(body.resources)} resources; ask for {DESCRIBED_RESOURCES_MAX} at a time"
+        what = (
+            f"{amount(len(body.resources), 'resource')}; ask for {DESCRIBED_RESOURCES_MAX} "
+            "at a time"
+        )
         request.answer(error_body(body, ErrorCode.INVALID_REQUEST, what))
         return
     results = [_describe(context, resource, body) for resource in body.resources]

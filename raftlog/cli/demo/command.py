@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import trio
 
+from raftlog.base.amounts import amount
 from raftlog.cli.demo import flights, spark_ending
 from raftlog.cli.demo import run as demo
 from raftlog.cli.demo.run import Outcome
@@ -71,9 +72,10 @@ def _document(outcome: Outcome) -> dict[str, object]:
 def _print(outcome: Outcome) -> None:
     for fault in outcome.faults:
         print(
-            f"{fault.name} of broker {fault.node}: {len(fault.moved())} partitions moved, "
+            f"{fault.name} of broker {fault.node}: {amount(len(fault.moved()), 'partition')} "
+            "moved, "
             f"unavailable for {fault.unavailable_ms:.0f} ms, "
-            f"{fault.acks_after:,} acknowledgements after it"
+            f"{amount(fault.acks_after, 'acknowledgement', grouped=True)} after it"
         )
     for claim in outcome.claims:
         print(f"{'PROVED' if claim.holds else 'FAILED'}  {claim.says}")
@@ -82,7 +84,7 @@ def _print(outcome: Outcome) -> None:
     _print_spark(outcome)
     metrics = outcome.metrics
     print(
-        f"{metrics['acknowledged']:,} records in {metrics['seconds']:.1f} s: "
+        f"{amount(metrics['acknowledged'], 'record', grouped=True)} in {metrics['seconds']:.1f} s: "
         f"{metrics['records_per_second']:,} a second, faults included"
     )
     print(f"the judge calls the history {outcome.verdict}")

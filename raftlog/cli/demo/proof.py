@@ -8,6 +8,8 @@ from typing import NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
+
 
 class ReadRecord(NamedTuple):
     """One record as the consumer got it."""
@@ -62,12 +64,16 @@ def exactly_once(acknowledged: Iterable[int], read: Sequence[ReadRecord]) -> Cla
     doubled = [row for row, count in counts.items() if count > 1]
     evidence = ""
     if missing:
-        evidence = f"{len(missing)} acknowledged rows are missing, the first is {min(missing)}"
+        evidence = (
+            f"missing: {amount(len(missing), 'acknowledged row')}, the first is {min(missing)}"
+        )
     elif doubled:
-        evidence = f"{len(doubled)} rows are there more than once, the first is {min(doubled)}"
+        evidence = (
+            f"there more than once: {amount(len(doubled), 'row')}, the first is {min(doubled)}"
+        )
     return Claim(
         "exactly-once",
-        f"each of {len(acked):,} acknowledged records is there exactly once",
+        f"each of {amount(len(acked), 'acknowledged record', grouped=True)} is there exactly once",
         not missing and not doubled,
         evidence,
     )
@@ -77,7 +83,12 @@ def nothing_invented(sent: int, read: Sequence[ReadRecord]) -> Claim:
     """Only rows that were sent were read."""
     strange = [record for record in read if not 0 <= record.row < sent]
     evidence = f"{strange[0]}" if strange else ""
-    return Claim("no-phantom", f"all {len(read):,} records read were sent", not strange, evidence)
+    return Claim(
+        "no-phantom",
+        f"all {amount(len(read), 'record', grouped=True)} read were sent",
+        not strange,
+        evidence,
+    )
 
 
 def key_order(read: Sequence[ReadRecord]) -> Claim:
@@ -94,7 +105,9 @@ def key_order(read: Sequence[ReadRecord]) -> Claim:
             says = f"{record.key!r}: {before} before {record}"
             return Claim("key-order", "the order of each key is kept", False, says)
         last[record.key] = record
-    return Claim("key-order", f"the order of each of {len(last):,} keys is kept", True)
+    return Claim(
+        "key-order", f"the order of each of {amount(len(last), 'key', grouped=True)} is kept", True
+    )
 
 
 def _place(record: ReadRecord) -> tuple[int, int]:
@@ -110,10 +123,10 @@ def dense(read: Sequence[ReadRecord], ends: Mapping[int, int]) -> Claim:
         expected = range(ends.get(partition, 0))
         if sorted(found) != list(expected):
             gaps = sorted(set(expected) - set(found))
-            first = f"offset {gaps[0]} is missing" if gaps else f"{len(found)} records"
+            first = f"offset {gaps[0]} is missing" if gaps else f"{amount(len(found), 'record')}"
             says = f"partition {partition}, end {ends.get(partition)}: {first}"
             return Claim("dense", "offsets are dense from 0", False, says)
-    return Claim("dense", f"offsets are dense from 0 in {len(offsets)} partitions", True)
+    return Claim("dense", f"offsets are dense from 0 in {amount(len(offsets), 'partition')}", True)
 
 
 class ReplicaLog(NamedTuple):
@@ -133,7 +146,7 @@ def replicas_equal(logs: Sequence[ReplicaLog], replication: int) -> Claim:
     says = f"{len(logs)} replica logs agree by chain and by hash of their bytes"
     for partition, group in sorted(by_partition.items()):
         if len(group) != replication:
-            evidence = f"partition {partition} has {len(group)} replicas"
+            evidence = f"partition {partition} has {amount(len(group), 'replica')}"
             return Claim("replicas-equal", says, False, evidence)
         if len({log[2:] for log in group}) > 1:
             return Claim("replicas-equal", says, False, f"partition {partition}: {group}")

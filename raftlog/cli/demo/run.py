@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO, cast, final
 import attrs
 import trio
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog.cli.demo import flights, proof, reading, spark_ending
@@ -175,7 +176,10 @@ class _Demo:
             self.cluster, client, stream, history, self.clock, TOPIC, self.rows, BROKERS
         )
         await faults.recovered()
-        self.say(f"streaming {self.rows:,} departures; kill -9, then SIGSTOP, on the way")
+        self.say(
+            f"streaming {amount(self.rows, 'departure', grouped=True)}; kill -9, then "
+            "SIGSTOP, on the way"
+        )
         began = self.clock.now()
         with progress("acknowledged", self.rows) as advance:
             async with trio.open_nursery() as nursery:
@@ -223,7 +227,10 @@ def _all_settled(stream: Stream) -> Claim:
     left = stream.sent - len(stream.acknowledged)
     evidence = f"{len(stream.unknown)} unknown, {len(stream.refused)} refused" if left else ""
     return Claim(
-        "acknowledged", f"all {stream.sent:,} records were acknowledged", left == 0, evidence
+        "acknowledged",
+        f"all {amount(stream.sent, 'record', grouped=True)} were acknowledged",
+        left == 0,
+        evidence,
     )
 
 

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.demo.proof import Claim
 from raftlog.spark.session import local_session, missing
@@ -97,22 +98,22 @@ def _answers(spark: Session, bootstrap: str, topic: str, folder: Path, records: 
         *(_claim(check) for check in checks),
         Claim(
             "spark-parquet",
-            f"Spark wrote all {records:,} records as Parquet",
+            f"Spark wrote all {amount(records, 'record', grouped=True)} as Parquet",
             count == records,
-            "" if count == records else f"{count:,} rows",
+            "" if count == records else f"{amount(count, 'row', grouped=True)}",
         ),
         Claim(
             "spark-stream",
-            f"the stream's aggregate counts each of {records:,} records once",
+            f"the stream's aggregate counts each of {amount(records, 'record', grouped=True)} once",
             streamed == records,
-            "" if streamed == records else f"{streamed:,} records",
+            "" if streamed == records else f"{amount(streamed, 'record', grouped=True)}",
         ),
     )
     return Answers(claims, _worst_carriers(stored), hours)
 
 
 def _claim(check: "LogCheck") -> Claim:
-    evidence = "" if check.holds else f"{check.failures} times; {check.evidence}"
+    evidence = "" if check.holds else f"{amount(check.failures, 'time')}; {check.evidence}"
     return Claim(f"spark-{check.name}", f"Spark: {check.says}", check.holds, evidence)
 
 

@@ -8,6 +8,7 @@ What changes the cluster is never asked twice when the first time may have had a
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
+from raftlog.base.amounts import amount
 from raftlog.base.arguments import checked
 from raftlog.base.errors import ProtocolError
 from raftlog.base.ids import NodeId, Offset
@@ -468,7 +469,9 @@ def delete_records(
 
 def _only(found: list[Any], place: TopicPartition) -> Any:
     if len(found) != 1:
-        raise ProtocolError(f"an answer about {len(found)} partitions, not one", on=str(place))
+        raise ProtocolError(
+            f"an answer about {amount(len(found), 'partition')}, not one", on=str(place)
+        )
     return found[0]
 
 

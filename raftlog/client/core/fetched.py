@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import CorruptData, ProtocolError
 from raftlog.base.ids import Offset
 from raftlog.base.limits import BATCH_HEADER_BYTES
@@ -128,12 +129,14 @@ def _whole_batches(place: TopicPartition, records: object) -> Iterator[memoryvie
     while len(view) - position >= BATCH_HEADER_BYTES:
         size = int(_LENGTH.unpack_from(view, position + _LENGTH_AT)[0]) + LENGTH_OVERHEAD
         if size < BATCH_HEADER_BYTES:
-            raise ProtocolError(f"batch says {size} bytes", on=str(place))
+            raise ProtocolError(f"batch says {amount(size, 'byte')}", on=str(place))
         if size > len(view) - position:
             break
         yield view[position : position + size]
         position += size
     if position == 0 and len(view) > 0:
         raise ProtocolError(
-            f"{len(view)} bytes without a whole batch", on=str(place), do="fetch more bytes"
+            f"{amount(len(view), 'byte')} without a whole batch",
+            on=str(place),
+            do="fetch more bytes",
         )

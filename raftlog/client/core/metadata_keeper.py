@@ -14,6 +14,7 @@ from typing import Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import LocalMisuse, RaftlogError
 from raftlog.base.limits import CLIENT_TOPICS_MAX
 from raftlog.base.units import NEVER, Instant
@@ -81,7 +82,7 @@ class MetadataKeeper:
             return
         kept = len(self._asked_for())
         if kept >= CLIENT_TOPICS_MAX:
-            raise LocalMisuse(f"{kept} topics in one client", do="use several clients")
+            raise LocalMisuse(f"{amount(kept, 'topic')} in one client", do="use several clients")
         self._wanted = True
         self._not_before = Instant(0)
 

@@ -21,6 +21,7 @@ from typing import final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import Offset
 from raftlog.base.probes import probe
@@ -228,11 +229,14 @@ class PartitionQueue:
         why = f"; last: {batch.last_error}" if batch.last_error is not None else ""
         if unknown:
             return OutcomeUnknown(
-                f"not acknowledged in time: {batch.count} records may be in the log or not{why}",
+                f"not acknowledged in time: {amount(batch.count, 'record')} may be in the log "
+                f"or not{why}",
                 on=str(self.place),
                 do="read the end of the partition before sending them again",
             )
-        return NotDone(f"not sent in time, {batch.count} records{why}", on=str(self.place))
+        return NotDone(
+            f"not sent in time, {amount(batch.count, 'record')}{why}", on=str(self.place)
+        )
 
     def give_up_unsent(self, error: RaftlogError) -> Settled:
         """Fail what has never left."""

@@ -11,6 +11,7 @@ from typing import Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError, WrongValue
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import BATCH_HEADER_BYTES
@@ -116,14 +117,18 @@ class Producer:
         """Put a record into its partition's batch. `BufferFull` beyond `buffer_bytes`;
         `WrongValue` for a partition that the topic does not have and a record beyond bounds."""
         if self.unsettled_bytes >= self.options.buffer_bytes:
-            raise BufferFull(f"{self.unsettled_bytes} bytes wait", do="wait for acknowledgements")
+            raise BufferFull(
+                f"waiting: {amount(self.unsettled_bytes, 'byte')}",
+                do="wait for acknowledgements",
+            )
         if headers:
             size = RecordBatchBuilder.size_bound(key, value, headers)
         else:
             size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
         if size > self.options.record_bytes:
             raise WrongValue(
-                f"value makes a record of {size} bytes, more than {self.options.record_bytes}",
+                f"value makes a record of {amount(size, 'byte')}, more than "
+                f"{self.options.record_bytes}",
                 on=f"topic {view.name}",
                 do="send less, or raise record_bytes and the brokers' socket.request.max.bytes",
             )

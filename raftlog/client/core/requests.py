@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import LocalMisuse, RaftlogError, WrongValue
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import CLIENT_CALLS_MAX
@@ -65,7 +66,9 @@ class Requests:
         """Begin a call; its result will be in `done`."""
         assert call_id not in self._calls, call_id
         if len(self._calls) >= CLIENT_CALLS_MAX:
-            self.done.append(Complete(call_id, LocalMisuse(f"{len(self._calls)} calls wait")))
+            self.done.append(
+                Complete(call_id, LocalMisuse(f"waiting: {amount(len(self._calls), 'call')}"))
+            )
             return
         now = self.turn.now
         deadline = Instant(now + min(ask.timeout_ns, self.options.call_timeout_ns))

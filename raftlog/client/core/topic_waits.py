@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import LocalMisuse, RaftlogError, WrongValue
 from raftlog.base.limits import CLIENT_CALLS_MAX
 from raftlog.base.units import NEVER, Instant
@@ -52,7 +53,9 @@ class TopicWaits:
         known."""
         assert call_id not in self._waits, call_id
         if len(self._waits) >= CLIENT_CALLS_MAX:
-            self.failed.append(Complete(call_id, LocalMisuse(f"{len(self._waits)} calls wait")))
+            self.failed.append(
+                Complete(call_id, LocalMisuse(f"waiting: {amount(len(self._waits), 'call')}"))
+            )
             return
         if partition is not None and partition < 0:
             error = WrongValue(f"partition must be 0 or more, not {partition}", on=f"topic {topic}")
@@ -113,7 +116,7 @@ class TopicWaits:
         return KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             on=str(TopicPartition(wait.topic, wait.partition)),
-            do=f"{wait.topic} has partitions 0 to {known.count - 1}",
+            do=f"{wait.topic} has {amount(known.count, 'partition')}, numbered from 0",
         )
 
     def next_instant(self, now: Instant) -> Instant:

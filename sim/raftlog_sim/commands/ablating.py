@@ -4,6 +4,7 @@ on."""
 import argparse
 from typing import Any, Final
 
+from raftlog.base.amounts import amount
 from raftlog_sim import ablation, mutation
 from raftlog_sim.ablation import Found
 from raftlog_sim.commands import common
@@ -102,7 +103,7 @@ def _end(found: Found) -> str:
     if found.seed is not None:
         return f"seed {found.seed}, {found.by}"
     late = ", then time was up" if found.out_of_time else ""
-    return f"nothing in {common.counted(found.tried, 'seed')}{late}"
+    return f"nothing in {amount(found.tried, 'seed')}{late}"
 
 
 def _needed(parts: list[Found]) -> list[str]:
@@ -115,6 +116,6 @@ def _summary(whole: Found, parts: list[Found]) -> str:
     idle = sum(not each.changed for each in alike)
     needed = ", ".join(_needed(parts)) or "no single kind"
     return (
-        f"       without each of {common.counted(len(alike), 'other')}: the same seed; {idle} of "
+        f"       without each of {amount(len(alike), 'other')}: the same seed; {idle} of "
         f"them did nothing until then\n       depends on {needed}"
     )

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation, scenario_files
 from raftlog_sim.bounds import BOUNDS
@@ -228,11 +229,6 @@ def switch_on(mutant: str) -> None:
     mutation.switch_on_if(mutant)
 
 
-def counted(number: int, what: str) -> str:
-    """`1 seed`, `2 seeds`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
@@ -292,9 +288,9 @@ def tell(outcome: Outcome, case: Case) -> None:
     print(f"{outcome.failure or 'ok'}")
     document = outcome.document
     print(
-        f"seed {outcome.seed}: {counted(outcome.events, 'event')}, {counted(case.size, 'step')}, "
+        f"seed {outcome.seed}: {amount(outcome.events, 'event')}, {amount(case.size, 'step')}, "
         f"{outcome.simulated_ns / 1e9:.1f} simulated s, {document['acknowledged']} of "
-        f"{document['sent']} records acknowledged, trace {outcome.trace_hash}"
+        f"{amount(document['sent'], 'record')} acknowledged, trace {outcome.trace_hash}"
     )
     if document.get("faults"):
         print(f"faults: {_counts(document['faults'])}")
@@ -309,14 +305,14 @@ def tell(outcome: Outcome, case: Case) -> None:
     for line in outcome.story[:STORY_LINES_MAX]:
         print(f"  {line}")
     if len(outcome.story) > STORY_LINES_MAX:
-        print(f"  ... {len(outcome.story) - STORY_LINES_MAX} more lines in trace.txt")
+        print(f"  ... {amount(len(outcome.story) - STORY_LINES_MAX, 'more line')} in trace.txt")
 
 
 def _told_in_vain(in_vain: list[str], case: Case) -> str:
     """Faults that did nothing. Of a person's few all are named, of a seed's many the first."""
     few = in_vain if case.size <= STORY_LINES_MAX else in_vain[:1]
     more = "" if len(few) == len(in_vain) else ", ..."
-    return f"struck nothing: {counted(len(in_vain), 'fault')} ({'; '.join(few)}{more})"
+    return f"struck nothing: {amount(len(in_vain), 'fault')} ({'; '.join(few)}{more})"
 
 
 def print_json(document: dict[str, Any]) -> None:

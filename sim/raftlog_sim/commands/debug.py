@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Final
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim.cases import BrokerCase
 from raftlog_sim.commands import common
@@ -39,7 +40,7 @@ def _debug(options: argparse.Namespace) -> int:
     if not isinstance(case, BrokerCase):
         raise common.UsageError("only runs of our own brokers can be stepped; see trace.txt")
     if options.format == "text":
-        print(f"{common.counted(case.size, 'step')}, seed {case.seed}; `help` lists the commands")
+        print(f"{amount(case.size, 'step')}, seed {case.seed}; `help` lists the commands")
     with closing(Debugger(case.schedule)) as debugger:
         _converse(debugger, options.format)
     return common.DONE

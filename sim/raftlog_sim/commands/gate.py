@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import raftlog
 import raftlog_sim
+from raftlog.base.amounts import amount
 from raftlog_sim import mutation
 from raftlog_sim.commands import common
 
@@ -62,7 +63,7 @@ def _gate(options: argparse.Namespace) -> int:
             groups = ", ".join(
                 f"{each['count']} x {each['class']}" for each in document["failures"]
             )
-            told = f"{document['failed']} of {document['seeds']} seeds fail"
+            told = f"{document['failed']} of {amount(document['seeds'], 'seed')} fail"
             print(f"pysyncobj {version}: {told}{f' ({groups})' if groups else ''}")
         print(
             "the gate holds" if ok else f"THE GATE FAILS: {GUILTY} must fail, {INNOCENT} must not"

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from raftlog.base.amounts import amount
 from raftlog_sim.mutation import JUDGE
 
 BEGIN: Final = "<!-- table of the judge begins -->"
@@ -23,7 +24,7 @@ def line(row: dict[str, Any]) -> str:
     caught = _caught(row) if row["killed"] else "SURVIVED"
     control = "" if control_holds(row) else f"; the judge itself: {row['control']['wrong']} wrong"
     told = f"{row['number']:4} {row['name']:40} {caught}{control}"
-    return f"{told} ({row['tried']} histories, {row['seconds']} s)"
+    return f"{told} ({amount(row['tried'], 'history', plural='histories')}, {row['seconds']} s)"
 
 
 def _caught(row: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any, Final
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim import judge_hunt, mutation, scenario_files
 from raftlog_sim.commands import ablating, common, judge_table
@@ -168,9 +169,9 @@ def _line(row: dict[str, Any]) -> str:
         killed = f"killed by {_by(row)} at seed {row['seeds'][0]}"
     shrunk = row.get("shrunk")
     if shrunk:
-        steps = common.counted(shrunk["steps"][0], "step")
+        steps = amount(shrunk["steps"][0], "step")
         killed += f"; {steps} became {shrunk['steps'][1]} in {shrunk['seconds']} s"
-    tried = common.counted(row["tried"], "seed")
+    tried = amount(row["tried"], "seed")
     return f"{row['number']:4} {row['name']:40} {killed} ({tried}, {row['seconds']} s)"
 
 
@@ -224,7 +225,7 @@ def summary(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
     first = sorted([row["seeds"][0] for row in caught] + [NEVER] * (len(hunted) - len(caught)))
     shrunk = [row["shrunk"] for row in rows if row.get("shrunk")]
     lines = [
-        f"{len(rows)} planted bugs of the brokers: {len(caught)} caught by a seed, "
+        f"{amount(len(rows), 'planted bug')} of the brokers: {len(caught)} caught by a seed, "
         f"{len(by_scenario)} by their scenarios only, "
         f"{len(rows) - len(caught) - len(by_scenario)} by nothing; "
         f"{len(rows) - len(hunted)} of them were not hunted on seeds."
@@ -238,7 +239,8 @@ def summary(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
         unfinished = sum(not each.get("finished", True) for each in shrunk)
         lines.append(
             f"{len(shrunk)} first failing seeds shrank to at most "
-            f"{max(each['steps'][1] for each in shrunk)} steps, a load counted as one, in "
+            f"{amount(max(each['steps'][1] for each in shrunk), 'step')}, a load counted as "
+            "one, in "
             f"{seconds[len(seconds) // 2]:.0f} s (median) and {seconds[-1]:.0f} s (worst); "
             f"{unfinished} could have gone on when their time was over."
         )

@@ -3,6 +3,7 @@
 import argparse
 from collections import Counter
 
+from raftlog.base.amounts import amount
 from raftlog_sim import scenario_files, scenarios
 from raftlog_sim.cases import PYSYNCOBJ, why_no_guests
 from raftlog_sim.commands import common
@@ -50,7 +51,7 @@ def _scenarios(options: argparse.Namespace) -> int:
         common.print_json({"scenarios": rows, "failed": failed, "skipped": skipped, **told})
     else:
         left_out = f", {skipped} skipped ({no_guests})" if skipped else ""
-        print(f"{common.counted(len(rows), 'scenario')}, {failed} failed{left_out}")
+        print(f"{amount(len(rows), 'scenario')}, {failed} failed{left_out}")
         common.tell_missed(options, missed)
     if failed or (missed and options.probes == "require"):
         return common.FAILED

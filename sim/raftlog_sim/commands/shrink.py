@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation
 from raftlog_sim.cases import Case
@@ -57,7 +58,7 @@ def _shrink(options: argparse.Namespace) -> int:
     def told(tried: int, left: int) -> None:
         progress.append([tried, left])
         if sys.stderr.isatty():
-            line = f"\r{tried} tried, {left} parts left, {deadline.spent:.0f} s "
+            line = f"\r{tried} tried, {amount(left, 'part')} left, {deadline.spent:.0f} s "
             print(line, end="", file=sys.stderr, flush=True)
 
     effort = Effort(out_of_time=deadline.passed, told=told)
@@ -119,14 +120,14 @@ def _tell(
     for line in outcome.story[: common.STORY_LINES_MAX]:
         print(f"  {line}")
     stopped = f"; {effort.stopped}" if effort.stopped else ""
-    steps = common.counted(before[0].size, "step")
-    events = common.counted(before[1].events, "event")
+    steps = amount(before[0].size, "step")
+    events = amount(before[1].events, "event")
     print(
         f"{outcome.failure}\n{steps} became {small.size}, {events} {outcome.events}: "
-        f"{common.counted(effort.tried, 'run')} in {seconds:.0f} s{stopped}"
+        f"{amount(effort.tried, 'run')} in {seconds:.0f} s{stopped}"
     )
     print(f"replay: raftlog sim replay {file}")
 
 
 def _size(case: Case, outcome: Outcome) -> str:
-    return f"{common.counted(case.size, 'step')}, {common.counted(outcome.events, 'event')}"
+    return f"{amount(case.size, 'step')}, {amount(outcome.events, 'event')}"

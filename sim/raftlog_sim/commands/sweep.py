@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from raftlog.base.amounts import amount
 from raftlog_sim import compiled_build, mutation, scenario_files, scenarios, spark_sweep
 from raftlog_sim.cases import BROKERS
 from raftlog_sim.commands import common, filing
@@ -221,7 +222,10 @@ def _rows(options: argparse.Namespace, deadline: common.Deadline) -> Generator[R
         for call, answer in answers:
             yield _lost_row(call[0], answer.why) if isinstance(answer, Lost) else answer
     if workers.gave_up:
-        raise _GaveUpError(f"gave up: {workers.deaths} processes died; see worker-died")
+        raise _GaveUpError(
+            f"gave up: {amount(workers.deaths, 'process', plural='processes')} died; see "
+            "worker-died"
+        )
 
 
 def _is_compiled(options: argparse.Namespace, seed: int) -> bool:
@@ -284,14 +288,15 @@ def _tell(options: argparse.Namespace, tally: Tally, seconds: float) -> None:
     _tell_failed(options, tally)
     found = tally.document(asked, seconds)
     print(
-        f"{common.counted(tally.seeds, 'seed')}, {tally.failed} failed, {seconds:.1f} s: "
-        f"{found['seeds_per_hour']} seeds an hour, {found['events_per_second']} events a second, "
+        f"{amount(tally.seeds, 'seed')}, {tally.failed} failed, {seconds:.1f} s: "
+        f"{amount(found['seeds_per_hour'], 'seed')} an hour, "
+        f"{amount(found['events_per_second'], 'event')} a second, "
         f"{found['simulated_seconds']:.0f} simulated s"
     )
     if tally.cores:
         print(_of_cores(tally))
     if tally.time_is_up(asked):
-        print(f"time is up: {tally.seeds} of {common.counted(asked, 'seed')}")
+        print(f"time is up: {tally.seeds} of {amount(asked, 'seed')}")
     if tally.interrupted or tally.gave_up:
         print("interrupted: this is what was done so far" if tally.interrupted else tally.gave_up)
     for name in tally.scenarios_failed:
@@ -331,7 +336,7 @@ def _of_cores(tally: Tally) -> str:
     others = [f"{what} {count}" for what, count in sorted(tally.cores.items()) if what != RAN]
     unable = f" ({tally.core_unable} without a majority)" if tally.core_unable else ""
     return (
-        f"the core phase ran in {common.counted(tally.cores[RAN], 'seed')}, with "
-        f"{common.counted(tally.core_records, 'record')}{unable}; "
+        f"the core phase ran in {amount(tally.cores[RAN], 'seed')}, with "
+        f"{amount(tally.core_records, 'record')}{unable}; "
         f"in others: {', '.join(others) or 'none'}"
     )

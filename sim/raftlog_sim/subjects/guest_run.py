@@ -12,6 +12,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog.verify import Header, HistoryWriter, Verdict, check_history
 from raftlog_sim.streams import Stream
 from raftlog_sim.subjects.guest_cluster import GuestCluster
@@ -81,7 +82,10 @@ class GuestResult:
 
     def story(self) -> list[str]:
         """The run for people: steps, changes of role, truncations, promises, what broke."""
-        lines = [f"pysyncobj {VERSION}, {self.plan.nodes} nodes, {len(self.plan.steps)} steps"]
+        lines = [
+            f"pysyncobj {VERSION}, {amount(self.plan.nodes, 'node')}, "
+            f"{amount(len(self.plan.steps), 'step')}"
+        ]
         for line in self.trace:
             instant, where, *rest = line.split()
             lines.append(f"{int(instant) / 1e9:8.3f} s  {where:8} {' '.join(rest)}")
@@ -123,7 +127,10 @@ def _judged(plan: GuestPlan, cluster: GuestCluster, view: GuestView) -> GuestRes
     lost = tuple(value for value in view.acknowledged if value not in final) if leader else ()
     failure = ""
     if lost and whole:
-        failure = f"{LOST}: {len(lost)} of {len(view.acknowledged)} acknowledged values are lost"
+        failure = (
+            f"{LOST}: {len(lost)} of "
+            f"{amount(len(view.acknowledged), 'acknowledged value')} are lost"
+        )
     elif leader is not None and (what := _differing(states, final)):
         failure = f"{DIVERGED}: {what}"
     elif view.convictions:

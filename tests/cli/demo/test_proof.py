@@ -33,7 +33,7 @@ def test_a_lost_record_is_named():
 def test_a_doubled_record_is_named():
     claim = proof.exactly_once(range(4), [*RIGHT, ReadRecord(0, 2, 0, b"N1")])
     assert not claim.holds
-    assert "more than once, the first is 0" in claim.evidence
+    assert "more than once: 1 row, the first is 0" in claim.evidence
 
 
 def test_an_unacknowledged_record_may_be_there_once():
