@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from raftlog.base.ids import GroupId
+from raftlog.base.ids import METADATA_GROUP, GroupId
 from raftlog.base.limits import CLOCKS_APART_MS_MAX
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.partition.replica import PartitionReplica
@@ -37,6 +37,8 @@ class AgeChecks:
         self, node: "Node", replica: PartitionReplica, committed: Committed
     ) -> Iterator[tuple[str, str]]:
         """More is committed: see what new markers let go."""
+        if replica.group == METADATA_GROUP:
+            return  # trimmed behind its snapshots, however young it is
         seen = self._seen.get(replica.group, 0)
         if not self.retention_ms or len(committed.starts) == seen:
             return
