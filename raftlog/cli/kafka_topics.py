@@ -3,7 +3,6 @@
 Exit codes are Kafka's: 0, or 1 for everything that goes wrong, wrong usage included. JSON is ours.
 """
 
-import json
 import re
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
 
 import click
 
+from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.render import FAILED_CODE, format_option, print_json
@@ -146,8 +146,7 @@ def kafka_topics(**flags: Any) -> int:
     except (RaftlogError, _Failure) as error:
         message = error.text if isinstance(error, KafkaError) else str(error)
         if asked.form == "json":
-            document = {"version": 1, "error": {"what": message, "on": asked.topic, "do": ""}}
-            print(json.dumps(document), file=sys.stderr)
+            print(error_text(message, asked.topic or "", "", as_json=True), file=sys.stderr)
         else:
             print(f"Error while executing topic command : {message}")
         return FAILED_CODE

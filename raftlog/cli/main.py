@@ -1,11 +1,11 @@
 """The entry point: commands are loaded when they are used, mistakes get one clear line and a code.
 
 Exit codes: 0 done or valid, 1 failed or invalid, 2 unknown, 64 wrong usage, 130 interrupted. With
-`--format json` an error is one JSON document on standard error: {"error": {"what", "on", "do"}}.
+`--format json` an error is one JSON document on standard error:
+{"version": 1, "error": {"what", "on", "do"}}.
 """
 
 import io
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -15,12 +15,11 @@ from typing import Final, NoReturn, final
 
 import click
 
+from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
-from raftlog.base.printable import visible
 from raftlog.cli.render import UNKNOWN_CODE, USAGE_CODE, print_json
 
 _INTERRUPTED_CODE: Final = 130
-_LINE_FEED: Final = "\n"
 
 # Command -> (module, attribute, short help). The help stands here so that `raftlog --help` loads
 # none.
@@ -144,15 +143,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 
 def _print_error(what: str, on: str, do: str, *, as_json: bool) -> None:
-    if as_json:
-        document = {"version": 1, "error": {"what": what, "on": on, "do": do}}
-        print(json.dumps(document), file=sys.stderr)
-        return
-    # What a file or a peer said stands in errors, too: it must not make the terminal do anything.
-    what, on, do = (visible(text, _LINE_FEED) for text in (what, on, do.strip()))
-    place = f" ({on})" if on else ""
-    advice = f"\n  {do}" if do else ""
-    print(f"raftlog: {what}{place}{advice}", file=sys.stderr)
+    print(error_text(what, on, do, as_json=as_json), file=sys.stderr)
 
 
 def main() -> NoReturn:

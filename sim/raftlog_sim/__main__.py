@@ -3,7 +3,8 @@
 Exit codes: 0 all well, 1 something failed, 2 a determinism check disagreed or nothing could be
 decided, 64 wrong usage, a file that is no case or a folder that cannot be written, 130 interrupted
 (Ctrl-C or SIGTERM, which end the processes it started, too).
-Errors are one line of JSON on standard error; wrong usage is text unless `--format json`.
+Errors stand on standard error as those of every command: what, on what, and what to do; with
+`--format json` one document in one line.
 """
 
 import argparse
@@ -32,14 +33,12 @@ def main(arguments: list[str]) -> int:
         with _terminated_as_interrupted():
             return int(options.run(options))
     except common.UsageError as error:
-        print(_usage_line(error, as_json=_wants_json(arguments)), file=sys.stderr)
-        return common.USAGE
-    except common.RefusedError as error:
-        print(common.error_line(error), file=sys.stderr)
+        told = OperatingError(str(error), on=error.on, do=f"see {error.on} --help")
+        common.print_error(told, as_json=_wants_json(arguments))
         return common.USAGE
     except OperatingError as error:
-        print(common.error_line(error), file=sys.stderr)
-        return common.FAILED
+        common.print_error(error, as_json=_wants_json(arguments))
+        return common.USAGE if isinstance(error, common.RefusedError) else common.FAILED
     except KeyboardInterrupt:
         return common.INTERRUPTED
     except BrokenPipeError:
@@ -70,13 +69,6 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     return "--format=json" in arguments or ("--format", "json") in pairwise(arguments)
-
-
-def _usage_line(error: common.UsageError, *, as_json: bool) -> str:
-    if not as_json:
-        return f"raftlog sim: {error}"
-    do = f"see {error.on} --help"
-    return common.error_line(OperatingError(str(error), on=error.on, do=do))
 
 
 def parser() -> argparse.ArgumentParser:

@@ -28,7 +28,7 @@ def test_its_exit_code_and_errors_are_the_simulators(tmp_path):
         capture_output=True, text=True,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (64, "")
-    assert done.stderr.startswith('{"error": {"what": ')
+    assert done.stderr.startswith('{"version": 1, "error": {"what": ')
 
 
 BEHIND_AN_AMPERSAND = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]

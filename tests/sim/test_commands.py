@@ -167,7 +167,7 @@ def test_wrong_usage_is_64_and_says_why(arguments, why, capsys):
 )
 def test_a_file_that_is_no_case_is_refused(content, tmp_path, capsys):
     (tmp_path / "bad").write_text(content)
-    code, said = ran("replay", tmp_path / "bad", capsys=capsys)
+    code, said = ran("replay", tmp_path / "bad", "--format", "json", capsys=capsys)
     assert code == 64
     assert set(json.loads(said.err)["error"]) == {"what", "on", "do"}
 

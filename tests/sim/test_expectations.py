@@ -42,7 +42,7 @@ def replay(tmp_path, capsys):
     ],
 )
 def test_a_step_that_names_what_there_is_not_is_an_error(steps, missing, replay):
-    code, said = replay(steps, "ok")
+    code, said = replay(steps, "ok", more=("--format", "json"))
     assert code == 64
     error = json.loads(said.err)["error"]
     assert missing in error["what"]

@@ -92,7 +92,7 @@ def test_a_file_that_is_no_case_does_not_blame_it(name, text, capsys, tmp_path):
 def test_a_plan_of_guests_says_what_is_missing(capsys, tmp_path):
     (tmp_path / "plan.txt").write_text("subject pysyncobj\n100 isolate 3\n")
     for arguments in (["replay", "plan.txt"], ["run", "--seed", "1", "--subject", "pysyncobj"]):
-        code, said = ran(*arguments, capsys=capsys)
+        code, said = ran(*arguments, "--format", "json", capsys=capsys)
         assert code == 1
         assert error_of(said) == {
             "what": "the library to simulate is not installed", "on": "pysyncobj", "do": HOW

@@ -24,9 +24,10 @@ def ran(*arguments, capsys):
 
 def is_error(text) -> dict:
     assert text.count("\n") == 1, text
-    error = json.loads(text)["error"]
-    assert set(error) == {"what", "on", "do"}
-    return error
+    document = json.loads(text)
+    assert set(document) == {"version", "error"}
+    assert set(document["error"]) == {"what", "on", "do"}
+    return document["error"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -38,6 +39,21 @@ def test_wrong_usage_under_format_json_is_one_json_error(name, capsys):
         error = is_error(said.err)
         assert error["on"].startswith("raftlog sim")
         assert "--help" in error["do"]
+
+
+def test_errors_are_text_as_those_of_every_other_command(tmp_path, capsys):
+    """They were JSON unless wrong usage: a person read braces."""
+    code, said = ran("run", "--seed", "1", "--no-such-option", capsys=capsys)
+    assert (code, said.out) == (64, "")
+    usage = "raftlog: unrecognized arguments: --no-such-option (raftlog sim)"
+    assert said.err == f"{usage}\n  see raftlog sim --help\n"
+    (tmp_path / "bad").write_text("{")
+    code, said = ran("replay", "bad", capsys=capsys)
+    assert (code, said.out) == (64, "")
+    first, advice = said.err.splitlines()
+    assert first.startswith("raftlog: ")
+    assert first.endswith("(bad)")
+    assert advice.startswith("  ")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +161,7 @@ def test_a_scenario_that_there_is_not_names_those_that_may_be_meant(name, said_s
 def test_a_file_that_is_no_case_is_64(name, text, tmp_path, capsys):
     """Regression: `on` was empty, or `schedule`."""
     (tmp_path / "bad.json").write_text(text)
-    code, said = ran(name, "bad.json", capsys=capsys)
+    code, said = ran(name, "bad.json", "--format", "json", capsys=capsys)
     assert (code, said.out) == (64, "")
     error = is_error(said.err)
     assert error["on"].partition(",")[0] == "bad.json"
@@ -155,7 +171,7 @@ def test_a_file_that_is_no_case_is_64(name, text, tmp_path, capsys):
 def test_a_folder_without_a_case_is_no_run_folder(tmp_path, capsys):
     """Regression: it was said that schedule.json, which nobody had named, was not there."""
     (tmp_path / "empty").mkdir()
-    code, said = ran("replay", "empty", capsys=capsys)
+    code, said = ran("replay", "empty", "--format", "json", capsys=capsys)
     assert code == 64
     error = is_error(said.err)
     assert error["on"] == "empty"
@@ -166,7 +182,7 @@ def test_a_folder_without_a_case_is_no_run_folder(tmp_path, capsys):
 def test_a_file_that_cannot_be_read_says_so_in_words(content, why, tmp_path, capsys):
     if content is not None:
         (tmp_path / "bad").write_bytes(content)
-    code, said = ran("replay", "bad", capsys=capsys)
+    code, said = ran("replay", "bad", "--format", "json", capsys=capsys)
     assert code == 64
     error = is_error(said.err)
     assert error["on"] == "bad"
@@ -176,7 +192,7 @@ def test_a_file_that_cannot_be_read_says_so_in_words(content, why, tmp_path, cap
 
 def test_a_manifest_that_is_too_deep_names_no_mutant(tmp_path, capsys):
     (tmp_path / "run.json").write_text('{"mutant":' * 100_000)
-    code, said = ran("replay", tmp_path, capsys=capsys)
+    code, said = ran("replay", tmp_path, "--format", "json", capsys=capsys)
     assert code == 64
     is_error(said.err)
 

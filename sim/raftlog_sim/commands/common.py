@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, final
 
 from raftlog.base.amounts import amount
+from raftlog.base.error_text import error_text
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation, scenario_files
 from raftlog_sim.bounds import BOUNDS
@@ -320,9 +321,9 @@ def print_json(document: dict[str, Any]) -> None:
     print(json.dumps({"version": 1, **document}))
 
 
-def error_line(error: OperatingError) -> str:
-    """As every command of ours says it."""
-    return json.dumps({"error": {"what": error.what, "on": error.on, "do": error.do}})
+def print_error(error: OperatingError, *, as_json: bool) -> None:
+    """On standard error, as every command of ours says it."""
+    print(error_text(error.what, error.on, error.do, as_json=as_json), file=sys.stderr)
 
 
 @final

@@ -82,7 +82,7 @@ def _shrink(options: argparse.Namespace) -> int:
     if outcome.signature != original.signature:
         what = "it failed as before in another process, and does not here"
         error = OperatingError(what, on=str(folder), do="replay it with --double-check")
-        print(common.error_line(error), file=sys.stderr)
+        common.print_error(error, as_json=options.format == "json")
         return common.DISAGREED
     return common.DONE
 
