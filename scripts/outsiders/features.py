@@ -6,6 +6,8 @@ that hangs in one feature is started again for those that remain.
 
 from typing import NamedTuple
 
+from outsiders.programs.tool_calls import CALLS
+
 FILLED_RECORDS = 20
 """In each partition of the filled topic; the value of each is `partition:offset`."""
 FILLED_PARTITIONS = 3
@@ -45,5 +47,35 @@ FEATURES = [
     Feature("transaction", "produce inside a transaction and commit it", True),
     Feature("kip-848", "subscribe with the new group protocol, read every record"),
 ]
+TOOLS = "kafka-tools"
+TOOL_FEATURES = [
+    Feature(name, f"`{call.tool} {call.flags}`".replace(" `", "`")) for name, call in CALLS.items()
+]
+JAVA_CLIENTS = "kafka-clients"
+JAVA_FEATURES = [
+    Feature("describe-by-id", "describe a topic by its id"),
+    Feature("delete-by-id", "delete a topic by its id"),
+    Feature("describe-cluster", "cluster id, controller and nodes"),
+    Feature("max-timestamp", "the offset of the newest timestamp"),
+    Feature("elect-leaders", "elect the preferred leaders of all partitions"),
+    Feature("describe-producers", "the producers of a partition"),
+    Feature("describe-log-dirs", "what a broker's disk holds"),
+    Feature("describe-quorum", "the controllers"),
+    Feature("describe-features", "the cluster's feature levels"),
+    Feature("describe-groups", "what the coordinator knows of a group"),
+    Feature("group-offsets", "the offsets that a group has committed"),
+    Feature("record", "headers, a timestamp of its own and no value, as they were written"),
+    Feature("too-large", "a record above the limit is refused as too large"),
+    Feature("out-of-range", "a position behind the end is refused as out of range"),
+]
+OWN_FEATURES = {TOOLS: TOOL_FEATURES, JAVA_CLIENTS: JAVA_FEATURES}
+"""Head of the names of clients -> what they alone are asked."""
 NAMES = [feature.name for feature in FEATURES]
+OWN_NAMES = list(dict.fromkeys(each.name for own in OWN_FEATURES.values() for each in own))
 WRITING = [feature.name for feature in FEATURES if feature.writes]
+
+
+def names_of(client):
+    """The features of the client of this name, in their order."""
+    own = [own for head, own in OWN_FEATURES.items() if client.startswith(head)]
+    return [*NAMES, *(each.name for features in own for each in features)]

@@ -7,12 +7,15 @@ import tempfile
 import time
 from pathlib import Path
 
+import _system
+
 from outsiders import clients, features, matrix, preparing
 from outsiders.running import judge, run_program
 from outsiders.topics import Topics
 from raftlog.runtime import local_cluster
 
 USAGE = 64
+EVERY_FEATURE = [*features.NAMES, *features.OWN_NAMES]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -34,9 +37,10 @@ def main(arguments):
             )
         return 0
     began = time.monotonic()
+    if any(client.lacks() for client in wanted):
+        _system.prepare("strangers")
     commands, skipped = prepared(wanted)
-    names = [name for name in features.NAMES if not options.feature or name in options.feature]
-    seen = run_all(commands, names)
+    seen = run_all(commands, options)
     expected = matrix.load()
     if options.write:
         matrix.save(matrix.merged(expected, seen))
@@ -46,6 +50,9 @@ def main(arguments):
     _show(options, seen)
     for name, why in skipped.items():
         _say(f"skipped: {name}: {why}")
+    if options.quick:
+        others = [client.name for client in clients.CLIENTS if not client.quick]
+        _say(f"not in the quick part: {len(others)} clients: {' '.join(others)}")
     for line in failed:
         print(f"FAILED {line}")
     cells = sum(len(column.cells) for column in seen.values())
@@ -65,7 +72,7 @@ def _options(arguments):
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="clients; all when none is named")
     parser.add_argument("--quick", action="store_true", help="the clients that must run")
-    parser.add_argument("--feature", action="append", choices=features.NAMES, metavar="FEATURE")
+    parser.add_argument("--feature", action="append", choices=EVERY_FEATURE, metavar="FEATURE")
     parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the JSON goes")
     parser.add_argument("--write", action="store_true", help="take what was seen as expected")
@@ -102,7 +109,13 @@ def prepared(wanted):
     return commands, skipped
 
 
-def run_all(commands, names):
+def _features(client, options):
+    """What this client is asked: with --quick, only what every client is asked."""
+    names = features.NAMES if options.quick else features.names_of(client.name)
+    return [name for name in names if not options.feature or name in options.feature]
+
+
+def run_all(commands, options):
     """Each client against one fresh cluster: client name -> Column."""
     seen = {}
     if not commands:
@@ -111,6 +124,7 @@ def run_all(commands, names):
         _say("a cluster of three brokers is ready")
         for client, command in commands.items():
             began = time.monotonic()
+            names = _features(client, options)
             topics = Topics(bootstrap, client.name)
             topics.make(names)
             run = run_program(command, [bootstrap, client.name], names, client.silent_seconds)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from outsiders.clients import CLIENTS
-from outsiders.features import NAMES
+from outsiders.features import NAMES, OWN_NAMES, names_of
 from outsiders.outcomes import ABSENT, CLEAR_ERROR, HANG, NOT_YET, WORKS, WRONG, Cell
 
 EXPECTED = Path(__file__).with_name("expected.json")
@@ -68,7 +68,7 @@ def merged(expected, seen):
         for feature, cell in column.cells.items():
             if feature not in cells or cells[feature].outcome != cell.outcome:
                 cells[feature] = Cell(cell.outcome, cell.said[:SAID_CHARACTERS])
-        ordered = {feature: cells[feature] for feature in NAMES if feature in cells}
+        ordered = {feature: cells[feature] for feature in names_of(name) if feature in cells}
         columns[name] = Column(column.version, ordered)
     return {client.name: columns[client.name] for client in CLIENTS if client.name in columns}
 
@@ -97,7 +97,7 @@ def holes(columns):
             yield f"{client.name}: not in the table"
             continue
         column = columns[client.name]
-        for feature in NAMES:
+        for feature in names_of(client.name):
             if feature not in column.cells:
                 yield f"{client.name}: {feature}: no cell"
             elif column.cells[feature].outcome != WORKS and not column.cells[feature].said:
@@ -112,10 +112,12 @@ def to_text(columns):
     """The matrix for a terminal: a row a feature, a column a client, one mark a cell."""
     marks = "   ".join(f"{mark} {outcome}" for outcome, mark in MARKS.items())
     lines = [f"{number:3} {name} {columns[name].version}" for number, name in enumerate(columns, 1)]
-    lines += ["", " " * 18 + "".join(f"{n:4}" for n in range(1, len(columns) + 1))]
-    for feature in NAMES:
+    lines += ["", " " * 24 + "".join(f"{n:4}" for n in range(1, len(columns) + 1))]
+    for feature in (*NAMES, *OWN_NAMES):
+        if not any(feature in column.cells for column in columns.values()):
+            continue
         row = "".join(f"{_mark(column, feature):>4}" for column in columns.values())
-        lines.append(f"{feature:18}{row}")
+        lines.append(f"{feature:24}{row}")
     return "\n".join([*lines, "", f"  {marks}"])
 
 

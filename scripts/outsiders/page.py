@@ -2,7 +2,7 @@
 
 from outsiders import matrix
 from outsiders.clients import BY_NAME
-from outsiders.features import FEATURES
+from outsiders.features import FEATURES, OWN_FEATURES
 from outsiders.outcomes import CLEAR_ERROR, NOT_YET, WORKS
 
 COLUMNS_MAX = 5
@@ -31,7 +31,11 @@ def lines(expected=None):
     for language, names in _groups(columns):
         found += ["", f"## {language}", "", *_clients(names, columns)]
         for begin in range(0, len(names), COLUMNS_MAX):
-            found += ["", *_table(names[begin : begin + COLUMNS_MAX], columns)]
+            found += ["", *_table(FEATURES, names[begin : begin + COLUMNS_MAX], columns)]
+        for head, features in OWN_FEATURES.items():
+            if own := [name for name in names if name.startswith(head)]:
+                found += ["", f"What {head} alone are asked:"]
+                found += ["", *_table(features, own, columns, about=True)]
         found += _reasons(names, columns)
     return found
 
@@ -48,12 +52,14 @@ def _clients(names, columns):
     return [f"* **{name}** {columns[name].version}: {BY_NAME[name].about}" for name in names]
 
 
-def _table(names, columns):
-    found = [f"| feature | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    for feature in FEATURES:
+def _table(features, names, columns, *, about=False):
+    more = " meaning |" if about else ""
+    found = [f"| feature | {' | '.join(names)} |{more}"]
+    found.append("|---" * (len(names) + (2 if about else 1)) + "|")
+    for feature in features:
         cells = [columns[name].cells.get(feature.name) for name in names]
         told = " | ".join("" if cell is None else _worded(cell) for cell in cells)
-        found.append(f"| {feature.name} | {told} |")
+        found.append(f"| {feature.name} | {told} |{f' {feature.about} |' if about else ''}")
     return found
 
 

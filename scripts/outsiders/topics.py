@@ -13,6 +13,7 @@ from outsiders.features import (
     FILLED_PARTITIONS,
     FILLED_RECORDS,
     FIRST_TIMESTAMP,
+    OWN_NAMES,
     WRITING,
     WRITTEN_RECORDS,
 )
@@ -51,6 +52,8 @@ class Topics:
             **{name: {"num_partitions": 1, "replication_factor": 3} for name in WRITING},
         }
         wanted = {name: shape for name, shape in shapes.items() if name in features}
+        if any(name in features for name in OWN_NAMES):
+            wanted["work"] = {"num_partitions": 3, "replication_factor": 3, "config": before}
         # The timestamps of this topic are old: none of its records may be deleted for their age.
         wanted["filled"] = {
             "num_partitions": FILLED_PARTITIONS,

@@ -6,6 +6,7 @@ import pytest
 from outsiders import clients, features, main, matrix, page
 from outsiders.matrix import Column
 from outsiders.outcomes import Cell
+from outsiders.programs import tool_calls
 
 WORKS = Cell("works")
 REFUSED = Cell("clear error", "groups are not served yet")
@@ -120,4 +121,17 @@ def test_a_client_without_its_toolchain_is_skipped_and_named():
 
 
 def test_features_are_told_apart():
-    assert len(set(features.NAMES)) == len(features.NAMES)
+    assert len(set(main.EVERY_FEATURE)) == len(main.EVERY_FEATURE)
+
+
+def test_the_calls_of_tools_belong_to_tools_alone():
+    assert features.names_of("kcat") == features.NAMES
+    own = features.names_of("kafka-tools-4")[len(features.NAMES) :]
+    assert own == list(tool_calls.CALLS)
+
+
+def test_the_calls_of_tools_are_well_formed():
+    """A plan is named where there is one; a refusal shows no output."""
+    for name, call in tool_calls.CALLS.items():
+        assert ("{plan}" in call.flags) == bool(call.plan), name
+        assert not (call.shows and call.refused), name

@@ -9,6 +9,7 @@ from outsiders.outcomes import cell_of, lasting, outcome_of
     [
         ("GroupAuthorizationFailedError: [Error 30]", "clear error"),
         ('KafkaError{code=GROUP_AUTHORIZATION_FAILED,val=30,str="x"}', "clear error"),
+        ("GroupAuthorizationException: FindCoordinator: authorization failure", "clear error"),
         ("Not authorized to access group: g", "clear error"),
         ("FindCoordinator: consumer groups are not served yet", "clear error"),
         ("The node does not support ALTER_CONFIGS", "not yet"),

@@ -21,14 +21,21 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.ElectionType;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -52,6 +59,10 @@ public class Client {
 
         String filled() {
             return prefix + "-filled";
+        }
+
+        String work() {
+            return prefix + "-work";
         }
 
         String group() {
@@ -113,7 +124,124 @@ public class Client {
         all.put("group", place -> group(place, Map.of()));
         all.put("transaction", Client::transaction);
         all.put("kip-848", place -> group(place, Map.of("group.protocol", "consumer")));
+        all.put("describe-by-id", Client::describeById);
+        all.put("delete-by-id", Client::deleteById);
+        all.put("describe-cluster", Client::describeCluster);
+        all.put("max-timestamp", Client::maxTimestamp);
+        all.put("elect-leaders", asks(admin -> admin.electLeaders(ElectionType.PREFERRED, null).all()));
+        all.put("describe-producers", Client::describeProducers);
+        all.put("describe-log-dirs", asks(admin -> admin.describeLogDirs(List.of(1)).allDescriptions()));
+        all.put("describe-quorum", asks(admin -> admin.describeMetadataQuorum().quorumInfo()));
+        all.put("describe-features", asks(admin -> admin.describeFeatures().featureMetadata()));
+        all.put("describe-groups", asks(admin -> admin.describeConsumerGroups(List.of("g")).all()));
+        all.put("group-offsets", asks(admin ->
+            admin.listConsumerGroupOffsets("g").partitionsToOffsetAndMetadata()));
+        all.put("record", Client::record);
+        all.put("too-large", Client::tooLarge);
+        all.put("out-of-range", Client::outOfRange);
         return all;
+    }
+
+    // --- what this client alone is asked ---
+
+    /** One question to the cluster. */
+    interface Question {
+        KafkaFuture<?> ask(Admin admin);
+    }
+
+    static Function asks(Question question) {
+        return place -> {
+            try (Admin admin = admin(place)) {
+                question.ask(admin).get();
+            }
+        };
+    }
+
+    static Uuid idOf(Admin admin, String topic) throws Exception {
+        return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).topicId();
+    }
+
+    static void describeById(Place place) throws Exception {
+        try (Admin admin = admin(place)) {
+            Uuid id = idOf(admin, place.filled());
+            var ids = TopicCollection.ofTopicIds(List.of(id));
+            expect(admin.describeTopics(ids).allTopicIds().get().get(id).name(), place.filled(), "name");
+        }
+    }
+
+    static void deleteById(Place place) throws Exception {
+        try (Admin admin = admin(place)) {
+            admin.createTopics(List.of(new NewTopic(place.topic(), 1, (short) 3))).all().get();
+            var ids = TopicCollection.ofTopicIds(List.of(idOf(admin, place.topic())));
+            admin.deleteTopics(ids).all().get();
+            expect(admin.listTopics().names().get().contains(place.topic()), false, "still listed");
+        }
+    }
+
+    static void describeCluster(Place place) throws Exception {
+        try (Admin admin = admin(place)) {
+            var nodes = admin.describeCluster().nodes().get();
+            expect(nodes.stream().map(Node::id).sorted().toList(), List.of(1, 2, 3), "nodes");
+            expect(admin.describeCluster().clusterId().get().isEmpty(), false, "no cluster id");
+        }
+    }
+
+    static void maxTimestamp(Place place) throws Exception {
+        var partition = new TopicPartition(place.filled(), 1);
+        try (Admin admin = admin(place)) {
+            var found = admin.listOffsets(Map.of(partition, OffsetSpec.maxTimestamp())).all().get();
+            expect(found.get(partition).offset(), (long) FILLED_RECORDS - 1, "offset");
+        }
+    }
+
+    static void describeProducers(Place place) throws Exception {
+        var partition = new TopicPartition(place.filled(), 1);
+        try (Admin admin = admin(place)) {
+            var found = admin.describeProducers(List.of(partition)).all().get().get(partition);
+            expect(found.activeProducers().size(), 1, "producers");
+        }
+    }
+
+    static void record(Place place) throws Exception {
+        var written = new ProducerRecord<String, String>(place.work(), 0, TIME, "key", null);
+        written.headers().add("none", null).add("some", new byte[] {1, 2});
+        try (var producer = producer(place, Map.of())) {
+            producer.send(written).get();
+        }
+        var partition = new TopicPartition(place.work(), 0);
+        try (var reader = consumer(place, Map.of())) {
+            reader.assign(List.of(partition));
+            reader.seekToBeginning(List.of(partition));
+            ConsumerRecord<String, String> found = reader.poll(Duration.ofSeconds(10)).iterator().next();
+            expect(found.key() + found.timestamp(), "key" + TIME, "key and timestamp");
+            expect(found.value() == null, true, "a value");
+            expect(found.headers(), written.headers(), "headers");
+        }
+    }
+
+    static void tooLarge(Place place) throws Exception {
+        Map<String, Object> settings = Map.of("max.request.size", 9_000_000);
+        try (var producer = producer(place, settings)) {
+            producer.send(new ProducerRecord<>(place.work(), "x".repeat(2_000_000))).get();
+        } catch (ExecutionException refused) {
+            if (refused.getCause() instanceof RecordTooLargeException) {
+                return;
+            }
+            throw refused;
+        }
+        throw new IllegalStateException("a record of 2 MB was accepted");
+    }
+
+    static void outOfRange(Place place) throws Exception {
+        var partition = new TopicPartition(place.filled(), 1);
+        try (var reader = consumer(place, Map.of("auto.offset.reset", "none"))) {
+            reader.assign(List.of(partition));
+            reader.seek(partition, 1_000_000);
+            reader.poll(Duration.ofSeconds(10));
+        } catch (OffsetOutOfRangeException refused) {
+            return;
+        }
+        throw new Silent("no error for a position behind the end");
     }
 
     // --- administration ---
@@ -238,7 +366,7 @@ public class Client {
 
     static KafkaConsumer<String, String> consumer(Place place, Map<String, Object> more) {
         Map<String, Object> settings = place.settings(more);
-        settings.put("auto.offset.reset", "earliest");
+        settings.putIfAbsent("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", false);
         settings.put("default.api.timeout.ms", (int) PATIENCE_MILLIS);
         return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());

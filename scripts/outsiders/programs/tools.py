@@ -5,6 +5,7 @@
 JARS is the folder that holds the tools' release.
 """
 
+import functools
 import json
 import re
 import subprocess
@@ -14,6 +15,7 @@ import zipfile
 from pathlib import Path
 
 import speaking
+from tool_calls import CALLS
 
 SECONDS = 30
 JARS = Path(sys.argv.pop(1))
@@ -24,21 +26,7 @@ JAVA = [
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
     *("-cp", f"{LOGGER}:{JARS}/*"),
 ]
-TOOLS = "org.apache.kafka.tools"
 [RELEASE] = re.findall(r"kafka-tools-([\d.]+)\.jar", " ".join(map(str, JARS.iterdir())))
-IS_3 = RELEASE.startswith("3.")
-
-TOPICS = f"{TOOLS}.TopicCommand"
-with zipfile.ZipFile(JARS / f"kafka-tools-{RELEASE}.jar") as _jar:
-    _has_configs = "org/apache/kafka/tools/ConfigCommand.class" in _jar.namelist()
-CONFIGS = f"{TOOLS}.ConfigCommand" if _has_configs else "kafka.admin.ConfigCommand"
-PRODUCER = "kafka.tools.ConsoleProducer" if IS_3 else f"{TOOLS}.ConsoleProducer"
-CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
-OFFSETS = f"{TOOLS}.GetOffsetShell"
-DELETE_RECORDS = f"{TOOLS}.DeleteRecordsCommand"
-REASSIGN = f"{TOOLS}.reassign.ReassignPartitionsCommand"
-GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
-PERFORMANCE = f"{TOOLS}.ProducerPerformance"
 # 4.2 gave these flags new names, and tells of the old ones among the output.
 [MAJOR, MINOR] = map(int, RELEASE.split(".")[:2])
 RENAMED = (MAJOR, MINOR) >= (4, 2)
@@ -46,11 +34,28 @@ PRODUCER_PROPERTY = "--command-property" if RENAMED else "--producer-property"
 CONSUMER_PROPERTY = "--command-property" if RENAMED else "--consumer-property"
 
 
+# Settings have such words in their names.
+ERROR = re.compile(r"Exception|(?<![.\w])(?:error|failed)\b(?![.=])", re.IGNORECASE)
+
+
+@functools.cache
+def classes():
+    """Name of a tool -> its class: releases move tools between packages and JARs."""
+    found = {}
+    for jar in (f"kafka_2.13-{RELEASE}.jar", f"kafka-tools-{RELEASE}.jar"):
+        with zipfile.ZipFile(JARS / jar) as archive:
+            names = [name.removesuffix(".class") for name in archive.namelist()]
+        found.update({name.rpartition("/")[2]: name.replace("/", ".") for name in names})
+    return found
+
+
 def run(tool, *arguments, text=""):
     """The output of one tool; what it said when it failed or told an error."""
+    if tool not in classes():
+        raise speaking.AbsentError(f"Kafka {RELEASE} has no {tool}")
     try:
         done = subprocess.run(
-            [*JAVA, tool, *arguments],
+            [*JAVA, classes()[tool], *arguments],
             check=False,
             input=text,
             capture_output=True,
@@ -62,7 +67,7 @@ def run(tool, *arguments, text=""):
         raise RuntimeError(told) if told else TimeoutError("no output") from expired
     # Some tools tell of an error and end with 0.
     if (told := error_in(done.stdout + "\n" + done.stderr)) or done.returncode:
-        raise RuntimeError(told or f"{tool} ended with {done.returncode}: {done.stderr[-300:]}")
+        raise RuntimeError(told or f"it ended with {done.returncode}: {_last_lines(done.stderr)}")
     return done.stdout
 
 
@@ -70,13 +75,17 @@ def _decoded(output):
     return (output or b"").decode(errors="replace")
 
 
+def _last_lines(output):
+    """Without what the logger tells of itself."""
+    return " ".join([line for line in output.splitlines() if "SLF4J" not in line][-3:])
+
+
 def error_in(output):
     """The first lines that tell of an error, without the stacks."""
     lines = [
         line.strip()
         for line in output.splitlines()
-        if re.search(r"Exception|\berror\b|failed", line, re.IGNORECASE)
-        and not re.match(r"\s+at |SLF4J", line)
+        if ERROR.search(line) and not re.match(r"\s+at |SLF4J", line)
     ]
     return " ".join(lines[:2])
 
@@ -87,31 +96,31 @@ def server(place):
 
 def create(place):
     shape = ["--partitions", "2", "--replication-factor", "3", "--config", "retention.ms=3600000"]
-    run(TOPICS, *server(place), "--create", "--topic", place.topic, *shape)
+    run("TopicCommand", *server(place), "--create", "--topic", place.topic, *shape)
 
 
 def grow(place):
-    run(TOPICS, *server(place), "--alter", "--topic", place.topic, "--partitions", "3")
+    run("TopicCommand", *server(place), "--alter", "--topic", place.topic, "--partitions", "3")
 
 
 def describe(place):
-    told = run(TOPICS, *server(place), "--describe", "--topic", place.topic)
+    told = run("TopicCommand", *server(place), "--describe", "--topic", place.topic)
     replicas = [sorted(each.split(",")) for each in re.findall(r"Replicas: ([\d,]+)", told)]
     speaking.expect(replicas, [["1", "2", "3"]] * 2, "replicas")
 
 
 def delete(place):
-    run(TOPICS, *server(place), "--delete", "--topic", place.topic)
+    run("TopicCommand", *server(place), "--delete", "--topic", place.topic)
 
 
 def describe_configs(place):
-    told = run(CONFIGS, *server(place), "--describe", "--topic", place.topic)
+    told = run("ConfigCommand", *server(place), "--describe", "--topic", place.topic)
     speaking.expect("retention.ms=3600000" in told, True, f"retention.ms in {told!r}")
 
 
 def alter_configs(place):
     change = ["--alter", "--topic", place.topic, "--add-config", "retention.ms=7200000"]
-    run(CONFIGS, *server(place), *change)
+    run("ConfigCommand", *server(place), *change)
 
 
 def produce(*flags):
@@ -119,7 +128,7 @@ def produce(*flags):
 
     def function(place):
         lines = [f"{place.feature}-{number}\n" for number in range(speaking.WRITTEN_RECORDS)]
-        run(PRODUCER, *server(place), "--topic", place.topic, *flags, text="".join(lines))
+        run("ConsoleProducer", *server(place), "--topic", place.topic, *flags, text="".join(lines))
 
     return function
 
@@ -139,16 +148,20 @@ def consume(place):
     for partition in range(speaking.FILLED_PARTITIONS):
         begin = ["--partition", str(partition), "--offset", "earliest", "--timeout-ms", "15000"]
         count = ["--max-messages", str(speaking.FILLED_RECORDS)]
-        found += run(CONSUMER, *server(place), "--topic", place.filled, *begin, *count).split()
+        found += run(
+            "ConsoleConsumer", *server(place), "--topic", place.filled, *begin, *count
+        ).split()
     speaking.expect(sorted(found), speaking.FILLED_VALUES, "records")
 
 
 def consume_time(place):
     """The consumer has no flag for a time: GetOffsetShell finds the offset, the consumer reads."""
     asked = ["--topic-partitions", f"{place.filled}:1", "--time", str(speaking.TIME)]
-    offset = run(OFFSETS, *server(place), *asked).strip().rpartition(":")[2]
+    offset = run("GetOffsetShell", *server(place), *asked).strip().rpartition(":")[2]
     begin = ["--topic", place.filled, "--partition", "1", "--offset", offset]
-    found = run(CONSUMER, *server(place), *begin, "--max-messages", "1", "--timeout-ms", "15000")
+    found = run(
+        "ConsoleConsumer", *server(place), *begin, "--max-messages", "1", "--timeout-ms", "15000"
+    )
     speaking.expect(found.split(), ["1:5"], "the first record")
 
 
@@ -162,16 +175,16 @@ def with_plan(tool, place, plan, *flags):
 
 def delete_records(place):
     plan = {"topic": place.topic, "partition": 0, "offset": 5}
-    with_plan(DELETE_RECORDS, place, plan, "--offset-json-file")
+    with_plan("DeleteRecordsCommand", place, plan, "--offset-json-file")
 
 
 def reassign(place):
     plan = {"topic": place.topic, "partition": 0, "replicas": [2]}
-    with_plan(REASSIGN, place, plan, "--execute", "--reassignment-json-file")
+    with_plan("ReassignPartitionsCommand", place, plan, "--execute", "--reassignment-json-file")
 
 
 def list_groups(place):
-    run(GROUPS, *server(place), "--list")
+    run("ConsumerGroupCommand", *server(place), "--list")
 
 
 def group(*flags):
@@ -180,7 +193,7 @@ def group(*flags):
     def function(place):
         count = ["--max-messages", str(len(speaking.FILLED_VALUES)), "--timeout-ms", "15000"]
         member = ["--topic", place.filled, "--group", place.group, "--from-beginning"]
-        found = run(CONSUMER, *server(place), *member, *count, *flags)
+        found = run("ConsoleConsumer", *server(place), *member, *count, *flags)
         speaking.expect(sorted(found.split()), speaking.FILLED_VALUES, "records")
 
     return function
@@ -196,14 +209,58 @@ def transaction(place):
         for number in range(speaking.WRITTEN_RECORDS):
             payload.write_text(f"{place.feature}-{number}\n")
             run(
-                PERFORMANCE,
+                "ProducerPerformance",
                 *("--topic", place.topic, "--num-records", "1", "--throughput", "-1"),
                 *("--payload-file", str(payload), "--transactional-id", place.group),
                 *("--transaction-duration-ms", "5000", *properties),
             )
 
 
+def call(wanted):
+    """A function for one of `CALLS`."""
+
+    def function(place):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = Path(folder) / "plan.json"
+            names = {
+                "{filled}": place.filled,
+                "{work}": f"{place.prefix}-work",
+                "{prefix}": place.prefix,
+                "{plan}": str(plan),
+            }
+
+            def filled_in(text):
+                for name, value in names.items():
+                    text = text.replace(name, value)
+                return text
+
+            plan.write_text(filled_in(wanted.plan))
+            flags = filled_in(wanted.flags).split()
+            # ClusterTool takes the server behind its command, the others before theirs.
+            behind = wanted.tool == "ClusterTool"
+            flags = [*flags, *server(place)] if behind else [*server(place), *flags]
+            _called(wanted.tool, flags, filled_in(wanted.shows), filled_in(wanted.refused))
+
+    return function
+
+
+def _called(tool, flags, shows, refused):
+    try:
+        told = run(tool, *flags)
+    except RuntimeError as error:
+        if refused and re.search(refused, str(error)):
+            return
+        if re.search(r"invalid\s+choice", str(error)):
+            raise speaking.AbsentError(f"Kafka {RELEASE}: {error}") from error
+        raise
+    if refused:
+        raise ValueError(f"it was not refused: {told[:200]!r}")
+    if not re.search(shows, told):
+        raise ValueError(f"no {shows!r} in {told[:200]!r}")
+
+
 FEATURES = {
+    **{name: call(each) for name, each in CALLS.items()},
     "create": create,
     "grow": grow,
     "describe": describe,
