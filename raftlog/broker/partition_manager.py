@@ -323,6 +323,10 @@ class PartitionManager:
             self._wait(host, value)
             return
         assert isinstance(value, RecoveredReplica), value
+        for each in value.mended:
+            self.context.trace(each.what, host.label, file=each.file, why=each.why)
+        if value.state is ReplicaState.DAMAGED:
+            self.context.trace("replica-damaged", host.label, why=value.why)
         if value.state is ReplicaState.LOST:
             probe("replica-lost")
             host.state, host.why = HostState.LOST, value.why

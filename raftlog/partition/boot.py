@@ -1,11 +1,18 @@
 """A replica's state from what recovery found on disk."""
 
+from typing import final
+
+import attrs
+
 from raftlog.base.entries import LogPosition
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex
+from raftlog.base.ports import Tracer
+from raftlog.base.trace import TraceEvent
 from raftlog.partition.producer_snapshot import load_producers
 from raftlog.partition.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker, note_control
+from raftlog.raft.following import HEALED
 from raftlog.raft.messages import NO_CHAIN
 from raftlog.storage.cold import ProducerReplay
 from raftlog.storage.partition_log import PartitionLog
@@ -18,6 +25,23 @@ def claimed_position(recovered: RecoveredReplica) -> LogPosition | None:
         return None
     index, term = recovered.claimed
     return LogPosition(index, term, NO_CHAIN)
+
+
+def naming_damage(tracer: Tracer, recovered: RecoveredReplica) -> Tracer:
+    """The tracer for raft, which knows entries and no files: `healed` says what was damaged."""
+    return _NamingDamage(tracer, recovered.why) if recovered.claimed is not None else tracer
+
+
+@final
+@attrs.frozen
+class _NamingDamage:
+    _tracer: Tracer
+    _why: str
+
+    def emit(self, event: TraceEvent) -> None:
+        if event.name == HEALED:
+            event = event._replace(fields=(*event.fields, ("damage", self._why)))
+        self._tracer.emit(event)
 
 
 def booted_tracker(

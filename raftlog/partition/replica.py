@@ -34,7 +34,7 @@ from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.units import Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.appending import stamped
-from raftlog.partition.boot import booted_tracker, claimed_position
+from raftlog.partition.boot import booted_tracker, claimed_position, naming_damage
 from raftlog.partition.clocks import UNKNOWN_CLOCKS, PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.content import refusal_of, taken_over
@@ -121,7 +121,7 @@ class PartitionReplica:
             damaged=claimed_position(recovered),
             options=raft,
             entropy=entropy,
-            tracer=tracer,
+            tracer=naming_damage(tracer, recovered),
             now=now,
         )
         self._tracker = booted_tracker(group, log, recovered, self.node.commit)

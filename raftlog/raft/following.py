@@ -7,6 +7,7 @@ verified. It answers with what is *durable* here.
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 from raftlog.base.entries import Entry
 from raftlog.base.errors import ProtocolError
@@ -26,6 +27,9 @@ from raftlog.raft.messages import (
 from raftlog.raft.roles import become_follower, learn_leader, stop
 from raftlog.raft.state import FOLLOWER, MEMBERSHIP, RECORDS, STOPPED, RaftState
 from raftlog.records.chain import chain_next
+
+HEALED: Final = "healed"
+"""The event of a damaged replica that is whole again."""
 
 
 def on_append(state: RaftState, message: Append) -> None:
@@ -239,7 +243,7 @@ def _heal(state: RaftState, match: RaftIndex) -> None:
             return
     probe("damaged-replica-healed")
     state.damaged = None
-    state.trace("healed", ("match", match))
+    state.trace(HEALED, ("match", match))
 
 
 def keep_promises(state: RaftState) -> None:

@@ -242,10 +242,10 @@ class _Reading:
                     self._hash.update(batch.entry.batch)
                 self._note(batch.entry, walk.place.chain, mark.commit if mark else 0)
                 if mark is not None and not _agrees(walk, file, mark):
-                    self.gap = walk.fault
+                    self.gap = f"{walk.fault} ({file.path})"
                     break
             self.place = walk.place
-            self.fault = walk.fault
+            self.fault = f"{walk.fault} ({file.path})" if walk.fault else None
         if self.gap is None and file.stop is not None and self.place.raft_index < file.stop:
             self.gap = self.fault or f"{file.path} ends before entry {file.stop}"
 

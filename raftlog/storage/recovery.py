@@ -43,7 +43,7 @@ from raftlog.storage.replica import (
 from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.segment import before_header
 from raftlog.storage.segment_header import SegmentHeader, write_segment_header
-from raftlog.storage.walked_log import WalkedLog, walk_log
+from raftlog.storage.walked_log import Mended, WalkedLog, walk_log
 
 
 @final
@@ -65,7 +65,8 @@ class RecoveredReplica:
       and never campaigns, until its durable log is as far again.
     * `commit_hint`: at most the log's end. `log_starts`: the markers in the log, (index, offset).
     * `obsolete`: void files, for `remove_files`; of a damaged log, the log itself sees to them.
-    * `why`: what is damaged or lost, for the operator.
+    * `why`: what is damaged or lost, for the operator; names the file.
+    * `mended`: what this boot put right by itself, for the operator.
     """
 
     state: ReplicaState
@@ -77,6 +78,7 @@ class RecoveredReplica:
     producers: ProducerReplay | None = None
     obsolete: tuple[str, ...] = ()
     why: str = ""
+    mended: tuple[Mended, ...] = ()
 
 
 def create_replica(
@@ -165,6 +167,7 @@ def recover_replica(
         producers=producers,
         obsolete=() if fault else tuple(files.void),
         why=fault or "",
+        mended=walked.mended,
     )
 
 

@@ -47,6 +47,15 @@ from raftlog.storage.walk import Walk, WalkedBatch, WalkPlace, segment_start
 _LISTED_KINDS = (EntryKind.MEMBERSHIP, EntryKind.LOG_START)
 
 
+class Mended(NamedTuple):
+    """What a boot put right in one file, without the help of another replica; `what` is the name
+    of the event that tells it."""
+
+    what: str
+    file: str
+    why: str
+
+
 @final
 @attrs.define(eq=False, kw_only=True)
 class WalkedLog:
@@ -64,6 +73,7 @@ class WalkedLog:
     seen: LogEnd
     repair: tuple[RaftIndex, Term] | None
     hint_counts: bool
+    mended: tuple[Mended, ...]
 
 
 class _Checkpoint(NamedTuple):
@@ -131,6 +141,7 @@ class _Walker:
         self._memberships = [(head.membership_index, head.membership)]
         self._log_starts: list[tuple[RaftIndex, Offset]] = []
         self._torn: str | None = None
+        self._mended: list[Mended] = []
         self._window: RecentWindow | None = None
         """What was walked since the last segment whose index file was taken at its word."""
 
@@ -142,6 +153,7 @@ class _Walker:
             following = live[ordinal + 1] if ordinal + 1 < len(live) else None
             fault = self._take_file(file, following)
             if fault is not None:
+                fault = fault if file.path in fault else f"{fault} ({file.path})"
                 break
         seen = self._end()
         if fault is not None:
@@ -244,6 +256,8 @@ class _Walker:
             probe("invalid-bytes-before-the-mark")
             why = self._torn or "the file ends"
             return end.damaged(f"{why}, the mark says {marked}")
+        if self._torn is not None:
+            self._mended.append(Mended("torn-tail-cut", file.path, self._torn))
         self._cut_torn_tail(opened_file, end.place.position)
         known = mark.end_position if mark and mark.file_sequence == sequence else 0
         self._write_again(opened_file, max(known, SEGMENT_HEADER_BYTES), end.place.position)
@@ -385,8 +399,9 @@ class _Walker:
         try:
             data = read_whole(self._disk, path, INDEX_FILE_BYTES_MAX)
             stored = read_index_file(data, interval, path)
-        except CorruptData:
+        except CorruptData as damage:
             probe("index-file-rebuilt")
+            self._mended.append(Mended("index-rebuilt", path, damage.what))
             return None
         header = file.header
         told = (stored.group, stored.file_sequence, stored.first_index)
@@ -448,6 +463,7 @@ class _Walker:
             seen=seen,
             repair=self._files.live[-1].header.repair,
             hint_counts=self._hint_counts,
+            mended=tuple(dict.fromkeys(self._mended)),
         )
 
     def _terms(self, after: RaftIndex) -> TermTable:

@@ -8,6 +8,7 @@ from raftlog_sim.simulation import Run, simulate
 
 from raftlog.base import probes
 from raftlog.base.ids import NodeId
+from raftlog.base.trace import ListTracer
 
 TWO = NodeId(2)
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 300, 20))
@@ -17,11 +18,11 @@ def schedule(**options):
     return Schedule(SimOptions(**{"seed": 3, "safety_ms": 400, **options}), WRITES)
 
 
-def rotten():
+def rotten(tracer=None):
     """A run that has damaged a disk, of which nobody has read the rotten place, at its final
-    read."""
+    read; and the damaged file."""
     probes.reset()
-    run = Run(schedule(value_bytes=3_000, segment_bytes=20_000))
+    run = Run(schedule(value_bytes=3_000, segment_bytes=20_000), tracer=tracer)
     atlas = run.nemesis.atlas
     atlas.damaged[TWO] = atlas.unaware[TWO] = None
     while run.phase != "final read":
@@ -29,11 +30,25 @@ def rotten():
     disk = run.world.nodes[TWO].disk
     path = next(p for p in disk.paths() if p.endswith(".log") and "-0-0/" not in p)
     disk.flip_bit(path, 9_000)
-    return run
+    return run, path
+
+
+def test_damage_and_healing_name_the_file():
+    tracer = ListTracer()
+    run, path = rotten(tracer)
+    while run.advance():
+        continue
+    told = {
+        name: dict(fields)
+        for name, _, fields in tracer.events
+        if name in ("replica-damaged", "healed")
+    }
+    assert path in told["replica-damaged"]["why"]
+    assert path in told["healed"]["damage"]
 
 
 def test_who_was_damaged_leads_and_is_read_and_repaired():
-    run, led = rotten(), 0
+    run, led = rotten()[0], 0
     while run.advance():
         led += run.phase == "read from each" and endings.leads(run.world, TWO, 1)
     assert led > 0

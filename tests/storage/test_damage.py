@@ -108,6 +108,15 @@ def test_review_1_everything_is_known_from_the_head(driver):
     assert found.log_starts[-1][1] == log.next_offset - 1
 
 
+def test_an_index_file_that_is_made_again_is_named(driver):
+    path = index_name(driver.log.segments[0].path)
+    driver.disk.flip_bit(path, 20)
+    found = driver.crash(Keep.NONE)
+    assert found.state is ReplicaState.INTACT
+    assert [each[:2] for each in found.mended] == [("index-rebuilt", path)]
+    assert driver.crash(Keep.NONE).mended == (), "it is whole now"
+
+
 @pytest.mark.parametrize("ordinal", [0, 1])
 def test_review_2_a_sealed_segment_cut_at_a_batch_border(driver, ordinal):
     """Every remaining batch is whole; only the next header's index and chain tell. What counts goes
@@ -140,6 +149,8 @@ def test_review_4_rot_below_the_mark_is_not_a_torn_tail(driver):
     found = driver.crash(Keep.NONE)
     assert found.state is ReplicaState.DAMAGED
     assert found.claimed == (last, 2)
+    assert path in found.why
+    assert found.mended == ()
     assert driver.disk.content(path) == content
     assert driver.log.mark(driver.log.last_index) is None
 
@@ -154,6 +165,8 @@ def test_what_is_younger_than_the_mark_is_a_torn_tail(driver):
     driver.disk.flip_bit(path, position + 70)
     found = driver.crash(Keep.NONE)
     assert found.state is ReplicaState.INTACT
+    assert [each[:2] for each in found.mended] == [("torn-tail-cut", path)]
+    assert found.mended[0].why
     assert driver.log.last_index == last - 1
     assert len(driver.disk.content(path)) == position
     assert SPEC.group in driver.image.marks
