@@ -28,7 +28,7 @@ from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.arguments import NodeNumber, PartitionIndex, Seconds, TopicName
 from raftlog.client.core.asks import metadata
 from raftlog.client.system import refuse_inside_trio
-from raftlog.embed.event_loops import in_thread, in_thread_shielded
+from raftlog.embed.event_loops import enter_in_thread, in_thread, in_thread_shielded
 from raftlog.embed.health import broker_status, lacking
 from raftlog.embed.in_process import InProcessBrokers
 from raftlog.embed.settings import with_defaults
@@ -158,7 +158,7 @@ class Cluster:
             self.stop()
 
     async def __aenter__(self) -> Self:
-        return await in_thread(self.start)
+        return await enter_in_thread(self.start, self.stop)
 
     async def __aexit__(
         self,

@@ -20,6 +20,7 @@ the log; every other error means that it is not.
 """
 
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final, NamedTuple, Self, final
@@ -35,7 +36,12 @@ from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.cluster import BROKERS_MAX, Cluster
-from raftlog.embed.event_loops import in_thread, in_thread_shielded
+from raftlog.embed.event_loops import (
+    enter_in_thread,
+    in_thread,
+    in_thread_abandoned,
+    in_thread_shielded,
+)
 from raftlog.kafka.error_codes import ErrorCode
 
 FOLLOW_WAIT_MS: Final = 500
@@ -118,7 +124,7 @@ class ReplicatedLog:
                 self.cluster.stop()
 
     async def __aenter__(self) -> "AsyncReplicatedLog":
-        await in_thread(self.__enter__)
+        await enter_in_thread(self.__enter__, partial(self.__exit__, None, None, None))
         return self.aio
 
     async def __aexit__(
@@ -249,7 +255,7 @@ class AsyncReplicatedLog:
     async def read(self, from_offset: OffsetFrom = 0) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.read`, for `async for`."""
         pieces = self._log._pieces(from_offset, await self.end())
-        while (piece := await in_thread(next, pieces, None)) is not None:
+        while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
 
@@ -257,9 +263,9 @@ class AsyncReplicatedLog:
     async def follow(
         self, from_offset: OffsetFrom = 0, *, seconds: Seconds | None = None
     ) -> AsyncIterator[LogEntry]:
-        """`ReplicatedLog.follow`, for `async for`."""
+        """`ReplicatedLog.follow`, for `async for`; a cancellation ends it at once."""
         pieces = self._log._pieces_on(from_offset, seconds)
-        while (piece := await in_thread(next, pieces, None)) is not None:
+        while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
 

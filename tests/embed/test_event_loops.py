@@ -10,7 +10,7 @@ import raftlog
 from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.blocking import BlockingClient
 from raftlog.embed.cluster import Cluster
-from raftlog.embed.event_loops import in_thread, in_thread_shielded
+from raftlog.embed.event_loops import in_thread, in_thread_abandoned, in_thread_shielded
 
 pytestmark = pytest.mark.processes
 
@@ -68,8 +68,8 @@ def threads() -> list[str]:
 
 
 def test_a_start_that_asyncio_cancels_leaves_nothing_behind():
-    """The start goes on in its thread; the cancellation arrives in the block, and the block's end
-    stops what was started."""
+    """The start goes on in its thread; a block that was not entered is not left, so what was
+    started is stopped before the cancellation arrives."""
     before = threads()
     clusters: list[Cluster] = []
 
@@ -103,31 +103,133 @@ def test_results_and_errors_come_through(run):
     assert run(main) != threading.get_ident()
 
 
-def test_a_call_is_waited_for_when_it_is_cancelled_twice():
-    begun, go_on, over = threading.Event(), threading.Event(), []
+class Held:
+    """A call that runs until it is let go, and may then fail."""
 
-    def call():
-        begun.set()
-        assert go_on.wait(20)
-        over.append(True)
+    def __init__(self, error=None):
+        self.begun, self.go_on, self.over = threading.Event(), threading.Event(), []
+        self.error = error
+
+    def __call__(self):
+        self.begun.set()
+        assert self.go_on.wait(20)
+        self.over.append(True)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [None, OperatingError("mine")], ids=["result", "error"])
+def test_a_cancellation_arrives_at_the_end_of_its_call(error):
+    """It was asked for again after the call, where the next call took it up: a task that looped
+    over calls was never cancelled."""
+    call, after = Held(error), []
 
     async def task():
         await in_thread(call)
-        assert over == [True]
-        await asyncio.sleep(3600)
+        after.append(True)
 
     async def main():
         running = asyncio.create_task(task())
-        await asyncio.to_thread(begun.wait, 20)
+        await asyncio.to_thread(call.begun.wait, 20)
         running.cancel()
         await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.sleep(0.01)
         assert not running.done()
-        go_on.set()
+        call.go_on.set()
+        with pytest.raises(asyncio.CancelledError) as told:
+            await running
+        assert (call.over, after) == ([True], [])
+        assert running.cancelling() == 2
+        assert told.value.__cause__ is error
+
+    asyncio.run(main())
+
+
+async def loop_of_calls():
+    while True:
+        await in_thread(int)
+
+
+async def loop_within(limit):
+    async with limit:
+        await loop_of_calls()
+
+
+def test_a_timeout_of_asyncio_ends_a_loop_of_calls():
+    """Nested, so that each must count the cancellation that it asked for, and no other."""
+
+    async def main():
+        async with asyncio.timeout(60) as outer:
+            inner = asyncio.timeout(0.05)
+            with pytest.raises(TimeoutError):
+                await loop_within(inner)
+            task = asyncio.current_task()
+            assert task is not None
+            assert (inner.expired(), outer.expired(), task.cancelling()) == (True, False, 0)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(loop_of_calls(), 0.05)
+            assert await in_thread(int) == 0
+
+    asyncio.run(main())
+
+
+@LOOPS
+def test_a_read_is_not_waited_for(run):
+    """Its thread may outlive the task, and the loop too, and makes no noise then."""
+    call, noise = Held(OperatingError("nobody hears it")), []
+
+    async def in_asyncio():
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: noise.append(told))
+        running = asyncio.create_task(in_thread_abandoned(call))
+        await asyncio.to_thread(call.begun.wait, 20)
+        running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        assert running.cancelling() == 2
+
+    async def in_trio():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(in_thread_abandoned, call)
+            await trio.to_thread.run_sync(call.begun.wait, 20)
+            nursery.cancel_scope.cancel()
+
+    before = threading.excepthook
+    threading.excepthook = noise.append
+    try:
+        run(in_trio if run is trio.run else in_asyncio)
+        assert call.over == []
+        call.go_on.set()
+        for each in threading.enumerate():
+            if each.name == "raftlog call":
+                each.join(20)
+    finally:
+        threading.excepthook = before
+    assert noise == []
+
+
+def test_a_cancelled_task_ends_in_whatever_it_does_with_a_log():
+    async def main():
+        async with raftlog.ReplicatedLog(replicas=1) as log:
+            inside = asyncio.Event()
+
+            async def follow():
+                async for _ in log.follow(0):
+                    inside.set()
+
+            async def append():
+                while True:
+                    await log.append(b"x")
+                    inside.set()
+
+            await log.append(b"there")
+            for loop in (follow, append):
+                inside.clear()
+                running = asyncio.create_task(loop())
+                await inside.wait()
+                running.cancel()
+                done, _ = await asyncio.wait([running], timeout=30)
+                assert [each.cancelled() for each in done] == [True]
+            assert await log.end() >= 2
 
     asyncio.run(main())
 
