@@ -19,6 +19,8 @@ from raftlog.kafka.messages import (
     find_coordinator,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
 )
@@ -101,6 +103,36 @@ def _list_offsets(
             )
             for topic in request.topics
         ]
+    )
+
+
+def _offset_commit(
+    request: offset_commit.OffsetCommitRequest, code: int, message: str | None
+) -> object:
+    return offset_commit.OffsetCommitResponse(
+        topics=[
+            offset_commit.OffsetCommitResponseTopic(
+                topic.name,
+                topic.topic_id,
+                [
+                    offset_commit.OffsetCommitResponsePartition(asked.partition_index, code)
+                    for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _offset_fetch(
+    request: offset_fetch.OffsetFetchRequest, code: int, message: str | None
+) -> object:
+    return offset_fetch.OffsetFetchResponse(
+        error_code=code,
+        groups=[
+            offset_fetch.OffsetFetchResponseGroup(group.group_id, (), code)
+            for group in request.groups
+        ],
     )
 
 
@@ -209,6 +241,8 @@ _SPECIAL: Final[dict[type, Callable[[Any, int, str | None], Any]]] = {
     fetch.FetchRequest: _fetch,
     list_offsets.ListOffsetsRequest: _list_offsets,
     find_coordinator.FindCoordinatorRequest: _find_coordinator,
+    offset_commit.OffsetCommitRequest: _offset_commit,
+    offset_fetch.OffsetFetchRequest: _offset_fetch,
     create_topics.CreateTopicsRequest: _create_topics,
     delete_topics.DeleteTopicsRequest: _delete_topics,
     offset_for_leader_epoch.OffsetForLeaderEpochRequest: _offset_for_leader_epoch,

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from benches import measuring, producing
 
@@ -37,7 +37,7 @@ def consume_rate(bootstrap: str, count: int) -> float:
     deadline = time.perf_counter() + 120
     began = None
     while got < count:
-        messages = [each for each in consumer.consume(10_000, 1.0) if not _tells_of_groups(each)]
+        messages = consumer.consume(10_000, 1.0)
         if messages and began is None:
             began = time.perf_counter()
         for message in messages:
@@ -49,12 +49,6 @@ def consume_rate(bootstrap: str, count: int) -> float:
     seconds = time.perf_counter() - began
     consumer.close()
     return got * RECORD_BYTES / producing.MEGABYTE / seconds
-
-
-def _tells_of_groups(message) -> bool:
-    """Whether this is what every consumer is told once: groups are not served yet."""
-    error = message.error()
-    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
 
 
 def log_bytes(directory: Path) -> Path:

@@ -15,7 +15,6 @@ from raftlog.kafka.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from raftlog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from raftlog.kafka.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -24,6 +23,7 @@ from raftlog.kafka.messages.metadata import (
 )
 from raftlog.kafka.messages.offset_fetch import OffsetFetchRequest
 from raftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from raftlog.kafka.messages.sync_group import JoinGroupResponse, SyncGroupRequest
 from raftlog.kafka.versions import ApiKey, api_versions_response
 
 
@@ -141,7 +141,7 @@ def test_a_request_carries_its_header():
 
 
 def test_a_version_with_a_schema_that_is_not_served_is_parsed_and_marked():
-    frame = whole(encode_request(ApiKey.JOIN_GROUP, 5, 1, "c", JoinGroupRequest(group_id="g")))[4:]
+    frame = whole(encode_request(ApiKey.SYNC_GROUP, 5, 1, "c", SyncGroupRequest(group_id="g")))[4:]
     found = decode_request(frame)
     assert found.body.group_id == "g"
     assert not found.served

@@ -11,14 +11,16 @@ from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopi
 from raftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from raftlog.kafka.messages.find_coordinator import FindCoordinatorRequest
 from raftlog.kafka.messages.metadata import MetadataRequest
-from raftlog.kafka.messages.offset_commit import OffsetCommitRequest
+from raftlog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from raftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from raftlog.kafka.messages.sync_group import SyncGroupRequest
+from raftlog.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
 from raftlog.kafka.tables import message_table
 from raftlog.kafka.versions import SERVED
 from tests.kafka.bodies import bodies
 
 CODE = 42
-ITEMS = {"topics", "topic_data", "resources", "coordinator_keys", "topic_names"}
+ITEMS = {"topics", "topic_data", "resources", "coordinator_keys", "topic_names", "groups"}
 
 
 def codes(value):
@@ -45,7 +47,7 @@ def test_every_served_api_has_an_error_answer_in_every_version(key, data):
     frame = b"".join(encode_response(key, version, 1, answer))[4:]
     found = set(codes(decode_response(key, version, frame).body))
     items = next((getattr(request, name) for name in request._fields if name in ITEMS), None)
-    if items and not (key in {0, 1, 2, 21, 23} and not any(topic[-1] for topic in items)):
+    if items and not (key in {0, 1, 2, 8, 21, 23} and not any(topic[-1] for topic in items)):
         assert CODE in found
 
 
@@ -104,13 +106,17 @@ def test_metadata_for_all_topics_has_only_the_code_of_the_whole():
 
 
 def test_an_api_that_is_not_served_uses_the_code_at_its_top():
-    table = message_table(11, "request")
-    assert table[1] == "JoinGroupRequest"
-    from raftlog.kafka.messages.join_group import JoinGroupRequest
-
-    assert error_body(JoinGroupRequest(), 35).error_code == 35
+    assert message_table(14, "request")[1] == "SyncGroupRequest"
+    assert 14 not in SERVED
+    assert error_body(SyncGroupRequest(), 35).error_code == 35
 
 
 def test_an_answer_without_room_for_an_error_is_none_so_that_the_connection_closes():
-    """An empty OffsetCommit answer would read as success."""
-    assert error_body(OffsetCommitRequest(), 35) is None
+    """An empty TxnOffsetCommit answer would read as success."""
+    assert error_body(TxnOffsetCommitRequest(), 35) is None
+
+
+def test_offset_fetch_says_it_of_each_group():
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g")])
+    answer = error_body(request, 35)
+    assert (answer.error_code, [tuple(each) for each in answer.groups]) == (35, [("g", (), 35)])

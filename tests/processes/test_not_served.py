@@ -13,7 +13,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import GroupAuthorizationFailedError as AioGroupRefused
 from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import (
+    OFFSET_STORED,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import GroupAuthorizationFailedError, TransactionalIdAuthorizationFailedError
@@ -41,6 +48,36 @@ def test_confluent_kafka_tells_a_group(servers):
     consumer.close()
     assert heard is not None, "silence"
     assert heard.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+
+
+def test_confluent_kafka_tells_of_a_commit(servers):
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g"})
+    began = time.monotonic()
+    with pytest.raises(KafkaException) as refused:
+        consumer.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
+    consumer.close()
+    assert refused.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    assert time.monotonic() - began < PATIENCE_S, "it waited for a coordinator"
+
+
+@pytest.mark.parametrize("offset", [0, OFFSET_STORED], ids=["an offset", "the committed offset"])
+def test_confluent_kafka_reads_what_it_is_assigned_without_an_error(servers, offset):
+    """It gives every consumer a group, and commits by itself unless it is told not to."""
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(TOPIC, b"value")
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([TopicPartition(TOPIC, 0, offset)])
+    message, deadline = None, time.monotonic() + PATIENCE_S
+    while message is None and time.monotonic() < deadline:
+        message = consumer.poll(0.2)
+    began = time.monotonic()
+    consumer.close()
+    assert message is not None, "silence"
+    assert (message.error(), message.offset()) == (None, 0)
+    assert time.monotonic() - began < PATIENCE_S, "it waited for a coordinator"
 
 
 def test_confluent_kafka_tells_a_transaction(servers):
@@ -99,4 +136,4 @@ def test_kcat_tells_a_group(servers):
         ["kcat", "-b", servers, "-G", "g", TOPIC], capture_output=True, timeout=60, check=False
     )
     assert done.returncode != 0
-    assert b"consumer groups are not served yet" in done.stderr
+    assert b"Group authorization failed" in done.stderr
