@@ -416,6 +416,15 @@ def _broker_config(
             on=settings.where("raftlog.raft.election.timeout.ms"),
             do="make it at least twice the heartbeat, better five times",
         )
+    session_ms = settings.number("broker.session.timeout.ms")
+    if session_ms <= heartbeat_ms:
+        raise ConfigError(
+            f"broker.session.timeout.ms = {session_ms} is not larger than "
+            f"raftlog.raft.heartbeat.ms = {heartbeat_ms}: a broker would count as silent between "
+            "two heartbeats",
+            on=settings.where("broker.session.timeout.ms"),
+            do="make it several times the heartbeat; thirty times is the default",
+        )
     consistency = settings.text("raftlog.read.consistency")
     engine = settings.text("raftlog.metadata.engine")
     assert engine == "native", engine
@@ -428,7 +437,7 @@ def _broker_config(
         routes=_peers(routes, settings.where("raftlog.peer.routes")) if routes else (),
         heartbeat_ns=millis(heartbeat_ms),
         election_ns=millis(election_ms),
-        session_ns=millis(settings.number("broker.session.timeout.ms")),
+        session_ns=millis(session_ms),
         replica_lag_ns=millis(settings.number("replica.lag.time.max.ms")),
         producer_expiration_ms=settings.number("producer.id.expiration.ms"),
         auto_create=settings.flag("auto.create.topics.enable"),

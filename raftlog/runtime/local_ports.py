@@ -103,16 +103,16 @@ def refuse_taken(ports: Iterable[int], *, for_whom: str) -> None:
     """Raise `OperatingError` that names who has the first of these ports that is taken."""
     for port in ports:
         if not is_free(port):
-            whose, do = _whose(port)
+            holder, do = whose(port)
             raise OperatingError(
-                f"{for_whom} cannot listen: the port is taken by {whose}",
+                f"{for_whom} cannot listen: the port is taken by {holder}",
                 on=f"{HOST}:{port}",
                 do=do,
             )
 
 
-def _whose(port: int) -> tuple[str, str]:
-    """Who has a port, and what to do about it."""
+def whose(port: int) -> tuple[str, str]:
+    """Who has a port that is taken, and what to do about it."""
     holder = holder_of(port)
     if holder is None and set(_inodes(port)) == {_NO_PROCESS}:
         return "a connection that ended a moment ago", "try again in a minute, or at other ports"

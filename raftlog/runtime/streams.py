@@ -5,6 +5,7 @@ The sending half is non-blocking, so that a turn's answers can leave before the 
 only when the socket is full does a writer task wait. `trio_world` puts a simulated network here.
 """
 
+import errno
 import os
 import socket
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ from typing import Final, Protocol, final
 import trio
 
 from raftlog.base.binary import Buffer
+from raftlog.base.errors import OperatingError
+from raftlog.runtime.local_ports import whose
 
 SEND_PARTS_MAX: Final = 512
 
@@ -64,8 +67,8 @@ class Network(Protocol):
         ...
 
     async def listen(self, host: str, port: int) -> Sequence[Listening]:
-        """A listener for each address of `host`, one at least; OSError when they are not to be
-        had."""
+        """A listener for each address of `host`, one at least. OSError when they are not to be
+        had; OperatingError that names who has the port when it is taken."""
         ...
 
 
@@ -201,7 +204,15 @@ class TcpNetwork:
 
     async def listen(self, host: str, port: int) -> list[TcpListening]:
         """See `Network`."""
-        listeners = await trio.open_tcp_listeners(port, host=host, backlog=512)
+        try:
+            listeners = await trio.open_tcp_listeners(port, host=host, backlog=512)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            holder, do = whose(port)
+            raise OperatingError(
+                f"cannot listen: the port is taken by {holder}", on=f"{host}:{port}", do=do
+            ) from error
         found: list[TcpListening] = []
         for listener in listeners:
             found.append(TcpListening(socket.socket(fileno=os.dup(listener.socket.fileno()))))

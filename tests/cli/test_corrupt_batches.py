@@ -10,6 +10,7 @@ import struct
 import pytest
 
 from raftlog.client.blocking import BlockingClient
+from raftlog.client.core import fetcher
 from raftlog.kafka import codec
 from raftlog.kafka.messages.produce import (
     PartitionProduceData,
@@ -17,7 +18,7 @@ from raftlog.kafka.messages.produce import (
     TopicProduceData,
 )
 from raftlog.kafka.versions import ApiKey
-from raftlog.records.batch import HEADER
+from raftlog.records.batch import HEADER, LENGTH_OVERHEAD
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.compression import GZIP, compress
 from tests.records.making import changed, plain_batch, with_body
@@ -82,3 +83,42 @@ def test_what_lies_before_a_bad_batch_is_written_and_it_can_be_skipped(bad, clus
     assert (counted.code, counted.out) == (0, "0\n1\n"), "who wants no more does not meet it"
     behind = on_cluster("consume", topic, "-o", 11, "-e")
     assert (behind.code, behind.out) == (0, "three\n")
+
+
+@pytest.fixture
+def _rotten_on_the_way(monkeypatch):
+    """The batch at offset 2 reaches the client with one bit of its last byte flipped. A broker
+    stores no such batch, so it rots behind the broker."""
+    real = fetcher.check_batches
+
+    def check(place, asked, data):
+        records = bytearray(data.records or b"")
+        at = 0
+        while at < len(records):
+            base, length = struct.unpack_from(">qi", records, at)
+            at += LENGTH_OVERHEAD + length
+            if base == 2:
+                records[at - 1] ^= 1
+        return real(place, asked, data._replace(records=memoryview(bytes(records))))
+
+    monkeypatch.setattr(fetcher, "check_batches", check)
+
+
+@pytest.mark.usefixtures("_rotten_on_the_way")
+def test_a_batch_that_fails_its_crc_is_named_and_can_be_skipped(cluster, on_cluster):
+    with BlockingClient(cluster.bootstrap_servers) as client:
+        client.create_topic("rotten", partitions=1, replication_factor=3)
+        for value in (b"zero", b"one", b"two", b"three", b"four"):
+            client.produce("rotten", value)
+    stopped = on_cluster("consume", "rotten", "-e", "-f", r"%o\n")
+    assert (stopped.code, stopped.out) == (1, "0\n1\n"), "what lies before it, and no more"
+    assert "it fails its CRC" in stopped.err
+    assert "offset 2 cannot be read" in stopped.err
+    assert "--skip-corrupt" in stopped.err
+    skipped = on_cluster("consume", "rotten", "-e", "--skip-corrupt", "-f", r"%o %s\n")
+    assert skipped.code == 0
+    assert skipped.out.splitlines() == ["0 zero", "1 one", "3 three", "4 four"]
+    assert skipped.err.count("skipped in rotten-0: ") == 1
+    assert "it fails its CRC" in skipped.err
+    behind = on_cluster("consume", "rotten", "-o", 3, "-e")
+    assert (behind.code, behind.out) == (0, "three\nfour\n")

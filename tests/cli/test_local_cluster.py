@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -90,6 +92,24 @@ def test_a_broker_that_cannot_start_shows_its_last_lines(raftlog, tmp_path):
     assert ran.code == 1
     assert "cannot listen" in ran.err
     assert running(tmp_path) == []
+
+
+def test_serve_on_a_taken_port_says_who_holds_it(raftlog, tmp_path):
+    """It said "Address already in use", and `raftlog up` said whose it is."""
+    directory, copy = tmp_path / "first", tmp_path / "copy"
+    try:
+        started("up", "--port", 0, "--dir", directory, "--detach", "--brokers", 1)
+        shutil.copytree(directory / "broker1", copy)
+        config = directory / "broker1.properties"
+        ran = raftlog("serve", "--config", config, "--set", f"log.dirs={copy}", "--format", "json")
+        assert (ran.code, ran.out) == (1, "")
+        error = json.loads(ran.err.splitlines()[-1])["error"]
+        taken = rf"cannot listen: the port is taken by process \d+, a broker .* {directory}"
+        assert re.fullmatch(taken, error["what"])
+        assert f"raftlog down --dir {directory}" in error["do"]
+        assert error["on"].rpartition(":")[2] in config.read_text()
+    finally:
+        raftlog("down", "--dir", directory)
 
 
 def first_of_free_ports() -> int:

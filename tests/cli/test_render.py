@@ -1,4 +1,5 @@
 import json
+import re
 import sys
 
 import pytest
@@ -39,6 +40,21 @@ def test_progress_is_on_standard_error_of_a_terminal(total, capsys, monkeypatch)
     shown = capsys.readouterr()
     assert shown.out == ""
     assert "working" in shown.err
+
+
+@pytest.mark.parametrize(("total", "shown"), [(10, "5/10"), (None, "5")])
+def test_a_bar_without_a_known_end_counts_and_shows_no_question_mark(
+    total, shown, capsys, monkeypatch
+):
+    """rich shows an unknown end as `5/?`."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with progress("working", total) as advance:
+        advance(5)
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", capsys.readouterr().err)
+    assert shown in last
+    assert "?" not in last
 
 
 def test_settings_are_pairs():

@@ -52,6 +52,11 @@ def test_a_whole_file(secret):
     assert config.loopback_only()
 
 
+def test_a_session_just_longer_than_a_heartbeat_is_taken(secret):
+    config = judged(GOOD + "broker.session.timeout.ms = 101\n", secret)
+    assert config.broker.session_ns == millis(101)
+
+
 def test_a_broker_that_votes_for_no_controller_says_so(secret):
     text = GOOD.replace("node.id = 2", "node.id = 4").replace("9193\n", "9199\n", 1)
     assert judged(text + "process.roles = broker\n", secret).broker.node == 4
@@ -151,6 +156,11 @@ def test_kafkas_own_file_starts_when_voters_and_secret_are_added(secret):
             "num.network.threads = 3",
             "raftlog.raft.election.timeout.ms = 150",
             ["too near a heartbeat"],
+        ),
+        (
+            "num.network.threads = 3",
+            "broker.session.timeout.ms = 100",
+            ["broker.session.timeout.ms = 100", "raftlog.raft.heartbeat.ms = 100", "line 9"],
         ),
         ("log.segment.bytes = 1048576", "log.segment.bytes = big", ["line 10", "whole number"]),
         ("num.network.threads = 3", "raftlog.read.consistency = strong", ["is none of committed"]),

@@ -32,8 +32,10 @@ class CorruptBatch(CorruptData):
     def __init__(
         self, place: TopicPartition, first: Offset, next_offset: Offset, cause: str
     ) -> None:
+        last = next_offset - 1
+        where = f"offset {first}" if last == first else f"offsets {first} to {last}"
         super().__init__(
-            f"the batch of offsets {first} to {next_offset - 1} cannot be read: {cause}",
+            f"the batch of {where} cannot be read: {cause}",
             on=str(place),
             do=f"seek to offset {next_offset} to go on behind it",
         )
