@@ -127,7 +127,16 @@ def _offset_commit(
 def _offset_fetch(
     request: offset_fetch.OffsetFetchRequest, code: int, message: str | None
 ) -> object:
+    def partition(number: int) -> offset_fetch.OffsetFetchResponsePartition:
+        return offset_fetch.OffsetFetchResponsePartition(number, -1, error_code=code)
+
     return offset_fetch.OffsetFetchResponse(
+        topics=[
+            offset_fetch.OffsetFetchResponseTopic(
+                topic.name, [partition(number) for number in topic.partition_indexes]
+            )
+            for topic in request.topics or ()
+        ],
         error_code=code,
         groups=[
             offset_fetch.OffsetFetchResponseGroup(group.group_id, (), code)

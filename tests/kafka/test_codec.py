@@ -15,6 +15,7 @@ from raftlog.kafka.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from raftlog.kafka.messages.join_group import JoinGroupResponse
 from raftlog.kafka.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -23,7 +24,7 @@ from raftlog.kafka.messages.metadata import (
 )
 from raftlog.kafka.messages.offset_fetch import OffsetFetchRequest
 from raftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from raftlog.kafka.messages.sync_group import JoinGroupResponse, SyncGroupRequest
+from raftlog.kafka.messages.sync_group import SyncGroupRequest
 from raftlog.kafka.versions import ApiKey, api_versions_response
 
 
