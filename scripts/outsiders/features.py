@@ -68,7 +68,40 @@ JAVA_FEATURES = [
     Feature("too-large", "a record above the limit is refused as too large"),
     Feature("out-of-range", "a position behind the end is refused as out of range"),
 ]
-OWN_FEATURES = {TOOLS: TOOL_FEATURES, JAVA_CLIENTS: JAVA_FEATURES}
+LIBRDKAFKA = "confluent-kafka"
+LIBRDKAFKA_FEATURES = [
+    Feature("describe-cluster", "cluster id, controller and nodes"),
+    Feature("max-timestamp", "the offset of the newest timestamp"),
+    Feature("elect-leaders", "elect the preferred leader of a partition"),
+    Feature("describe-acls", "the access control lists"),
+    Feature("describe-groups", "what the coordinator knows of a group"),
+    Feature("delete-groups", "delete a group"),
+    Feature("commit", "commit an offset, without a subscription"),
+    Feature("committed", "the offsets that a group has committed"),
+    Feature("record", "headers, a timestamp of its own and no value, as they were written"),
+    Feature("large", "a record of 900 kB"),
+    Feature("too-large", "a record above the limit is refused as too large"),
+    Feature("gapless", "produce with `enable.gapless.guarantee`"),
+    Feature("auto-create", "a record for a topic that is not there makes the topic"),
+    Feature("out-of-range", "a position behind the end is refused as out of range"),
+    Feature("seek", "go to an offset, tell it, pause and resume"),
+]
+SPARK = "spark-connector"
+SPARK_FEATURES = [
+    Feature("stream", "`availableNow` from one topic into another, every record once"),
+    Feature("stream-limited", "the same, with `maxOffsetsPerTrigger`"),
+    Feature("pattern", "`subscribePattern`"),
+    Feature("assign", "`assign`: two partitions of three"),
+    Feature("min-partitions", "`minPartitions`: a partition in several tasks"),
+    Feature("ending-offsets", "`endingOffsets` as JSON"),
+    Feature("read-committed", "`kafka.isolation.level=read_committed`"),
+]
+OWN_FEATURES = {
+    LIBRDKAFKA: LIBRDKAFKA_FEATURES,
+    JAVA_CLIENTS: JAVA_FEATURES,
+    TOOLS: TOOL_FEATURES,
+    SPARK: SPARK_FEATURES,
+}
 """Head of the names of clients -> what they alone are asked."""
 NAMES = [feature.name for feature in FEATURES]
 OWN_NAMES = list(dict.fromkeys(each.name for own in OWN_FEATURES.values() for each in own))

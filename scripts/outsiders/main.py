@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import _system
+from confluent_kafka import KafkaException
 
 from outsiders import clients, features, matrix, preparing
 from outsiders.running import judge, run_program
@@ -40,26 +41,30 @@ def main(arguments):
     if any(client.lacks() for client in wanted):
         _system.prepare("strangers")
     commands, skipped = prepared(wanted)
-    seen = run_all(commands, options)
+    seen, untold = run_all(commands, options)
     expected = matrix.load()
     if options.write:
         matrix.save(matrix.merged(expected, seen))
         expected = matrix.load()
     failed = [*matrix.differences(expected, seen)]
+    failed += [f"{name}: {why}" for name, why in untold.items()]
     failed += [f"{name}: {why}" for name, why in skipped.items() if options.quick]
     _show(options, seen)
+    # The JSON stands alone in the output.
+    told = sys.stderr if options.format == "json" else sys.stdout
     for name, why in skipped.items():
         _say(f"skipped: {name}: {why}")
     if options.quick:
         others = [client.name for client in clients.CLIENTS if not client.quick]
         _say(f"not in the quick part: {len(others)} clients: {' '.join(others)}")
     for line in failed:
-        print(f"FAILED {line}")
+        print(f"FAILED {line}", file=told)
     cells = sum(len(column.cells) for column in seen.values())
     minutes, seconds = divmod(int(time.monotonic() - began), 60)
     print(
         f"strangers: {len(seen)} clients, {cells} cells, {len(failed)} not as expected, "
-        f"{len(skipped)} clients skipped, {minutes} min {seconds} s"
+        f"{len(skipped)} clients skipped, {minutes} min {seconds} s",
+        file=told,
     )
     return 1 if failed or not seen else 0
 
@@ -116,23 +121,32 @@ def _features(client, options):
 
 
 def run_all(commands, options):
-    """Each client against one fresh cluster: client name -> Column."""
-    seen = {}
+    """Each client against one fresh cluster: client name -> Column, and client name -> what kept it
+    from being judged."""
+    seen, untold = {}, {}
     if not commands:
-        return seen
+        return seen, untold
     with cluster() as bootstrap:
         _say("a cluster of three brokers is ready")
         for client, command in commands.items():
             began = time.monotonic()
-            names = _features(client, options)
-            topics = Topics(bootstrap, client.name)
-            topics.make(names)
-            run = run_program(command, [bootstrap, client.name], names, client.silent_seconds)
-            judge(run, topics)
-            topics.remove()
-            seen[client.name] = matrix.Column(run.version, run.cells)
-            _say(f"{client.name}: {len(run.cells)} features, {time.monotonic() - began:.0f} s")
-    return seen
+            try:
+                seen[client.name] = column = _run_one(bootstrap, client, command, options)
+            except (KafkaException, RuntimeError) as error:
+                untold[client.name] = f"the witness cannot make or read its topics: {error}"
+                continue
+            _say(f"{client.name}: {len(column.cells)} cells, {time.monotonic() - began:.0f} s")
+    return seen, untold
+
+
+def _run_one(bootstrap, client, command, options):
+    names = _features(client, options)
+    topics = Topics(bootstrap, client.name)
+    topics.make(names)
+    run = run_program(command, [bootstrap, client.name], names, client.silent_seconds)
+    judge(run, topics)
+    topics.remove()
+    return matrix.Column(run.version, run.cells)
 
 
 @contextlib.contextmanager

@@ -75,6 +75,9 @@ def _started(run, command, remaining, seconds):
             for line in _lines(process.stdout, seconds):
                 if line is None:
                     return remaining, Cell(HANG, f"silent for {seconds} s")
+                # Some libraries print lines of their own.
+                if not line.startswith(b"{"):
+                    continue
                 remaining = run.take(line, remaining)
                 if not remaining:
                     return [], None

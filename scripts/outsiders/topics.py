@@ -53,7 +53,8 @@ class Topics:
         }
         wanted = {name: shape for name, shape in shapes.items() if name in features}
         if any(name in features for name in OWN_NAMES):
-            wanted["work"] = {"num_partitions": 3, "replication_factor": 3, "config": before}
+            work = {"num_partitions": 3, "replication_factor": 3, "config": before}
+            wanted |= {"work": work, "other-work": work}
         # The timestamps of this topic are old: none of its records may be deleted for their age.
         wanted["filled"] = {
             "num_partitions": FILLED_PARTITIONS,

@@ -8,6 +8,8 @@ from outsiders.matrix import Column
 from outsiders.outcomes import Cell
 from outsiders.programs import tool_calls
 
+from tests.tidy.tree import text_of
+
 WORKS = Cell("works")
 REFUSED = Cell("clear error", "groups are not served yet")
 
@@ -135,3 +137,108 @@ def test_the_calls_of_tools_are_well_formed():
     for name, call in tool_calls.CALLS.items():
         assert ("{plan}" in call.flags) == bool(call.plan), name
         assert not (call.shows and call.refused), name
+
+
+@pytest.fixture
+def command_line(monkeypatch):
+    """The command line on a table of two clients, where the clients do as the test says."""
+
+    def run(seen, skipped, *arguments):
+        table = {
+            "kcat": column(group=REFUSED, consume=WORKS),
+            "franz-go": column(consume=WORKS),
+        }
+        monkeypatch.setattr(main.matrix, "load", lambda: table)
+        monkeypatch.setattr(main, "prepared", lambda _: ({}, skipped))
+        monkeypatch.setattr(main, "run_all", lambda *_: ({**table, **seen}, {}))
+        monkeypatch.setattr(clients.Client, "lacks", lambda _: [])
+        return main.main(list(arguments))
+
+    return run
+
+
+def test_a_run_as_expected_ends_well(command_line, capsys):
+    assert command_line({}, {}, "--quick") == 0
+    assert "2 clients, 3 cells, 0 not as expected, 0 clients skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+def test_one_broken_cell_fails_and_is_named(command_line, capsys, quick):
+    broken = {"kcat": column(group=REFUSED, consume=Cell("wrong", "59 of 60"))}
+    assert command_line(broken, {}, *quick) == 1
+    told = capsys.readouterr().out
+    assert "FAILED kcat: consume: expected works, saw wrong (59 of 60)\n" in told
+
+
+def test_one_better_cell_fails_and_is_named(command_line, capsys):
+    assert command_line({"kcat": column(group=WORKS, consume=WORKS)}, {}) == 1
+    assert "FAILED kcat: group: expected clear error" in capsys.readouterr().out
+
+
+def test_a_client_that_cannot_be_judged_fails(command_line, monkeypatch, capsys):
+    command_line({}, {})
+    monkeypatch.setattr(main, "run_all", lambda *_: ({}, {"kcat": "the witness cannot"}))
+    assert main.main([]) == 1
+    assert "FAILED kcat: the witness cannot" in capsys.readouterr().out
+
+
+def test_a_skip_is_counted_and_fails_where_the_client_must_run(command_line, capsys):
+    assert command_line({}, {"sarama": "there is no go"}) == 0
+    told = capsys.readouterr()
+    assert "1 clients skipped" in told.out
+    assert "skipped: sarama: there is no go" in told.err
+    assert command_line({}, {"franz-go": "there is no go"}, "--quick") == 1
+    told = capsys.readouterr()
+    assert "FAILED franz-go: there is no go" in told.out
+    assert "not in the quick part: 8 clients: confluent-kafka-2.3" in told.err
+
+
+# The README's names of the clients, and what it says that all of them can do.
+README_NAMES = {
+    "confluent-kafka-2.3": "confluent-kafka",
+    "faststream": "FastStream",
+    "kafka-clients-3.9": "Java clients",
+    "kafka-clients-4": "Java clients",
+    "kafka-tools-3.9": "command-line tools",
+    "kafka-tools-4": "command-line tools",
+    "spark-connector": "Spark's own connector",
+}
+README_CLAIMS = [
+    *(f"produce-{codec}" for codec in features.CODECS),
+    *(f"acks-{acks}" for acks in features.ACKS),
+    *("idempotent", "consume", "consume-time", "create", "grow", "describe", "delete"),
+]
+README_REFUSES = {"group": "Consumer groups", "transaction": "Transactions"}
+
+
+def unkept(table, readme):
+    """What the README says of clients and the table does not, or the other way round."""
+    text = " ".join(readme.split())
+    for name, each in table.items():
+        if README_NAMES.get(name, name) not in text:
+            yield f"{name} is not in the README"
+        for claim in README_CLAIMS:
+            if each.cells[claim].outcome not in ("works", "absent"):
+                yield f"{name}: {claim}: {each.cells[claim].outcome}"
+    for feature, words in README_REFUSES.items():
+        works = any(each.cells[feature].outcome == "works" for each in table.values())
+        if works == (f"* **{words}.**" in text):
+            yield f"{words}: {'work' if works else 'do not work'}"
+
+
+def test_the_readme_says_what_the_table_says():
+    assert list(unkept(matrix.load(), text_of("README.md") or "")) == []
+
+
+def test_a_readme_that_says_too_much_or_too_little_is_found():
+    table = matrix.load()
+    readme = text_of("README.md") or ""
+    assert list(unkept(table, readme.replace("kafkajs", "k"))) == ["kafkajs is not in the README"]
+    assert list(unkept(table, readme.replace("* **Transactions.**", ""))) == [
+        "Transactions: do not work"
+    ]
+    broken = {**table["kcat"].cells, "acks-0": Cell("hang", "silent for 15 s"), "group": WORKS}
+    assert list(unkept({**table, "kcat": Column("1", broken)}, readme)) == [
+        "kcat: acks-0: hang",
+        "Consumer groups: work",
+    ]

@@ -9,6 +9,7 @@ from outsiders.running import judge, run_program
 PROGRAM = """
 import json, sys, time
 acts = dict(each.split("=") for each in sys.argv[1].split(","))
+print("a library says hello", flush=True)
 print(json.dumps({"version": "7"}), flush=True)
 for name in sys.argv[4:]:
     if acts[name] == "dies":

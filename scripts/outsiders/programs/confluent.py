@@ -183,7 +183,175 @@ def transaction(place):
     producer.commit_transaction(SECONDS)
 
 
+# --- what this client alone is asked ---
+
+
+def needs(name, function):
+    """The function, for releases whose administration client has a method of this name."""
+    if hasattr(kafka_admin.AdminClient, name):
+        return function
+    return speaking.absent(f"this release has no {name}")
+
+
+def describe_cluster(place):
+    found = admin(place).describe_cluster().result(SECONDS)
+    speaking.expect(sorted(node.id for node in found.nodes), [1, 2, 3], "nodes")
+
+
+def max_timestamp(place):
+    asked = {TopicPartition(place.filled, 1): kafka_admin.OffsetSpec.max_timestamp()}
+    [found] = done(admin(place).list_offsets(asked)).values()
+    speaking.expect(found.offset, speaking.FILLED_RECORDS - 1, "offset")
+
+
+def elect_leaders(place):
+    partition = TopicPartition(place.filled, 0)
+    kind = confluent_kafka.ElectionType.PREFERRED
+    admin(place).elect_leaders(kind, [partition], request_timeout=SECONDS).result(SECONDS)
+
+
+def describe_acls(place):
+    every = kafka_admin.AclBindingFilter(
+        *(kafka_admin.ResourceType.ANY, None, kafka_admin.ResourcePatternType.ANY, None, None),
+        *(kafka_admin.AclOperation.ANY, kafka_admin.AclPermissionType.ANY),
+    )
+    admin(place).describe_acls(every, request_timeout=SECONDS).result(SECONDS)
+
+
+def describe_groups(place):
+    done(admin(place).describe_consumer_groups([place.group], request_timeout=SECONDS))
+
+
+def delete_groups(place):
+    try:
+        done(admin(place).delete_consumer_groups([place.group], request_timeout=SECONDS))
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise
+
+
+def commit(place):
+    reader = consumer(place)
+    reader.commit(offsets=[TopicPartition(place.filled, 0, 1)], asynchronous=False)
+    reader.close()
+
+
+def committed(place):
+    reader = consumer(place)
+    [found] = reader.committed([TopicPartition(place.filled, 0)], timeout=SECONDS)
+    reader.close()
+    speaking.expect(found.offset, confluent_kafka.OFFSET_INVALID, "an offset, of no commit")
+
+
+def sent(place, topic, value, **settings):
+    """The message of one record in partition 0; an error of its delivery is raised."""
+    told = []
+    limits = {"message.timeout.ms": 12000, "message.max.bytes": 5_000_000}
+    producer = Producer({"bootstrap.servers": place.bootstrap, **limits})
+    producer.produce(
+        topic, value, partition=0, on_delivery=lambda *both: told.append(both), **settings
+    )
+    producer.flush(SECONDS + 2)
+    [(error, message)] = told
+    if error is not None:
+        raise KafkaException(error)
+    return message
+
+
+def record(place):
+    topic = f"{place.prefix}-work"
+    headers = [("none", None), ("some", b"\x01\x02")]
+    written = sent(place, topic, None, key="key", timestamp=speaking.TIME, headers=headers)
+    reader = consumer(place)
+    reader.assign([TopicPartition(topic, 0, written.offset())])
+    [found] = read(reader, 1, assigned=True)
+    reader.close()
+    speaking.expect((found.key(), found.value()), (b"key", None), "key and value")
+    speaking.expect(found.timestamp()[1], speaking.TIME, "timestamp")
+    speaking.expect(found.headers(), headers, "headers")
+
+
+def large(place):
+    sent(place, f"{place.prefix}-work", b"x" * 900_000)
+
+
+def refused(code, call):
+    """The call must fail with this error."""
+    try:
+        call()
+    except KafkaException as error:
+        if error.args[0].code() != code:
+            raise
+    else:
+        raise ValueError("it was not refused")
+
+
+def too_large(place):
+    topic = f"{place.prefix}-work"
+    code = KafkaError.MSG_SIZE_TOO_LARGE
+    refused(code, lambda: sent(place, topic, b"x" * 2_000_000))
+
+
+def auto_create(place):
+    speaking.expect(sent(place, place.topic, b"x").offset(), 0, "offset")
+
+
+def gapless(place):
+    settings = {"enable.idempotence": True, "enable.gapless.guarantee": True}
+    producer = Producer({"bootstrap.servers": place.bootstrap, **settings})
+    failed = []
+    for number in range(1000):
+        producer.produce(
+            f"{place.prefix}-work",
+            str(number),
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    speaking.expect((producer.flush(SECONDS), failed[:1]), (0, []), "left, and errors")
+
+
+def out_of_range(place):
+    reader = consumer(place, auto_offset_reset="error")
+    reader.assign([TopicPartition(place.filled, 1, 1_000_000)])
+    code = KafkaError._AUTO_OFFSET_RESET
+    refused(code, lambda: read(reader, 1, assigned=True))
+    reader.close()
+
+
+def seek(place):
+    reader = consumer(place)
+    partition = TopicPartition(place.filled, 1, 0)
+    reader.assign([partition])
+    read(reader, 1, assigned=True)
+    reader.seek(TopicPartition(place.filled, 1, 7))
+    # Records that were fetched before may still come.
+    while read(reader, 1, assigned=True)[0].offset() != 7:
+        pass
+    speaking.expect(reader.position([partition])[0].offset, 8, "position")
+    reader.pause([partition])
+    reader.resume([partition])
+    speaking.expect(read(reader, 1, assigned=True)[0].value(), b"1:8", "the next record")
+    reader.close()
+
+
+OWN = {
+    "describe-cluster": needs("describe_cluster", describe_cluster),
+    "max-timestamp": needs("list_offsets", max_timestamp),
+    "elect-leaders": needs("elect_leaders", elect_leaders),
+    "describe-acls": describe_acls,
+    "describe-groups": describe_groups,
+    "delete-groups": delete_groups,
+    "commit": commit,
+    "committed": committed,
+    "record": record,
+    "large": large,
+    "too-large": too_large,
+    "gapless": gapless,
+    "auto-create": auto_create,
+    "out-of-range": out_of_range,
+    "seek": seek,
+}
 FEATURES = {
+    **OWN,
     "create": create,
     "grow": grow,
     "describe": describe,

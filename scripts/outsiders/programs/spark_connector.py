@@ -75,19 +75,14 @@ def produce(**settings):
 
 
 def table(place, form, **options):
-    return (
-        session()
-        .read.format(form)
-        .options(
-            **{
-                "kafka.bootstrap.servers": place.bootstrap,
-                "subscribe": place.filled,
-                "includeHeaders": "true",
-                **options,
-            }
-        )
-        .load()
-    )
+    named = {
+        "kafka.bootstrap.servers": place.bootstrap,
+        "subscribe": place.filled,
+        "includeHeaders": "true",
+        **options,
+    }
+    named = {name: value for name, value in named.items() if value is not None}
+    return session().read.format(form).options(**named).load()
 
 
 def rows_of(found):
@@ -127,6 +122,51 @@ def group(place):
     speaking.expect(found, speaking.FILLED_VALUES, "records")
 
 
+def reads(wanted, **options):
+    """A function that reads so many records with these options; `{topic}` is the filled topic."""
+
+    @in_short
+    def function(place):
+        named = {name: text.replace("{topic}", place.filled) for name, text in options.items()}
+        # One of three ways to name topics.
+        if {"assign", "subscribePattern"} & named.keys():
+            named["subscribe"] = None
+        speaking.expect(table(place, "kafka", **named).count(), wanted, "records")
+
+    return function
+
+
+def stream(**options):
+    """A function that copies the filled topic into another, and ends where it ended."""
+
+    @in_short
+    def function(place):
+        sink = f"{place.prefix}-{'other-work' if options else 'work'}"
+        folder = str(Path.cwd() / place.feature)
+        source = (
+            session()
+            .readStream.format("kafka")
+            .options(**{"kafka.bootstrap.servers": place.bootstrap, "subscribe": place.filled})
+            .options(startingOffsets="earliest", **options)
+            .load()
+        )
+        query = (
+            source.selectExpr("key", "value")
+            .writeStream.format("kafka")
+            .options(**{"kafka.bootstrap.servers": place.bootstrap, "topic": sink})
+            .option("checkpointLocation", folder)
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        found = rows_of(table(place, "kafka", subscribe=sink))
+        speaking.expect(sorted(row[3] for row in found), speaking.FILLED_VALUES, "records")
+
+    return function
+
+
+ENDS = json.dumps({"{topic}": {str(number): 10 for number in range(speaking.FILLED_PARTITIONS)}})
+ALL = len(speaking.FILLED_VALUES)
 ABSENT = speaking.absent("the connector reads and writes, and does nothing else")
 FEATURES = {
     **{
@@ -140,6 +180,13 @@ FEATURES = {
     "consume": consume,
     "consume-time": consume_time,
     "group": group,
+    "stream": stream(),
+    "stream-limited": stream(maxOffsetsPerTrigger="25"),
+    "pattern": reads(ALL, subscribePattern="{topic}$"),
+    "assign": reads(2 * speaking.FILLED_RECORDS, assign='{"{topic}": [0, 2]}'),
+    "min-partitions": reads(ALL, minPartitions="9"),
+    "ending-offsets": reads(10 * speaking.FILLED_PARTITIONS, endingOffsets=ENDS),
+    "read-committed": reads(ALL, **{"kafka.isolation.level": "read_committed"}),
     "transaction": speaking.absent("the connector writes without transactions"),
     "kip-848": speaking.absent("the connector reads by assignment, or by the classic protocol"),
 }
