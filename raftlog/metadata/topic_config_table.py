@@ -405,8 +405,9 @@ _DEFINED: Final = (
         default="604800000",
         check=_MS_OR_NONE,
         broker_names=_hours_minutes_ms("log.retention"),
-        about="the age, by the largest timestamp of its records, beyond which a segment goes; -1 "
-        "for no bound. Topics of a release in which this had no effect have the default -1",
+        about="the age, by the largest timestamp of its records, beyond which a segment goes, also "
+        "the one that is written to; -1 for no bound. Topics of a release in which this had no "
+        "effect have the default -1",
     ),
     TopicConfig(
         name="segment.bytes",

@@ -22,6 +22,7 @@ from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.output import Completion, DeleteAnswer
 from raftlog.partition.producers import ProducerTable
 from raftlog.partition.retention import (
+    AgeAsk,
     SegmentSpan,
     log_start_asked,
     log_start_by_age,
@@ -93,7 +94,7 @@ class LeaderChores:
         self.config = config
         self.completed = completed
         self.check_at = NEVER
-        self._unknown: Segment | None = None
+        self._unknown: AgeAsk | None = None
 
     @property
     def waiting(self) -> int:
@@ -202,14 +203,18 @@ class LeaderChores:
         kept_ms = self.config.retention_ms
         if kept_ms == UNLIMITED:
             return None
-        aged = log_start_by_age(segments, wall_ms - kept_ms, self._mark.published)
+        kept_from_ms = wall_ms - kept_ms
+        aged = log_start_by_age(segments, kept_from_ms, self._mark.published)
         if aged.unknown is not None:
-            # A job reads the records of that segment first.
-            self._unknown = self._log.segments[aged.unknown]
+            segment = self._log.segments[aged.unknown]
+            grows = segment is self._log.segments[-1]
+            if not grows or self._log.written_index == self._log.last_index:
+                # A job reads the records of that segment first, from its file.
+                self._unknown = AgeAsk(segment, segment.end.next_offset, kept_from_ms)
             self.check_at = Instant(now + min(self.config.retention_check_ns, _SOON_NS))
         return aged.log_start
 
-    def take_unknown(self) -> Segment | None:
+    def take_unknown(self) -> AgeAsk | None:
         """The segment whose largest timestamp decides what age lets go, and is not known."""
         unknown, self._unknown = self._unknown, None
         return unknown
@@ -236,4 +241,10 @@ class LeaderChores:
 
 def _span_of(segment: Segment) -> SegmentSpan:
     byte_count = max(0, segment.size_hint - SEGMENT_HEADER_BYTES)
-    return SegmentSpan(segment.base_offset, byte_count, segment.largest_timestamp)
+    return SegmentSpan(
+        segment.base_offset,
+        segment.end.next_offset,
+        byte_count,
+        segment.largest_now,
+        segment.seen.largest,
+    )

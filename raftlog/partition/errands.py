@@ -21,6 +21,7 @@ from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
 from raftlog.base.units import Instant, millis
 from raftlog.partition.output import JobCall, ReplicaJob
+from raftlog.partition.retention import AgeAsk
 from raftlog.partition.tracker import Snapshot
 from raftlog.raft.node import RaftNode
 from raftlog.raft.output import LogRead, SnapshotRead
@@ -28,7 +29,6 @@ from raftlog.records.batch import crc_matches, read_header
 from raftlog.storage.cold import ColdRead, EntriesRead, SegmentsRemoved
 from raftlog.storage.jobs import remove_files
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.segment import Segment
 from raftlog.storage.snapshot import newest_snapshot, write_snapshot
 
 _NO_CHAIN: Final = Chain(0)
@@ -180,22 +180,23 @@ class Errands:
         elif self._removal_until <= min(self._log.durable_index, self._node.commit):
             self._removal_until = None
 
-    def learn_largest(self, segment: Segment) -> None:
-        """Compute `segment.largest_timestamp` in the background, one segment at a time, in short
-        jobs. Asking again while one is computed changes nothing."""
-        if self._learning:
+    def learn_largest(self, ask: AgeAsk) -> None:
+        """Compute the largest timestamp of a segment's records in the background, one segment at a
+        time, in short jobs, until one is found that keeps it. Asking again while one is computed
+        changes nothing."""
+        if self._learning or ask.segment.seen.largest >= ask.kept_from_ms:
             return
-        step = self._log.times().largest_of(segment)
+        step = self._log.times().largest_of(ask.segment, ask.until)
         if step is not None:
             self._learning = True
-            self._start_cold(step, partial(self._learned, segment))
+            self._start_cold(step, partial(self._learned, ask))
 
-    def _learned(self, segment: Segment, value: object, now: Instant) -> None:
+    def _learned(self, ask: AgeAsk, value: object, now: Instant) -> None:
         self._learning = False
         self._note_damage(value, now)
         if not isinstance(value, BaseException):
             self._log.cold_done(value)
-            self.learn_largest(segment)
+            self.learn_largest(ask)
 
     def remove_files(self, paths: Sequence[str]) -> None:
         """Void files that recovery found."""

@@ -12,19 +12,32 @@ from typing import Final, NamedTuple
 from raftlog.base.ids import Offset
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.records.timestamps import NO_TIMESTAMP
+from raftlog.storage.segment import Segment
 
 TO_HIGH_WATERMARK: Final = -1
 """What DeleteRecords sends for "everything"."""
 
 
 class SegmentSpan(NamedTuple):
-    """One segment: the offset of its first record, its bytes without the header, and the largest
-    timestamp of its records: computed from them, never a batch header's claim. -1 when none of them
-    has one, None until it is known."""
+    """One segment: the offset of its first record and the one behind its last, its bytes without
+    the header, and the largest timestamp of its records: computed from them, never a batch header's
+    claim. -1 when none of them has one, None until it is known; `largest_seen` is that of those
+    read so far."""
 
     base_offset: Offset
+    next_offset: Offset
     byte_count: int
     largest_timestamp: int | None = None
+    largest_seen: int = NO_TIMESTAMP
+
+
+class AgeAsk(NamedTuple):
+    """Retention must know the largest timestamp of the records of `segment` below the offset
+    `until`, or that some record is not older than `kept_from_ms`."""
+
+    segment: Segment
+    until: Offset
+    kept_from_ms: int
 
 
 def log_start_by_size(
@@ -55,24 +68,24 @@ def log_start_by_age(
     segments: Sequence[SegmentSpan], kept_from_ms: int, high_watermark: Offset
 ) -> Aged:
     """The log start that drops the oldest segments in which every record is older than
-    `kept_from_ms`; never the active segment, never above the high watermark, and nothing behind a
-    segment whose largest timestamp is not known.
+    `kept_from_ms`, the active one too; never above the high watermark, and nothing behind a segment
+    whose largest timestamp is not known.
 
     A segment without any timestamp is as old as the next one that has some.
     """
     log_start = None
-    for place, (segment, following) in enumerate(pairwise(segments)):
-        if following.base_offset > high_watermark:
-            break
-        if following.base_offset == segment.base_offset:
+    for place, segment in enumerate(segments):
+        if segment.next_offset > high_watermark:
+            break  # Some of its records are not committed.
+        if segment.next_offset == segment.base_offset:
             continue  # only entries of Raft's own
         latest = segment.largest_timestamp
+        if (segment.largest_seen if latest is None else latest) >= kept_from_ms:
+            break
         if latest is None:
             return Aged(log_start, place)
-        if latest >= kept_from_ms:
-            break
         if latest != NO_TIMESTAMP:
-            log_start = following.base_offset
+            log_start = segment.next_offset
     return Aged(log_start, None)
 
 

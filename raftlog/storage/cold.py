@@ -64,10 +64,12 @@ class StretchTime(NamedTuple):
 
 
 class TimesScanned(NamedTuple):
-    """Stretches of a segment whose largest timestamps were computed from their records."""
+    """Stretches of a segment whose largest timestamps were computed from their records, at least
+    one; the last of them ends before the offset `until`."""
 
     file_sequence: int
     stretches: Sequence[StretchTime]
+    until: Offset
 
 
 class TimeHit(NamedTuple):

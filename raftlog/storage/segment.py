@@ -5,7 +5,7 @@ holds beyond that is void: a truncation began a newer file there. An index that 
 loaded since the boot, and nothing of such a segment is served before a job has walked it.
 """
 
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import attrs
 
@@ -13,6 +13,7 @@ from raftlog.base.entries import Entry, InstallPosition
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Chain, DirectoryId, GroupId, Offset, RaftIndex, Term
 from raftlog.records.control import parse_control_entry, read_log_start
+from raftlog.records.timestamps import NO_TIMESTAMP
 from raftlog.storage.replica import LogEnd
 from raftlog.storage.segment_header import SegmentHeader
 from raftlog.storage.sparse_index import SegmentIndex
@@ -33,6 +34,19 @@ class SegmentRef(NamedTuple):
     interval_bytes: int
 
 
+class TimesSeen(NamedTuple):
+    """How much of a segment a job has read for its timestamps, from its beginning on: the first
+    `stretches` of its index wholly, and all records below the offset `until`. `largest` (ms) is the
+    largest timestamp among them, computed from the records."""
+
+    stretches: int
+    until: Offset
+    largest: int
+
+
+NOTHING_SEEN: Final = TimesSeen(0, Offset(0), NO_TIMESTAMP)
+
+
 @final
 @attrs.define(eq=False)
 class Segment:
@@ -43,6 +57,7 @@ class Segment:
 
     `largest_timestamp` (ms) is that of all records of a segment that takes no more entries. This
     broker computed it from the records, for no header is believed; None while it is not known.
+    `seen` is what was read toward it, also while the segment still grows.
     """
 
     path: str
@@ -52,6 +67,7 @@ class Segment:
     index: SegmentIndex | None
     largest_timestamp: int | None
     verified: bool
+    seen: TimesSeen = NOTHING_SEEN
 
     @property
     def first_index(self) -> RaftIndex:
@@ -65,6 +81,14 @@ class Segment:
     def end_index(self) -> RaftIndex:
         """The index after the last entry."""
         return RaftIndex(self.end.raft_index + 1)
+
+    @property
+    def largest_now(self) -> int | None:
+        """The largest timestamp (ms) of all records that the segment holds now, whether or not it
+        still grows; None while some of them were not read."""
+        if self.largest_timestamp is not None:
+            return self.largest_timestamp
+        return self.seen.largest if self.seen.until == self.end.next_offset else None
 
     @property
     def size_hint(self) -> int:
@@ -97,6 +121,7 @@ class Segment:
         self.end = end
         self.end_position = end_position
         self.largest_timestamp = None
+        self.seen = NOTHING_SEEN
         if self.index is not None:
             self.index.cut(RaftIndex(end.raft_index + 1))
 

@@ -77,7 +77,7 @@ def scan_times(disk: Disk, order: ScanTimesOrder) -> TimesScanned:
                 or records >= TIMES_SCAN_RECORDS
             ):
                 break
-    return TimesScanned(segment.file_sequence, found)
+    return TimesScanned(segment.file_sequence, found, walk.place.offset)
 
 
 def find_time(disk: Disk, order: TimeOrder) -> TimeFound:

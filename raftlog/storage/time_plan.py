@@ -22,7 +22,7 @@ from raftlog.base.limits import TIMES_SCAN_BYTES
 from raftlog.records.timestamps import NO_TIMESTAMP
 from raftlog.storage.cold import ColdRead, TimesScanned
 from raftlog.storage.jobs import verify_segment
-from raftlog.storage.segment import Segment, SegmentRef
+from raftlog.storage.segment import Segment, SegmentRef, TimesSeen
 from raftlog.storage.sparse_index import NOT_KNOWN, SegmentIndex
 from raftlog.storage.term_table import TermTable
 from raftlog.storage.time_jobs import (
@@ -112,18 +112,27 @@ class TimePlanner:
         order = TimeOrder(tuple(ranges), tuple(self.unwritten), known, start, limit)
         return ColdRead(largest_in, (order,))
 
-    def largest_of(self, segment: Segment) -> ColdRead | None:
-        """A job toward `segment.largest_timestamp`; None when that is known, or the segment may
-        still grow, or is no longer the log's."""
-        others = self.segments[:-1]
-        if segment.largest_timestamp is not None or all(segment is not other for other in others):
+    def largest_of(self, segment: Segment, until: Offset) -> ColdRead | None:
+        """A job toward `segment.largest_timestamp`, or, of the segment that still grows, toward
+        that of its records below `until`, which can be read from files. None when it is known, or
+        the segment is no longer the log's."""
+        if segment.largest_timestamp is not None or not self._holds(segment):
             return None
         index = segment.index
         if index is None or not segment.verified:
             return self._verify(segment)
         closed = self._closed(segment, index)
-        unknown = index.next_unknown(0, closed)
-        return self._scan(segment, index, unknown, closed) if unknown < closed else None
+        grows = segment is self.segments[-1]
+        if grows and segment.seen.until >= until:
+            return None
+        unknown = index.next_unknown(segment.seen.stretches, closed)
+        if unknown < closed or grows:
+            # The last stretch of a segment that grows is read as far as it is written.
+            return self._scan(segment, index, unknown, closed + 1 if grows else closed)
+        return None
+
+    def _holds(self, segment: Segment) -> bool:
+        return any(segment is other for other in self.segments)
 
     def _between(self, limit: Offset) -> Iterator[Segment]:
         """The segments with records within the limits that files hold some of."""
@@ -162,9 +171,10 @@ class TimePlanner:
         start = self._start(segment, index, first)
         ends: list[RaftIndex] = []
         for number in range(first, stop):
-            if index.largest_of(number) != NOT_KNOWN:
+            if ends and index.largest_of(number) != NOT_KNOWN:
                 break
-            ends.append(index.end_of(number, segment.end_index))
+            end = index.end_of(number, segment.end_index)
+            ends.append(min(end, RaftIndex(self.written + 1)))
             if number < len(index) and (
                 index.point(number).position - start.position >= TIMES_SCAN_BYTES
             ):
@@ -203,7 +213,21 @@ def _learn(segment: Segment, result: TimesScanned, *, may_grow: bool) -> Segment
             index.learn_largest(number, end, timestamp_ms)
         elif number == len(index) and end == segment.end_index and not may_grow:
             index.tail = timestamp_ms
+    _note_seen(segment, index, result)
     return segment if note_largest(segment, may_grow=may_grow) else None
+
+
+def _note_seen(segment: Segment, index: SegmentIndex, result: TimesScanned) -> None:
+    """Keep how far the segment's beginning is known. The last stretch may have been read in part,
+    so it does not count as a whole one."""
+    seen, last = segment.seen, result.stretches[-1]
+    if last.number < seen.stretches or last.end > segment.end_index:
+        return  # Known already, or a truncation cut off what was read.
+    if index.next_unknown(seen.stretches, last.number) < last.number:
+        return  # A look-up read a part in the middle.
+    known = index.largest_between(seen.stretches, last.number)
+    largest = max(seen.largest, known, last.timestamp_ms)
+    segment.seen = TimesSeen(last.number, max(seen.until, result.until), largest)
 
 
 def note_largest(segment: Segment, *, may_grow: bool) -> bool:

@@ -6,7 +6,6 @@ Only `raftlog_sim.mutation` loads this file; nothing here is ever installed.
 from typing import Any
 
 from raftlog.partition import chores, retention
-from raftlog.partition.retention import SegmentSpan
 
 
 def one_clock_deletes() -> None:
@@ -19,10 +18,7 @@ def unknown_is_old() -> None:
     real = retention.log_start_by_age
 
     def by_age(segments: Any, kept_from_ms: int, high_watermark: Any) -> Any:
-        known = [
-            SegmentSpan(each.base_offset, each.byte_count, each.largest_timestamp or 0)
-            for each in segments
-        ]
+        known = [each._replace(largest_timestamp=each.largest_timestamp or 0) for each in segments]
         return real(known, kept_from_ms, high_watermark)
 
     chores.log_start_by_age = by_age
@@ -34,7 +30,7 @@ def age_passes_the_watermark() -> None:
 
     def by_age(segments: Any, kept_from_ms: int, high_watermark: Any) -> Any:
         del high_watermark
-        return real(segments, kept_from_ms, segments[-1].base_offset if segments else 0)
+        return real(segments, kept_from_ms, segments[-1].next_offset if segments else 0)
 
     chores.log_start_by_age = by_age
 

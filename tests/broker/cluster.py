@@ -29,6 +29,7 @@ from raftlog.records.record import records_of
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
 
 ACKS_ALL = -1
+STAMP_MS = 1_700_000_000_000
 RETRIABLE = (3, 5, 6, 7, 19, 20, 56, 100)
 
 
@@ -109,27 +110,30 @@ class Cluster:
 
     # --- records ---
 
-    def produce(self, name, values, number=0, at=None, acks=ACKS_ALL, timeout_ms=5000):
-        """One batch; the partition's answer."""
+    def produce(
+        self, name, values, number=0, at=None, acks=ACKS_ALL, timeout_ms=5000, stamp=STAMP_MS
+    ):
+        """One batch, its records of the timestamp `stamp`; the partition's answer."""
         node = at or self.leader(name, number).number
-        body = self.produce_body(name, values, number, acks, timeout_ms)
+        body = self.produce_body(name, values, number, acks, timeout_ms, stamp)
         answer = self.ask(node, ApiKey.PRODUCE, body, version=11)
         return answer.responses[0].partition_responses[0]
 
-    def produce_body(self, name, values, number=0, acks=ACKS_ALL, timeout_ms=5000):
+    def produce_body(self, name, values, number=0, acks=ACKS_ALL, timeout_ms=5000, stamp=STAMP_MS):
+        data = PartitionProduceData(number, batch(values, stamp))
         return ProduceRequest(
             None,
             acks,
             timeout_ms,
-            [TopicProduceData(name, partition_data=[PartitionProduceData(number, batch(values))])],
+            [TopicProduceData(name, partition_data=[data])],
         )
 
-    def put(self, name, values, number=0, limit=30.0):
+    def put(self, name, values, number=0, limit=30.0, stamp=STAMP_MS):
         """Retry as a client does until the batch is acknowledged; its base offset."""
         end = self.world.now + seconds(limit)
         while self.world.now < end:
             try:
-                answer = self.produce(name, values, number)
+                answer = self.produce(name, values, number, stamp=stamp)
             except Exception as error:
                 if type(error).__name__ != "ConnectionLostError":
                     raise
@@ -192,11 +196,11 @@ class Cluster:
         format_directory(node.disk, identity)
 
 
-def batch(values) -> bytes:
+def batch(values, stamp=STAMP_MS) -> bytes:
     builder = RecordBatchBuilder()
     for value in values:
         data = value.encode() if isinstance(value, str) else value
-        builder.append(data, timestamp_ms=1_700_000_000_000)
+        builder.append(data, timestamp_ms=stamp)
     return bytes(builder.build())
 
 

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 from raftlog_sim import node as sim_node
+from raftlog_sim.clock import WALL_START_MS
 from raftlog_sim.releases import RELEASES
 
 from raftlog.base.probes import fired, reset
@@ -54,6 +55,25 @@ def test_a_leader_whose_clock_jumped_a_month_deletes_nothing():
             jump(cluster, number, MONTH_MS)
     cluster.run(4)
     assert start_of(cluster, "orders") == 1, "all clocks say so: a month has passed"
+
+
+def test_old_records_go_at_the_next_check_and_fresh_ones_behind_them_stay():
+    """Nothing rolls for its age here: a week is kept. A record of a month ago, alone in its
+    partition, goes; a fresh one behind another such keeps both."""
+    cluster = cluster_of()
+    week = [("retention.ms", str(7 * 24 * HOUR_MS))]
+    for name in ("alone", "mixed"):
+        cluster.create(name, 1, 3, configs=week)
+        cluster.put(name, ["old"], stamp=WALL_START_MS - MONTH_MS)
+    cluster.put("mixed", ["fresh"], stamp=WALL_START_MS)
+    cluster.run(4)
+    assert start_of(cluster, "alone") == 1
+    assert cluster.fetch("alone", 0).error_code == 1
+    assert start_of(cluster, "mixed") == 0
+    assert [value for _, value in cluster.read_all("mixed")] == [b"old", b"fresh"]
+    for node in cluster.world.nodes.values():
+        assert node.broker.context.router.replica("alone", 0).log_start == 1
+    assert cluster.put("alone", ["after"]) == 1
 
 
 @pytest.mark.parametrize("by_ms", [MONTH_MS, -MONTH_MS])

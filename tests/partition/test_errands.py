@@ -14,10 +14,12 @@ from raftlog.base.limits import (
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
 from raftlog.partition.errands import Errands
+from raftlog.partition.retention import AgeAsk
 from raftlog.raft.membership import Membership
 from raftlog.raft.output import LogRead, SnapshotRead
+from raftlog.storage import time_jobs
 from raftlog.storage.cold import EntriesRead
-from tests.storage.test_times import segmented
+from tests.storage.test_times import append, segmented
 
 NOW = 7
 ME = ReplicaId(NodeId(1), DirectoryId(1), RaftIndex(0))
@@ -183,18 +185,52 @@ def run_errands(errands, driver):
     raise AssertionError("the errands never end")
 
 
+def asked(segment, kept_from_ms=2**62):
+    return AgeAsk(segment, segment.end.next_offset, kept_from_ms)
+
+
+def test_of_a_segment_that_grows_is_learned_what_it_held_when_asked(node):
+    """It goes on growing while jobs read it; the question ends all the same."""
+    driver, records = segmented()
+    errands = Errands(driver.log, node, NoTracer(), "g1")
+    active = driver.log.segments[-1]
+    ask = asked(active)
+    errands.learn_largest(ask)
+    records += append(driver, [90], -1, size=60)
+    assert driver.log.segments[-1] is active
+    run_errands(errands, driver)
+    inside = [time for time, offset in records if active.base_offset <= offset < ask.until]
+    assert active.seen.largest == max(inside)
+    assert active.seen.until >= ask.until
+    assert active.largest_now is None, "not of all that it holds now"
+    errands.learn_largest(ask)
+    assert errands.take_jobs() == []
+
+
+def test_one_young_record_ends_the_reading_of_a_segment(node, monkeypatch):
+    monkeypatch.setattr(time_jobs, "TIMES_SCAN_BYTES", 1)
+    driver, _ = segmented()
+    errands = Errands(driver.log, node, NoTracer(), "g1")
+    segment = driver.log.segments[0]
+    assert len(segment.index) > 1
+    errands.learn_largest(asked(segment, kept_from_ms=0))
+    run_errands(errands, driver)
+    assert segment.largest_now is None
+    assert segment.seen.largest >= 0
+
+
 def test_the_largest_timestamp_of_a_closed_segment_is_computed_in_the_background(node):
     """The way of retention by time, which believes no header."""
     driver, records = segmented()
     errands = Errands(driver.log, node, NoTracer(), "g1")
     segment, following = driver.log.segments[:2]
-    errands.learn_largest(segment)
-    errands.learn_largest(segment)
+    errands.learn_largest(asked(segment))
+    errands.learn_largest(asked(segment))
     run_errands(errands, driver)
     inside = [time for time, offset in records if offset < following.base_offset]
     assert segment.largest_timestamp == max(inside)
     assert following.largest_timestamp is None
-    errands.learn_largest(following)
+    errands.learn_largest(asked(following))
     run_errands(errands, driver)
     assert following.largest_timestamp is not None
 
@@ -204,7 +240,7 @@ def test_records_that_rot_before_their_timestamps_are_computed_are_damage(node):
     errands = Errands(driver.log, node, NoTracer(), "g1")
     segment = driver.log.segments[0]
     driver.disk.flip_bit(segment.path, segment.end_position - 3)
-    errands.learn_largest(segment)
+    errands.learn_largest(asked(segment))
     run_errands(errands, driver)
     assert isinstance(errands.damage, CorruptData)
     assert segment.largest_timestamp is None

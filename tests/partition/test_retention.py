@@ -16,7 +16,7 @@ from raftlog.records.timestamps import NO_TIMESTAMP
 
 
 def spans(*sizes, step=10):
-    return [SegmentSpan(number * step, size) for number, size in enumerate(sizes)]
+    return [SegmentSpan(n * step, (n + 1) * step, size) for n, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,17 @@ KEPT_FROM = 1_000
 
 
 def aged(*timestamps, step=10):
-    return [SegmentSpan(number * step, 100, stamp) for number, stamp in enumerate(timestamps)]
+    return [SegmentSpan(n * step, (n + 1) * step, 100, at) for n, at in enumerate(timestamps)]
 
 
 @pytest.mark.parametrize(
     ("timestamps", "wanted"),
     [
         ((), None),
-        ((1,), None),
+        ((1,), 10),
+        ((1, 999), 20),
+        ((1, 1_000), 10),
+        ((NO_TIMESTAMP,), None),
         ((999, None), 10),
         ((1_000, None), None),
         ((1, 999, 500, None), 30),
@@ -115,17 +118,21 @@ def test_nothing_above_the_high_watermark_goes_by_age():
     assert log_start_by_age(aged(1, 1, None), KEPT_FROM, 19).log_start == 10
     assert log_start_by_age(aged(1, 1, None), KEPT_FROM, 20).log_start == 20
     assert log_start_by_age(aged(1, 1, None), KEPT_FROM, 9).log_start is None
+    assert log_start_by_age(aged(1, 1), KEPT_FROM, 19).log_start == 10, "the active one as well"
 
 
 def test_the_first_segment_that_must_be_known_is_named():
     assert log_start_by_age(aged(1, None, None, None), KEPT_FROM, 10**6) == (10, 1)
     assert log_start_by_age(aged(1, 2_000, None, None), KEPT_FROM, 10**6) == (10, None)
-    assert log_start_by_age(aged(1, None), KEPT_FROM, 10**6) == (10, None), "the active one grows"
+    assert log_start_by_age(aged(1, None), KEPT_FROM, 10**6) == (10, 1), "the active one too"
+    young = aged(1, None)[1]._replace(largest_seen=KEPT_FROM)
+    found = log_start_by_age([*aged(1), young], KEPT_FROM, 10**6)
+    assert found == (10, None), "one record that is young is enough to keep a segment"
 
 
 def test_a_segment_without_records_holds_nothing_back():
-    segments = [SegmentSpan(0, 100, None), SegmentSpan(0, 100, 1), SegmentSpan(10, 100, None)]
-    assert log_start_by_age(segments, KEPT_FROM, 10**6).log_start == 10
+    segments = [SegmentSpan(0, 0, 100), SegmentSpan(0, 10, 100, 1), SegmentSpan(10, 10, 100)]
+    assert log_start_by_age(segments, KEPT_FROM, 10**6) == (10, None)
 
 
 @given(
@@ -141,4 +148,4 @@ def test_whatever_goes_was_old_and_committed(timestamps, kept_from, high_waterma
     assert found <= high_watermark
     gone = [segment for segment in segments if segment.base_offset < found]
     assert all(s.largest_timestamp is not None and s.largest_timestamp < kept_from for s in gone)
-    assert len(gone) < len(segments)
+    assert found in [segment.next_offset for segment in segments]

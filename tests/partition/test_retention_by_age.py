@@ -2,10 +2,15 @@
 
 import struct
 
+import pytest
+
 from raftlog.base.checksum import crc32c
 from raftlog.base.probes import fired, reset
 from raftlog.base.units import NEVER, millis
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
+from raftlog.storage.replica import LogOptions
+from raftlog.storage.time_jobs import scan_times
 from tests.partition.group import ELECTION, WALL, Group, batch_of
 
 HOUR_MS = 3_600_000
@@ -67,6 +72,142 @@ def test_a_quiet_log_empties_and_its_files_go():
     group.produce(1, b"three")
     group.settle()
     assert [offset for offset, _ in group.read(1, 2)] == [2]
+
+
+def test_an_active_segment_goes_at_the_check_after_all_in_it_is_old():
+    """The story: a record of 2013, alone in its partition, was there until a segment was a week
+    old."""
+    reset()
+    group = led_group(retention_ms=7 * DAY_MS)
+    group.produce(1, b"one", b"two", timestamp_ms=JAN_2013)
+    group.advance(millis(1_600))
+    assert starts(group) == [2, 2, 2]
+    for number in (1, 2, 3):
+        assert [segment.base_offset for segment in group[number].log.segments] == [2]
+    assert "segment-rolled-by-age" not in fired()
+    group.produce(1, b"three", timestamp_ms=WALL)
+    group.advance(millis(5_000))
+    assert starts(group) == [2, 2, 2]
+    assert group.read(1, 2) == [(2, b"three")]
+
+
+@pytest.mark.parametrize("fresh_first", [False, True])
+def test_one_fresh_record_keeps_its_active_segment(fresh_first):
+    group = led_group(retention_ms=HOUR_MS)
+    stamps = [JAN_2013, JAN_2013, WALL]
+    for stamp in reversed(stamps) if fresh_first else stamps:
+        group.produce(1, b"x", timestamp_ms=stamp)
+    group.advance(millis(10_000))
+    assert starts(group) == [0, 0, 0]
+    group.wall += HOUR_MS
+    group.advance(millis(1_600))
+    assert starts(group) == [3, 3, 3]
+
+
+@pytest.mark.parametrize(("stamp", "claim", "start"), [(WALL, JAN_2013, 0), (JAN_2013, WALL, 1)])
+def test_a_headers_claim_neither_deletes_nor_keeps_an_active_segment(stamp, claim, start):
+    group = led_group(retention_ms=HOUR_MS)
+    group.send(1, claiming(stamp, claim))
+    group.advance(millis(3_000))
+    assert starts(group) == [start] * 3
+
+
+def test_what_comes_after_the_ages_were_read_stays():
+    """The job has read the old records; a fresh one comes before the next check, which would let
+    go what the job saw."""
+    group = led_group(retention_ms=HOUR_MS)
+    group.produce(1, b"old", timestamp_ms=JAN_2013)
+    leader = group.places[1]
+    leader.jobs_held = True
+    group.advance(millis(600))
+    assert leader.jobs, "the check has asked for the ages"
+    group.produce(1, b"fresh", timestamp_ms=WALL)
+    leader.jobs_held = False
+    group.settle()
+    assert group[1].log.segments[-1].seen.until == 1, "the job knows of the old one"
+    group.advance(millis(5_000))
+    assert starts(group) == [0, 0, 0]
+    assert group.read(1) == [(0, b"old"), (1, b"fresh")]
+
+
+def test_what_is_not_committed_holds_its_active_segment():
+    """All of it is old, and a client waits for the last record."""
+    group = led_group(retention_ms=HOUR_MS)
+    group.produce(1, b"one", timestamp_ms=JAN_2013)
+    group.isolate(1, notice=False)
+    waits = group.produce(1, b"two", timestamp_ms=JAN_2013)
+    group.advance(millis(600))
+    assert waits == []
+    assert group[1].log_start == 0
+    group.heal()
+    group.advance(millis(5_000))
+    assert [answer.base_offset for answer in waits] == [1]
+    assert starts(group) == [2, 2, 2]
+
+
+def test_an_active_segment_waits_for_clocks_that_agree():
+    group = led_group(retention_ms=HOUR_MS)
+    group.produce(1, b"one", timestamp_ms=WALL)
+    group.wall += 30 * DAY_MS
+    group.places[1].clocks.apart = {2, 3}
+    group.advance(millis(5_000))
+    assert starts(group) == [0, 0, 0]
+    group.places[1].clocks.apart = {3}
+    group.advance(millis(1_000))
+    assert starts(group) == [1, 1, 1]
+
+
+def test_what_was_read_of_an_active_segment_is_not_read_again():
+    """Checks that find nothing new begin no job; more records cost what they hold, at most one
+    stretch of the index more. One fresh record is enough to keep the rest unread."""
+    group = led_group(retention_ms=HOUR_MS)
+    group.produce(1, b"x" * 9_000, timestamp_ms=WALL)
+    for _ in range(5):
+        group.produce(1, b"x" * 9_000, timestamp_ms=JAN_2013)
+    group.advance(millis(20_000))
+    assert len(scans(group)) == 1, "it holds a record that keeps it"
+    group = Group(
+        config=config_of(retention_ms=HOUR_MS),
+        options=LogOptions(segment_bytes=64 * 1024, index_interval_bytes=4_096),
+    )
+    group.elect(1)
+    group.places[1].clocks.apart = {2, 3}
+    for _ in range(5):
+        group.produce(1, b"x" * 9_000, timestamp_ms=JAN_2013)
+        group.advance(millis(1_100))
+    jobs = scans(group)
+    assert [order.first for order in jobs] == [0, 0, 1, 2, 3], "a stretch is read until it is whole"
+    assert all(len(order.ends) <= 2 for order in jobs)
+    group.advance(millis(20_000))
+    assert len(scans(group)) == len(jobs)
+
+
+def scans(group):
+    """What jobs of the leader read for timestamps."""
+    jobs = [job for output in group.places[1].outputs for job in output.jobs]
+    return [args[0] for _, function, args in jobs if function is scan_times]
+
+
+def test_numbered_batches_are_known_after_their_active_segment_went():
+    """A producer that did not hear the answer sends its batch again: it is in the log already,
+    also after all replicas were restarted."""
+    group = led_group(retention_ms=HOUR_MS)
+    numbered = {"pid": 7, "epoch": 0, "timestamp_ms": JAN_2013}
+    group.produce(1, b"one", first=0, **numbered)
+    group.advance(millis(2_000))
+    assert starts(group) == [1, 1, 1]
+    for number in (1, 2, 3):
+        group.crash(number)
+    for number in (1, 2, 3):
+        group.restart(number)
+    group.elect(2)
+    answers = []
+    for first, value in ((0, b"one"), (1, b"two")):
+        answers.append(group.produce(2, value, first=first, **numbered))
+        group.settle()
+    told = [(each.error, each.base_offset) for (each,) in answers]
+    assert told == [(ErrorCode.NONE, 0), (ErrorCode.NONE, 1)]
+    assert starts(group) == [1, 1, 1]
 
 
 def test_a_lowered_bound_acts_at_the_next_check():

@@ -16,6 +16,7 @@ from raftlog_sim.disk import Keep
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import CorruptData
+from raftlog.base.ids import Offset
 from raftlog.records.batch import patch, read_header
 from raftlog.records.record import records_of
 from raftlog.storage import time_jobs
@@ -25,6 +26,7 @@ from raftlog.storage.sparse_index import NOT_KNOWN, read_index_file
 from tests.records.test_timestamps import batch_at
 from tests.storage.making import NOW_MS, Driver, new_disk
 
+NOTHING = Offset(0)
 BATCHES = st.lists(
     st.tuples(
         st.lists(st.integers(0, 40), min_size=1, max_size=4),
@@ -173,23 +175,50 @@ def test_a_job_of_one_segment_computes_its_largest_timestamp():
     driver, records = segmented()
     segment = driver.log.segments[1]
     steps = 0
-    while (step := driver.log.times().largest_of(segment)) is not None:
+    while (step := driver.log.times().largest_of(segment, NOTHING)) is not None:
         driver.run(step)
         steps += 1
     assert steps
     low, high = segment.base_offset, driver.log.segments[2].base_offset
     assert segment.largest_timestamp == max(t for t, offset in records if low <= offset < high)
     assert driver.log.segments[0].largest_timestamp is None
-    assert driver.log.times().largest_of(driver.log.segments[-1]) is None
+    active = driver.log.segments[-1]
+    assert driver.log.times().largest_of(active, NOTHING) is None, "all below is known"
+
+
+def test_a_segment_that_grows_is_known_until_it_grows():
+    """And is not believed when records were cut off and others came."""
+    driver, records = segmented()
+    active = driver.log.segments[-1]
+    know(driver, active)
+    inside = [time for time, offset in records if offset >= active.base_offset]
+    assert active.largest_now == max(inside)
+    assert active.largest_timestamp is None
+    append(driver, [99], -1, size=60)
+    assert driver.log.segments[-1].largest_now is None
+    driver.settle()
+    know(driver, active)
+    assert active.largest_now == NOW_MS + 99
+    late = driver.log.times().largest_of(active, Offset(active.seen.until + 1))
+    driver.log.truncate_from(driver.log.last_index)
+    assert active.largest_now is None
+    driver.run(late)
+    assert active.largest_now is None, "what was read is cut off by now"
+
+
+def know(driver, segment):
+    until = driver.log.next_offset
+    while (step := driver.log.times().largest_of(segment, until)) is not None:
+        driver.run(step)
 
 
 def test_a_segment_that_has_left_the_log_is_not_computed():
     driver, _ = segmented()
     segment, kept = driver.log.segments[:2]
-    assert driver.log.times().largest_of(segment) is not None
+    assert driver.log.times().largest_of(segment, NOTHING) is not None
     driver.log.cold_done(SegmentsRemoved(kept.first_index))
     assert driver.log.segments[0] is kept
-    assert driver.log.times().largest_of(segment) is None
+    assert driver.log.times().largest_of(segment, NOTHING) is None
 
 
 def test_a_job_takes_a_bounded_piece_of_the_log(monkeypatch):
