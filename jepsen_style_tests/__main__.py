@@ -19,6 +19,7 @@ from jepsen_style_tests.scenarios import SCENARIOS
 from jepsen_style_tests.workloads.all import WORKLOADS
 from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError
+from raftlog.verify.empty_folders import removed_if_empty
 
 _USAGE: Final = 64
 _INTERRUPTED: Final = 130
@@ -84,7 +85,9 @@ def run(
         keep=keep,
     )
     folder = run_folder.make(f"blackbox-{workload}-{nemesis}", seed, out)
-    return _finish(runner.run(plan, folder, _say), form)
+    with removed_if_empty(folder):
+        outcome = runner.run(plan, folder, _say)
+    return _finish(outcome, form)
 
 
 @cli.command(
@@ -115,7 +118,9 @@ def scenario(
         f"--seed {seed} --client {client}",
     )
     folder = run_folder.make(f"blackbox-{name}", seed, out)
-    return _finish(runner.run(plan, folder, _say, chosen.nemesis()), form)
+    with removed_if_empty(folder):
+        outcome = runner.run(plan, folder, _say, chosen.nemesis())
+    return _finish(outcome, form)
 
 
 @cli.command(
@@ -154,7 +159,8 @@ def suite_command(
         controls=not no_controls,
         folder=run_folder.make("blackbox-suite", seed, out),
     )
-    result = suite.run(orders, lambda line: click.echo(line, err=True))
+    with removed_if_empty(orders.folder):
+        result = suite.run(orders, lambda line: click.echo(line, err=True))
     if form == "json":
         click.echo(json.dumps(result.document(), indent=1))
     else:

@@ -5,8 +5,6 @@ report.html and what the nodes left behind.
 """
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -39,22 +37,6 @@ def make_run_folder(command: str, seed: int, out: Path | None, clock: Clock) -> 
     aside.symlink_to(name)
     aside.replace(latest)
     return folder.resolve()
-
-
-@contextmanager
-def removed_if_empty(folder: Path) -> Iterator[None]:
-    """Leave no empty folder behind when the block fails before it wrote anything."""
-    try:
-        yield
-    except BaseException:
-        if not any(folder.iterdir()):
-            folder.rmdir()
-            latest = folder.parent / LATEST
-            if latest.is_symlink() and not latest.exists():
-                latest.unlink()
-            if folder.parent.name == RUNS.name and not any(folder.parent.iterdir()):
-                folder.parent.rmdir()
-        raise
 
 
 def write_json(path: Path, document: dict[str, Any]) -> None:

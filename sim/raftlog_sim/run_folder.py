@@ -18,6 +18,7 @@ import attrs
 
 from raftlog.base.errors import OperatingError
 from raftlog.verify import HistoryReader, judge
+from raftlog.verify.empty_folders import removed_if_empty
 from raftlog.verify.report import RunFolder, render
 from raftlog.verify.report_proof import digest_of
 from raftlog_sim.cases import Case
@@ -79,12 +80,14 @@ def check_writable(folder: Path) -> None:
 
 
 def write(folder: Path, case: Case, outcome: Outcome, circumstances: Circumstances) -> None:
-    """Everything about a run. Each file is written whole or not at all."""
-    put(folder / case.file_name, case.text())
-    put(folder / "history.jsonl", outcome.history)
-    put(folder / "trace.txt", "".join(f"{line}\n" for line in outcome.trace))
-    put_json(folder / "verdict.json", outcome.verdict)
-    put_json(folder / "run.json", manifest(folder, case, outcome, circumstances))
+    """Everything about a run. Each file is written whole or not at all; where the first one cannot
+    be, on a full disk, the folder goes, too."""
+    with removed_if_empty(folder):
+        put(folder / case.file_name, case.text())
+        put(folder / "history.jsonl", outcome.history)
+        put(folder / "trace.txt", "".join(f"{line}\n" for line in outcome.trace))
+        put_json(folder / "verdict.json", outcome.verdict)
+        put_json(folder / "run.json", manifest(folder, case, outcome, circumstances))
 
 
 def versions() -> dict[str, str]:
@@ -156,10 +159,15 @@ def report(folder: Path, outcome: Outcome) -> Path:
 
 
 def put(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file, whole or not at all. OperatingError where that cannot be, on a full disk."""
     aside = path.with_name(f".{path.name}.tmp")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        what = f"cannot be written: {error.strerror}"
+        raise OperatingError(what, on=str(path), do="make room, or name another folder") from None
 
 
 def put_json(path: Path, document: dict[str, Any]) -> None:

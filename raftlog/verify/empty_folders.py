@@ -1,0 +1,27 @@
+"""Run folders that would be left behind empty. The demo, the simulator and the black-box tests make
+one each, and share this."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+RUNS: Final = "runs"
+LATEST: Final = "latest"
+
+
+@contextmanager
+def removed_if_empty(folder: Path) -> Iterator[None]:
+    """Leave no empty folder behind when the block fails before it wrote anything, and no `runs`
+    that holds nothing else."""
+    try:
+        yield
+    except BaseException:
+        if not any(folder.iterdir()):
+            folder.rmdir()
+            latest = folder.parent / LATEST
+            if latest.is_symlink() and not latest.exists():
+                latest.unlink()
+            if folder.parent.name == RUNS and not any(folder.parent.iterdir()):
+                folder.parent.rmdir()
+        raise

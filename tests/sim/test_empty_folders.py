@@ -1,0 +1,54 @@
+"""What fails before it wrote anything leaves no folder in `runs`, and no `runs`."""
+
+import errno
+from pathlib import Path
+
+import pytest
+from raftlog_sim.__main__ import main
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def full_disk(monkeypatch, *names):
+    """Files of these names cannot be written."""
+    real = Path.replace
+
+    def replace(path, target):
+        if Path(target).name in names:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+
+
+@pytest.mark.parametrize("command", [["run", "--seed", "1"], ["sweep", "--seeds", "1..1"]])
+def test_a_run_that_cannot_be_kept_leaves_nothing(command, tmp_path, monkeypatch):
+    full_disk(monkeypatch, "schedule.json")
+    mutant = ["--mutant", "canary"] if command[0] == "sweep" else []
+    assert main([*command, *mutant]) != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_written_stays(tmp_path, monkeypatch):
+    full_disk(monkeypatch, "trace.txt")
+    assert main(["run", "--seed", "1"]) != 0
+    (folder,) = (each for each in (tmp_path / "runs").iterdir() if not each.is_symlink())
+    assert sorted(each.name for each in folder.iterdir()) == ["history.jsonl", "schedule.json"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "--seed", "1", "--no-folder"],
+        ["replay", "nowhere"],
+        ["shrink", "--seed", "1", "--profile", "calm"],
+        ["scenarios", "--list"],
+        ["sweep", "--seeds", "1..1", "--profile", "calm"],
+    ],
+)
+def test_what_keeps_no_run_makes_no_folder(command, tmp_path):
+    main(command)
+    assert list(tmp_path.iterdir()) == []
