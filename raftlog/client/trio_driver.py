@@ -339,7 +339,7 @@ class Client:
 
     @checked
     def seek(self, place: TopicPartition, offset: OffsetFrom) -> None:
-        """Read a partition from another offset on."""
+        """Read an assigned partition from another offset on."""
         self._core.seek(place, Offset(offset))
         self._wake.set()
 

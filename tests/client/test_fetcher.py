@@ -156,8 +156,96 @@ def test_unassign_ends_it():
 
 def test_a_negative_offset_is_misuse():
     harness, _ = start()
-    with pytest.raises(LocalMisuse):
+    harness.core.assign({PLACE: 0})
+    with pytest.raises(LocalMisuse, match="not -1"):
         harness.core.seek(PLACE, -1)
+    with pytest.raises(LocalMisuse, match="not -1"):
+        harness.core.assign({PLACE: -1})
+
+
+def test_a_seek_of_what_is_not_assigned_is_misuse():
+    """It was assigned quietly."""
+    harness, _ = start(2)
+    other = TopicPartition("t", 1)
+    harness.core.assign({PLACE: 0})
+    with pytest.raises(LocalMisuse, match="t-1 is not assigned"):
+        harness.core.seek(other, 0)
+    harness.core.unassign(PLACE)
+    with pytest.raises(LocalMisuse, match="t-0 is not assigned"):
+        harness.core.seek(PLACE, 0)
+    assert harness.core.fetcher.assigned() == []
+
+
+# --- what is not there ----------------------------------------------------------------------------
+
+
+def pieces_of(harness, duration_ns):
+    """What polls bring in this time."""
+    found, until = [], harness.now + duration_ns
+    harness.turn()
+    while harness.now < until:
+        found.extend(harness.core.poll())
+        harness.turn()
+        harness.step()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("place", "on", "do"),
+    [
+        (TopicPartition("nope", 0), "topic nope", ""),
+        (TopicPartition("t", 9), "t-9", "t has 2 partitions, numbered from 0"),
+    ],
+    ids=["topic", "partition"],
+)
+def test_what_does_not_exist_is_reported_once_after_a_while(place, on, do):
+    """It was asked for, for ever, and nothing was told. A client may have stood idle before."""
+    harness, _ = start(2)
+    harness.ask(KnowTopic("t"))
+    harness.run_for(millis(10_000))
+    harness.core.assign({place: 5, PLACE: 0})
+    before = harness.now
+    assert len(read(harness, 12)[PLACE]) == 12
+    assert pieces_of(harness, before + millis(2_900) - harness.now) == []
+    (found,) = pieces_of(harness, millis(1_000))
+    assert (found.place, found.offset) == (place, 5)
+    assert found.error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert (found.error.on, found.error.do) == (on, do)
+    assert pieces_of(harness, millis(5_000)) == []
+    harness.core.seek(place, 5)
+    (again,) = pieces_of(harness, millis(4_000))
+    assert again == (place, 5, again.error)
+
+
+def test_what_is_made_meanwhile_is_read():
+    harness, _ = start()
+    late = TopicPartition("late", 0)
+    harness.core.assign({late: 0})
+    assert pieces_of(harness, millis(2_000)) == []
+    fill(harness.cluster.topic("late", 1)[0], 1)
+    assert len(read(harness, 3)[late]) == 3
+
+
+def test_nothing_is_unknown_while_no_broker_answers():
+    harness, _ = start()
+    harness.cluster.paused.update((1, 2, 3))
+    harness.core.assign({PLACE: 0})
+    assert pieces_of(harness, millis(10_000)) == []
+    harness.cluster.paused.clear()
+    assert len(read(harness, 12)[PLACE]) == 12
+
+
+def test_a_partition_without_a_leader_is_waited_for():
+    """However long: it exists, and no offset was skipped."""
+    harness, log = start()
+    harness.ask(KnowTopic("t"))
+    leader, log[0].leader = log[0].leader, -1
+    harness.core.cache.forget_leader(PLACE)
+    harness.core.assign({PLACE: 0})
+    assert pieces_of(harness, millis(10_000)) == []
+    log[0].leader = leader
+    log[0].epoch += 1
+    assert len(read(harness, 12)[PLACE]) == 12
 
 
 # --- leaders --------------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ class ClientCore:
         self.fetcher.assign(positions)
 
     def seek(self, place: TopicPartition, offset: Offset) -> None:
-        """Read a partition from this offset on; what was read ahead is dropped."""
+        """Read an assigned partition from this offset on; what was read ahead is dropped."""
         self.fetcher.seek(place, offset)
 
     def unassign(self, place: TopicPartition) -> None:

@@ -2,9 +2,9 @@
 
     position: the next offset to fetch      polled: the next offset that `poll` has not given out
 
-An answer counts only for the assignment and position that asked for it. What is out of range, cut
-off, corrupt or of another topic under the same name is reported once, as a `Trouble`, and the
-partition stands still until it is sought anew: nothing is ever rewound or skipped silently.
+An answer counts only for the assignment and position that asked for it. What is unknown, out of
+range, cut off, corrupt or of another topic under the same name is reported once, as a `Trouble`,
+and the partition stands still until it is sought anew: nothing is ever rewound or skipped silently.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, final
 
 import attrs
 
-from raftlog.base.errors import CorruptData, RaftlogError, WrongValue
+from raftlog.base.errors import CorruptData, LocalMisuse, RaftlogError, WrongValue
 from raftlog.base.ids import NodeId, Offset
 from raftlog.base.limits import FETCH_CORRUPT_RETRIES_MAX
 from raftlog.base.ports import Entropy
@@ -25,6 +25,7 @@ from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches, check_batches
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.metadata_keeper import MetadataKeeper
+from raftlog.client.core.requests import unknown_place
 from raftlog.client.core.values import ClientOptions, TopicPartition, Turn
 from raftlog.kafka.error_codes import ErrorCode, is_retriable
 from raftlog.kafka.messages.fetch import (
@@ -50,6 +51,8 @@ _LEADER_MOVED: Final = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+"""It may have been made a moment ago: waited for, and what is told after that is believed."""
 
 
 class Trouble(NamedTuple):
@@ -78,6 +81,7 @@ class _Reading:
     stopped: bool = False
     failures: int = 0
     corrupt: int = 0
+    unknown_since: Instant | None = None
     retry_at: Instant = Instant(0)
     high_watermark: Offset = Offset(-1)
     log_start: Offset = Offset(-1)
@@ -110,10 +114,15 @@ class Fetcher:
         self._ready.clear()
         self.buffered_bytes = 0
         for place, offset in positions.items():
-            self.seek(place, offset)
+            self._begin(place, offset)
 
     def seek(self, place: TopicPartition, offset: Offset) -> None:
-        """Read a partition from another offset on; it is assigned if it was not."""
+        """Read an assigned partition from another offset on."""
+        if place not in self._readings:
+            raise LocalMisuse(f"partition {place} is not assigned", do="call assign first")
+        self._begin(place, offset)
+
+    def _begin(self, place: TopicPartition, offset: Offset) -> None:
         if offset < 0:
             raise WrongValue(
                 f"offset must be 0 or more, not {offset}", on=str(place), do="ask list_offsets"
@@ -187,7 +196,9 @@ class Fetcher:
             leader = self.cache.leader_of(reading.place)
             if leader is None:
                 self._without_leader(reading)
-            elif leader not in self._asked:
+                continue
+            reading.unknown_since = None
+            if leader not in self._asked:
                 by_node.setdefault(leader, []).append(reading)
         for node, readings in by_node.items():
             self._ask(node, readings)
@@ -205,6 +216,14 @@ class Fetcher:
         view = self.cache.topics.get(reading.place.topic)
         if view is not None and view.error not in (0, *_LEADER_MOVED):
             self._stop(reading, KafkaError(view.error, on=str(reading.place)))
+            return
+        error = unknown_place(view, reading.place)
+        if error is None or error.code not in _UNKNOWN:
+            reading.unknown_since = None
+        elif reading.unknown_since is None:
+            reading.unknown_since = self.turn.now
+        elif self.keeper.current_as_of >= reading.unknown_since + self.options.topic_wait_ns:
+            self._stop(reading, error)
             return
         self.keeper.refresh()
 

@@ -19,9 +19,9 @@ from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.asks import Ask
 from raftlog.client.core.connections import Connections, Waiting, backoff
 from raftlog.client.core.errors import ConnectionLost, KafkaError, NotDone, NotSent, OutcomeUnknown
-from raftlog.client.core.metadata_cache import MetadataCache
+from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
-from raftlog.client.core.values import CallId, ClientOptions, Complete, Turn
+from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPartition, Turn
 from raftlog.kafka.error_codes import ErrorCode
 
 _CALLERS_OWN: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -126,9 +126,7 @@ class Requests:
         place = call.ask.place
         assert place is not None, call.ask
         view = self.cache.topics.get(place.topic)
-        error = unknown_topic(view.error if view is not None else None, place.topic)
-        if view is not None and view.partitions and place.partition not in view.leaders:
-            error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, on=str(place))
+        error = unknown_place(view, place)
         if error is not None:
             call.last_error = error
             waited = self.keeper.current_as_of >= call.since + self.options.topic_wait_ns
@@ -214,6 +212,17 @@ def unknown_topic(code: int | None, topic: str) -> KafkaError | None:
     if code is None or code == ErrorCode.NONE:
         return None
     return KafkaError(code, on=f"topic {topic}")
+
+
+def unknown_place(view: TopicView | None, place: TopicPartition) -> KafkaError | None:
+    """The same of a partition: its topic may be known, and have fewer."""
+    if view is None or not view.partitions or place.partition in view.leaders:
+        return unknown_topic(view.error if view is not None else None, place.topic)
+    return KafkaError(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        on=str(place),
+        do=f"{place.topic} has {amount(view.count, 'partition')}, numbered from 0",
+    )
 
 
 def _unknown(error: RaftlogError) -> OutcomeUnknown:
