@@ -60,8 +60,12 @@ def format_command(
     if only_ids:
         _print_ids(form)
         return
-    if config_path is None or cluster_id is None or not controllers:
-        raise click.UsageError("--config, --cluster-id and --controller are needed")
+    if not config_path or not cluster_id or not controllers:
+        given = {"--config": config_path, "--cluster-id": cluster_id, "--controller": controllers}
+        missing = [option for option, value in given.items() if not value]
+        raise click.UsageError(
+            f"missing: {', '.join(missing)} (raftlog format --random prints fresh ids)"
+        )
     config = config_file.load(str(config_path))
     cluster = ClusterId(_hex(cluster_id, _CLUSTER_DIGITS, "--cluster-id"))
     founders = tuple(sorted(_founder(each) for each in controllers))

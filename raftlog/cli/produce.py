@@ -9,10 +9,12 @@ import click
 import trio
 
 from raftlog.base.amounts import amount
+from raftlog.base.arguments import check
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.base.units import KIB, millis
 from raftlog.cli.connect import with_client
 from raftlog.cli.render import bootstrap_option, format_option, print_json, progress
+from raftlog.client.core.arguments import TopicName
 from raftlog.client.core.client import KnowTopic
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.values import RecordPosition, TopicPartition
@@ -108,6 +110,7 @@ def produce(
     Done when all are acknowledged. Keyed records go to the partition of their key's murmur2 hash,
     as with Kafka's own clients; others take turns. Exit code 1 when a record was not acknowledged.
     """
+    check("topic", topic, TopicName)
     manner = Manner(
         key.encode() if key is not None else None,
         _unescaped(key_delimiter, "-K") if key_delimiter is not None else None,

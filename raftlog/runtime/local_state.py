@@ -27,9 +27,7 @@ def load_state(directory: Path) -> dict[str, Any]:
     try:
         state = json.loads((directory / STATE_FILE).read_text())
     except FileNotFoundError:
-        raise OperatingError(
-            "no cluster was started here", on=str(directory), do="raftlog up --dir DIR"
-        ) from None
+        raise _not_started(directory) from None
     except ValueError as error:
         raise OperatingError(
             f"cannot be read: {error}",
@@ -41,11 +39,21 @@ def load_state(directory: Path) -> dict[str, Any]:
     return state
 
 
+def _not_started(directory: Path) -> OperatingError:
+    return OperatingError(
+        "no cluster was started here", on=str(directory), do="raftlog up --dir DIR"
+    )
+
+
 def stop_detached(directory: Path) -> list[int]:
-    """Stop the brokers that `cluster.json` names, as far as they are ours; the nodes stopped."""
+    """Stop the brokers that `cluster.json` names, as far as they are ours; the nodes stopped.
+    `OperatingError` when none was ever started: `up` may have been refused, and left its files."""
     stopped: list[int] = []
     pids: dict[int, int] = {}
-    for broker in load_state(directory)["brokers"]:
+    brokers = load_state(directory)["brokers"]
+    if all(broker["pid"] is None for broker in brokers):
+        raise _not_started(directory)
+    for broker in brokers:
         pid, node = broker["pid"], broker["node"]
         if pid is not None and _is_ours(pid, directory / f"broker{node}.properties"):
             pids[node] = pid

@@ -159,7 +159,9 @@ def test_a_second_cluster_on_the_ports_of_a_first_says_whose_they_are(raftlog, t
         assert f"raftlog down --dir {first}" in ran.err
         assert running(second) == []
         assert len(running(first)) == 1
-        assert raftlog("down", "--dir", second).out == "no broker was running\n"
+        down = raftlog("down", "--dir", second)
+        assert (down.code, down.out) == (1, "")
+        assert f"no cluster was started here ({second})" in down.err  # as in an empty folder
     finally:
         raftlog("down", "--dir", first)
 
@@ -281,6 +283,15 @@ def test_format_wants_all_its_ids(arguments, raftlog, tmp_path):
     config = properties(tmp_path, 1, "1@127.0.0.1:19000")
     given = [config if each == "x" else each for each in arguments]
     assert raftlog("format", *given).code == 64
+
+
+def test_format_says_what_is_missing(raftlog, tmp_path):
+    """It named all three, whichever were there."""
+    config = properties(tmp_path, 1, "1@127.0.0.1:19000")
+    ran = raftlog("format", "--config", config)
+    assert "missing: --cluster-id, --controller (raftlog format --random" in ran.err
+    ran = raftlog("format", "--cluster-id", "ab" * 16, "--controller", "1:ab")
+    assert "missing: --config (" in ran.err
 
 
 def test_serve_needs_a_good_configuration(raftlog, tmp_path):

@@ -81,6 +81,15 @@ def test_a_time_to_begin_at(on_cluster, cluster):
     assert on_cluster("consume", "timed", "-o", f"s@{now + 99_000}", "-e").out == ""
 
 
+def test_a_bad_topic_name_is_called_so_before_a_broker_is_asked(raftlog):
+    """It was called `request.topic`, a name that no user of the command has seen."""
+    ran = raftlog("produce", "nope/x", "-b", "localhost:1", stdin=b"")
+    assert ran.code == 1
+    assert "topic is no topic's name" in ran.err
+    assert "nope/x" in ran.err
+    assert "request" not in ran.err
+
+
 def test_what_goes_wrong_is_said(on_cluster, tmp_path):
     on_cluster("topics", "create", "strict", "--config", "max.message.bytes=1000")
     big = on_cluster("produce", "strict", "--format", "json", stdin=b"x" * 5000)
