@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,8 +37,14 @@ _ROOT_WARNING: Final = (
     help="A file of key = value with Kafka's names.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Overrides the file.")
+@click.option(
+    "--end-with-input",
+    is_flag=True,
+    hidden=True,
+    help="End at once when standard input does: a process that started this one holds it open.",
+)
 @format_option()
-def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
+def serve(config_path: Path, settings: tuple[str, ...], end_with_input: bool, form: str) -> None:
     """Run one broker until SIGTERM or Ctrl-C.
 
     Events go to standard error as JSON lines. SIGTERM hands over leadership first; a second
@@ -46,6 +53,8 @@ def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
     config = config_file.load(str(config_path), parse_settings(settings))
     if os.geteuid() == 0:
         print(_ROOT_WARNING, file=sys.stderr)
+    if end_with_input:
+        threading.Thread(target=_end_with_input, name="end with input", daemon=True).start()
     clock = SystemClock()
     tracer = JsonTracer(sys.stderr, clock, config.broker.node)
     if config.ignored:
@@ -55,6 +64,14 @@ def serve(config_path: Path, settings: tuple[str, ...], form: str) -> None:
         trio.run(_serve, config, tracer, partial(_report, form), clock)
     except BaseExceptionGroup as group:
         raise _only_error(group) from group
+
+
+def _end_with_input() -> None:
+    """The broker hands over nothing: its whole cluster ends, and what it promised is on disk."""
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    print("raftlog: the process that started this broker has ended", file=sys.stderr, flush=True)
+    os._exit(1)
 
 
 async def _serve(

@@ -64,7 +64,12 @@ def up(
     """
     directory = directory.resolve()
     cluster = local_cluster.found(
-        directory, brokers=brokers, port=port, settings=parse_settings(settings), detached=True
+        directory,
+        brokers=brokers,
+        port=port,
+        settings=parse_settings(settings),
+        detached=True,
+        ends_with_parent=not detach,
     )
     try:
         with progress("starting brokers", None):

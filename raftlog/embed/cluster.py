@@ -16,11 +16,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final, Self, final
 
+from raftlog.base.amounts import amount
 from raftlog.base.arguments import between, checked, one_of
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.base.units import Nanos, millis
@@ -32,6 +32,7 @@ from raftlog.embed.event_loops import enter_in_thread, in_thread, in_thread_shie
 from raftlog.embed.health import broker_status, lacking
 from raftlog.embed.in_process import InProcessBrokers
 from raftlog.embed.settings import with_defaults
+from raftlog.kafka.error_codes import ErrorCode, error_name
 from raftlog.kafka.messages.metadata import MetadataResponse
 from raftlog.runtime import local_cluster
 from raftlog.runtime.local_cluster import LocalCluster
@@ -43,6 +44,8 @@ BROKERS_MAX: Final = 9
 START_ATTEMPTS: Final = 3
 """Free ports are chosen before they are bound; somebody else may be quicker."""
 _POLL_SECONDS: Final = 0.02
+_UNKNOWN_SECONDS: Final = 3.0
+"""So long a topic that nothing is known of may be on its way to the broker that is asked."""
 _ANSWER_NS: Final = millis(1_000)
 
 
@@ -100,6 +103,7 @@ class Cluster:
                 brokers=self._count,
                 controllers=self._controllers,
                 settings=self._settings,
+                ends_with_parent=True,
             )
             try:
                 self._start_brokers(cluster)
@@ -274,15 +278,41 @@ class Cluster:
         seconds: Seconds = HEALTHY_SECONDS,
     ) -> int:
         """The node that leads a partition. One that is known to be dead is no answer: a new leader
-        is waited for. `OperatingError` when there is none in time."""
-        return self._until(partial(self._leader_of, topic, partition), seconds)
+        is waited for. `OperatingError` when there is none in time; a topic or partition that does
+        not exist may have been made a moment ago, and is waited for 3 s."""
+        unknown_since: float | None = None
 
-    def _leader_of(self, topic: str, partition: int) -> int | str:
-        for each in self._metadata([topic]).topics:
-            for found in each.partitions:
-                if found.partition_index == partition and found.leader_id in self.alive:
-                    return found.leader_id
-        return f"{topic}-{partition} has no leader"
+        def look() -> int | str | OperatingError:
+            nonlocal unknown_since
+            asked = _now()
+            found = self._leader_of(topic, partition)
+            if not isinstance(found, OperatingError):
+                unknown_since = None
+                return found
+            if unknown_since is None:
+                unknown_since = asked
+            return found if asked >= unknown_since + _UNKNOWN_SECONDS else found.what
+
+        return self._until(look, seconds)
+
+    def _leader_of(self, topic: str, partition: int) -> int | str | OperatingError:
+        """An error when the broker that was asked does not know of such a partition."""
+        (told,) = self._metadata([topic]).topics
+        for found in told.partitions:
+            if found.partition_index == partition:
+                leads = found.leader_id in self.alive
+                return found.leader_id if leads else f"{topic}-{partition} has no leader"
+        if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return OperatingError(
+                f"there is no topic {topic}", on=str(self.directory), do="create it first"
+            )
+        if told.error_code != ErrorCode.NONE:
+            return f"{topic}-{partition} has no leader ({error_name(told.error_code)})"
+        return OperatingError(
+            f"there is no partition {topic}-{partition}",
+            on=str(self.directory),
+            do=f"{topic} has {amount(len(told.partitions), 'partition')}, numbered from 0",
+        )
 
     @checked
     def wait_until_healthy(self, *, seconds: Seconds = HEALTHY_SECONDS) -> None:
@@ -300,8 +330,8 @@ class Cluster:
         ports = [self._running.place(node).admin_port for node in self.nodes]
         return lacking(broker_status(port) for port in ports) or 0
 
-    def _until(self, look: Callable[[], int | str], seconds: float) -> int:
-        """Look until there is a number; a text says what is lacking."""
+    def _until(self, look: Callable[[], int | str | OperatingError], seconds: float) -> int:
+        """Look until there is a number; a text says what is lacking, an error that it is final."""
         lacking = "nothing was heard of the cluster"
         deadline = _now() + seconds
         while _now() < deadline:
@@ -311,6 +341,8 @@ class Cluster:
                 if isinstance(error, LocalMisuse):
                     raise
                 found = str(error)
+            if isinstance(found, OperatingError):
+                raise found
             if isinstance(found, int):
                 return found
             lacking = found

@@ -71,6 +71,7 @@ class LocalCluster:
     """A directory with a cluster, and the processes that this object has started.
 
     `settings` are added to every broker's configuration. `environment` to that of the processes.
+    With `ends_with_parent` a broker ends at once when this process has ended, by SIGKILL too.
     """
 
     directory: Path
@@ -78,6 +79,9 @@ class LocalCluster:
     settings: dict[str, str]
     environment: dict[str, str] = attrs.Factory(dict)
     detached: bool = False
+    ends_with_parent: bool = False
+    _lifeline: tuple[int, int] | None = attrs.field(default=None, init=False)
+    """A pipe: brokers wait for its end, which comes when nothing holds the second descriptor."""
     processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict, init=False)
 
     @property
@@ -100,16 +104,27 @@ class LocalCluster:
         if self.is_alive(node):
             raise LocalMisuse(f"broker {node} is running already", on=str(self.directory))
         config = self.directory / f"broker{node}.properties"
+        command = [sys.executable, "-m", "raftlog", "serve", "--config", str(config)]
+        if self.ends_with_parent:
+            command.append("--end-with-input")
         with open(self.log_path(node), "ab") as output:
             self.processes[node] = subprocess.Popen(
-                [sys.executable, "-m", "raftlog", "serve", "--config", str(config)],
-                stdin=subprocess.DEVNULL,
+                command,
+                stdin=self._input(),
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.environment},
                 start_new_session=self.detached,
             )
         self._save()
+
+    def _input(self) -> int:
+        """What a broker's standard input is. The pipe's second end is not inherited by brokers."""
+        if not self.ends_with_parent:
+            return subprocess.DEVNULL
+        if self._lifeline is None:
+            self._lifeline = os.pipe()
+        return self._lifeline[0]
 
     def start_all(self) -> None:
         """Start every broker that is not running, then wait until all are ready. `OperatingError`
@@ -206,6 +221,9 @@ class LocalCluster:
         for process in self.processes.values():
             _wait(process, STOP_SECONDS)
         self.processes.clear()
+        lifeline, self._lifeline = self._lifeline, None
+        for descriptor in lifeline or ():
+            os.close(descriptor)
 
     def _running(self, node: int) -> subprocess.Popen[bytes]:
         process = self.processes.get(node)
@@ -295,6 +313,7 @@ def found(
     settings: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
     detached: bool = False,
+    ends_with_parent: bool = False,
 ) -> LocalCluster:
     """Make a cluster's directory, or take up the one that is there with the same brokers or more.
 
@@ -305,7 +324,12 @@ def found(
     before = _places_before(directory, brokers)
     places = _places(brokers, port, before)
     cluster = LocalCluster(
-        directory, places, dict(settings or {}), dict(environment or {}), detached
+        directory,
+        places,
+        dict(settings or {}),
+        dict(environment or {}),
+        detached,
+        ends_with_parent,
     )
     voters = cluster.founded_controllers or controllers or (3 if brokers >= 3 else 1)
     if controllers not in (None, voters):

@@ -1,7 +1,12 @@
 """Clusters in this process, and one of real processes: faults, healing, and nothing left behind."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,7 @@ from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.trio_driver import Client
 from raftlog.embed.cluster import Cluster
+from raftlog.runtime.machine import is_locked
 
 pytestmark = pytest.mark.processes
 
@@ -39,6 +45,65 @@ def test_a_cluster_serves_and_leaves_nothing_behind():
     assert threads() == before
     with pytest.raises(LocalMisuse):
         print(cluster.bootstrap_servers)
+
+
+def test_a_leader_of_what_does_not_exist_is_said_soon():
+    """It said "nope-0 has no leader" after 30 seconds."""
+    with Cluster(brokers=1) as cluster, BlockingClient(cluster.bootstrap_servers) as client:
+        client.create_topic("t", partitions=1)
+        for place, what, do in (
+            (("nope", 0), "there is no topic nope", "create it first"),
+            (("t", 7), "there is no partition t-7", "t has 1 partition, numbered from 0"),
+        ):
+            began = time.perf_counter()
+            with pytest.raises(OperatingError) as caught:
+                cluster.leader_of(*place)
+            assert (caught.value.what, caught.value.do) == (what, do)
+            assert 3 <= time.perf_counter() - began < 20
+            with pytest.raises(OperatingError, match=rf"not in 0\.1 seconds: {what}"):
+                cluster.leader_of(*place, seconds=0.1)
+
+
+def test_a_leader_of_a_topic_that_is_made_meanwhile():
+    with (
+        Cluster(brokers=1) as cluster,
+        BlockingClient(cluster.bootstrap_servers) as client,
+        ThreadPoolExecutor(1) as asking,
+    ):
+        leader = asking.submit(cluster.leader_of, "late")
+        time.sleep(0.5)
+        client.create_topic("late")
+        assert leader.result(30) == 1
+
+
+PARENT = """
+import pathlib, sys, time, raftlog
+with raftlog.Cluster(brokers=2, processes=True, directory=sys.argv[1]) as cluster:
+    cluster.kill(2)
+    cluster.restart(2)
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+def test_processes_end_with_their_parent_whatever_ends_it(number, tmp_path):
+    """They ran on, without a parent, and kept their ports."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "up\n"
+        folders = [str(tmp_path / f"broker{node}") for node in (1, 2)]
+        assert [is_locked(folder) for folder in folders] == [True, True]
+        parent.send_signal(number)
+        assert parent.wait(30) == -number
+    deadline = time.perf_counter() + 30
+    while any(map(is_locked, folders)):
+        assert time.perf_counter() < deadline, "brokers outlive their parent"
+        time.sleep(0.02)
+    with Cluster(brokers=2, directory=tmp_path, processes=True) as again:
+        again.wait_until_healthy()
 
 
 def test_kill_fail_over_restart_heal():

@@ -68,7 +68,7 @@ async def run(
     clock = SystemClock()
     began = utc_text(clock)
     say(f"starting {BROKERS} broker processes")
-    cluster = local_cluster.found(folder / "cluster", brokers=BROKERS)
+    cluster = local_cluster.found(folder / "cluster", brokers=BROKERS, ends_with_parent=True)
     try:
         await trio.to_thread.run_sync(cluster.start_all)
         demo = _Demo(folder, cluster, clock, rows, say, with_spark, began)
