@@ -53,17 +53,23 @@ class InProcessBrokers:
     _token: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
     _up: threading.Event = attrs.field(factory=threading.Event, init=False)
+    _broken: Exception | None = attrs.field(default=None, init=False)
     _brokers: dict[int, _Running] = attrs.field(factory=dict, init=False)
 
     def start_all(self) -> None:
         """Start the loop, if it does not run, and every broker that does not; return when all are
         ready."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=trio.run, args=(self._main,), name="raftlog brokers", daemon=True
-            )
+            self._thread = threading.Thread(target=self._run, name="raftlog brokers", daemon=True)
             self._thread.start()
             self._up.wait()
+            if self._broken is not None:
+                self._thread.join()
+                self._thread = None
+                raise OperatingError(
+                    f"the brokers' event loop does not start: {self._broken}",
+                    on=str(self.cluster.directory),
+                ) from self._broken
         nodes = [place.node for place in self.cluster.places]
         for node in nodes:
             if not self.is_running(node):
@@ -166,6 +172,17 @@ class InProcessBrokers:
         )
 
     # --- in the loop ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except Exception as error:
+            if self._up.is_set():
+                raise
+            # The process has no file descriptors left, for example.
+            self._broken = error
+        finally:
+            self._up.set()  # `start_all` waits for it, whatever happened here.
 
     async def _main(self) -> None:
         self._token = trio.lowlevel.current_trio_token()

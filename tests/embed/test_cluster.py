@@ -1,5 +1,6 @@
 """Clusters in this process, and one of real processes: faults, healing, and nothing left behind."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -252,3 +253,14 @@ def test_real_processes():
     for pid in processes.values():
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_an_event_loop_that_does_not_start_is_an_error_and_no_wait_without_end(monkeypatch):
+    """A process without file descriptors waited for its brokers and said nothing."""
+
+    def no_descriptors(main):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(trio, "run", no_descriptors)
+    with pytest.raises(OperatingError, match=r"does not start: .*Too many open files"):
+        Cluster(brokers=1).start()
