@@ -23,7 +23,18 @@ from functools import lru_cache, wraps
 from inspect import Parameter, signature
 from pathlib import PurePath
 from types import NoneType, UnionType
-from typing import Annotated, Any, Final, ParamSpec, TypeVar, Union, final, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    ForwardRef,
+    ParamSpec,
+    TypeVar,
+    Union,
+    final,
+    get_args,
+    get_origin,
+)
 
 import attrs
 
@@ -223,8 +234,11 @@ def _protocol(kind: type) -> Door:
 def _named_tuple(kind: Any) -> Door:
     """The named tuple; also a plain tuple in place of one that holds text and numbers only."""
     hints = kind.__annotations__
+    # Sources that are rewritten to be compiled quote the fields. They only run simulated seeds.
     doors = {
-        name: door_of(hints[name]) for name in kind._fields if not isinstance(hints[name], str)
+        name: door_of(hints[name])
+        for name in kind._fields
+        if not isinstance(hints[name], ForwardRef)
     }
     plain = all(_is_plain(hints[name]) for name in kind._fields)
 

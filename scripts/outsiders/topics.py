@@ -167,8 +167,7 @@ class Topics:
                     values.append(message.value().decode())
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     return values
-                # librdkafka looks for its group's coordinator although a partition is assigned.
-                elif message.error().code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+                else:
                     raise KafkaException(message.error())
         finally:
             consumer.close()

@@ -95,30 +95,24 @@ def consumer(place, **settings):
     )
 
 
-def read(reader, count, *, assigned=False):
-    """So many records; an error of the client is raised.
-
-    librdkafka looks for its group's coordinator although partitions are assigned, and tells the
-    refusal among the records that it reads well without a group.
-    """
-    harmless = [KafkaError.GROUP_AUTHORIZATION_FAILED] if assigned else []
+def read(reader, count):
+    """So many records; an error of the client is raised."""
     messages = []
     deadline = time.monotonic() + SECONDS
     while len(messages) < count and time.monotonic() < deadline:
         message = reader.poll(0.5)
         if message is None:
             continue
-        if message.error() is None:
-            messages.append(message)
-        elif message.error().code() not in harmless:
+        if message.error() is not None:
             raise KafkaException(message.error())
+        messages.append(message)
     if not messages:
         raise TimeoutError("no record came, and no error")
     return messages
 
 
-def all_filled(reader, *, assigned=False):
-    messages = read(reader, len(speaking.FILLED_VALUES), assigned=assigned)
+def all_filled(reader):
+    messages = read(reader, len(speaking.FILLED_VALUES))
     found = sorted(each.value().decode() for each in messages)
     speaking.expect(found, speaking.FILLED_VALUES, "records")
 
@@ -127,7 +121,7 @@ def consume(place):
     reader = consumer(place)
     partitions = range(speaking.FILLED_PARTITIONS)
     reader.assign([TopicPartition(place.filled, partition, 0) for partition in partitions])
-    all_filled(reader, assigned=True)
+    all_filled(reader)
     reader.close()
 
 
@@ -135,7 +129,7 @@ def consume_time(place):
     reader = consumer(place)
     asked = [TopicPartition(place.filled, 1, speaking.TIME)]
     reader.assign(reader.offsets_for_times(asked, timeout=SECONDS))
-    speaking.expect(read(reader, 1, assigned=True)[0].value(), b"1:5", "the first record")
+    speaking.expect(read(reader, 1)[0].value(), b"1:5", "the first record")
     reader.close()
 
 
@@ -264,7 +258,7 @@ def record(place):
     written = sent(place, topic, None, key="key", timestamp=speaking.TIME, headers=headers)
     reader = consumer(place)
     reader.assign([TopicPartition(topic, 0, written.offset())])
-    [found] = read(reader, 1, assigned=True)
+    [found] = read(reader, 1)
     reader.close()
     speaking.expect((found.key(), found.value()), (b"key", None), "key and value")
     speaking.expect(found.timestamp()[1], speaking.TIME, "timestamp")
@@ -313,7 +307,7 @@ def out_of_range(place):
     reader = consumer(place, auto_offset_reset="error")
     reader.assign([TopicPartition(place.filled, 1, 1_000_000)])
     code = KafkaError._AUTO_OFFSET_RESET
-    refused(code, lambda: read(reader, 1, assigned=True))
+    refused(code, lambda: read(reader, 1))
     reader.close()
 
 
@@ -321,15 +315,15 @@ def seek(place):
     reader = consumer(place)
     partition = TopicPartition(place.filled, 1, 0)
     reader.assign([partition])
-    read(reader, 1, assigned=True)
+    read(reader, 1)
     reader.seek(TopicPartition(place.filled, 1, 7))
     # Records that were fetched before may still come.
-    while read(reader, 1, assigned=True)[0].offset() != 7:
+    while read(reader, 1)[0].offset() != 7:
         pass
     speaking.expect(reader.position([partition])[0].offset, 8, "position")
     reader.pause([partition])
     reader.resume([partition])
-    speaking.expect(read(reader, 1, assigned=True)[0].value(), b"1:8", "the next record")
+    speaking.expect(read(reader, 1)[0].value(), b"1:8", "the next record")
     reader.close()
 
 
