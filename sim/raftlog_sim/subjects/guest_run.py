@@ -127,10 +127,7 @@ def _judged(plan: GuestPlan, cluster: GuestCluster, view: GuestView) -> GuestRes
     lost = tuple(value for value in view.acknowledged if value not in final) if leader else ()
     failure = ""
     if lost and whole:
-        failure = (
-            f"{LOST}: {len(lost)} of "
-            f"{amount(len(view.acknowledged), 'acknowledged value')} are lost"
-        )
+        failure = f"{LOST}: {len(lost)} of {len(view.acknowledged)} acknowledged values are lost"
     elif leader is not None and (what := _differing(states, final)):
         failure = f"{DIVERGED}: {what}"
     elif view.convictions:
