@@ -256,6 +256,10 @@ class _Rewriting:
         if _is_named_tuple(node):
             self._named_tuple(node)
             return
+        for base in node.bases[1:]:
+            # mypyc has no TypeError to inherit from. An error of ours stays what its first base is.
+            if isinstance(base, ast.Name) and base.id == "TypeError":
+                self._replace(base, "")
         decorator = next(filter(_is_of_attrs, node.decorator_list), None)
         if decorator is None:
             return

@@ -1,10 +1,15 @@
 """What fails before it wrote anything leaves no folder in `runs`, and no `runs`."""
 
 import errno
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from raftlog_sim.__main__ import main
+
+from tests.tidy.tree import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +29,43 @@ def full_disk(monkeypatch, *names):
     monkeypatch.setattr(Path, "replace", replace)
 
 
-@pytest.mark.parametrize("command", [["run", "--seed", "1"], ["sweep", "--seeds", "1..1"]])
-def test_a_run_that_cannot_be_kept_leaves_nothing(command, tmp_path, monkeypatch):
+def test_a_run_that_cannot_be_kept_leaves_nothing(tmp_path, monkeypatch):
     full_disk(monkeypatch, "schedule.json")
-    mutant = ["--mutant", "canary"] if command[0] == "sweep" else []
-    assert main([*command, *mutant]) != 0
+    assert main(["run", "--seed", "1"]) != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+SWEEP_ON_A_FULL_DISK = """
+import errno, sys
+from pathlib import Path
+from raftlog_sim.__main__ import main
+
+real = Path.replace
+
+def replace(path, target):
+    if Path(target).name == "schedule.json":
+        raise OSError(errno.ENOSPC, "No space left on device")
+    return real(path, target)
+
+Path.replace = replace
+sys.exit(main(["sweep", "--seeds", "1..1", "--mutant", "canary"]))
+"""
+
+
+def test_a_failed_seed_of_a_sweep_that_cannot_be_kept_leaves_nothing(tmp_path):
+    """In a process of its own: a planted bug stays in the process that planted it."""
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "sim")])
+    done = subprocess.run(
+        [sys.executable, "-c", SWEEP_ON_A_FULL_DISK],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr + done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
