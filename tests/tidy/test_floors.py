@@ -15,8 +15,18 @@ from tests.tidy.tree import text_of
 
 pytestmark = pytest.mark.slow
 
-FLOORS = ["base", "records", "raft", "kafka", "storage", "verify", "metadata", "partition"]
-FLOORS += ["broker", "runtime", "client", "client/core", "embed", "spark", "cli"]
+FLOORS = ["base", "records", "raft", "kafka", "storage", "verify", "metadata"]
+FLOORS += [
+    "groups",
+    "partition",
+    "broker",
+    "runtime",
+    "client",
+    "client/core",
+    "embed",
+    "spark",
+    "cli",
+]
 
 VIOLATIONS = {
     "a floor imports only floors below it": ("raftlog/raft/bad.py", "import raftlog.kafka"),

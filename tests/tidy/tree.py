@@ -18,7 +18,10 @@ BESIDE = ("sim/", "jepsen_style_tests/")
 # Everything that the simulator must control: DESIGN.md, floors 1 to 6, verify and client.core.
 SANS_IO = (
     *(f"raftlog/{floor}/" for floor in ("base", "records", "raft", "kafka", "storage", "verify")),
-    *(f"raftlog/{floor}/" for floor in ("metadata", "partition", "broker", "client/core")),
+    *(
+        f"raftlog/{floor}/"
+        for floor in ("metadata", "groups", "partition", "broker", "client/core")
+    ),
 )
 
 
