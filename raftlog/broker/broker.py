@@ -338,6 +338,7 @@ class Broker:
             if group in self.context.replicas:
                 self.reassignment.look(group)
         self.context.image_waiters.changed()
+        self.registration.image_changed()
         self._serve_clients()
 
     def _serve_clients(self) -> None:

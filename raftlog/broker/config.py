@@ -100,7 +100,9 @@ class BrokerConfig:
     request_ns: Nanos = millis(30_000)
     """How long the controller is asked before a client hears that it timed out."""
     create_wait_ns: Nanos = millis(5_000)
-    """A created topic's answer waits so long for leaders."""
+    """Metadata that creates topics is answered after so long at the latest."""
+    leaders_wait_ns: Nanos = millis(2_000)
+    """The answer to a creation or growth waits so long until all brokers name the leaders."""
 
     auto_create: bool = True
     fetch_bytes_max: int = 57_671_680

@@ -49,6 +49,7 @@ from raftlog.broker.confirmations import Confirmations
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.broker.sessions import BrokerSessions
+from raftlog.broker.version_waits import VersionWaits
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.applied import Applied
@@ -127,6 +128,7 @@ class Controller:
     term: Term | None = None
     projected: ClusterImage = EMPTY_IMAGE
     sessions: BrokerSessions = attrs.field(init=False)
+    _version_waits: VersionWaits = attrs.field(init=False)
     _serial: int = 0
     _expected: dict[int, Applied] = attrs.Factory(dict)
     _after: dict[int, list[tuple[Call, r.Answer]]] = attrs.Factory(dict)
@@ -140,6 +142,7 @@ class Controller:
 
     def __attrs_post_init__(self) -> None:
         self.sessions = BrokerSessions(self.services.config.session_ns)
+        self._version_waits = VersionWaits(self.services, self.sessions, self._reply)
         self._confirmations = Confirmations(self.services, self._resign)
 
     @property
@@ -198,7 +201,7 @@ class Controller:
         self._after.clear()
         self._outgoing.clear()
         self._waiting -= len(waiting)
-        for call in waiting:
+        for call in [*waiting, *self._version_waits.end()]:
             self._redirect(call)
         self._confirmations.end()
         assert self._waiting == 0, self._waiting
@@ -319,6 +322,9 @@ class Controller:
         if self._is_full(type(wish)):
             self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
             return
+        if isinstance(wish, r.ShownEverywhere):  # law 4: what brokers said of images stays true
+            self._version_waits.wait(call, wish)
+            return
         proposed = self._serial
         answer = _SERVE[type(wish)](self, call.sender, wish)
         if self._serial != proposed or type(wish) in _REPEATED:
@@ -426,7 +432,7 @@ class Controller:
             self._propose(c.CondemnDirectory(node=wish.node, directory=wish.directory))
         if answer.refusal is not None:
             return answer
-        self.sessions.touch(wish.node, self.services.now)
+        self.sessions.registered(wish.node, self.services.now)
         broker = self.projected.brokers[wish.node]
         assert self.projected.cluster_id is not None
         grant = r.Grant(
@@ -448,7 +454,8 @@ class Controller:
         present = (broker.directory, broker.boot, broker.incarnation)
         if (beat.directory, beat.boot, beat.incarnation) != present:
             return self._refusal(Refusal.STALE, f"broker {beat.node} registered again meanwhile")
-        self.sessions.touch(beat.node, self.services.now)
+        self.sessions.touch(beat.node, beat.version, self.services.now)
+        self._version_waits.heard()
         if broker.fenced and beat.version >= broker.epoch:
             self._propose(c.UnfenceBroker(node=beat.node, epoch=broker.epoch))
         return r.Answer(refusal=None, message="", version=self.projected.version)
@@ -458,9 +465,8 @@ class Controller:
         fault: the reporter sees in the image what became of it."""
         for report in wish.reports:
             if report.leader is not None and report.leader.node != sender:
-                return self._refusal(
-                    Refusal.MALFORMED, f"broker {sender} reports for {report.leader}"
-                )
+                what = f"broker {sender} reports for {report.leader}"
+                return self._refusal(Refusal.MALFORMED, what)
             applied = self._propose(report)
             if applied.refusal is not None:
                 self.services.count("reports_refused")

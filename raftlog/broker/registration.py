@@ -8,8 +8,10 @@ Rules:
 2. A refusal for the directory (rolled back, condemned, replaced) is final for this boot, and so is
    the end of its disk: nothing is told or asked after it. Everything else is asked again, with a
    pause.
-3. After the grant a heartbeat goes out six times per session. When the controller does not know
-   this registration any more, the broker registers again.
+3. After the grant a heartbeat goes out six times per session, and one as soon as the image has
+   changed: the answers of others wait until all brokers name a new leader. One of these is
+   unanswered at a time. When the controller does not know this registration any more, the broker
+   registers again.
 4. What was lost or deleted is told until the image shows that it was heard; telling it twice is
    harmless.
 """
@@ -96,6 +98,10 @@ class Registration:
     _asked_again: bool = False
     """Somebody wants a grant of after the question that is open."""
     _beating: bool = False
+    _version_said: int = -1
+    """That of the newest heartbeat."""
+    _early: bool = False
+    """A heartbeat that a change of the image led to is due or unanswered."""
     _lost: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
     _removed: dict[tuple[GroupId, ReplicaEpoch], None] = attrs.Factory(dict)
     _telling: bool = False
@@ -185,10 +191,34 @@ class Registration:
 
     # --- heartbeats ---
 
+    def image_changed(self) -> None:
+        """The controller hears of it at once; all changes of a turn go together."""
+        if self._beating and not self._early:
+            self._early = True
+            self.services.soon(self._beat_early)
+
+    def _beat_early(self) -> None:
+        if self.ended or self.services.image.version <= self._version_said:
+            self._early = False
+        else:
+            self._send_beat(self._early_beaten)
+
+    def _early_beaten(self, reply: ControllerReply) -> None:
+        self._early = False
+        self._beaten(reply)
+        self.image_changed()  # perhaps it has changed since
+
     def _beat(self) -> None:
         if self.ended:
             return
         services = self.services
+        self._send_beat(self._beaten)
+        pause = services.config.session_ns // HEARTBEATS_PER_SESSION
+        services.at(Instant(services.now + pause), self._beat)
+
+    def _send_beat(self, then: Callable[[ControllerReply], None]) -> None:
+        services = self.services
+        self._version_said = services.image.version
         beat = Heartbeat(
             node=services.config.node,
             directory=services.directory,
@@ -198,9 +228,7 @@ class Registration:
         )
         deadline = Instant(services.now + services.config.session_ns)
         body = encode_wish(beat)
-        services.ask_controller(ControllerKind.HEARTBEAT, body, deadline, self._beaten)
-        pause = services.config.session_ns // HEARTBEATS_PER_SESSION
-        services.at(Instant(services.now + pause), self._beat)
+        services.ask_controller(ControllerKind.HEARTBEAT, body, deadline, then)
 
     def _beaten(self, reply: ControllerReply) -> None:
         answer = _answer(reply)

@@ -22,6 +22,7 @@ from raftlog.base.limits import (
     REPLICATION_FACTOR_MAX,
     TOPIC_NAME_CHARS_MAX,
 )
+from raftlog.base.units import Nanos
 from raftlog.metadata import commands as c
 from raftlog.metadata import fields as f
 from raftlog.metadata.command_codec import (
@@ -112,6 +113,17 @@ class CurrentVersion:
     anybody was told before this was asked."""
 
 
+@final
+@attrs.frozen(kw_only=True)
+class ShownEverywhere:
+    """Answer when the images of all brokers that are alive have reached `version`, or after
+    `wait_ns` without those that lag; the answer's message names them, joined by commas. A
+    controller of an earlier release does not know this request and refuses it at once."""
+
+    version: int
+    wait_ns: Nanos
+
+
 Performable = SubmitCommand | CreateTopicWish | GrowTopicWish | ReassignWish
 """What is performed by one command."""
 
@@ -140,6 +152,7 @@ Wish = (
     | Reports
     | CurrentVersion
     | OnceWish
+    | ShownEverywhere
 )
 
 
@@ -246,6 +259,7 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
             ("wish", _ONCE),
         ),
     ),
+    10: (ShownEverywhere, (("version", f.U64), ("wait_ns", f.U64))),
 }
 _TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
 

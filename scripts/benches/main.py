@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from benches import consuming, failing, idling, latency, measuring, producing, simulating
+from benches import consuming, creating, failing, idling, latency, measuring, producing, simulating
 
 TOTAL = 200_000_000
 
@@ -20,6 +20,8 @@ def run(name: str, rounds: int, *, compiled: bool) -> dict:
         return consuming.compare(rounds)
     if name == "latency":
         return latency.compare(rounds)
+    if name == "create":
+        return creating.measure(rounds)
     if name == "idle":
         return idling.measure(rounds)
     if name == "simulator":
@@ -33,6 +35,7 @@ NAMES = [
     "small-batches",
     "consume",
     "latency",
+    "create",
     "failover",
     "idle",
     "simulator",

@@ -164,6 +164,46 @@ class TestHeartbeats:
         assert boot.registration.refused is Refusal.CONDEMNED_DIRECTORY
         assert boot.services.traced().count("directory-refused") == 1
 
+    def test_a_change_of_the_image_is_told_at_once_and_all_of_a_turn_together(self):
+        boot = Boot().register()
+        boot.services.image = cluster(1, 2)
+        for _ in range(3):
+            boot.registration.image_changed()
+        boot.services.run_soon()
+        (said,) = boot.asked
+        assert (said[0], said[1].version) == (ControllerKind.HEARTBEAT, cluster(1, 2).version)
+        boot.reply(answered())
+        boot.registration.image_changed()
+        boot.services.run_soon()
+        assert boot.asked == [], "that version was told"
+
+    def test_what_changes_while_it_is_told_is_told_after_the_answer(self):
+        boot = Boot().register()
+        versions = []
+        for count in (1, 2, 3):
+            boot.services.image = cluster(*range(1, count + 1))
+            boot.registration.image_changed()
+            boot.services.run_soon()
+            versions.append(boot.services.image.version)
+        assert [beat.version for _, beat in boot.asked] == versions[:1]
+        boot.reply(TIMED_OUT)
+        assert [beat.version for _, beat in boot.asked] == versions[2:]
+        boot.reply(answered(Refusal.STALE))
+        assert boot.kinds() == [ControllerKind.REGISTER]
+
+    def test_before_the_grant_and_after_the_end_no_change_is_told(self):
+        boot = Boot()
+        boot.services.image = cluster(1, 2)
+        boot.registration.image_changed()
+        boot.services.run_soon()
+        assert boot.asked == []
+        boot.register()
+        boot.services.image = cluster(1, 2, 3)
+        boot.registration.image_changed()
+        boot.registration.end()
+        boot.services.run_soon()
+        assert boot.asked == []
+
     def test_lost_heartbeats_are_not_repeated_and_no_reason_to_register(self):
         boot = Boot().register()
         boot.services.pass_time(BEAT_NS)

@@ -130,4 +130,5 @@ wishes = st.one_of(
     ),
     st.builds(r.Reports, reports=st.lists(reports, max_size=2).map(tuple)),
     st.just(r.CurrentVersion()),
+    st.builds(r.ShownEverywhere, version=u64, wait_ns=u64),
 )

@@ -132,7 +132,7 @@ def test_a_reset_loses_what_is_queued_and_begins_a_new_session(pair, heard):
     network.send(1, 2, old, [TimeoutNow(98, rid(1), rid(2), 1)])
     world.run_for(seconds(0.01))
     links = [type(event) for number, event in heard if number == 2]
-    assert links[:2] == [LinkDown, LinkUp]
+    assert [each for each in links if each in (LinkDown, LinkUp)] == [LinkDown, LinkUp]
     assert session(network) != old
     groups = [getattr(m, "group", 0) for _, event in heard for m in messages_of(event)]
     assert not any(group in (98, 99) for group in groups)

@@ -1,10 +1,11 @@
-"""CreatePartitions: a topic grows; it never shrinks."""
+"""CreatePartitions: a topic grows; it never shrinks. Answered when this broker's image shows the
+partitions and, within the client's time, all brokers name their leaders."""
 
 from operator import attrgetter
 from typing import Final
 
 from raftlog.base.amounts import amount
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
@@ -81,6 +82,16 @@ def _response(body: CreatePartitionsRequest, outcomes: list[Outcome]) -> CreateP
     )
 
 
+def _made(
+    context: Context, body: CreatePartitionsRequest, outcomes: list[Outcome]
+) -> list[TopicId]:
+    if body.validate_only:
+        return []
+    topics = zip(first_of_each(body.topics, _NAME), outcomes, strict=True)
+    known = [context.router.topic(topic.name) for topic, outcome in topics if outcome.error == 0]
+    return [topic.topic_id for topic in known if topic is not None]
+
+
 handle = EachNamed(
     asked=attrgetter("topics"),
     key=_NAME,
@@ -89,5 +100,6 @@ handle = EachNamed(
     fits=_may_grow,
     ask=_add,
     respond=_response,
+    made=_made,
 ).handle
 """See the module."""

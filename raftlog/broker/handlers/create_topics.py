@@ -1,5 +1,5 @@
 """CreateTopics: through the controller; answered when this broker's image shows the topics and,
-within the client's time, their partitions have leaders."""
+within the client's time, all brokers name the leaders of their partitions."""
 
 from collections import Counter
 from operator import attrgetter
@@ -14,6 +14,7 @@ from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
 from raftlog.broker.handlers.each_named import first_of_each
+from raftlog.broker.handlers.leaders_shown import LeadersShown
 from raftlog.broker.requests import KafkaRequest
 from raftlog.broker.topic_settings import effective_settings, topic_values
 from raftlog.kafka.error_codes import ErrorCode
@@ -84,14 +85,12 @@ class _Creation:
         ]
         if self.request.dead:
             return
-        wait = Instant(min(self.deadline, self.context.now + self.context.config.create_wait_ns))
-        made = [t for t, o in zip(self.ids, outcomes, strict=True) if o.error == 0]
-        leaders = LeadersWanted(self.context, made)
-        if leaders.found() or self.request.body.validate_only:
-            self.answer()
-            return
-        waiter = self.context.image_waiters.wait(leaders.found, wait, self.answer)
-        self.request.on_close(waiter.leave)
+        made = [
+            topic_id
+            for topic_id, outcome in zip(self.ids, outcomes, strict=True)
+            if outcome.error == 0 and not self.request.body.validate_only
+        ]
+        LeadersShown(self.context, self.request, made, self.deadline, self.answer).begin()
 
     def answer(self) -> None:
         """What became of each topic."""
@@ -144,33 +143,6 @@ def new_topic_id(context: Context) -> TopicId:
         if topic_id != ZERO_ID and topic_id[0] >> 2 != 62:
             return TopicId(topic_id)
     raise AssertionError("64 random ids in a row began with a dash")
-
-
-@final
-@attrs.define(eq=False)
-class LeadersWanted:
-    """Whether every partition of some topics has a leader that clients can be sent to. A topic
-    that is gone wants none. Asked again and again while a thousand partitions elect, so it goes
-    on from the first partition that had none."""
-
-    context: Context
-    topic_ids: list[TopicId]
-    _topic: int = 0
-    _partition: int = 0
-
-    def found(self) -> bool:
-        """Look again."""
-        while self._topic < len(self.topic_ids):
-            topic_id = self.topic_ids[self._topic]
-            topic = self.context.image.topics.get(topic_id)
-            count = 0 if topic is None else len(topic.partitions)
-            while self._partition < count:
-                if self.context.router.leader_of(topic_id, self._partition) is None:
-                    return False
-                self._partition += 1
-            self._topic += 1
-            self._partition = 0
-        return True
 
 
 def wish_of(

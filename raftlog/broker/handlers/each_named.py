@@ -11,6 +11,7 @@ from typing import Any, TypeVar, final
 
 import attrs
 
+from raftlog.base.ids import TopicId
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import (
     BEHIND,
@@ -20,6 +21,7 @@ from raftlog.broker.handlers.controller_calls import (
     deadline_of,
     is_gone,
 )
+from raftlog.broker.handlers.leaders_shown import LeadersShown
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 
@@ -45,6 +47,7 @@ class EachNamed:
     * `fits`: whether this broker's image knows it, and would not refuse it.
     * `ask`: adds one wish, or one known outcome, of a body's item to the calls.
     * `respond`: the response to a body, from the outcomes in the order of what it names.
+    * `made`: topics that have new partitions now, from the same; their leaders are waited for.
     """
 
     asked: Callable[[Any], Sequence[Any]]
@@ -54,6 +57,7 @@ class EachNamed:
     ask: Callable[[Context, ControllerCalls, Any, Any], None]
     respond: Callable[[Any, list[Outcome]], Any]
     once: bool = False
+    made: Callable[[Context, Any, list[Outcome]], list[TopicId]] | None = None
 
     def handle(self, context: Context, request: KafkaRequest) -> None:
         """Answer the request when all that it names have an outcome."""
@@ -89,5 +93,11 @@ class EachNamed:
             return
         if not attempt.before and any(map(is_gone, outcomes)):
             attempt.once_current(self._perform, outcomes)
-        else:
-            request.answer(self.respond(request.body, outcomes))
+            return
+        context, body = attempt.context, request.body
+        made = [] if self.made is None else self.made(context, body, outcomes)
+        respond = partial(self._respond, request, outcomes)
+        LeadersShown(context, request, made, attempt.deadline, respond).begin()
+
+    def _respond(self, request: KafkaRequest, outcomes: list[Outcome]) -> None:
+        request.answer(self.respond(request.body, outcomes))

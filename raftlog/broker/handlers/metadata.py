@@ -22,7 +22,8 @@ from raftlog.broker.handlers.cluster_view import (
     live_brokers,
 )
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
-from raftlog.broker.handlers.create_topics import LeadersWanted, new_topic_id
+from raftlog.broker.handlers.create_topics import new_topic_id
+from raftlog.broker.handlers.leaders_shown import LeadersShown
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.codec import EncodedAnswer, encode_answer
 from raftlog.kafka.error_codes import ErrorCode
@@ -84,7 +85,6 @@ class _AutoCreation:
     names: list[str]
     deadline: Instant = Instant(0)
     refused: dict[str, Outcome] = attrs.Factory(dict)
-    _leaders: LeadersWanted | None = None
 
     def begin(self) -> None:
         """Ask for all of them with the broker's defaults."""
@@ -115,21 +115,21 @@ class _AutoCreation:
         }
         if self.request.dead:
             return
-        if self._led():
-            self.answer()
+        if self._there():
+            self._wait_for_leaders()
             return
-        waiter = self.context.image_waiters.wait(self._led, self.deadline, self.answer)
+        waiter = self.context.image_waiters.wait(self._there, self.deadline, self._wait_for_leaders)
         self.request.on_close(waiter.leave)
 
-    def _led(self) -> bool:
-        """Whether all that were not refused are there and led."""
-        if self._leaders is None:
-            image = self.context.image
-            wanted = [name for name in self.names if name not in self.refused]
-            if any(name not in image.names for name in wanted):
-                return False
-            self._leaders = LeadersWanted(self.context, [image.names[name] for name in wanted])
-        return self._leaders.found()
+    def _there(self) -> bool:
+        """Whether this broker's image knows all that were not refused."""
+        names = self.context.image.names
+        return all(name in names for name in self.names if name not in self.refused)
+
+    def _wait_for_leaders(self) -> None:
+        names = self.context.image.names
+        made = [names[name] for name in self.names if name in names and name not in self.refused]
+        LeadersShown(self.context, self.request, made, self.deadline, self.answer).begin()
 
     def answer(self) -> None:
         """What is there now; 5 for what is on its way."""

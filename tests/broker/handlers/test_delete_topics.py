@@ -53,15 +53,17 @@ def test_a_topic_named_twice_has_one_entry_in_the_answer():
 
 @pytest.fixture
 def first_answer_lost(monkeypatch):
-    """The next answer of a controller on another node is lost on its way, a success or that error;
-    what `meanwhile` does happens before anybody asks again."""
+    """The next answer of a controller on another node to what a client asked for is lost on its
+    way, a success or that error; what `meanwhile` does happens before anybody asks again."""
     lost, error = [], 0
     replied = ControllerChannel.replied
 
     meanwhile = []
 
     def lose_one(channel, peer, reply):
-        if not lost and reply.error == error:
+        ask = channel._asks.get(reply.request_no)
+        asked_for = ask is not None and ask.kind == ControllerKind.PROPOSE
+        if not lost and asked_for and reply.error == error:
             lost.append(reply)
             for act in meanwhile:
                 act()
