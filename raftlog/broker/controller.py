@@ -19,7 +19,7 @@ Laws:
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Protocol, final, get_args
 
 import attrs
 
@@ -68,6 +68,7 @@ _REPEATED: Final = (r.Heartbeat, r.Reports)
 """Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
 
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
+_VALIDATED: Final = (r.CreateTopicWish, r.GrowTopicWish, r.AlterTopicWish)
 """Who may not register takes part in nothing, and what is not reported is moved by nobody: they
 have places that no client's wish takes."""
 
@@ -396,7 +397,7 @@ class Controller:
         command = wishes.command_of(self.projected, sender, wish)
         if command is None:
             return r.Answer(refusal=None, message="", version=self.projected.version)
-        validate_only = isinstance(wish, r.CreateTopicWish | r.GrowTopicWish) and wish.validate_only
+        validate_only = isinstance(wish, _VALIDATED) and wish.validate_only
         return self._submit(command, once=once, validate_only=validate_only)
 
     def _serve_once(self, sender: NodeId, wish: r.OnceWish) -> r.Answer:
@@ -488,11 +489,8 @@ class Controller:
 
 
 _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = {
-    r.SubmitCommand: Controller._serve_submit,
-    r.CreateTopicWish: Controller._serve_submit,
-    r.GrowTopicWish: Controller._serve_submit,
+    **dict.fromkeys(get_args(r.Performable), Controller._serve_submit),
     r.OnceWish: Controller._serve_once,
-    r.ReassignWish: Controller._serve_submit,
     r.CurrentVersion: Controller._serve_version,
     c.RegisterBroker: Controller._serve_register,
     r.Heartbeat: Controller._serve_heartbeat,

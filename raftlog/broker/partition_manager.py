@@ -249,7 +249,7 @@ class PartitionManager:
             host = self.hosts.get(partition.group)
             if host is None or host.config == config:
                 continue
-            host.config = config
+            host.config, host.options = config, log_options(values, self.context.config)
             if host.replica is not None:
                 host.replica.configure(config, self.context.now)
                 self.context.touch(partition.group)

@@ -89,6 +89,7 @@ def partition_config(
         linearizable=values["raftlog.read.consistency"] == "linearizable",
         retention_bytes=int(values["retention.bytes"]) if deletes else UNLIMITED,
         retention_ms=int(values["retention.ms"]) if deletes else UNLIMITED,
+        segment_bytes=log_options(values, config).segment_bytes,
         segment_ms=int(values["segment.ms"]),
         retention_check_ns=config.retention_check_ns,
         replica_lag_ns=config.replica_lag_ns,

@@ -12,10 +12,12 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.metadata import commands as c
+from raftlog.metadata.config_changes import altered_configs
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.placement import place_partitions
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import (
+    AlterTopicWish,
     CreateTopicWish,
     GrowTopicWish,
     Performable,
@@ -56,6 +58,8 @@ def command_of(
         return grow_topic(image, wish)
     if isinstance(wish, ReassignWish):
         return reassign(image, wish)
+    if isinstance(wish, AlterTopicWish):
+        return alter_topic(image, wish)
     problem = submitted_problem(wish.command, sender)
     return wish.command if problem is None else problem
 
@@ -184,6 +188,20 @@ def reassign(image: ClusterImage, wish: ReassignWish) -> c.SetTarget | Refused |
         partition=wish.partition,
         assignment=assignments[0],
         if_target_version=partition.target_version,
+    )
+
+
+def alter_topic(image: ClusterImage, wish: AlterTopicWish) -> c.AlterTopicConfigs | Refused:
+    """The command that changes a topic's settings. The controller makes it, not the broker that was
+    asked: two brokers that append to one list at the same time would lose one of the words."""
+    topic = image.topics.get(wish.topic_id)
+    if topic is None:
+        return _unknown(wish.topic_id)
+    altered = altered_configs(topic.configs, wish.changes, replace=wish.replace)
+    if isinstance(altered, str):
+        return Refused(Refusal.INVALID_CONFIG, altered)
+    return c.AlterTopicConfigs(
+        topic_id=wish.topic_id, changed=altered.changed, removed=altered.removed
     )
 
 

@@ -6,6 +6,7 @@ out what the version lacks. Handlers that fail for single partitions build their
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 from raftlog.kafka.compile import class_finder
@@ -32,12 +33,17 @@ from raftlog.kafka.versions import api_versions_response
 def error_body(request: Any, code: int, message: str | None = None) -> Any:
     """The response body that answers `request` with `code` everywhere.
 
-    None when the API's answer has no place for an error of the whole request: then the connection
-    must close.
+    None when the answer has no place for an error, because the request names nothing of which it
+    could be one: then the connection must close.
     """
     special = _SPECIAL.get(type(request))
     if special is not None:
         return special(request, code, message)
+    # Imported when first needed: it names messages that most brokers never see.
+    listed_errors: Any = import_module("raftlog.kafka.listed_errors")
+    listed = listed_errors.listed_error(request, code, message)
+    if listed is not None:
+        return listed
     table = named_table(type(request).__name__.removesuffix("Request") + "Response")
     if table is None or "error_code" not in {field[0] for field in table[5]}:
         return None

@@ -31,6 +31,7 @@ from raftlog.metadata.command_codec import (
     decode_proposal,
     encode_proposal,
 )
+from raftlog.metadata.config_changes import CHANGES, ConfigChange
 from raftlog.metadata.performed import REFUSAL
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS, Configs
@@ -124,7 +125,19 @@ class ShownEverywhere:
     wait_ns: Nanos
 
 
-Performable = SubmitCommand | CreateTopicWish | GrowTopicWish | ReassignWish
+@final
+@attrs.frozen(kw_only=True)
+class AlterTopicWish:
+    """Change settings of a topic. `replace`: those that no change names go back to their
+    defaults."""
+
+    topic_id: TopicId
+    changes: tuple[ConfigChange, ...]
+    replace: bool
+    validate_only: bool
+
+
+Performable = SubmitCommand | CreateTopicWish | GrowTopicWish | ReassignWish | AlterTopicWish
 """What is performed by one command."""
 
 
@@ -147,6 +160,7 @@ Wish = (
     | CreateTopicWish
     | GrowTopicWish
     | ReassignWish
+    | AlterTopicWish
     | c.RegisterBroker
     | Heartbeat
     | Reports
@@ -188,7 +202,7 @@ _COMMAND: Final = f.Field(
     _read_command,
     1,
 )
-_ONCE_TAGS: Final = (1, 2, 3, 4)
+_ONCE_TAGS: Final = (1, 2, 3, 4, 11)
 
 
 def _read_once(reader: Reader) -> Wish:
@@ -260,6 +274,15 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
         ),
     ),
     10: (ShownEverywhere, (("version", f.U64), ("wait_ns", f.U64))),
+    11: (
+        AlterTopicWish,
+        (
+            ("topic_id", f.TOPIC),
+            ("changes", CHANGES),
+            ("replace", f.FLAG),
+            ("validate_only", f.FLAG),
+        ),
+    ),
 }
 _TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
 

@@ -28,6 +28,7 @@ class PartitionConfig:
     * `linearizable`: `raftlog.read.consistency=linearizable`.
     * `retention_bytes`, `retention_ms`: -1 for no bound. `retention_check_ns`: how often a leader
       looks.
+    * `segment_bytes`: the size at which a new segment begins; None leaves it as the log was opened.
     * `segment_ms`: the age at which a segment takes no more entries.
     * `replica_lag_ns`: `replica.lag.time.max.ms`.
     * `producer_expiration_ms`: `producer.id.expiration.ms`.
@@ -43,6 +44,7 @@ class PartitionConfig:
     linearizable: bool = False
     retention_bytes: int = UNLIMITED
     retention_ms: int = UNLIMITED
+    segment_bytes: int | None = None
     segment_ms: int = UNBOUNDED_MS
     retention_check_ns: Nanos = millis(300_000)
     replica_lag_ns: Nanos = millis(30_000)

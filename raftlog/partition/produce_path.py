@@ -96,16 +96,20 @@ class ProducePath:
         self._tracker = tracker
         self._mark = mark
         self._in_sync = in_sync
-        self._batch_bytes_max = log.options.segment_bytes - SEGMENT_HEADER_BYTES
         self._parked: deque[_Parked] = deque()
         self._parked_earliest = NEVER
         self._uncommitted: deque[tuple[RaftIndex, int]] = deque()
         self._waiters = ProduceWaiters()
-        self.config = config
+        self.configure(config)
         self.completed = completed
         self.held_back = False
         self.parked_bytes = 0
         self.uncommitted_bytes = 0
+
+    def configure(self, config: PartitionConfig) -> None:
+        """The topic's settings, at first and whenever they changed; the log knows them already."""
+        self.config = config
+        self._batch_bytes_max = self._log.options.segment_bytes - SEGMENT_HEADER_BYTES
 
     @property
     def parked(self) -> bool:

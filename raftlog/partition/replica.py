@@ -330,8 +330,8 @@ class PartitionReplica:
         """The topic's or broker's settings changed."""
         self.config = config
         self.node.wall_ms = _NO_WALL  # the cut-off is to be reckoned anew
-        self._serving.configure(config, now)
         self._upkeep.configure(config)
+        self._serving.configure(config, now)
 
     def transfer(self, to: ReplicaId, now: Instant) -> None:
         """Hand leadership over; LocalMisuse as `RaftNode.transfer`."""

@@ -120,7 +120,7 @@ class Serving:
 
     def configure(self, config: PartitionConfig, now: Instant) -> None:
         """The topic's or broker's settings changed."""
-        self.produces.config = config
+        self.produces.configure(config)
         self.produces.held_back = True
         self.chores.config = config
         self.in_sync.lag_ns = config.replica_lag_ns

@@ -14,9 +14,10 @@ from raftlog.storage.partition_log import PartitionLog
 class Upkeep:
     """`deadline` is when `tick` must be called at the latest."""
 
-    __slots__ = ("_idle", "_rolls")
+    __slots__ = ("_idle", "_log", "_rolls")
 
     def __init__(self, log: PartitionLog, config: PartitionConfig) -> None:
+        self._log = log
         self._idle = IdleWatch(log)
         self._rolls = RollWatch(log, config)
 
@@ -38,3 +39,6 @@ class Upkeep:
     def configure(self, config: PartitionConfig) -> None:
         """The topic's settings changed."""
         self._rolls.configure(config)
+        wanted = config.segment_bytes
+        if wanted is not None and wanted != self._log.options.segment_bytes:
+            self._log.resize(wanted)

@@ -292,6 +292,10 @@ class PartitionLog:
         self._segments += [Segment(path, header, end, SEGMENT_HEADER_BYTES, index, None, True)]
         self._file_due = self._file_needed = self._new_file_resets = False
 
+    def resize(self, segment_bytes: int) -> None:
+        """Segments roll at this size from the next entry on."""
+        self.options, self._segment_bytes = self.options.resized(segment_bytes), segment_bytes
+
     def roll(self) -> None:
         """Close the active segment if it holds entries: the next one begins with this round."""
         if not self._file_due and self._pending.position > SEGMENT_HEADER_BYTES:

@@ -80,6 +80,12 @@ class LogOptions:
     window_bytes: int = RECENT_WINDOW_BYTES_MAX
     index_interval_bytes: int = 0
 
+    def resized(self, segment_bytes: int) -> "LogOptions":
+        """The same with segments of another size; the index keeps its spacing until the log is
+        opened again."""
+        spacing = self.interval_bytes
+        return attrs.evolve(self, segment_bytes=segment_bytes, index_interval_bytes=spacing)
+
     @property
     def interval_bytes(self) -> int:
         """Log bytes between two points of the sparse index, when batches are smaller than that."""

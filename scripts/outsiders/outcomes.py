@@ -14,7 +14,9 @@ OUTCOMES = (WORKS, CLEAR_ERROR, NOT_YET, WRONG, HANG, ABSENT)
 _SILENT = re.compile(r"\bsilent for\b")
 # The broker's own word for what it does not serve, and the error that carries it.
 _CLEAR = re.compile(
-    r"not served yet|authorization[ _]?(?:failed|failure|exception)|not authorized", re.IGNORECASE
+    r"not served yet|cannot update these configs dynamically"
+    r"|authorization[ _]?(?:failed|failure|exception)|not authorized",
+    re.IGNORECASE,
 )
 # A client that finds no version in common says so in its own words.
 _UNSERVED = re.compile(

@@ -6,6 +6,7 @@ import pytest
 from raftlog.base.ids import GroupId, NodeId, RaftIndex, Term
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
+from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.topic_defaults import DEFAULTS_NAME, MADE_NOW
 from tests.broker.metadata_rig import allocate, create, led
@@ -113,6 +114,24 @@ class TestTopics:
         wrong = attrs.evolve(alter, changed=(("segment.bytes", "1"),))
         assert rig.ask(1, r.SubmitCommand(command=wrong)).error == 40
         assert rig.image.topic("orders").configs == (MADE_NOW, ("retention.ms", "1"))
+
+    def test_two_appends_on_their_way_at_once_lose_no_word(self):
+        """Each of two brokers was asked for one word, and neither knows of the other."""
+        rig = led(1, 2)
+        rig.ask(1, create())
+        name = "leader.replication.throttled.replicas"
+        calls = []
+        for sender, word in ((1, "0:1"), (2, "0:2")):
+            change = ConfigChange(Operation.APPEND, name, word)
+            wish = r.AlterTopicWish(
+                topic_id=ORDERS, changes=(change,), replace=False, validate_only=False
+            )
+            calls.append(rig.ask(sender, wish, commit=False))
+        rig.commit()
+        assert [call.error for call in calls] == [0, 0]
+        assert dict(rig.image.topic("orders").configs)[name] == "0:1,0:2"
+        gone = attrs.evolve(wish, topic_id=FLIGHTS)
+        assert rig.ask(1, gone).error == 100
 
     def test_a_topic_says_with_which_defaults_it_was_made_and_no_client_can(self):
         rig = led(1)

@@ -24,6 +24,8 @@ TRIED = {
     "InitProducerId": (0, 5),
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4),
+    "AlterConfigs": (0, 2),
+    "IncrementalAlterConfigs": (0, 1),
     "CreatePartitions": (0, 3),
     "AlterPartitionReassignments": (0, 1),
     "ListPartitionReassignments": (0, 0),

@@ -7,6 +7,7 @@ from raftlog.base.ids import ReplicaId
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.performed import OnceId
 from raftlog.metadata.refusals import Refusal
 
@@ -113,6 +114,15 @@ performable = st.one_of(
         topic_id=ids,
         count=u32,
         nodes=st.lists(node_lists, max_size=2).map(tuple),
+        validate_only=st.booleans(),
+    ),
+    st.builds(
+        r.AlterTopicWish,
+        topic_id=ids,
+        changes=st.lists(
+            st.builds(ConfigChange, st.sampled_from(Operation), texts, texts), max_size=3
+        ).map(tuple),
+        replace=st.booleans(),
         validate_only=st.booleans(),
     ),
     st.builds(

@@ -128,7 +128,9 @@ def _broker(
                 True,
                 each.source,
                 False,
-                (),
+                [DescribeConfigsSynonym(each.name, each.value, each.source)]
+                if body.include_synonyms
+                else (),
                 each.kind,
                 each.about if body.include_documentation else None,
             )

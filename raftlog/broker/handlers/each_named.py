@@ -7,6 +7,7 @@ be up to date: one that is behind does not know a topic that somebody has been t
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar, final
 
 import attrs
@@ -46,6 +47,7 @@ class EachNamed:
     * `twice`: what is said of one that is named twice.
     * `fits`: whether this broker's image knows it, and would not refuse it.
     * `ask`: adds one wish, or one known outcome, of a body's item to the calls.
+    * `timeout_ms`: how long the client waits, by what its body says.
     * `respond`: the response to a body, from the outcomes in the order of what it names.
     * `made`: topics that have new partitions now, from the same; their leaders are waited for.
     """
@@ -58,11 +60,12 @@ class EachNamed:
     respond: Callable[[Any, list[Outcome]], Any]
     once: bool = False
     made: Callable[[Context, Any, list[Outcome]], list[TopicId]] | None = None
+    timeout_ms: Callable[[Any], int] = attrgetter("timeout_ms")
 
     def handle(self, context: Context, request: KafkaRequest) -> None:
         """Answer the request when all that it names have an outcome."""
         body = request.body
-        attempt = Attempt(context, request, deadline_of(context, body.timeout_ms))
+        attempt = Attempt(context, request, deadline_of(context, self.timeout_ms(body)))
         if all(self.fits(context, each) for each in self.asked(body)):
             self._perform(attempt)
         else:

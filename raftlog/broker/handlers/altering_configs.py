@@ -1,0 +1,179 @@
+"""What IncrementalAlterConfigs and AlterConfigs share: one resource of a request, and its outcome.
+
+A topic's settings go through the controller, which makes one command of all changes of a topic; the
+answer waits until this broker's image shows them. A running replica acts upon them as soon as its
+broker has applied the command.
+
+No setting of a broker changes while it runs: all of them are read from its file at the start. So a
+change of one is refused like Kafka's read-only settings, and taking away a dynamic value, which
+none has, is done already: Kafka's reassignment tool does that after every move.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from raftlog.base.amounts import amount
+from raftlog.base.limits import (
+    CONFIG_NAME_BYTES_MAX,
+    CONFIG_VALUE_BYTES_MAX,
+    CONFIGS_PER_TOPIC_MAX,
+)
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata.config_changes import ConfigChange, Operation
+from raftlog.metadata.requests import AlterTopicWish
+from raftlog.metadata.topic_configs import nearest
+from raftlog.metadata.topic_names import topic_name_problem
+
+TOPIC: Final = 2
+BROKER: Final = 4
+TWICE: Final = "Each resource must appear at most once."
+_NOT_ALTERED: Final = {
+    8: "this broker has no loggers of which a level could be set",
+    16: "client metrics are not served",
+    32: "groups have no settings of their own yet",
+}
+
+
+class Changes(NamedTuple):
+    """What a request asks of one resource. `operations` are Kafka's numbers."""
+
+    resource_type: int
+    resource_name: str
+    names: Sequence[str]
+    operations: Sequence[int]
+    values: Sequence[str | None]
+    replace: bool
+
+    @property
+    def resource(self) -> tuple[int, str]:
+        return self.resource_type, self.resource_name
+
+
+class Refused(NamedTuple):
+    """Why a resource is not altered."""
+
+    code: ErrorCode
+    message: str
+
+
+def no_timeout(body: Any) -> int:
+    """Neither request says how long its client waits: the broker's own bound counts."""
+    return 2**31 - 1
+
+
+def is_known(context: Context, asked: Changes) -> bool:
+    """Whether this broker's image is enough to say what becomes of the resource."""
+    if asked.resource_type != TOPIC or topic_name_problem(asked.resource_name) is not None:
+        return True
+    return context.router.topic(asked.resource_name) is not None
+
+
+def alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) -> None:
+    """Ask the controller for one resource, or say at once what is wrong with it."""
+    changes = _checked(asked)
+    refused = changes if isinstance(changes, Refused) else _refusal(context, asked, changes)
+    if refused is not None:
+        calls.known(*refused)
+    elif asked.resource_type == BROKER:
+        calls.known(ErrorCode.NONE)
+    else:
+        topic = context.router.topic(asked.resource_name)
+        assert topic is not None, asked.resource_name
+        assert not isinstance(changes, Refused), changes
+        calls.wish(
+            AlterTopicWish(
+                topic_id=topic.topic_id,
+                changes=changes,
+                replace=asked.replace,
+                validate_only=body.validate_only,
+            )
+        )
+
+
+def told(outcome: Outcome) -> tuple[int, str | None]:
+    """Code and message of a resource's result."""
+    return gone_by_name(outcome.error), outcome.message or None
+
+
+def _checked(asked: Changes) -> tuple[ConfigChange, ...] | Refused:
+    """The changes as values, when the request is well formed."""
+    code = ErrorCode.INVALID_REQUEST
+    if len(asked.names) > CONFIGS_PER_TOPIC_MAX:
+        what = f"{amount(len(asked.names), 'setting')}, at most {CONFIGS_PER_TOPIC_MAX} at a time"
+        return Refused(code, what)
+    if any(times > 1 for times in Counter(asked.names).values()):
+        return Refused(code, "Error due to duplicate config keys")
+    changes = []
+    empty = []
+    for name, number, value in zip(asked.names, asked.operations, asked.values, strict=True):
+        if number not in Operation.__members__.values():
+            return Refused(code, f"Unknown operation type {number}")
+        operation = Operation(number)
+        if len(name.encode()) > CONFIG_NAME_BYTES_MAX:
+            what = f"the name of a setting is longer than {CONFIG_NAME_BYTES_MAX} bytes"
+            return Refused(ErrorCode.INVALID_CONFIG, what)
+        if len((value or "").encode()) > CONFIG_VALUE_BYTES_MAX:
+            what = f"the value of {name} is longer than {CONFIG_VALUE_BYTES_MAX} bytes"
+            return Refused(ErrorCode.INVALID_CONFIG, what)
+        if operation is Operation.DELETE:
+            changes.append(ConfigChange(operation, name))
+        elif value is None:
+            empty.append(name)
+        else:
+            changes.append(ConfigChange(operation, name, value))
+    if empty:
+        return Refused(code, f"Null value not supported for : {', '.join(empty)}")
+    return tuple(changes)
+
+
+def _refusal(context: Context, asked: Changes, changes: tuple[ConfigChange, ...]) -> Refused | None:
+    """Why this resource is not altered, as far as this broker can say."""
+    if asked.resource_type == TOPIC:
+        return _topic_refusal(context, asked.resource_name)
+    if asked.resource_type == BROKER:
+        return _broker_refusal(context, asked.resource_name, changes)
+    why = _NOT_ALTERED.get(asked.resource_type)
+    what = why or f"Unknown resource type {asked.resource_type}"
+    return Refused(ErrorCode.INVALID_REQUEST, what)
+
+
+def _topic_refusal(context: Context, name: str) -> Refused | None:
+    if not name:
+        return Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    problem = topic_name_problem(name)
+    if problem is not None:
+        return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if context.router.topic(name) is None:
+        what = f"The topic '{name}' does not exist."
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what)
+    return None
+
+
+def _broker_refusal(
+    context: Context, name: str, changes: tuple[ConfigChange, ...]
+) -> Refused | None:
+    code = ErrorCode.INVALID_REQUEST
+    if name not in ("", str(context.node)):
+        return Refused(code, f"Unexpected broker id, expected {context.node}, but received {name}")
+    asked = [each.name for each in changes if each.operation is not Operation.DELETE]
+    if not asked:
+        return None
+    unknown = _unknown(context, asked)
+    what = (
+        f"Cannot update these configs dynamically: {', '.join(asked)}. A broker reads its settings "
+        f"from its file when it starts: change the file and restart it{unknown}"
+    )
+    return Refused(code, what)
+
+
+def _unknown(context: Context, asked: Sequence[str]) -> str:
+    """What to add of the first name that is none of a broker's settings."""
+    known = [each.name for each in context.config.told]
+    wrong = next((name for name in asked if known and name not in known), None)
+    if wrong is None:
+        return ""
+    near = nearest(wrong, known)
+    return f"; {wrong} is no setting of a broker" + (f", did you mean {near}?" if near else "")

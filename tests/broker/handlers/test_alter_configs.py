@@ -1,0 +1,203 @@
+"""IncrementalAlterConfigs and AlterConfigs: what becomes of a running topic; what is refused."""
+
+import pytest
+
+from raftlog.kafka.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+)
+from raftlog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from raftlog.kafka.messages.incremental_alter_configs import (
+    AlterableConfig as IncrementalConfig,
+)
+from raftlog.kafka.messages.incremental_alter_configs import (
+    AlterConfigsResource as IncrementalResource,
+)
+from raftlog.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from raftlog.kafka.versions import ApiKey
+from raftlog.metadata.topic_defaults import MADE_NOW
+from tests.broker.cluster import Cluster
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+TOPIC, BROKER, LOGGER = 2, 4, 8
+
+
+@pytest.fixture
+def one():
+    cluster = Cluster(brokers=1).ready()
+    cluster.create("orders", 1, 1, configs=[("retention.ms", "5000")])
+    return cluster
+
+
+@pytest.fixture
+def three():
+    cluster = Cluster(brokers=3, controllers=3, encode=True).ready()
+    cluster.create("orders", 2, 3)
+    return cluster
+
+
+def resource(name, *changes, kind=TOPIC):
+    return IncrementalResource(kind, name, [IncrementalConfig(*change) for change in changes])
+
+
+def alter(cluster, *resources, validate_only=False, version=1, at=1):
+    body = IncrementalAlterConfigsRequest(list(resources), validate_only)
+    return cluster.ask(at, ApiKey.INCREMENTAL_ALTER_CONFIGS, body, version).responses
+
+
+def replace(cluster, name, *pairs, kind=TOPIC, validate_only=False, version=2):
+    configs = [AlterableConfig(*pair) for pair in pairs]
+    body = AlterConfigsRequest([AlterConfigsResource(kind, name, configs)], validate_only)
+    (answer,) = cluster.ask(1, ApiKey.ALTER_CONFIGS, body, version).responses
+    return answer
+
+
+def own(cluster, name="orders"):
+    """Settings of the topic's own, as clients see them."""
+    body = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, name, None)])
+    (result,) = cluster.ask(1, ApiKey.DESCRIBE_CONFIGS, body).results
+    return {each.name: each.value for each in result.configs if each.config_source == 1}
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_incremental_changes_touch_nothing_else(one, version):
+    (answer,) = alter(one, resource("orders", ("segment.ms", SET, "7000")), version=version)
+    assert answer == (0, None, TOPIC, "orders")
+    assert own(one) == {"retention.ms": "5000", "segment.ms": "7000"}
+    alter(one, resource("orders", ("retention.ms", DELETE, None)), version=version)
+    assert own(one) == {"segment.ms": "7000"}
+    alter(one, resource("orders", ("cleanup.policy", APPEND, "compact")), version=version)
+    assert own(one)["cleanup.policy"] == "delete,compact"
+    alter(one, resource("orders", ("cleanup.policy", SUBTRACT, "delete")), version=version)
+    assert own(one)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_older_api_replaces_all_settings_of_the_topic(one, version):
+    assert replace(one, "orders", ("segment.ms", "7000"), version=version).error_code == 0
+    assert own(one) == {"segment.ms": "7000"}
+    image = one.world.nodes[1].broker.context.image
+    assert MADE_NOW in image.topic("orders").configs, "that is not the client's to take away"
+
+
+def test_validation_only_says_the_same_and_changes_nothing(one):
+    good, bad = ("segment.ms", SET, "7000"), ("segment.ms", SET, "soon")
+    assert alter(one, resource("orders", good), validate_only=True)[0].error_code == 0
+    assert alter(one, resource("orders", bad), validate_only=True)[0].error_code == 40
+    assert replace(one, "orders", validate_only=True).error_code == 0
+    assert own(one) == {"retention.ms": "5000"}
+
+
+def test_each_resource_has_its_own_outcome(one):
+    answers = alter(
+        one,
+        resource("ghost", ("segment.ms", SET, "7000")),
+        resource("orders", ("segment.ms", SET, "7000")),
+        resource("a b", ("segment.ms", SET, "7000")),
+        resource("", ("segment.ms", SET, "7000")),
+        resource("1", ("log.cleaner.threads", SET, "2"), kind=BROKER),
+        resource("1", ("raftlog", SET, "DEBUG"), kind=LOGGER),
+        resource("x", ("a", SET, "b"), kind=77),
+    )
+    assert [answer.error_code for answer in answers] == [3, 0, 17, 42, 42, 42, 42]
+    assert [(answer.resource_type, answer.resource_name) for answer in answers[4:]] == [
+        (BROKER, "1"),
+        (LOGGER, "1"),
+        (77, "x"),
+    ]
+    assert answers[0].error_message == "The topic 'ghost' does not exist."
+    assert "Cannot update these configs dynamically: log.cleaner.threads" in (
+        answers[4].error_message
+    )
+    assert "loggers" in answers[5].error_message
+    assert own(one)["segment.ms"] == "7000"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "says"),
+    [
+        ([("retention.mss", SET, "1")], 40, "did you mean retention.ms?"),
+        ([("retention.ms", SET, "soon")], 40, "retention.ms=soon"),
+        ([("retention.ms", APPEND, "1")], 40, "its type is not LIST"),
+        ([("unclean.leader.election.enable", SET, "true")], 40, "must be false"),
+        ([(MADE_NOW[0], DELETE, None)], 40, "belongs to the cluster"),
+        ([("retention.ms", SET, None)], 42, "Null value not supported for : retention.ms"),
+        ([("retention.ms", 9, "1")], 42, "Unknown operation type 9"),
+        ([("retention.ms", SET, "1")] * 2, 42, "duplicate config keys"),
+        ([(f"name.{n}", SET, "1") for n in range(65)], 42, "at most 64"),
+        ([("n" * 256, SET, "1")], 40, "longer than 255 bytes"),
+        ([("retention.ms", SET, "1" * 4097)], 40, "longer than 4096 bytes"),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_changes(one, changes, code, says):
+    (answer,) = alter(one, resource("orders", *changes))
+    assert answer.error_code == code
+    assert says in answer.error_message
+    assert own(one) == {"retention.ms": "5000"}
+
+
+def test_a_resource_that_is_named_twice_is_refused(one):
+    same = resource("orders", ("segment.ms", SET, "7000"))
+    answers = alter(one, same, same)
+    assert [answer.error_code for answer in answers] == [42, 42]
+    assert own(one) == {"retention.ms": "5000"}
+    assert alter(one) == ()
+
+
+def test_a_broker_that_has_no_dynamic_setting_has_none_to_take_away(one):
+    """Kafka's reassignment tool takes the throttles away when a move has ended."""
+    rate = "leader.replication.throttled.rate"
+    for name in ("1", ""):
+        assert alter(one, resource(name, (rate, DELETE, None), kind=BROKER))[0].error_code == 0
+        assert alter(one, resource(name, (rate, SET, "1"), kind=BROKER))[0].error_code == 42
+    (other,) = alter(one, resource("7", (rate, DELETE, None), kind=BROKER))
+    assert (other.error_code, other.error_message) == (
+        42,
+        "Unexpected broker id, expected 1, but received 7",
+    )
+    assert replace(one, "1", (rate, "1"), kind=BROKER).error_code == 42
+
+
+def test_every_broker_shows_the_change_and_acts_upon_it_at_once(three):
+    """`max.message.bytes`, `segment.bytes` and `min.insync.replicas` of a topic that takes
+    records."""
+    three.put("orders", ["small"])
+    big = ["x" * 20_000]
+    assert three.put("orders", big) == 1
+    changes = [("max.message.bytes", SET, "10000"), ("segment.bytes", SET, "65536")]
+    (answer,) = alter(three, resource("orders", *changes), at=2)
+    assert answer.error_code == 0
+    three.run(0.5)
+    assert three.produce("orders", big).error_code == 10
+    for node in three.world.nodes.values():
+        replica = node.broker.context.router.replica("orders", 0)
+        assert replica.config.max_message_bytes == 10_000
+    alter(three, resource("orders", ("min.insync.replicas", SET, "3")), at=3)
+    three.run(0.5)
+    three.kill(next(n for n in (1, 2, 3) if n != three.leader("orders").number))
+    three.wait(lambda: three.produce("orders", ["a"]).error_code in (19, 20), what="too few")
+
+
+def test_a_smaller_segment_bounds_the_next_batches_and_the_next_files():
+    cluster = Cluster(brokers=1).ready()
+    cluster.create("orders", 1, 1)
+    replica = cluster.leader("orders").broker.context.router.replica("orders", 0)
+    cluster.put("orders", ["x" * 50_000])
+    assert len(replica.log.segments) == 1
+    assert alter(cluster, resource("orders", ("segment.bytes", SET, "65536")))[0].error_code == 0
+    assert replica.log.options.segment_bytes == 65_536
+    cluster.put("orders", ["x" * 50_000])
+    assert len(replica.log.segments) == 2
+    assert cluster.produce("orders", ["x" * 65_536]).error_code == 18
+    alter(cluster, resource("orders", ("segment.bytes", SET, "1048576")))
+    assert cluster.put("orders", ["x" * 65_536]) == 2
+    assert len(replica.log.segments) == 2
+    cluster.kill(1)
+    cluster.restart(1)
+    cluster.ready()
+    assert [value for _, value in cluster.read_all("orders")] == [
+        b"x" * size for size in (50_000, 50_000, 65_536)
+    ]
+    replica = cluster.leader("orders").broker.context.router.replica("orders", 0)
+    assert replica.log.options.segment_bytes == 1 << 20
