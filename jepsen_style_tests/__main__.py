@@ -37,6 +37,15 @@ def cli() -> None:
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
+def _programs() -> Callable[[_Function], _Function]:
+    return click.option(
+        "--programs",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Commands of the clients in Java and Go, from `scripts/strangers --subjects`.",
+    )
+
+
 def _format() -> Callable[[_Function], _Function]:
     return click.option(
         "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -54,6 +63,7 @@ Example: python -m jepsen_style_tests run --workload append --nemesis isolate \\
 @click.option("--time-limit", type=click.FloatRange(min=1), default=30.0, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--client", type=click.Choice(NAMES), default=MIXED, show_default=True)
+@_programs()
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of all brokers."
 )
@@ -67,6 +77,7 @@ def run(
     time_limit: float,
     seed: int,
     client: str,
+    programs: Path | None,
     settings: tuple[str, ...],
     linearizable: bool,
     out: Path | None,
@@ -80,6 +91,7 @@ def run(
         seconds=time_limit,
         seed=seed,
         client=client,
+        programs=programs,
         linearizable=linearizable,
         settings=_settings(settings),
         keep=keep,
@@ -98,10 +110,17 @@ def run(
 @click.option("--time-limit", type=click.FloatRange(min=1), help="Instead of the scenario's own.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--client", type=click.Choice(NAMES), default=MIXED, show_default=True)
+@_programs()
 @click.option("--out", type=click.Path(path_type=Path), help="Instead of a folder under runs/.")
 @_format()
 def scenario(
-    name: str, time_limit: float | None, seed: int, client: str, out: Path | None, form: str
+    name: str,
+    time_limit: float | None,
+    seed: int,
+    client: str,
+    programs: Path | None,
+    out: Path | None,
+    form: str,
 ) -> int:
     """What broke other systems in the field, by its name."""
     chosen = SCENARIOS[name]
@@ -112,10 +131,11 @@ def scenario(
         seconds=seconds,
         seed=seed,
         client=client,
+        programs=programs,
         brokers=chosen.brokers,
         linearizable=chosen.linearizable,
         command=f"python -m jepsen_style_tests scenario {name} --time-limit {seconds:.0f} "
-        f"--seed {seed} --client {client}",
+        f"--seed {seed} --client {client}" + (f" --programs {programs}" if programs else ""),
     )
     folder = run_folder.make(f"blackbox-{name}", seed, out)
     with removed_if_empty(folder):
@@ -134,6 +154,7 @@ def scenario(
 @click.option("--workload", "workloads", multiple=True, type=click.Choice(list(WORKLOADS)))
 @click.option("--nemesis", "nemeses", multiple=True, type=click.Choice(list(NEMESES)))
 @click.option("--client", type=click.Choice(NAMES), default=MIXED, show_default=True)
+@_programs()
 @click.option("--no-controls", is_flag=True, help="Leave out the runs that must fail.")
 @click.option("--out", type=click.Path(path_type=Path), help="Instead of a folder under runs/.")
 @_format()
@@ -144,6 +165,7 @@ def suite_command(
     workloads: tuple[str, ...],
     nemeses: tuple[str, ...],
     client: str,
+    programs: Path | None,
     no_controls: bool,
     out: Path | None,
     form: str,
@@ -156,6 +178,7 @@ def suite_command(
         workloads=workloads or list(WORKLOADS),
         nemeses=nemeses or list(NEMESES),
         client=client,
+        programs=programs,
         controls=not no_controls,
         folder=run_folder.make("blackbox-suite", seed, out),
     )

@@ -20,7 +20,9 @@ from typing import Any, Final, final
 import attrs
 
 from jepsen_style_tests import mounts, replicas, run_folder
+from jepsen_style_tests.clients.choice import Commands, check_choice, read_commands
 from jepsen_style_tests.clients.face import Unknown
+from jepsen_style_tests.clients.lines import ProtocolError
 from jepsen_style_tests.namespaces import Namespaces
 from jepsen_style_tests.nemeses import clocks
 from jepsen_style_tests.nemeses.all import NEMESES
@@ -56,6 +58,8 @@ class Plan:
     seconds: float
     seed: int
     client: str = "mixed"
+    programs: Path | None = None
+    """The commands of clients in other languages, as `choice.read_commands` reads them."""
     brokers: int = BROKERS
     linearizable: bool = False
     settings: dict[str, str] = attrs.field(factory=dict)
@@ -90,13 +94,16 @@ def run(
 ) -> Outcome:
     """Run a plan into a folder, under the nemesis that it names, or the one given (a scenario's).
 
-    Raises `OperatingError` when the nemesis cannot work on this machine.
+    Raises `OperatingError` when the nemesis cannot work on this machine, or the client that was
+    chosen has no program.
     """
     chosen = nemesis or NEMESES[plan.nemesis]
     missing = chosen.setup.missing()
     if missing:
         raise OperatingError(f"{chosen.name} cannot run here", do=missing)
-    return _Run(plan, WORKLOADS[plan.workload], chosen, folder, say).run()
+    commands = read_commands(plan.programs) if plan.programs else {}
+    check_choice(plan.client, commands)
+    return _Run(plan, WORKLOADS[plan.workload], chosen, folder, say, commands).run()
 
 
 @final
@@ -110,6 +117,7 @@ class _Run:
         nemesis: Nemesis,
         folder: Path,
         say: Callable[[str], None],
+        commands: Commands,
     ) -> None:
         self.plan = plan
         self.workload = workload
@@ -129,6 +137,7 @@ class _Run:
             client=plan.client,
             linearizable=self.linearizable,
             folder=folder,
+            commands=commands,
         )
         dice = Random(f"{plan.seed} nemesis")
         self.world = World(self.cluster, self.links, self.recorder, dice, folder, self.namespaces)
@@ -281,7 +290,7 @@ class _Run:
     def _finish(self) -> None:
         try:
             self.workload.finish(self.stage)
-        except Unknown as error:
+        except (Unknown, ProtocolError) as error:
             self.stage.broken.append(f"the last reads failed: {error}")
 
     def _heal(self) -> bool:
@@ -336,6 +345,7 @@ class _Run:
             f"python -m jepsen_style_tests run --workload {plan.workload} "
             f"--nemesis {plan.nemesis} --time-limit {plan.seconds:.0f} --seed {plan.seed} "
             f"--client {plan.client}"
+            + (f" --programs {plan.programs}" if plan.programs else "")
             + (" --linearizable" if plan.linearizable else "")
             + "".join(f" --set {key}={value}" for key, value in plan.settings.items())
         )

@@ -79,6 +79,7 @@ class Orders:
     workloads: Sequence[str]
     nemeses: Sequence[str]
     client: str
+    programs: Path | None = None
     controls: bool
     folder: Path
 
@@ -155,6 +156,7 @@ def _one(
         seconds=orders.seconds,
         seed=seed,
         client=orders.client,
+        programs=orders.programs,
     )
     folder = orders.folder / f"{workload}-{nemesis}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)

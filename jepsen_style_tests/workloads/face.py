@@ -9,7 +9,7 @@ from typing import Any, Protocol, final
 
 import attrs
 
-from jepsen_style_tests.clients.choice import client_name, open_client
+from jepsen_style_tests.clients.choice import Commands, client_name, open_client
 from jepsen_style_tests.clients.confluent import ConfluentAdmin
 from jepsen_style_tests.clients.face import Admin, Client, Refused, Settings, TopicExists, Unknown
 from jepsen_style_tests.recorder import Actor, Recorder
@@ -31,6 +31,8 @@ class Stage:
     """A client's name, or mixed."""
     linearizable: bool
     folder: Path
+    commands: Commands = attrs.field(factory=dict)
+    """Of clients in other languages."""
     stopping: threading.Event = attrs.field(factory=threading.Event, init=False)
     names: set[str] = attrs.field(factory=set, init=False)
     """What the workload has made, for its last reads."""
@@ -45,7 +47,7 @@ class Stage:
 
     def open(self, worker: int, *, idempotent: bool, retries: bool, seconds: float) -> Client:
         """The worker's client; tries until somebody answers or the run stops."""
-        name = client_name(self.client, worker)
+        name = client_name(self.client, worker, self.commands)
         settings = Settings(
             bootstrap=self.bootstrap(),
             idempotent=idempotent,
@@ -55,7 +57,7 @@ class Stage:
         )
         while True:
             try:
-                return open_client(name, settings)
+                return open_client(name, settings, self.commands)
             except Unknown:
                 if self.stopping.is_set():
                     raise

@@ -13,6 +13,8 @@ KAFKA_4 = "4.4.0"
 KAFKAJS = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4js@0.2.0", "@bokuweb/zstd-wasm@0.0.27")
 CODECS = ("cramjam==2.14.0", "python-snappy==0.7.3")
 FASTSTREAM = ("faststream[kafka]==0.7.8", "aiokafka==0.14.0", *CODECS)
+FRANZ_GO = ("github.com/twmb/franz-go@v1.22.3", "github.com/twmb/franz-go/pkg/kadm@v1.20.0")
+JACKSON = "com.fasterxml.jackson.core:jackson-databind:2.21.7"
 SILENT_LOGGER = "org.slf4j:slf4j-nop:1.7.36"
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 SILENT_SECONDS = 45
@@ -51,9 +53,37 @@ def spark_connector():
 
 def kafka_tools(version):
     """The command of Kafka's tools of this release."""
-    kafka = [f"org.apache.kafka:{name}:{version}" for name in ("kafka_2.13", "kafka-tools")]
     program, script = preparing.own_python("tools.py")
-    return [program, script, str(preparing.maven(*kafka, LOGGER))]
+    return [program, script, str(kafka_jars(version))]
+
+
+def kafka_jars(version):
+    """The JARs of Kafka's tools of this release."""
+    kafka = [f"org.apache.kafka:{name}:{version}" for name in ("kafka_2.13", "kafka-tools")]
+    return preparing.maven(*kafka, LOGGER)
+
+
+def kafka_home():
+    """A folder like Kafka's distribution, with the scripts that other people's tests start."""
+    scripts = {
+        "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+        "kafka-configs": "kafka.admin.ConfigCommand",
+        "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    }
+    return preparing.kafka_home(kafka_jars(KAFKA_4), scripts)
+
+
+SUBJECTS = preparing.PROGRAMS.parents[2] / "jepsen_style_tests" / "clients" / "programs"
+
+
+def subjects():
+    """The commands of the programs that the black-box tests drive, by the name of their client."""
+    return {
+        "kafka-clients": preparing.java(
+            SUBJECTS / "Subject.java", *kafka_clients(KAFKA_4), JACKSON
+        ),
+        "franz-go": preparing.go(SUBJECTS / "subject.go", *FRANZ_GO, beside=()),
+    }
 
 
 CLIENTS = [
@@ -96,11 +126,7 @@ CLIENTS = [
         "franz-go",
         "Go",
         "a client in pure Go",
-        lambda: preparing.go(
-            "franz.go",
-            "github.com/twmb/franz-go@v1.22.3",
-            "github.com/twmb/franz-go/pkg/kadm@v1.20.0",
-        ),
+        lambda: preparing.go("franz.go", *FRANZ_GO),
         ("go",),
         quick=True,
     ),

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import json
 import sys
 import tempfile
 import time
@@ -37,6 +38,8 @@ def main(arguments):
                 f"{client.name:22}{'quick  ' if client.quick else '       '}{client.about}{needs}"
             )
         return 0
+    if options.subjects:
+        return _write_subjects(options.subjects)
     began = time.monotonic()
     if any(client.lacks() for client in wanted):
         _system.prepare("strangers")
@@ -82,6 +85,9 @@ def _options(arguments):
     parser.add_argument("--out", type=Path, metavar="FILE", help="where the JSON goes")
     parser.add_argument("--write", action="store_true", help="take what was seen as expected")
     parser.add_argument("--list", action="store_true", help="list the clients")
+    parser.add_argument(
+        "--subjects", type=Path, metavar="FILE", help="prepare what the black-box tests drive"
+    )
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in clients.BY_NAME]:
         parser.error(f"no client {', '.join(unknown)}")
@@ -96,6 +102,18 @@ def _wanted(options):
         for client in clients.CLIENTS
         if (client.quick if options.quick else not options.names or client.name in options.names)
     ]
+
+
+def _write_subjects(path):
+    """The commands of the black-box tests' programs, into this file; 1 when one is not there."""
+    _system.prepare("strangers")
+    try:
+        commands = clients.subjects()
+    except preparing.PreparationError as error:
+        _say(f"strangers: the subjects cannot be prepared: {error}")
+        return 1
+    path.write_text(json.dumps(commands, indent=1) + "\n")
+    return 0
 
 
 def prepared(wanted):
@@ -150,10 +168,10 @@ def _run_one(bootstrap, client, command, options):
 
 
 @contextlib.contextmanager
-def cluster():
-    """Three brokers in processes of their own; yields where they listen."""
+def cluster(settings=None):
+    """Three brokers in processes of their own, with these settings; yields where they listen."""
     with tempfile.TemporaryDirectory(prefix="raftlog-strangers-") as folder:
-        brokers = local_cluster.found(Path(folder), brokers=3)
+        brokers = local_cluster.found(Path(folder), brokers=3, settings=settings)
         try:
             brokers.start_all()
             yield brokers.bootstrap_servers

@@ -74,23 +74,48 @@ def java(program, *coordinates):
     return [*JAVA, "-cp", f"{classes}:{jars}/*", source.stem]
 
 
+def kafka_home(jars, scripts):
+    """A folder that has `bin/NAME.sh` for each name and class, as Kafka's distribution has them."""
+
+    def make(folder):
+        (folder / "bin").mkdir()
+        for name, tool in scripts.items():
+            script = folder / "bin" / f"{name}.sh"
+            script.write_text(f"#!/bin/sh\nexec {' '.join(JAVA)} -cp '{jars}/*' {tool} \"$@\"\n")
+            script.chmod(0o755)
+
+    return _kept("kafka-home", [str(jars), *map(":".join, scripts.items())], make)
+
+
 # Small and quick to start: each of these processes lives for seconds.
 JAVA = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
-def go(program, *modules):
-    """The binary of one Go source, built with these modules at these versions."""
+def go(program, *modules, beside=("speaking.go",)):
+    """The binary of one Go source and those beside it, built with these modules at these
+    versions."""
     source = PROGRAMS / program
+    others = [PROGRAMS / name for name in beside]
 
     def make(folder):
         shutil.copy(source, folder / "main.go")
-        shutil.copy(PROGRAMS / "speaking.go", folder)
+        for other in others:
+            shutil.copy(other, folder)
         _run(["go", "mod", "init", "stranger"], folder)
         _run(["go", "get", *modules], folder)
         _run(["go", "build", "-o", "program", "."], folder)
 
-    texts = [source.read_text(), (PROGRAMS / "speaking.go").read_text(), *modules]
+    texts = [*(each.read_text() for each in (source, *others)), *modules]
     return [str(_kept("go", texts, make) / "program")]
+
+
+def go_tests(module, package):
+    """The test binary of one package of a Go module, which lies in Go's own cache."""
+
+    def make(folder):
+        _run(["go", "test", "-c", "-o", str(folder / "program"), "."], package)
+
+    return _kept("go-tests", [module, str(package)], make) / "program"
 
 
 def npm(program, *packages):

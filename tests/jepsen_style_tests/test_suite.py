@@ -232,8 +232,8 @@ def test_a_scenario_brings_its_own_load(tmp_path, pretended):
 
 
 def test_mixed_takes_each_client_in_turn():
-    assert len({client_name(MIXED, number) for number in range(3)}) == 3
-    assert {client_name("aiokafka", number) for number in range(3)} == {"aiokafka"}
+    assert len({client_name(MIXED, number, {}) for number in range(3)}) == 3
+    assert {client_name("aiokafka", number, {}) for number in range(3)} == {"aiokafka"}
 
 
 def test_records_are_gathered_by_partition_in_their_order():
