@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 JAVA_MIN = 17
-GO_MIN = (1, 21)
 TRIES = 3
 INSTALL = ["apt-get", "install", "-y", "--no-install-recommends"]
 OUTPUT_LINES = 5
@@ -40,12 +39,6 @@ def _java_is_here():
     """Whether the Java on the PATH is new enough; Java 8 and older call themselves 1.8."""
     found = re.search(r' version "(\d+)', _said_by(["java", "-version"]))
     return found is not None and int(found.group(1)) >= JAVA_MIN
-
-
-def _go_is_here():
-    """Whether the Go on the PATH is new enough to fetch the release that a module asks for."""
-    found = re.search(r"go(\d+)\.(\d+)", _said_by(["go", "version"]))
-    return found is not None and (int(found.group(1)), int(found.group(2))) >= GO_MIN
 
 
 def _said_by(command):
@@ -82,13 +75,6 @@ NEEDS = [
     Need("ip", ["iproute2"], "tests cut networks with it", ["test"]),
     Need("mvn", ["maven"], "it brings Kafka's own clients and tools", ["strangers"]),
     Need("javac", ["default-jdk-headless"], "Kafka's own client needs it", ["strangers"]),
-    Need(
-        "go",
-        ["golang-go"],
-        "clients in Go need 1.21 or newer; Debian 12 has that in its backports alone",
-        ["strangers"],
-        _go_is_here,
-    ),
     Need("npm", ["nodejs", "npm"], "it brings and runs kafkajs", ["strangers"]),
 ]
 

@@ -127,7 +127,7 @@ CLIENTS = [
         "Go",
         "a client in pure Go",
         lambda: preparing.go("franz.go", *FRANZ_GO),
-        ("go",),
+        (),
         quick=True,
     ),
     Client(
@@ -135,14 +135,14 @@ CLIENTS = [
         "Go",
         "IBM's client",
         lambda: preparing.go("sarama.go", "github.com/IBM/sarama@v1.61.1"),
-        ("go",),
+        (),
     ),
     Client(
         "kafka-go",
         "Go",
         "Segment's client",
         lambda: preparing.go("segment.go", "github.com/segmentio/kafka-go@v0.4.51"),
-        ("go",),
+        (),
     ),
     Client(
         "kafka-clients-3.9",

