@@ -1,27 +1,236 @@
-"""GroupsMachine: what the committed records of one partition of `__consumer_offsets` say."""
+"""GroupsMachine: what the committed records of one partition of `__consumer_offsets` say.
 
-from typing import final
+The state is a map of independent keys in which the last record of a key wins. Nothing that one key
+says changes another, so that a compacted log, which keeps the last record of each key, gives the
+same state as the whole log, and a record that comes twice changes nothing.
 
-from raftlog.base.binary import Buffer
+The digest is the sum of a hash of every entry, modulo 2**128. One record changes one summand, so
+that the digest costs nothing when a marker asks for it.
+
+Snapshot: 8 bytes magic and version | u32 groups | entries | u32 floors | entries | u32 offsets
+| entries; each sorted by its key, in the layout of `stored`.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, TypeVar, final
+
+from raftlog.base.binary import Buffer, Reader, Writer
+from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Offset, RaftIndex
+from raftlog.base.limits import BATCH_BYTES_MAX
+from raftlog.groups.records import FloorRecord, GroupRecord, OffsetRecord, ReadRecord, read_record
+from raftlog.groups.stored import (
+    StoredGroup,
+    StoredOffset,
+    decode_floor,
+    decode_group,
+    decode_offset,
+    encode_floor,
+    encode_group,
+    encode_offset,
+)
+from raftlog.records.batch import CONTROL, TRANSACTIONAL, read_header
+from raftlog.records.record import records_of
+
+MAGIC: Final = b"RLGROUP\x01"
+"""Of a snapshot; the last byte is its version."""
+DIGEST_BYTES: Final = 16
+_MODULUS: Final = 1 << (8 * DIGEST_BYTES)
+_ENTRY_BYTES_MIN: Final = 12
+"""A floor of a group without a name."""
+
+PartitionKey: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+_Key = TypeVar("_Key", str, PartitionKey)
+
+
+class _Held(NamedTuple):
+    """What a key holds: the value, its summand of the digest, and its canonical size."""
+
+    value: "StoredGroup | StoredOffset | int"
+    mark: int
+    size: int
+
+
+_NO_OFFSETS: Final[Mapping[PartitionKey, _Held]] = MappingProxyType({})
 
 
 @final
 class GroupsMachine:
     """The applied machine of an offsets partition: groups, committed offsets, generation floors."""
 
+    __slots__ = ("_floors", "_groups", "_offsets", "_sum", "state_bytes")
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Held] = {}
+        self._floors: dict[str, _Held] = {}
+        self._offsets: dict[str, dict[PartitionKey, _Held]] = {}
+        self._sum = 0
+        self.state_bytes = 0
+        """Size of all entries in a snapshot; what memory they take is proportional to it."""
+
+    # --- what it holds ------------------------------------------------------------------------
+
+    def group(self, group_id: str) -> StoredGroup | None:
+        """The stored group; None when no record of it is left."""
+        held = self._groups.get(group_id)
+        if held is None:
+            return None
+        assert isinstance(held.value, StoredGroup), held
+        return held.value
+
+    def group_ids(self) -> list[str]:
+        """Ids of all groups that have a record or a committed offset, sorted."""
+        return sorted({**self._groups, **self._offsets})
+
+    def knows(self, group_id: str) -> bool:
+        """Whether the group has a record or a committed offset."""
+        return group_id in self._groups or group_id in self._offsets
+
+    def generation_floor(self, group_id: str) -> int:
+        """Every generation up to this one may have been given out; 0 for none."""
+        held, stored = self._floors.get(group_id), self.group(group_id)
+        floor = 0 if held is None else held.value
+        assert isinstance(floor, int), held
+        return max(floor, 0 if stored is None else stored.generation)
+
+    def has_floor(self, group_id: str) -> bool:
+        """Whether a record holds the group's floor."""
+        return group_id in self._floors
+
+    def offset(self, group_id: str, topic: str, partition: int) -> StoredOffset | None:
+        """The committed offset of a partition."""
+        held = self._offsets.get(group_id, _NO_OFFSETS).get((topic, partition))
+        if held is None:
+            return None
+        assert isinstance(held.value, StoredOffset), held
+        return held.value
+
+    def offset_keys(self, group_id: str) -> list[PartitionKey]:
+        """Topics and partitions with a committed offset of the group, sorted."""
+        return sorted(self._offsets.get(group_id, _NO_OFFSETS))
+
+    # --- the applied machine --------------------------------------------------------------------
+
     def apply(self, batch: Buffer, base_offset: Offset, index: RaftIndex) -> None:
-        """Take over the records of one committed batch. Records that are not ours are skipped."""
-        raise NotImplementedError
+        """Take over the records of one committed batch; what cannot be read is passed over.
+
+        Control batches carry no records of ours, and transactional ones are not served yet.
+        """
+        header = read_header(batch)
+        assert header.base_offset == base_offset, (header.base_offset, base_offset, index)
+        if header.attributes & (CONTROL | TRANSACTIONAL):
+            return
+        try:
+            for record in records_of(batch, CorruptData, "a record of groups"):
+                read = read_record(record)
+                if read is not None:
+                    self._take(read)
+        except CorruptData:
+            # The broker does not look inside what it stores. All replicas stop at the same byte.
+            return
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
-        raise NotImplementedError
+        out = Writer().raw(MAGIC).u32(len(self._groups))
+        for group_id in sorted(self._groups):
+            out.block(_group_bytes(group_id, self._groups[group_id]))
+        out.u32(len(self._floors))
+        for group_id in sorted(self._floors):
+            out.block(_floor_bytes(group_id, self._floors[group_id]))
+        out.u32(sum(map(len, self._offsets.values())))
+        for group_id in sorted(self._offsets):
+            for key in sorted(self._offsets[group_id]):
+                out.block(_offset_bytes(group_id, key, self._offsets[group_id][key]))
+        return out.bytes()
 
     def restore(self, body: Buffer) -> None:
-        """Become the state of a snapshot. CorruptData when it is not one."""
-        raise NotImplementedError
+        """Become the state of a snapshot. CorruptData when it is not one; then nothing changed."""
+        data = Reader(body, CorruptData, "snapshot of groups")
+        if bytes(data.take(len(MAGIC))) != MAGIC:
+            raise data.fail("this is no snapshot of groups of a version that is read here")
+        fresh = GroupsMachine()
+        for _ in range(data.count(_ENTRY_BYTES_MIN, BATCH_BYTES_MAX)):
+            fresh._take(GroupRecord(*decode_group(_entry(data))))
+        for _ in range(data.count(_ENTRY_BYTES_MIN, BATCH_BYTES_MAX)):
+            fresh._take(FloorRecord(*decode_floor(_entry(data))))
+        for _ in range(data.count(_ENTRY_BYTES_MIN, BATCH_BYTES_MAX)):
+            fresh._take(OffsetRecord(*decode_offset(_entry(data))))
+        data.end()
+        if fresh.snapshot() != body:
+            raise data.fail("the entries are not in their one order and form")
+        self._groups, self._floors, self._offsets = fresh._groups, fresh._floors, fresh._offsets
+        self._sum, self.state_bytes = fresh._sum, fresh.state_bytes
 
     def digest(self) -> bytes:
         """16 bytes of the state; equal states give equal bytes."""
-        raise NotImplementedError
+        return self._sum.to_bytes(DIGEST_BYTES, "big")
+
+    # --- one record -----------------------------------------------------------------------------
+
+    def _take(self, read: ReadRecord) -> None:
+        """The last record of a key wins."""
+        if isinstance(read, OffsetRecord):
+            self._take_offset(read)
+        elif isinstance(read, GroupRecord):
+            stored = read.stored
+            entry = b"" if stored is None else b"g" + encode_group(read.group, stored)
+            self._put(self._groups, read.group, stored, entry)
+        else:
+            floor = read.generation
+            entry = b"" if floor is None else b"f" + encode_floor(read.group, floor)
+            self._put(self._floors, read.group, floor, entry)
+
+    def _take_offset(self, read: OffsetRecord) -> None:
+        key, stored = (read.topic, read.partition), read.stored
+        table = self._offsets.get(read.group)
+        if table is None:
+            if stored is None:
+                return
+            table = self._offsets[read.group] = {}
+        entry = b""
+        if stored is not None:
+            entry = b"o" + encode_offset(read.group, read.topic, read.partition, stored)
+        self._put(table, key, stored, entry)
+        if not table:
+            del self._offsets[read.group]
+
+    def _put(
+        self,
+        table: dict[_Key, _Held],
+        key: _Key,
+        value: StoredGroup | StoredOffset | int | None,
+        entry: bytes,
+    ) -> None:
+        """Set or remove (None) one entry, and keep sum and size in step."""
+        old = table.pop(key, None)
+        if old is not None:
+            self._sum = (self._sum - old.mark) % _MODULUS
+            self.state_bytes -= old.size
+        if value is not None:
+            mark = int.from_bytes(hashlib.blake2b(entry, digest_size=DIGEST_BYTES).digest(), "big")
+            table[key] = _Held(value, mark, len(entry))
+            self._sum = (self._sum + mark) % _MODULUS
+            self.state_bytes += len(entry)
+
+
+def _entry(data: Reader) -> Reader:
+    """A reader of the next entry."""
+    return Reader(data.block(BATCH_BYTES_MAX), CorruptData, "snapshot of groups, entry")
+
+
+def _group_bytes(group_id: str, held: _Held) -> bytes:
+    assert isinstance(held.value, StoredGroup), held
+    return encode_group(group_id, held.value)
+
+
+def _floor_bytes(group_id: str, held: _Held) -> bytes:
+    assert isinstance(held.value, int), held
+    return encode_floor(group_id, held.value)
+
+
+def _offset_bytes(group_id: str, key: PartitionKey, held: _Held) -> bytes:
+    assert isinstance(held.value, StoredOffset), held
+    return encode_offset(group_id, *key, held.value)
