@@ -313,6 +313,36 @@ assert COMMAND_BYTES_MAX < BATCH_BYTES_MAX
 assert REPLICATION_FACTOR_MAX < VOTERS_MAX
 assert BROKERS_MAX <= LEARNERS_MAX
 
+# --- consumer groups ------------------------------------------------------------------------------
+GROUP_MEMBERS_MAX: Final = 5_000
+"""Members of one group, and members without a first join beside them; `group.max.size` may be less.
+A join phase ends in one turn, and the record of the group holds every member."""
+GROUPS_STATE_BYTES_MAX: Final = 32 * MIB
+"""Groups and committed offsets of one partition of the offsets topic; its snapshot is as large.
+Beyond it what would add to them is refused."""
+GROUPS_LIVE_BYTES_MAX: Final = 64 * MIB
+"""Subscriptions of members, over all groups of such a partition, held by its leader only. Beyond it
+a join is refused with GROUP_MAX_SIZE_REACHED."""
+GROUPS_BATCH_BYTES_MIN: Final = 128 * KIB
+"""What a proposal may have at least, whatever the topic's setting: the record of an empty group
+whose id and protocol type are as long as a string may be."""
+GROUPS_UNDECIDED_UNITS_MAX: Final = 10_000
+"""Requests of such a partition that wait for a record to be committed. Beyond it those that would
+write more are refused with COORDINATOR_NOT_AVAILABLE, which clients try again."""
+GROUPS_UNDECIDED_BYTES_MAX: Final = 8 * MIB
+"""The same in bytes of records: half of what may be uncommitted in a partition."""
+GROUP_WRITE_PAUSE_MS: Final = 1_000
+"""When a record that no request waits for could not be written, how long until it is tried again.
+"""
+GROUPS_EXPIRED_AT_ONCE: Final = 100
+"""Groups whose offsets are looked through in one turn: tens of milliseconds when each has some
+hundred."""
+GROUP_CLIENT_ID_CHARS_MAX: Final = 255
+"""Of a client id that becomes part of a member id."""
+
+assert GROUPS_STATE_BYTES_MAX <= SNAPSHOT_BYTES_MAX
+assert GROUPS_UNDECIDED_BYTES_MAX <= UNCOMMITTED_BYTES_MAX
+
 # --- client -------------------------------------------------------------------------------------
 
 PARTITIONER_KEYS_MAX: Final = 8_192

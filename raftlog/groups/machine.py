@@ -85,6 +85,10 @@ class GroupsMachine:
         """Ids of all groups that have a record or a committed offset, sorted."""
         return sorted({**self._groups, **self._offsets})
 
+    def all_ids(self) -> list[str]:
+        """The same, and ids of which only a generation floor is left."""
+        return sorted({**self._groups, **self._offsets, **self._floors})
+
     def knows(self, group_id: str) -> bool:
         """Whether the group has a record or a committed offset."""
         return group_id in self._groups or group_id in self._offsets
@@ -95,10 +99,6 @@ class GroupsMachine:
         floor = 0 if held is None else held.value
         assert isinstance(floor, int), held
         return max(floor, 0 if stored is None else stored.generation)
-
-    def has_floor(self, group_id: str) -> bool:
-        """Whether a record holds the group's floor."""
-        return group_id in self._floors
 
     def offset(self, group_id: str, topic: str, partition: int) -> StoredOffset | None:
         """The committed offset of a partition."""

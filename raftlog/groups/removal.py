@@ -1,0 +1,302 @@
+"""What takes groups and offsets away: DeleteGroups, OffsetDelete, deleted topics, and expiry.
+
+Nothing of it happens by itself on a replica: the leader writes records without a value
+(tombstones), and every replica applies them. While the removal of a group is undecided the group is
+Dead: joins and commits are refused with COORDINATOR_NOT_AVAILABLE, so that no member joins a group
+whose generation is about to be forgotten.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, final
+
+from raftlog.base.limits import GROUP_WRITE_PAUSE_MS, GROUPS_EXPIRED_AT_ONCE
+from raftlog.groups.alarms import Alarm
+from raftlog.groups.live import CONSUMER, GroupState
+from raftlog.groups.machine import PartitionKey
+from raftlog.groups.records import NewRecord, floor_record, group_record, offset_record
+from raftlog.groups.shared import Shared, TopicIds, as_told
+from raftlog.groups.stored import StoredGroup, StoredOffset
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from raftlog.kafka.shape import ZERO_ID
+
+_RETENTION = (Alarm.RETENTION, "", "")
+_REMOVAL = (Alarm.REMOVAL, "", "")
+
+
+@final
+class _Doomed(NamedTuple):
+    """The offset of a deleted topic, as it was when its tombstone could not be written."""
+
+    group_id: str
+    key: PartitionKey
+    stored: StoredOffset
+
+
+@final
+class Removals:
+    """Removal of groups and offsets of a coordinator."""
+
+    __slots__ = ("_doomed", "_shared", "_unchecked")
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._unchecked: list[str] = []
+        """Groups that the present round of expiry has not looked at, the next one last."""
+        self._doomed: list[_Doomed] = []
+        shared.alarms.set(_RETENTION, shared.after(shared.settings.retention_check_ms))
+
+    # --- DeleteGroups -----------------------------------------------------------------------------
+
+    def delete_group(self, group_id: str, answer: Callable[[ErrorCode], None]) -> None:
+        """Remove an empty group and all its offsets."""
+        error = self._why_not_delete(group_id)
+        if error is not None:
+            answer(error)
+        else:
+            self._remove_group(group_id, partial(_group_removed, answer))
+
+    def _why_not_delete(self, group_id: str) -> ErrorCode | None:
+        shared = self._shared
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        if group_id in shared.removing or shared.proposals.is_full:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not shared.exists(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if shared.state_of(group_id) is not GroupState.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        live = shared.find(group_id)
+        if live is not None and (live.resting or live.is_unwritten):
+            # That the group is empty is not on record. Should the removal fail, the machine would
+            # still name its members.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return None
+
+    def _remove_group(self, group_id: str, then: Callable[[ErrorCode | None], None]) -> None:
+        """Write the tombstones of a group and everything of it, in one batch when it can hold them;
+        the group's own come last, so that a part of them leaves no offsets without a group."""
+        shared = self._shared
+        keys = {*shared.machine.offset_keys(group_id), *shared.undecided_offsets.get(group_id, {})}
+        tombstones = [offset_record(group_id, *key, None) for key in sorted(keys)]
+        tombstones += [group_record(group_id, None), floor_record(group_id, None)]
+        live = shared.groups.pop(group_id, None)
+        if live is not None:
+            # Members that have not joined yet come too late, with an id that is unknown.
+            for member_id in list(live.pending):
+                live.remove(member_id)
+                shared.end_session(group_id, member_id)
+        shared.removing[group_id] = None
+        *first, last = shared.proposals.split(tombstones)
+        for unit in first:
+            shared.write(unit, _nothing)
+        shared.write(last, partial(self._group_decided, group_id, then))
+
+    def _group_decided(
+        self,
+        group_id: str,
+        then: Callable[[ErrorCode | None], None],
+        error: ErrorCode | None,
+    ) -> None:
+        self._shared.removing.pop(group_id, None)
+        then(error)
+
+    # --- OffsetDelete -----------------------------------------------------------------------------
+
+    def delete_offsets(
+        self, request: OffsetDeleteRequest, answer: Callable[[OffsetDeleteResponse], None]
+    ) -> None:
+        """Remove offsets of topics that no member subscribes to."""
+        shared, group_id = self._shared, request.group_id
+        error = self._why_not_delete_offsets(group_id)
+        if error is not None:
+            answer(OffsetDeleteResponse(error_code=error))
+            return
+        group = shared.find(group_id)
+        busy = group is not None and group.state is not GroupState.EMPTY
+        subscribed = group.subscribed_topics() if group is not None and busy else set()
+        topics: list[OffsetDeleteResponseTopic] = []
+        tombstones: list[NewRecord] = []
+        for topic in request.topics:
+            # A subscription that cannot be read may be to every topic.
+            kept = subscribed is None or topic.name in subscribed
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if kept else ErrorCode.NONE
+            partitions: list[OffsetDeleteResponsePartition] = []
+            for each in topic.partitions:
+                partitions.append(OffsetDeleteResponsePartition(each.partition_index, code))
+                key = (topic.name, each.partition_index)
+                if not kept and self._has_offset(group_id, key):
+                    tombstones.append(offset_record(group_id, *key, None))
+            topics.append(OffsetDeleteResponseTopic(topic.name, partitions))
+        response = OffsetDeleteResponse(topics=topics)
+        if not tombstones:
+            answer(response)
+            return
+        *first, last = shared.proposals.split(tombstones)
+        for unit in first:
+            shared.write(unit, _nothing)
+        shared.write(last, partial(_offsets_removed, answer, response))
+
+    def _why_not_delete_offsets(self, group_id: str) -> ErrorCode | None:
+        shared = self._shared
+        if group_id in shared.removing or shared.proposals.is_full:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if not shared.exists(group_id):
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        busy = shared.state_of(group_id) is not GroupState.EMPTY
+        if busy and shared.protocol_type_of(group_id) != CONSUMER:
+            return ErrorCode.NON_EMPTY_GROUP
+        return None
+
+    def _has_offset(self, group_id: str, key: PartitionKey) -> bool:
+        shared = self._shared
+        if key in shared.undecided_offsets.get(group_id, {}):
+            return True
+        return shared.machine.offset(group_id, *key) is not None
+
+    # --- topics that are gone -----------------------------------------------------------------
+
+    def topics_changed(self, topic_ids: TopicIds, names: Sequence[str] | None) -> None:
+        """Remove offsets of topics that are gone, or have another id than when they were made."""
+        machine = self._shared.machine
+        wanted = None if names is None else dict.fromkeys(names)
+        now: dict[str, bytes | None] = {}
+        for group_id in machine.group_ids():
+            doomed: list[_Doomed] = []
+            for key in machine.offset_keys(group_id):
+                topic = key[0]
+                if wanted is not None and topic not in wanted:
+                    continue
+                if topic not in now:
+                    now[topic] = topic_ids(topic)
+                stored = machine.offset(group_id, *key)
+                assert stored is not None, key
+                if now[topic] is None or stored.topic_id not in (ZERO_ID, now[topic]):
+                    doomed.append(_Doomed(group_id, key, stored))
+            self._doom(doomed)
+        for group_id, table in self._shared.undecided_offsets.items():
+            # Commits that are on their way to the log: their topic existed when they came.
+            gone = [key for key in sorted(table) if wanted is None or key[0] in wanted]
+            gone = [key for key in gone if topic_ids(key[0]) is None]
+            for unit in self._shared.proposals.split(
+                [offset_record(group_id, *key, None) for key in gone]
+            ):
+                self._shared.write(unit, _nothing)
+
+    def _doom(self, doomed: list[_Doomed]) -> None:
+        """Write the tombstones of these offsets; try again until they are written."""
+        shared = self._shared
+        for one in doomed:
+            tombstone = offset_record(one.group_id, *one.key, None)
+            shared.write([tombstone], partial(self._doom_decided, one))
+
+    def _doom_decided(self, one: _Doomed, error: ErrorCode | None) -> None:
+        if error is not None and not self._shared.is_closed:
+            self._doom_later(one)
+
+    def _doom_later(self, one: _Doomed) -> None:
+        shared = self._shared
+        self._doomed.append(one)
+        if not shared.alarms.is_set(_REMOVAL):
+            shared.alarms.set(_REMOVAL, shared.after(GROUP_WRITE_PAUSE_MS))
+
+    def remove_again(self) -> None:
+        """The alarm after tombstones that could not be written. An offset that was committed since
+        is of the topic that exists now, and stays."""
+        doomed, self._doomed = self._doomed, []
+        shared = self._shared
+        again: list[_Doomed] = []
+        for one in doomed:
+            if one.key in shared.undecided_offsets.get(one.group_id, {}):
+                # The tombstone would come behind that commit and remove it.
+                self._doom_later(one)
+            elif shared.machine.offset(one.group_id, *one.key) == one.stored:
+                again.append(one)
+        self._doom(again)
+
+    # --- expiry -------------------------------------------------------------------------------
+
+    def expire(self, *, wall_agreed: bool) -> None:
+        """The alarm of retention: look through some groups for offsets that have expired.
+
+        Only while the wall clock is agreed: one that jumped must not let offsets vanish.
+        """
+        shared = self._shared
+        if not wall_agreed or shared.proposals.is_full:
+            shared.alarms.set(_RETENTION, shared.after(shared.settings.retention_check_ms))
+            return
+        if not self._unchecked:
+            self._unchecked = shared.machine.all_ids()[::-1]
+        for _ in range(min(GROUPS_EXPIRED_AT_ONCE, len(self._unchecked))):
+            self._expire_group(self._unchecked.pop())
+        pause_ms = 0 if self._unchecked else shared.settings.retention_check_ms
+        shared.alarms.set(_RETENTION, shared.after(pause_ms))
+
+    def _expire_group(self, group_id: str) -> None:
+        """Remove expired offsets of a group, and the group itself when it is empty without them."""
+        shared = self._shared
+        if group_id in shared.removing:
+            return
+        machine = shared.machine
+        group, stored_group = shared.find(group_id), machine.group(group_id)
+        state, subscribed = shared.state_of(group_id), set[str]()
+        if group is not None and state is not GroupState.EMPTY:
+            topics = group.subscribed_topics() if state is GroupState.STABLE else None
+            if topics is None:
+                return
+            subscribed = topics
+        undecided = shared.undecided_offsets.get(group_id, {})
+        kept = bool(undecided)
+        expired: list[NewRecord] = []
+        for key in machine.offset_keys(group_id):
+            stored = machine.offset(group_id, *key)
+            assert stored is not None, key
+            if key in undecided or key[0] in subscribed:
+                kept = True
+            elif self._is_expired(stored, stored_group, state):
+                expired.append(offset_record(group_id, *key, None))
+            else:
+                kept = True
+        if not kept and (group is None or group.is_idle):
+            self._remove_group(group_id, _nothing)
+            return
+        for unit in shared.proposals.split(expired):
+            shared.write(unit, _nothing)
+
+    def _is_expired(
+        self, stored: StoredOffset, group: StoredGroup | None, state: GroupState
+    ) -> bool:
+        """By its own time when the client gave one; else a retention time after the group became
+        empty, or after the commit when the group never had members or has some now."""
+        wall = self._shared.wall
+        if stored.expire_ms >= 0:
+            return wall >= stored.expire_ms
+        since = stored.commit_ms
+        typed = group is not None and bool(group.protocol_type)
+        if group is not None and typed and state is GroupState.EMPTY and group.state_ms >= 0:
+            since = group.state_ms
+        return wall - since >= self._shared.settings.offsets_retention_ms
+
+
+def _nothing(error: ErrorCode | None) -> None:
+    """No request waits for the record; what it should have done is looked for again."""
+
+
+def _group_removed(answer: Callable[[ErrorCode], None], error: ErrorCode | None) -> None:
+    answer(ErrorCode.NONE if error is None else as_told(error))
+
+
+def _offsets_removed(
+    answer: Callable[[OffsetDeleteResponse], None],
+    response: OffsetDeleteResponse,
+    error: ErrorCode | None,
+) -> None:
+    if error is not None:
+        response = OffsetDeleteResponse(error_code=as_told(error))
+    answer(response)
