@@ -96,6 +96,10 @@ class Disk(Protocol):
 
     def free_bytes(self) -> int: ...
 
+    def total_bytes(self) -> int:
+        """The size of the file system; free and used."""
+        ...
+
 
 class Tracer(Protocol):
     """Where typed trace events go: JSON lines, a digest, a list in tests."""

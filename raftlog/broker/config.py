@@ -117,6 +117,8 @@ class BrokerConfig:
     topic_defaults: tuple[(tuple[str, str]), ...] = ()
     """Broker-wide topic settings, (Kafka's topic-level name, text), over the built-in defaults."""
 
+    data_path: str = ""
+    """The data directory as clients are told it; empty where there is no file system."""
     told: tuple[ToldSetting, ...] = ()
     """Every broker setting, for DescribeConfigs alone; empty where no file was read."""
 

@@ -16,6 +16,7 @@ from raftlog.kafka.messages import (
     delete_acls,
     delete_groups,
     describe_groups,
+    describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
@@ -185,6 +186,10 @@ def listed_error(request: Any, code: int, message: str | None) -> Any:
     nothing: an answer without any code would read as success."""
     if isinstance(request, alter_replica_log_dirs.AlterReplicaLogDirsRequest):
         return _log_dirs(request, code)
+    if isinstance(request, describe_log_dirs.DescribeLogDirsRequest):
+        # Before version 3 there is no code at the top.
+        result = describe_log_dirs.DescribeLogDirsResult(code)
+        return describe_log_dirs.DescribeLogDirsResponse(error_code=code, results=[result])
     response, lists = _TABLE.get(type(request), (None, ()))
     if not any(_names(listed, request) for listed in lists):
         return None

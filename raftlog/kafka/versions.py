@@ -106,6 +106,7 @@ _TABLE: Final = (
     ServedApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 2, 1),
     ServedApi(ApiKey.DESCRIBE_CONFIGS, 1, 4, 1, 1),
     ServedApi(ApiKey.ALTER_CONFIGS, 0, 2, 0, 2),
+    ServedApi(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 1, 2),
     ServedApi(ApiKey.CREATE_PARTITIONS, 0, 3, 0, 1),
     ServedApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 0, 2),
     ServedApi(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0, 2),

@@ -441,6 +441,7 @@ def _broker_config(
         replica_lag_ns=millis(settings.number("replica.lag.time.max.ms")),
         producer_expiration_ms=settings.number("producer.id.expiration.ms"),
         auto_create=settings.flag("auto.create.topics.enable"),
+        data_path=os.path.abspath(_data_dir(settings)),
         told=told_settings({key: line.value for key, line in settings.lines.items()}),
         fetch_bytes_max=settings.number("fetch.max.bytes"),
         delete_topics=settings.flag("delete.topic.enable"),

@@ -240,6 +240,9 @@ class WriteBackDisk:
     def free_bytes(self) -> int:
         return self._base.free_bytes()
 
+    def total_bytes(self) -> int:
+        return self._base.total_bytes()
+
 
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
@@ -399,6 +402,9 @@ class FaultyDisk:
         if not self._options.full_after:
             return self._base.free_bytes()
         return max(0, self._options.full_after - self._written)
+
+    def total_bytes(self) -> int:
+        return self._options.full_after or self._base.total_bytes()
 
 
 @final

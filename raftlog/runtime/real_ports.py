@@ -344,3 +344,9 @@ class PosixDisk:
         with _blamed_on(self.root):
             usage = os.statvfs(self.root)
             return usage.f_bavail * usage.f_frsize
+
+    def total_bytes(self) -> int:
+        """The size of the file system."""
+        with _blamed_on(self.root):
+            usage = os.statvfs(self.root)
+            return usage.f_blocks * usage.f_frsize

@@ -74,6 +74,9 @@ class SalvagingDisk:
     def free_bytes(self) -> int:
         return self._disk.free_bytes()
 
+    def total_bytes(self) -> int:
+        return self._disk.total_bytes()
+
 
 @final
 class _SalvagedFile:

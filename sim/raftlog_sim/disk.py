@@ -182,6 +182,9 @@ class SimulatedDisk:
     def free_bytes(self) -> int:
         return (1 << 40) if self.free is None else self.free
 
+    def total_bytes(self) -> int:
+        return self.free_bytes() + self._used()
+
     # --- crashes ----------------------------------------------------------------------------------
 
     def crash(self, keep: Keep = Keep.SOME, draws: Entropy | None = None) -> None:

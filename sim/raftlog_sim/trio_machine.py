@@ -127,6 +127,9 @@ class BootDisk:
     def free_bytes(self) -> int:
         return self._disk.free_bytes()
 
+    def total_bytes(self) -> int:
+        return self._disk.total_bytes()
+
 
 @final
 class SimDescriptors:

@@ -26,6 +26,7 @@ TRIED = {
     "DescribeConfigs": (1, 4),
     "AlterConfigs": (0, 2),
     "IncrementalAlterConfigs": (0, 1),
+    "DescribeLogDirs": (1, 5),
     "CreatePartitions": (0, 3),
     "AlterPartitionReassignments": (0, 1),
     "ListPartitionReassignments": (0, 0),

@@ -34,8 +34,8 @@ PRODUCER_PROPERTY = "--command-property" if RENAMED else "--producer-property"
 CONSUMER_PROPERTY = "--command-property" if RENAMED else "--consumer-property"
 
 
-# Settings have such words in their names.
-ERROR = re.compile(r"Exception|(?<![.\w])(?:error|failed)\b(?![.=])", re.IGNORECASE)
+# Settings have such words in their names, and JSON has a field `"error":null`.
+ERROR = re.compile(r"Exception|(?<![.\w\"])(?:error|failed)\b(?![.=])", re.IGNORECASE)
 
 
 @functools.cache
