@@ -123,6 +123,11 @@ class Membership:
     def joint(self) -> bool:
         return bool(self.outgoing)
 
+    @property
+    def decides_alone(self) -> bool:
+        """Whether one voter is the majority of each half."""
+        return len(self.voters) == 1 and self.outgoing in ((), self.voters)
+
     def all_voters(self) -> tuple[ReplicaId, ...]:
         """Voters of either half, sorted."""
         return tuple(sorted(set(self.voters) | set(self.outgoing)))

@@ -247,6 +247,14 @@ PRODUCER_SPANS_MAX: Final = 5
 """Batches remembered per producer: Kafka's clients keep at most five in flight (KIP-98)."""
 PRODUCER_SNAPSHOT_BYTES_MAX: Final = 64 + PRODUCERS_MAX * (19 + PRODUCER_SPANS_MAX * 16)
 """Header and digest, then per producer 19 bytes and 16 for each batch remembered."""
+MACHINE_SNAPSHOT_BYTES_MAX: Final = 32 * MIB
+"""The state of an applied machine, held in memory whole: about 300,000 committed offsets. The
+snapshot of a larger one is not written, and its log is not trimmed."""
+MACHINE_REPLAY_BYTES: Final = 256 * KIB
+"""Log bytes that a machine is fed in one turn while it replays: about ten milliseconds of the
+loop."""
+MACHINE_REPLAY_PAUSE_MS: Final = 100
+"""When a read for a replay has failed, how long until it is tried again."""
 PARKED_BYTES_MAX: Final = 16 * MIB
 """Produced bytes that wait for a new leader's first commit, per group; one batch is always
 admitted."""
@@ -292,8 +300,9 @@ COMMAND_BYTES_MAX: Final = 48 * MIB
 """A snapshot of an image of about PARTITIONS_MAX partitions fits; all other commands are smaller
 than CONTROLLER_BODY_BYTES_MAX."""
 SNAPSHOT_BYTES_MAX: Final = COMMAND_BYTES_MAX - KIB
-"""A metadata image or a producer table, each held in memory whole. A larger image is not put into
-the log, which then is not trimmed."""
+"""A metadata image, or the state of a partition, each held in memory whole. A larger image is not
+put into the log, which then is not trimmed."""
+assert MACHINE_SNAPSHOT_BYTES_MAX + PRODUCER_SNAPSHOT_BYTES_MAX + KIB <= SNAPSHOT_BYTES_MAX
 METADATA_SEGMENT_BYTES: Final = 4 * MIB
 """Segments of the metadata log: small, so that what a snapshot makes superfluous soon goes."""
 PRODUCER_ID_BLOCK: Final = 1000

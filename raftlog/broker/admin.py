@@ -14,9 +14,10 @@ from raftlog.base.probes import fired
 from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
 from raftlog.broker.events import AdminCall, AdminReply
+from raftlog.broker.hosts import Host, HostState
 from raftlog.broker.metadata_loader import MetadataLoader
 from raftlog.broker.multi_raft import MultiRaft
-from raftlog.broker.partition_manager import Host, HostState, PartitionManager
+from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.registration import Registration
 from raftlog.broker.stopping import Stopping
 from raftlog.broker.volume import Volume

@@ -42,6 +42,7 @@ from raftlog.broker.handlers import handler_of, take_run
 from raftlog.broker.image_waiters import ImageWaiters
 from raftlog.broker.ledger import Ledger
 from raftlog.broker.links import Links
+from raftlog.broker.machines import machine_for
 from raftlog.broker.metadata_loader import MetadataLoader
 from raftlog.broker.multi_raft import MultiRaft
 from raftlog.broker.node_clocks import NodeClocks
@@ -100,7 +101,7 @@ class Broker:
         self._make_metadata_parts()
         raft = _raft_options(config, directory.promised_ns)
         self.manager = PartitionManager(
-            context, self.volume, raft, self.registration, self._group_dropped, clocks
+            context, self.volume, raft, self.registration, self._group_dropped, clocks, machine_for
         )
         self.links = Links(context, self.multi, self.registration, self.engine)
         self.clients = Clients(context, handler_of, take_run)

@@ -15,7 +15,6 @@ One replica moves through: opening (a job creates or recovers its files), regist
 new), running, closing, waiting; or it ends as lost or poisoned.
 """
 
-import enum
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol, final
@@ -29,10 +28,12 @@ from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
 from raftlog.broker.context import Context
+from raftlog.broker.hosts import FOR_GOOD, Host, HostState
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
 from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
+from raftlog.partition.applied import MachineFactory, check_state
 from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.producer_snapshot import check_producers
@@ -60,44 +61,6 @@ _HOLD_BACK_ELECTIONS: Final = 2
 """A replica that ran for so long since it was opened counts as recovered."""
 
 
-@final
-class HostState(enum.Enum):
-    """Where a replica stands between being asked for and running."""
-
-    OPENING = "opening"
-    REGISTERING = "registering"
-    RUNNING = "running"
-    CLOSING = "closing"
-    WAITING = "waiting"
-    LOST = "lost"
-    POISONED = "poisoned"
-    REFUSED = "refused"
-
-
-_FOR_GOOD: Final = (HostState.POISONED, HostState.REFUSED)
-"""In this boot no replica comes of it any more."""
-
-
-@final
-@attrs.define(eq=False)
-class Host:
-    """One replica id that this directory answers for."""
-
-    spec: ReplicaSpec
-    label: str
-    founding: Membership
-    preferred: bool
-    topic_id: TopicId
-    config: PartitionConfig
-    options: LogOptions
-    state: HostState = HostState.OPENING
-    replica: PartitionReplica | None = None
-    why: str = ""
-    """Why it does not run, for operators."""
-    attempts: int = 0
-    opened_at: Instant = Instant(0)
-
-
 class Reports(Protocol):
     """Whom the manager tells what the controller must hear."""
 
@@ -117,6 +80,7 @@ class PartitionManager:
     reports: Reports
     dropped: Callable[[GroupId], None]
     clocks: PeerClocks
+    machine_for: Callable[[str], MachineFactory | None]
     hosts: dict[GroupId, Host] = attrs.Factory(dict)
 
     # --- what the metadata wants ---
@@ -151,6 +115,8 @@ class PartitionManager:
             preferred=wanted.preferred,
             config=partition_config(values, self.context.config, internal=topic.internal),
             options=log_options(values, self.context.config),
+            # A topic of a user may have had such a name before this release: it has no machine.
+            make_machine=self.machine_for(topic.name) if topic.internal else None,
         )
 
     def _start_again(self, wanted: StartReplica) -> None:
@@ -185,6 +151,7 @@ class PartitionManager:
         preferred: bool,
         config: PartitionConfig,
         options: LogOptions,
+        make_machine: MachineFactory | None = None,
     ) -> None:
         assert replica.node == self.context.node, (replica, self.context.node)
         assert replica.directory == self.volume.directory, (replica, self.volume.directory)
@@ -198,7 +165,9 @@ class PartitionManager:
                 group=group,
                 replica=replica,
                 path=replica_path(topic_id, partition, replica.epoch),
-                check_state=check_producers,
+                check_state=check_producers
+                if make_machine is None
+                else partial(check_state, make_machine),
             ),
             label,
             founding,
@@ -206,6 +175,7 @@ class PartitionManager:
             topic_id,
             config,
             options,
+            make_machine,
         )
         self.hosts[group] = host
         if old is None or old.replica is None:
@@ -387,6 +357,7 @@ class PartitionManager:
             entropy=context.entropy.fork(f"group {group}"),
             tracer=context.tracer,
             clocks=self.clocks,
+            machine=None if host.make_machine is None else host.make_machine(),
             now=context.now,
         )
         host.state, host.replica, host.why = HostState.RUNNING, replica, ""
@@ -413,7 +384,7 @@ class PartitionManager:
     def _is_present(self, host: Host) -> bool:
         """Whether the host is still wanted: not deleted, superseded, refused or poisoned
         meanwhile."""
-        return self.hosts.get(host.spec.group) is host and host.state not in _FOR_GOOD
+        return self.hosts.get(host.spec.group) is host and host.state not in FOR_GOOD
 
     # --- failures ---
 
@@ -430,6 +401,18 @@ class PartitionManager:
         self._leave(host, replica)
         host.state, host.why = HostState.CLOSING, str(error)
         self._close_files(host, partial(self._wait, error=error))
+
+    def differs(self, group: GroupId, replica: PartitionReplica, why: str) -> None:
+        """The machine of this replica is not what its leader's is: the replica takes part in
+        nothing any more, in this boot; the others go on."""
+        host = self.hosts.get(group)
+        if host is None or host.replica is not replica:
+            return
+        probe("replica-with-another-state-stopped")
+        self.context.trace("replica-state-differs", host.label, why=why)
+        self.context.count("replicas_that_differ")
+        self._stop(host)
+        host.state, host.why = HostState.REFUSED, why
 
     def poisoned(self, error: RaftlogError) -> None:
         """A sync failed: nothing of this directory may be promised any more, in this boot."""

@@ -30,7 +30,8 @@ Watcher = Callable[[PartitionReplica, ReplicaOutput], None]
 class Rounds:
     """Takes replicas, hands out rounds, and tells replicas how their rounds went.
 
-    `replica_changed` hears of outputs with a new leadership, membership or in-sync set;
+    `replica_changed` hears of outputs with a new leadership, membership or in-sync set,
+    and when a machine may be served from, or no more;
     `metadata_taken` of every output of the metadata group.
     """
 
@@ -104,9 +105,11 @@ class Rounds:
             self._settle(replica)
         if output.damage is not None:
             context.soon(self.manager.failed, group, replica, output.damage)
+        if output.differs is not None:
+            context.soon(self.manager.differs, group, replica, output.differs)
         if group == METADATA_GROUP:
             self.metadata_taken(replica, output)
-        elif output.leadership or output.membership or output.in_sync:
+        elif output.leadership or output.membership or output.in_sync or output.serves_machine:
             self.replica_changed(replica, output)
 
     def _campaign_ended(self, replica: PartitionReplica) -> None:

@@ -9,6 +9,9 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
+from raftlog.partition.applied import AppliedMachine, read_state
+from raftlog.partition.errands import Errands
+from raftlog.partition.machine_feed import MachineFeed
 from raftlog.partition.producer_snapshot import load_producers
 from raftlog.partition.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker, note_control
@@ -45,19 +48,45 @@ class _NamingDamage:
 
 
 def booted_tracker(
-    group: GroupId, log: PartitionLog, recovered: RecoveredReplica, commit: RaftIndex
+    group: GroupId,
+    log: PartitionLog,
+    recovered: RecoveredReplica,
+    commit: RaftIndex,
+    *,
+    machine: bool,
 ) -> LogTracker:
     """The tracker at the log's end: producers replayed, log-start markers noted. Markers that are
-    committed already set the log start; the later ones wait. Recovery has judged the snapshot."""
+    committed already set the log start; the later ones wait. Recovery has judged the snapshot,
+    which of a replica with a machine is the state of both."""
     tracker = LogTracker(group, log, commit)
     assert recovered.producers is not None, recovered.state
-    replay_producers(tracker.producers, recovered.producers, group, commit)
+    replay = recovered.producers
+    if machine and replay.snapshot is not None:
+        replay = replay._replace(snapshot=bytes(read_state(group, replay.snapshot).producers))
+    replay_producers(tracker.producers, replay, group, commit)
     for index, offset in recovered.log_starts:
         if index <= commit:
             log.set_log_start(offset, index)
         else:
             tracker.note_log_start(index, offset)
     return tracker
+
+
+def booted_feed(
+    machine: AppliedMachine | None,
+    log: PartitionLog,
+    errands: Errands,
+    tracer: Tracer,
+    where: str,
+    recovered: RecoveredReplica,
+) -> MachineFeed | None:
+    """The feed of an empty machine, with the newest snapshot; None without a machine."""
+    if machine is None:
+        return None
+    assert recovered.producers is not None, recovered.state
+    feed = MachineFeed(machine, log, errands, tracer, where)
+    feed.booted(recovered.producers)
+    return feed
 
 
 def replay_producers(

@@ -1,5 +1,5 @@
-"""What a leader does beside serving: retention by size and age, DeleteRecords, and the marker for
-producers.
+"""What a leader does beside serving: retention by size and age, DeleteRecords, the log start behind
+the snapshots of a machine, and the periodic marker.
 
 All of them propose entries of Raft's own and act only when those are committed, on every replica
 alike. Nothing is scheduled for a group in which nothing is committed: idle groups cost nothing.
@@ -19,6 +19,7 @@ from raftlog.partition.clocks import PeerClocks, most_share
 from raftlog.partition.config import UNLIMITED, PartitionConfig
 from raftlog.partition.expiry import SilenceWatch
 from raftlog.partition.high_watermark import HighWatermark
+from raftlog.partition.machine_feed import MachineFeed
 from raftlog.partition.output import Completion, DeleteAnswer
 from raftlog.partition.producers import ProducerTable
 from raftlog.partition.retention import (
@@ -58,6 +59,7 @@ class LeaderChores:
     __slots__ = (
         "_clocks",
         "_deletes",
+        "_feed",
         "_log",
         "_mark",
         "_markers",
@@ -77,6 +79,7 @@ class LeaderChores:
         node: RaftNode,
         log: PartitionLog,
         producers: ProducerTable,
+        feed: MachineFeed | None,
         mark: HighWatermark,
         clocks: PeerClocks,
         config: PartitionConfig,
@@ -85,6 +88,7 @@ class LeaderChores:
         self._node = node
         self._log = log
         self._producers = producers
+        self._feed = feed
         self._mark = mark
         self._clocks = clocks
         self._deletes: list[_Delete] = []
@@ -114,7 +118,8 @@ class LeaderChores:
             expiration_ms = self.config.producer_expiration_ms
             self._silence.look(now, self._producers.clock_ms, expiration_ms)
         may_delete = self.config.deletes and self._holds_records
-        if self.check_at == NEVER and (may_delete or len(self._producers)):
+        compares = self._feed is not None and self._feed.comparison_due
+        if self.check_at == NEVER and (may_delete or compares or len(self._producers)):
             self.check_at = Instant(now + self.config.retention_check_ns)
 
     def tick(self, now: Instant, wall_ms: WallMillis) -> None:
@@ -127,7 +132,7 @@ class LeaderChores:
             self.check_at = NEVER
             if self._node.ready:
                 self._enforce_retention(now, wall_ms)
-                self._expire_producers(now, wall_ms)
+                self._write_marker(now, wall_ms)
             if self.config.retention_ms != UNLIMITED and self._holds_records:
                 # Records age without a commit, so that the next look is not armed by one.
                 next_at = Instant(now + self.config.retention_check_ns)
@@ -229,14 +234,27 @@ class LeaderChores:
         body = write_log_start(log_start)
         self._markers.append(self._node.propose_control(EntryKind.LOG_START, body, now, wall_ms))
 
-    def _expire_producers(self, now: Instant, wall_ms: WallMillis) -> None:
+    def trim(self, covered: Offset, now: Instant, wall_ms: WallMillis) -> None:
+        """The records below `covered` are in a durable snapshot of this leader's machine: its
+        followers write their own, and remove what that one covers."""
+        if max(self._log.log_start, self._proposed_start) < covered <= self._mark.published:
+            probe("log-start-behind-a-machine-snapshot")
+            self._propose_log_start(covered, now, wall_ms)
+
+    def _write_marker(self, now: Instant, wall_ms: WallMillis) -> None:
+        """The periodic marker: expires producers, and lets the replicas compare their machines."""
         expiration_ms = self.config.producer_expiration_ms
         self._silence.look(now, self._producers.clock_ms, expiration_ms)
         cut_off_ms = self._silence.cut_off(now, expiration_ms)
-        if self._producers.marker_due(wall_ms, cut_off_ms, expiration_ms):
+        expires = self._producers.marker_due(wall_ms, cut_off_ms, expiration_ms)
+        if expires:
             probe("producer-marker")
-            body = write_marker(Marker(WallMillis(cut_off_ms), _NO_DIGEST))
-            self._node.propose_control(EntryKind.MARKER, body, now, wall_ms)
+        feed = self._feed
+        if not expires and not (feed is not None and feed.comparison_due):
+            return
+        digest = _NO_DIGEST if feed is None else feed.comparison()
+        body = write_marker(Marker(WallMillis(cut_off_ms), digest))
+        self._node.propose_control(EntryKind.MARKER, body, now, wall_ms)
 
 
 def _span_of(segment: Segment) -> SegmentSpan:

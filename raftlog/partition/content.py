@@ -4,12 +4,40 @@ Consensus checks terms, indexes, offsets, the chain, and what Raft's own entries
 themselves; all of that lies in headers. Here every batch must be what its CRC says.
 """
 
+from collections.abc import Sequence
+
 from raftlog.base.entries import Entry
 from raftlog.base.ids import ReplicaId
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
-from raftlog.raft.messages import Append, AppendRefused, RefusalReason
+from raftlog.base.units import Instant
+from raftlog.raft.messages import Append, AppendRefused, RaftMessage, RefusalReason
+from raftlog.raft.node import RaftNode
 from raftlog.records.batch import is_sound
+
+
+def heard(node: RaftNode, messages: Sequence[RaftMessage], now: Instant) -> list[RaftMessage]:
+    """Let the node hear messages from peers, in order; appends that carry batches are checked
+    first. Returns the refusals that are to be sent."""
+    me = node.me
+    fine: list[RaftMessage] = []
+    refusals: list[RaftMessage] = []
+    for message in messages:
+        if type(message) is not Append or not message.entries or message.to != me:
+            fine.append(message)
+            continue
+        checked = taken_over(message)
+        if checked is not None:
+            fine.append(checked)
+            continue
+        # The leader is heard all the same: only its entries are not taken.
+        node.receive([*fine, message._replace(entries=())], now)
+        fine = []
+        if node.term == message.term:
+            refusals.append(refusal_of(message, me))
+    if fine:
+        node.receive(fine, now)
+    return refusals
 
 
 def taken_over(message: Append) -> Append | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Final, TypeVar, final
 
+from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import Chain, RaftIndex
 from raftlog.base.limits import (
@@ -24,7 +25,7 @@ from raftlog.partition.output import JobCall, ReplicaJob
 from raftlog.partition.retention import AgeAsk
 from raftlog.partition.tracker import Snapshot
 from raftlog.raft.node import RaftNode
-from raftlog.raft.output import LogRead, SnapshotRead
+from raftlog.raft.output import LogRead, Output, SnapshotRead
 from raftlog.records.batch import crc_matches, read_header
 from raftlog.storage.cold import ColdRead, EntriesRead, SegmentsRemoved
 from raftlog.storage.jobs import remove_files
@@ -102,7 +103,7 @@ class Errands:
 
     def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
         """A read for a client came back: what it returned, or the exception that it raised."""
-        self._note_damage(value, now)
+        self.note_damage(value, now)
         if isinstance(value, DiskError):
             self._count_failed_client_read(what, value, now)
         elif not isinstance(value, Exception):
@@ -123,12 +124,23 @@ class Errands:
             self._client_reads_failed.clear()
             self._node.step_down(now, f"cannot be read again and again: {error}")
 
+    def run(self, drained: Output, unknown: AgeAsk | None, now: Instant) -> None:
+        """What the node asks for, and which timestamps a leader wants to know."""
+        for log_read in drained.log_reads:
+            self.read_log(log_read, now)
+        for snapshot_read in drained.snapshot_reads:
+            self.read_snapshot(snapshot_read)
+        for first, last in drained.verify:
+            self.verify(first, last, now)
+        if unknown is not None:
+            self.learn_largest(unknown)
+
     def read_log(self, read: LogRead, now: Instant) -> None:
         """Entries for a follower that are no longer in memory."""
         if read.first_index > self._log.written_index:
             self._log_read(read, None, now)
             return
-        self._start_cold(
+        self.start_cold(
             self._log.plan_entries(read.first_index, read.bytes_max),
             partial(self._log_read, read),
         )
@@ -153,13 +165,18 @@ class Errands:
                 )
                 return
         if first <= self._log.written_index:
-            self._start_cold(self._log.plan_verify(first, last), self._verified)
+            self.start_cold(self._log.plan_verify(first, last), self._verified)
 
-    def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Producer state beside the segment that begins at its index."""
-        position = self._log.position_before(snapshot.before)
+    def write_producers(self, snapshots: Sequence[Snapshot]) -> None:
+        """Producer state beside the segments that begin there."""
+        for snapshot in snapshots:
+            position = self._log.position_before(snapshot.before)
+            self.write_snapshot(position, snapshot.body, self._forget)
+
+    def write_snapshot(self, position: InstallPosition, body: bytes, then: JobThen) -> None:
+        """The state of the partition at the begin of a segment."""
         self.want_removal()
-        self._start(write_snapshot, (self._log.spec, position, snapshot.body), self._forget)
+        self._start(write_snapshot, (self._log.spec, position, body), then)
 
     def want_removal(self) -> None:
         """The log start moved, or a segment was closed: see whether segments can go, until all
@@ -176,7 +193,7 @@ class Errands:
         again = now >= self._removal_again_at
         if plan is not None and (again or plan.args != self._removal_failed):
             self._removing = True
-            self._start_cold(plan, partial(self._segments_removed, plan.args))
+            self.start_cold(plan, partial(self._segments_removed, plan.args))
         elif self._removal_until <= min(self._log.durable_index, self._node.commit):
             self._removal_until = None
 
@@ -189,11 +206,11 @@ class Errands:
         step = self._log.times().largest_of(ask.segment, ask.until)
         if step is not None:
             self._learning = True
-            self._start_cold(step, partial(self._learned, ask))
+            self.start_cold(step, partial(self._learned, ask))
 
     def _learned(self, ask: AgeAsk, value: object, now: Instant) -> None:
         self._learning = False
-        self._note_damage(value, now)
+        self.note_damage(value, now)
         if not isinstance(value, BaseException):
             self._log.cold_done(value)
             self.learn_largest(ask)
@@ -206,7 +223,7 @@ class Errands:
     def take_jobs(self) -> list[ReplicaJob]:
         """What is to be started, the log's own background work included."""
         for job in self._log.take_jobs():
-            self._start_cold(job, self._forget)
+            self.start_cold(job, self._forget)
         jobs, self._jobs = self._jobs, []
         return jobs
 
@@ -215,14 +232,15 @@ class Errands:
         self._waiting[self._token] = then
         self._jobs.append(ReplicaJob(self._token, function, args))
 
-    def _start_cold(self, read: ColdRead, then: JobThen) -> None:
+    def start_cold(self, read: ColdRead, then: JobThen) -> None:
+        """Run a read of the log; `then` gets what it returned or raised, and the time."""
         self._start(read.function, read.args, then)
 
     def _forget(self, value: object, now: Instant) -> None:
         """The errand has no answer that matters."""
 
     def _log_read(self, read: LogRead, value: object, now: Instant) -> None:
-        self._note_damage(value, now)
+        self.note_damage(value, now)
         node = self._node
         if isinstance(value, DiskError):
             self._count_failed_read(read.first_index, value, now)
@@ -262,7 +280,7 @@ class Errands:
             self._node.step_down(now, f"the state before entry {index + 1} cannot be read")
 
     def _verified(self, value: object, now: Instant) -> None:
-        self._note_damage(value, now)
+        self.note_damage(value, now)
         if not isinstance(value, BaseException):
             probe("refused-range-is-sound")
 
@@ -276,7 +294,8 @@ class Errands:
             self._removal_failed = args
             self._removal_again_at = Instant(now + millis(REMOVAL_PAUSE_MS))
 
-    def _note_damage(self, value: object, now: Instant) -> None:
+    def note_damage(self, value: object, now: Instant) -> None:
+        """What a job brought: whether it found damage."""
         if isinstance(value, CorruptData):
             self.found_damage(value, now)
 

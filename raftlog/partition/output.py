@@ -6,12 +6,13 @@ and then calls each completion: `then(answer)`, in order.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Protocol, final
 
 import attrs
 
+from raftlog.base.entries import HardState
 from raftlog.base.errors import RaftlogError
-from raftlog.base.ids import Offset, ReplicaId
+from raftlog.base.ids import GroupId, Offset, RaftIndex, ReplicaId
 from raftlog.base.units import NEVER, Instant
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.waiters import Then
@@ -23,6 +24,14 @@ JobCall = Callable[..., object]  # type: ignore[explicit-any]  # each job has it
 
 NO_OFFSET: Final = Offset(-1)
 NO_TIME_MS: Final = -1
+
+
+class HardStateStore(Protocol):
+    """The part of `storage.StoreImage` that a replica needs."""
+
+    def set_hard_state(self, group: GroupId, hard_state: HardState) -> bytes:
+        """The store record that makes it so."""
+        ...
 
 
 class ProduceAnswer(NamedTuple):
@@ -37,6 +46,20 @@ class ProduceAnswer(NamedTuple):
     log_append_time_ms: int = NO_TIME_MS
     log_start: Offset = NO_OFFSET
     message: str | None = None
+    raft_index: RaftIndex = RaftIndex(0)
+
+
+class ProposalAnswer(NamedTuple):
+    """A batch of the broker's own is decided (`PartitionReplica.propose_records`).
+
+    On success it is committed at `raft_index`, its first record has `base_offset`, and the machine
+    of this replica has applied it. REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND do not
+    say that it was not: a batch that was appended may be committed later, or is already.
+    """
+
+    error: ErrorCode
+    raft_index: RaftIndex = RaftIndex(0)
+    base_offset: Offset = NO_OFFSET
 
 
 class ReadAnswer(NamedTuple):
@@ -79,6 +102,9 @@ class ReplicaOutput:
       committed. `in_sync`: the in-sync set changed. `committed`: the commit moved.
     * `agreed`, `uncovered`: as the raft node says, for heartbeats per pair of nodes.
     * `damage`: stored bytes are not what was written: close the replica and recover it.
+    * `serves_machine`: the answer of `PartitionReplica.serves_machine` changed.
+    * `differs`: the machine can go on no more, or is not what the leader's is, and why: the replica
+      stopped for good.
     * `deadline`: when `tick` must be called at the latest.
     """
 
@@ -95,4 +121,6 @@ class ReplicaOutput:
     committed: bool = False
     installed: bool = False
     damage: RaftlogError | None = None
+    serves_machine: bool = False
+    differs: str | None = None
     deadline: Instant = NEVER

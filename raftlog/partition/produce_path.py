@@ -15,6 +15,7 @@ Rules:
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer
@@ -32,12 +33,12 @@ from raftlog.partition.appending import Refused, judged, stamped, stamped_with_t
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.in_sync import InSyncSet
-from raftlog.partition.output import NO_TIME_MS, Completion, ProduceAnswer
+from raftlog.partition.output import NO_TIME_MS, Completion, ProduceAnswer, ProposalAnswer
 from raftlog.partition.producers import Duplicate
 from raftlog.partition.tracker import LogTracker
 from raftlog.partition.waiters import ProduceWaiter, ProduceWaiters, Then
 from raftlog.raft.node import RaftNode
-from raftlog.records.batch import LOG_APPEND_TIME, BatchHeader, is_numbered
+from raftlog.records.batch import LOG_APPEND_TIME, BatchHeader, is_numbered, read_header
 from raftlog.storage.partition_log import PartitionLog
 
 ACKS_ALL: Final = -1
@@ -145,6 +146,23 @@ class ProducePath:
             return self._park(_Parked(records, header, acks, deadline, then))
         return self._append(records, header, acks, deadline, then, now, wall_ms)
 
+    def propose(
+        self, batch: bytes, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
+    ) -> ErrorCode | None:
+        """A batch that this broker built, as acks=all: refused now, or None and `then` gets a
+        `ProposalAnswer`."""
+        header = read_header(batch)
+        assert header.size == len(batch), (header.size, len(batch))
+        assert header.producer_id < 0, header.producer_id
+        if len(batch) > min(self.config.max_message_bytes, self._batch_bytes_max):
+            return ErrorCode.MESSAGE_TOO_LARGE
+        told = partial(_tell_proposer, then)
+        if self._parked or not self._node.ready:
+            refused = self._park(_Parked(batch, header, ACKS_ALL, deadline, told))
+        else:
+            refused = self._append(batch, header, ACKS_ALL, deadline, told, now, wall_ms)
+        return None if refused is None else refused.error
+
     def takes_runs(self, acks: int) -> bool:
         """Whether batches may be appended together at present: nobody waits before them, none is
         stamped with a time, and acks=all can be kept."""
@@ -212,7 +230,10 @@ class ProducePath:
         held = self._in_sync.held_by(minimum, node.progress, node.durable)
         for waiter in waiters.take_committed(commit, held):
             answer = self._success(
-                waiter.base_offset, waiter.last_offset, waiter.log_append_time_ms
+                waiter.base_offset,
+                waiter.last_offset,
+                waiter.log_append_time_ms,
+                waiter.raft_index,
             )
             self.completed.append(Completion(waiter.then, answer))
         if len(self._in_sync) < minimum:
@@ -331,7 +352,7 @@ class ProducePath:
         if last_offset < self._mark.published:
             wait_for = node.commit
             if not in_sync or self._enough_hold(wait_for):
-                return self._success(base_offset, last_offset, NO_TIME_MS)
+                return self._success(base_offset, last_offset, NO_TIME_MS, wait_for)
         probe("duplicate-waits-for-commit")
         waiter = ProduceWaiter(wait_for, base_offset, last_offset, NO_TIME_MS, deadline, then)
         self._waiters.add_duplicate(waiter, in_sync=in_sync)
@@ -344,8 +365,14 @@ class ProducePath:
         return self._in_sync.held_by(minimum, node.progress, node.durable) >= index
 
     def _success(
-        self, base_offset: Offset, last_offset: Offset, log_append_time_ms: int
+        self, base_offset: Offset, last_offset: Offset, log_append_time_ms: int, index: RaftIndex
     ) -> ProduceAnswer:
         self._mark.promise(last_offset)
         log_start = self._log.log_start
-        return ProduceAnswer(ErrorCode.NONE, base_offset, log_append_time_ms, log_start)
+        return ProduceAnswer(
+            ErrorCode.NONE, base_offset, log_append_time_ms, log_start, raft_index=index
+        )
+
+
+def _tell_proposer(then: Then, answer: ProduceAnswer) -> None:
+    then(ProposalAnswer(answer.error, answer.raft_index, answer.base_offset))

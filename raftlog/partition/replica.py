@@ -15,7 +15,7 @@ node, then acts on what is committed. The broker completes after all replicas we
 """
 
 from collections.abc import Hashable, Sequence
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import EntryKind, HardState, Membership
@@ -34,18 +34,20 @@ from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.units import Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.appending import stamped
-from raftlog.partition.boot import booted_tracker, claimed_position, naming_damage
+from raftlog.partition.applied import AppliedMachine
+from raftlog.partition.boot import booted_feed, booted_tracker, claimed_position, naming_damage
 from raftlog.partition.clocks import UNKNOWN_CLOCKS, PeerClocks
 from raftlog.partition.config import PartitionConfig
-from raftlog.partition.content import refusal_of, taken_over
+from raftlog.partition.content import heard
 from raftlog.partition.errands import Errands
 from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
-from raftlog.partition.output import DeleteAnswer, ReadAnswer, ReplicaOutput
+from raftlog.partition.machine_feed import MachineFeed
+from raftlog.partition.output import DeleteAnswer, HardStateStore, ReadAnswer, ReplicaOutput
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.serving import Serving
 from raftlog.partition.upkeep import Upkeep
 from raftlog.partition.waiters import FetchWaiters, Then
-from raftlog.raft.messages import Append, RaftMessage
+from raftlog.raft.messages import RaftMessage
 from raftlog.raft.node import RaftNode, Role
 from raftlog.raft.options import RaftOptions
 from raftlog.raft.output import Output
@@ -56,34 +58,15 @@ from raftlog.storage.recovery import RecoveredReplica
 _NO_WALL: Final = WallMillis(-1)
 
 
-class HardStateStore(Protocol):
-    """The part of `storage.StoreImage` that a replica needs."""
-
-    def set_hard_state(self, group: GroupId, hard_state: HardState) -> bytes:
-        """The store record that makes it so."""
-        ...
-
-
 @final
 class PartitionReplica:
     """See the module. Everything that a handler may ask is a method or property here."""
 
     __slots__ = (
-        "_commit_seen",
-        "_errands",
-        "_membership_seen",
-        "_refusals",
-        "_serving",
-        "_store",
-        "_tracker",
-        "_upkeep",
-        "config",
-        "group",
-        "log",
-        "me",
-        "node",
+        "_commit_seen", "_errands", "_feed", "_membership_seen", "_refusals",
+        "_serving", "_store", "_tracker", "_upkeep", "config", "group", "log", "me", "node",
         "where",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -101,9 +84,10 @@ class PartitionReplica:
         tracer: Tracer,
         now: Instant,
         clocks: PeerClocks = UNKNOWN_CLOCKS,
+        machine: AppliedMachine | None = None,
     ) -> None:
-        """`recovered` must have a log (not LOST) of a spec with `check_producers`: then recovery
-        has judged the producer snapshot."""
+        """`recovered` must have a log (not LOST) of a spec with `check_producers`, or for a replica
+        with a machine, which is empty, `check_state`: then recovery has judged the snapshot."""
         log = recovered.log
         assert log is not None, recovered.state
         self.group = group
@@ -124,17 +108,25 @@ class PartitionReplica:
             tracer=naming_damage(tracer, recovered),
             now=now,
         )
-        self._tracker = booted_tracker(group, log, recovered, self.node.commit)
-        self._serving = Serving(
-            node=self.node, log=log, tracker=self._tracker, clocks=clocks, config=config
-        )
         self._errands = Errands(log, self.node, tracer, where)
+        self._feed = booted_feed(machine, log, self._errands, tracer, where, recovered)
+        self._tracker = booted_tracker(
+            group, log, recovered, self.node.commit, machine=machine is not None
+        )
+        self._serving = Serving(
+            node=self.node,
+            log=log,
+            tracker=self._tracker,
+            feed=self._feed,
+            clocks=clocks,
+            config=config,
+        )
         self._errands.remove_files(recovered.obsolete)
         self._store = store
         self._refusals: list[RaftMessage] = []
         self._membership_seen = self.node.membership_index
         self._commit_seen = self.node.commit
-        self._upkeep = Upkeep(log, config)
+        self._upkeep = Upkeep(log, config, self._feed)
 
     # --- what it is -------------------------------------------------------------------------------
 
@@ -175,11 +167,7 @@ class PartitionReplica:
     @property
     def needs_peers(self) -> bool:
         """Leads a group that this replica's own copy can never commit in: others vote too."""
-        if not self.node.leading:
-            return False
-        membership = self.node.membership
-        voters, outgoing = membership.voters, membership.outgoing
-        return len(voters) > 1 or bool(outgoing and outgoing != voters)
+        return self.node.leading and not self.node.membership.decides_alone
 
     @property
     def transferring(self) -> ReplicaId | None:
@@ -193,6 +181,23 @@ class PartitionReplica:
     def publishing(self) -> bool:
         """Leads and has committed in its own term: its high watermark is the partition's."""
         return self._serving.publishing
+
+    @property
+    def machine(self) -> AppliedMachine | None:
+        """The state machine of an internal topic's partition; None of any other. For reading."""
+        return None if self._feed is None else self._feed.machine
+
+    @property
+    def applied_index(self) -> RaftIndex:
+        """The last entry that the machine has applied: at the end of a turn the commit, unless a
+        boot is replayed. 0 without a machine."""
+        return RaftIndex(0) if self._feed is None else self._feed.applied
+
+    @property
+    def serves_machine(self) -> bool:
+        """Leads, has committed in its own term, and its machine has applied all that is committed:
+        what a coordinator may open on. Once True, it stays so until the leadership is lost."""
+        return self._serving.serves_machine
 
     @property
     def high_watermark(self) -> Offset:
@@ -257,23 +262,7 @@ class PartitionReplica:
 
     def receive(self, messages: Sequence[RaftMessage], now: Instant) -> None:
         """Messages from peers, in order. Appends that carry batches are checked first."""
-        node = self.node
-        heard: list[RaftMessage] = []
-        for message in messages:
-            if type(message) is not Append or not message.entries or message.to != self.me:
-                heard.append(message)
-                continue
-            checked = taken_over(message)
-            if checked is not None:
-                heard.append(checked)
-                continue
-            # The leader is heard all the same: only its entries are not taken.
-            node.receive([*heard, message._replace(entries=())], now)
-            heard = []
-            if node.term == message.term:
-                self._refusals.append(refusal_of(message, self.me))
-        if heard:
-            node.receive(heard, now)
+        self._refusals += heard(self.node, messages, now)
         self._tracker.look()
 
     def tick(self, now: Instant, wall_ms: WallMillis) -> None:
@@ -394,12 +383,7 @@ class PartitionReplica:
     ) -> DeleteAnswer | None:
         """Move the log start to `offset` (-1: the high watermark), answered once that is
         committed."""
-        if not self.node.leading:
-            return DeleteAnswer(self._serving.not_leading())
-        self._serving.follow_term(now)
-        if not (self.publishing and self.node.ready):
-            return DeleteAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        answer = self._serving.chores.delete_records(offset, deadline, then, now, wall_ms)
+        answer = self._serving.delete_records(offset, deadline, then, now, wall_ms)
         self._tracker.look()
         return answer
 
@@ -411,6 +395,15 @@ class PartitionReplica:
         index, _ = self.node.propose((placed,), now, wall_ms)
         self._tracker.look()
         return index
+
+    def propose_records(
+        self, batch: bytes, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
+    ) -> ErrorCode | None:
+        """Append a batch that this broker built, without a producer id, as acks=all. An error, and
+        it is not in the log; or None, and `then(ProposalAnswer)` once: after the machine applied
+        it, or with what a Produce would hear. With NEVER as the deadline that is never
+        REQUEST_TIMED_OUT, unless the leadership is lost before the batch is decided."""
+        return self._serving.propose_records(batch, deadline, then, now, wall_ms)
 
     def propose_control(
         self, kind: EntryKind, body: bytes, now: Instant, wall_ms: WallMillis
@@ -427,16 +420,18 @@ class PartitionReplica:
         node, serving, output = self.node, self._serving, ReplicaOutput()
         node.wall_ms = wall_ms
         output.leadership = serving.follow_role(now)
-        if serving.produces.parked and node.ready:
-            serving.produces.resume(now, wall_ms)
+        if node.ready:
+            serving.propose(now, wall_ms)
         drained = node.take(io_id)
         self._follow_log(drained)
         output.membership = self._follow_membership(drained, now)
         if drained.commit is not None:
             self._follow_commit(drained.commit, now)
+        if self._feed is not None:
+            self._feed_machine(self._feed, output, now)
         output.in_sync = serving.settle(now, commit_moved=drained.commit is not None)
         serving.answer_reads(drained.reads)
-        self._run_errands(drained, now)
+        self._errands.run(drained, serving.chores.take_unknown(), now)
         self._fill(output, drained, io_id, now)
         return output
 
@@ -444,8 +439,10 @@ class PartitionReplica:
         """Producers and log-start markers of what happened to the log, which has judged the state
         of an install before it took it."""
         if drained.installed is not None:
-            position = drained.installed.position
-            self._tracker.installed(position.raft_index, drained.installed.snapshot)
+            position, snapshot = drained.installed
+            if self._feed is not None:
+                snapshot = self._feed.installed(position, snapshot)
+            self._tracker.installed(position.raft_index, snapshot)
         self._tracker.look()
 
     def _follow_membership(self, drained: Output, now: Instant) -> bool:
@@ -465,22 +462,23 @@ class PartitionReplica:
         if log_start is not None and log_start > self.log.log_start:
             self.log.set_log_start(log_start, self._tracker.start_marker)
             self._errands.want_removal()
-        for snapshot in self._tracker.take_snapshots(commit):
-            self._errands.write_snapshot(snapshot)
+        snapshots = self._tracker.take_snapshots(commit)
+        if self._feed is not None:
+            self._feed.snapshots_due(snapshots)
+            self._feed.advance(commit, now)
+        else:
+            self._errands.write_producers(snapshots)
         self._errands.remove_segments(now)
         self._serving.follow_commit(commit, now)
 
-    def _run_errands(self, drained: Output, now: Instant) -> None:
-        errands = self._errands
-        for log_read in drained.log_reads:
-            errands.read_log(log_read, now)
-        for snapshot_read in drained.snapshot_reads:
-            errands.read_snapshot(snapshot_read)
-        for first, last in drained.verify:
-            errands.verify(first, last, now)
-        unknown = self._serving.chores.take_unknown()
-        if unknown is not None:
-            errands.learn_largest(unknown)
+    def _feed_machine(self, feed: MachineFeed, output: ReplicaOutput, now: Instant) -> None:
+        """Let a replay go on; notice what became of the machine. In `_follow_commit`, before
+        anybody hears that something is committed, the machine has applied it."""
+        feed.advance(self.node.commit, now)
+        if feed.differs is not None and not self.stopped:
+            self.node.stop(now)
+            output.differs = feed.differs
+        output.serves_machine = self._serving.machine_turned(now)
 
     def _fill(self, output: ReplicaOutput, drained: Output, io_id: IoId, now: Instant) -> None:
         if drained.hard_state is not None:

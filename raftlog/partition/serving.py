@@ -9,14 +9,15 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from raftlog.base.ids import NodeId, RaftIndex, ReplicaId, Term
-from raftlog.base.units import NEVER, Instant
+from raftlog.base.units import NEVER, Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.chores import LeaderChores
 from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.in_sync import InSyncSet
-from raftlog.partition.output import Completion, ReadAnswer
+from raftlog.partition.machine_feed import MachineFeed
+from raftlog.partition.output import Completion, DeleteAnswer, ReadAnswer
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.tracker import LogTracker
 from raftlog.partition.waiters import FetchWaiters, Then
@@ -34,6 +35,7 @@ class Serving:
     """
 
     __slots__ = (
+        "_feed",
         "_led_term",
         "_log",
         "_members_told",
@@ -42,6 +44,7 @@ class Serving:
         "_published_term",
         "_reads",
         "_role_key",
+        "_served_machine",
         "chores",
         "completed",
         "failed",
@@ -57,11 +60,13 @@ class Serving:
         node: RaftNode,
         log: PartitionLog,
         tracker: LogTracker,
+        feed: MachineFeed | None,
         clocks: PeerClocks,
         config: PartitionConfig,
     ) -> None:
         self._node = node
         self._log = log
+        self._feed = feed
         committed = log.offset_at(node.commit)
         self.mark = HighWatermark(log.log_start if committed is None else committed)
         self.in_sync = InSyncSet(config.replica_lag_ns)
@@ -81,6 +86,7 @@ class Serving:
             node=node,
             log=log,
             producers=tracker.producers,
+            feed=feed,
             mark=self.mark,
             clocks=clocks,
             config=config,
@@ -91,6 +97,7 @@ class Serving:
         self._role_key: tuple[object, ...] = ()
         self._led_term: Term | None = None
         self._published_term: Term | None = None
+        self._served_machine = False
         self._members_told: tuple[ReplicaId, ...] = ()
 
     @property
@@ -98,6 +105,12 @@ class Serving:
         """Leads and has committed in its own term."""
         node = self._node
         return node.leading and self._published_term == node.term
+
+    @property
+    def serves_machine(self) -> bool:
+        """See `PartitionReplica.serves_machine`."""
+        feed = self._feed
+        return feed is not None and self.publishing and feed.is_level(self._node.commit)
 
     @property
     def waiting(self) -> int:
@@ -199,6 +212,44 @@ class Serving:
         if (commit_moved or changed or self.produces.held_back) and self.publishing:
             self.produces.settle()
         return changed
+
+    def machine_turned(self, now: Instant) -> bool:
+        """Whether the answer of `serves_machine` is another one than at the last call."""
+        served, self._served_machine = self._served_machine, self.serves_machine
+        if self._served_machine and not served:
+            self.chores.arm(now)  # what a replay applied may wait to be compared
+        return served != self._served_machine
+
+    def propose(self, now: Instant, wall_ms: WallMillis) -> None:
+        """This leader takes proposals: what was parked goes, and a log start behind a new
+        snapshot."""
+        if self.produces.parked:
+            self.produces.resume(now, wall_ms)
+        if self._feed is not None and self.publishing:
+            self.chores.trim(self._feed.covered, now, wall_ms)
+
+    def propose_records(
+        self, batch: bytes, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
+    ) -> ErrorCode | None:
+        """See `PartitionReplica.propose_records`."""
+        if not self.serves_machine:
+            return self.not_leading()
+        self.follow_term(now)
+        return self.produces.propose(batch, deadline, then, now, wall_ms)
+
+    def delete_records(
+        self, offset: int, deadline: Instant, then: Then, now: Instant, wall_ms: WallMillis
+    ) -> DeleteAnswer | None:
+        """See `PartitionReplica.delete_records`."""
+        if not self._node.leading:
+            return DeleteAnswer(self.not_leading())
+        if self._feed is not None:
+            # Records that a machine was fed go by its snapshots, and by nothing else.
+            return DeleteAnswer(ErrorCode.POLICY_VIOLATION)
+        self.follow_term(now)
+        if not (self.publishing and self._node.ready):
+            return DeleteAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.chores.delete_records(offset, deadline, then, now, wall_ms)
 
     def read_index(self, then: Then, now: Instant) -> ReadAnswer | None:
         """Confirm that this replica still leads."""

@@ -1,11 +1,12 @@
 """What every replica does for its log as time passes: memory goes when it is idle, segments roll by
-age."""
+age, a machine that replays goes on."""
 
 from typing import final
 
 from raftlog.base.units import Instant
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.idleness import IdleWatch
+from raftlog.partition.machine_feed import MachineFeed
 from raftlog.partition.rolling import RollWatch
 from raftlog.storage.partition_log import PartitionLog
 
@@ -14,16 +15,20 @@ from raftlog.storage.partition_log import PartitionLog
 class Upkeep:
     """`deadline` is when `tick` must be called at the latest."""
 
-    __slots__ = ("_idle", "_log", "_rolls")
+    __slots__ = ("_feed", "_idle", "_log", "_rolls")
 
-    def __init__(self, log: PartitionLog, config: PartitionConfig) -> None:
+    def __init__(
+        self, log: PartitionLog, config: PartitionConfig, feed: MachineFeed | None
+    ) -> None:
+        self._feed = feed
         self._log = log
         self._idle = IdleWatch(log)
         self._rolls = RollWatch(log, config)
 
     @property
     def deadline(self) -> Instant:
-        return min(self._idle.deadline, self._rolls.deadline)
+        deadline = min(self._idle.deadline, self._rolls.deadline)
+        return deadline if self._feed is None else min(deadline, self._feed.deadline)
 
     def taken(self, now: Instant, *, wrote: bool) -> None:
         """The replica was taken; `wrote`: something goes to the disk."""

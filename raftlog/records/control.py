@@ -59,7 +59,8 @@ class TermStart(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """Body of MARKER, written periodically. `digest` is group 0's image digest, b"" elsewhere."""
+    """Body of MARKER, written periodically. `digest` speaks of the state machine of an internal
+    topic's partition (raftlog.partition.machine_feed); b"" where there is none."""
 
     producers_expire_before_ms: WallMillis
     digest: bytes

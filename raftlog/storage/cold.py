@@ -107,9 +107,10 @@ class ReplayItem(NamedTuple):
 
 class ProducerReplay(NamedTuple):
     """Producer state: the nearest snapshot (None: empty) holds everything before entry `before`;
-    the items follow it up to `end` (exclusive)."""
+    the items follow it up to `end` (exclusive). The snapshot covers the records below `covered`."""
 
     snapshot: bytes | None
     before: RaftIndex
     items: list[ReplayItem]
     end: RaftIndex
+    covered: Offset = Offset(0)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import Entry, EntryKind, InstallPosition
 from raftlog.base.errors import CorruptData, DiskError, DiskFull
-from raftlog.base.ids import RaftIndex
+from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.limits import INDEX_FILE_BYTES_MAX
 from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
@@ -283,7 +283,8 @@ def replay_producers(disk: Disk, order: ReplayOrder) -> ProducerReplay:
     for unwritten in order.unwritten:
         items += _unwritten_items(end, unwritten, order.spec.path)
         end = RaftIndex(end + 1)
-    return ProducerReplay(snapshot, RaftIndex(before), items, end)
+    covered = Offset(0) if found is None else found[0].next_offset
+    return ProducerReplay(snapshot, RaftIndex(before), items, end, covered)
 
 
 def replay_items(batch: WalkedBatch) -> list[ReplayItem]:

@@ -42,7 +42,18 @@ _HONEST: Final = "brokers do not lie to each other"
 _OWN_CLIENTS: Final = "clients are the product's own, and ask for what is served"
 _MUCH: Final = "more than a run of some seconds can hold"
 _FOUND: Final = "it would be a finding: an invariant fails first"
+_NO_MACHINES: Final = "no topic has a state machine yet"
 UNREACHABLE: Final = {
+    "log-start-behind-a-machine-snapshot": _NO_MACHINES,
+    "machine-digest-compared": _NO_MACHINES,
+    "machine-installed": _NO_MACHINES,
+    "machine-is-level": _NO_MACHINES,
+    "machine-read-failed": _NO_MACHINES,
+    "machine-read-of-a-replaced-log": _NO_MACHINES,
+    "machine-reads-the-log": _NO_MACHINES,
+    "machine-snapshot-too-large": _NO_MACHINES,
+    "machine-stopped": _NO_MACHINES,
+    "replica-with-another-state-stopped": _NO_MACHINES,
     "append-content-refused": _WHOLE_WIRES,
     "append-fails-crc": _WHOLE_WIRES,
     "chain-refused-at-append": _WHOLE_WIRES,

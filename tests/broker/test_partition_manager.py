@@ -12,7 +12,8 @@ from raftlog.base.ids import METADATA_GROUP, ReplicaId
 from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
 from raftlog.base.probes import fired, reset
 from raftlog.broker.deadlines import Timers
-from raftlog.broker.partition_manager import HostState, PartitionManager
+from raftlog.broker.hosts import HostState
+from raftlog.broker.partition_manager import PartitionManager
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import StartReplica, delta_between
 from raftlog.metadata.image import EMPTY_IMAGE

@@ -10,7 +10,7 @@ from raftlog.base.errors import DiskError
 from raftlog.base.ids import ConnectionId, NodeId
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog.broker.events import ConnectionOpened, Request, WriteFailed
-from raftlog.broker.partition_manager import HostState
+from raftlog.broker.hosts import HostState
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest
 from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -7,6 +7,7 @@ needs no time; `advance` lets time pass from deadline to deadline.
 """
 
 from collections import deque
+from functools import partial
 
 from raftlog_sim.disk import Keep, SimulatedDisk
 
@@ -26,6 +27,7 @@ from raftlog.base.ids import (
 from raftlog.base.trace import ListTracer
 from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.applied import check_state
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import ProduceAnswer
 from raftlog.partition.producer_snapshot import check_producers
@@ -82,11 +84,12 @@ class Clocks:
 class Place:
     """One data directory. `held`: rounds are queued and not performed until it is released."""
 
-    def __init__(self, number, config, options, raft=RAFT):
+    def __init__(self, number, config, options, raft=RAFT, machine=None):
         self.me = replica_id(number)
         self.config = config
         self.options = options
         self.raft = raft
+        self.machine = machine
         self.disk = SimulatedDisk(SeededEntropy(number))
         identity = DirectoryIdentity(
             cluster=CLUSTER, node=self.me.node, directory=self.me.directory
@@ -97,7 +100,7 @@ class Place:
             group=GROUP,
             replica=self.me,
             path=replica_path(TOPIC, 0, self.me.epoch),
-            check_state=check_producers,
+            check_state=partial(check_state, machine) if machine else check_producers,
         )
         self.replica = None
         self.held = False
@@ -156,6 +159,7 @@ class Place:
             entropy=SeededEntropy(self.me.node * 31 + self.io),
             tracer=self.tracer,
             clocks=self.clocks,
+            machine=self.machine and self.machine(),
             now=now,
         )
         self.deadline = now
@@ -224,6 +228,7 @@ class Group:
         learners=(),
         raft=RAFT,
         held=(),
+        machine=None,
     ):
         self.now, self.wall = START, WALL
         self.wire = deque()
@@ -240,6 +245,7 @@ class Group:
                 config or PartitionConfig(),
                 options or LogOptions(segment_bytes=64 * 1024),
                 raft,
+                machine,
             )
             self.places[number] = place
             place.found(self.membership, self.now)

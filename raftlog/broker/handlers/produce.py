@@ -259,7 +259,7 @@ def partition_response(
     answer: ProduceAnswer, key: TopicKey, number: int, hints: LeaderHints
 ) -> PartitionProduceResponse:
     """What a client is told of one partition."""
-    error, base_offset, log_append_time_ms, log_start, message = answer
+    error, base_offset, log_append_time_ms, log_start, message, _ = answer
     if not error:
         return PartitionProduceResponse(number, 0, base_offset, log_append_time_ms, log_start)
     hint = hints.of(error, key, number, LeaderIdAndEpoch, _NO_HINT)

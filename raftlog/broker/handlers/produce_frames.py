@@ -60,7 +60,7 @@ class SuccessFrames:
         if frame is None:
             return None
         length, before, after = frame
-        _, base_offset, log_append_time_ms, log_start, _ = answer
+        _, base_offset, log_append_time_ms, log_start, *_ = answer
         numbers = _NUMBERS.pack(base_offset, log_append_time_ms, log_start)
         return EncodedAnswer(length, before + numbers + after)
 

@@ -1,0 +1,14 @@
+"""Which internal topic has which state machine on every replica of its partitions."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from raftlog.partition.applied import MachineFactory
+
+MACHINES: Final[Mapping[str, MachineFactory]] = {}
+"""Topic name to what makes an empty machine: a class, or a partial, never a closure."""
+
+
+def machine_for(topic: str) -> MachineFactory | None:
+    """What makes the machine of this internal topic; None when it has none."""
+    return MACHINES.get(topic)
