@@ -286,7 +286,8 @@ def _merged(score: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     order = list(mutation.load())
     found = [known[number] for number in order if number in known]
     whole = score.with_name(score.name + ".new")
-    whole.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    lines = ",\n".join(map(json.dumps, found))  # a row is one line, so a difference shows rows
+    whole.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     whole.replace(score)
     return found
 
