@@ -14,6 +14,7 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
+from math import inf
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, final
 
@@ -34,8 +35,9 @@ from raftlog.client.core.arguments import (
     TopicName,
     record_arguments,
 )
-from raftlog.client.core.batches import Headers
+from raftlog.client.core.batches import Headers, SentRecord
 from raftlog.client.core.client import Call
+from raftlog.client.core.errors import NotDone, OutcomeUnknown
 from raftlog.client.core.fetcher import Polled
 from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import ClientOptions, RecordPosition, TopicPartition
@@ -140,14 +142,17 @@ class BlockingClient:
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
+        timeout: Seconds = inf,
     ) -> RecordPosition:
-        """`Client.produce`."""
+        """`Client.produce`. After `timeout` seconds it raises `NotDone`, or `OutcomeUnknown`: the
+        client goes on sending such a record."""
+        timeout = check("timeout", timeout, Seconds)
         topic, value, key, headers, partition, timestamp_ms = record_arguments(
             topic, value, key, headers, partition, timestamp_ms
         )
         self._hand_over()
-        produce = partial(
-            self._client.produce,
+        send = partial(
+            self._client.send_soon,
             topic,
             value,
             key=key,
@@ -155,7 +160,18 @@ class BlockingClient:
             partition=partition,
             timestamp_ms=timestamp_ms,
         )
-        return self._call(produce)
+        return self._call(self._acknowledged, send, topic, timeout)
+
+    async def _acknowledged(
+        self, send: Callable[[], Awaitable[SentRecord]], topic: str, seconds: float
+    ) -> RecordPosition:
+        sent: SentRecord | None = None
+        with trio.move_on_after(seconds):
+            sent = await send()
+            return await self._client.wait(sent)
+        if sent is None:
+            raise NotDone(f"there was no room or no leader within {seconds:g} s", on=topic)
+        raise OutcomeUnknown(f"not acknowledged within {seconds:g} s", on=topic)
 
     def send_soon(
         self,
@@ -209,10 +225,17 @@ class BlockingClient:
             except RaftlogError as error:
                 self._client.tell_later(then, error)
 
-    def flush(self) -> None:
-        """`Client.flush`, of what was collected too."""
+    @checked
+    def flush(self, *, timeout: Seconds = inf) -> None:
+        """`Client.flush`, of what was collected too. `OutcomeUnknown` after `timeout` seconds."""
         self._hand_over()
-        self._call(self._client.flush)
+        self._call(self._flushed, timeout)
+
+    async def _flushed(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._client.flush()
+            return
+        raise OutcomeUnknown(f"not all is acknowledged within {seconds:g} s")
 
     # --- consuming --------------------------------------------------------------------------------
 

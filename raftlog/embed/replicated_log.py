@@ -14,16 +14,24 @@ Inside an event loop, trio's or asyncio's, `async with` gives the same methods t
         async for entry in log.read(0):
             print(entry.offset, entry.data)
 
+Other processes and hosts use the same log by the address of its brokers:
+
+    with ReplicatedLog(cluster="10.0.0.1:9092,10.0.0.2:9092") as log:
+        ...
+
 Offsets are dense from 0 and never change. `end` is linearizable: it lies behind every append that
-was acknowledged, by anybody, before it was asked. An append that raises `OutcomeUnknown` may be in
+was acknowledged, by any user, before it was asked. An append that raises `OutcomeUnknown` may be in
 the log; every other error means that it is not.
+
+Every call ends: by its result, by an error, or after its `timeout` by an error that says so. While
+no majority of the replicas can be reached, all do the latter.
 """
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, Self, final
 
 from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse
@@ -31,7 +39,7 @@ from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_MILLI, NANOS_PER_SECOND, Nanos
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.arguments import OffsetFrom, Seconds, TopicName
-from raftlog.client.core.asks import EARLIEST, LATEST, fetch
+from raftlog.client.core.asks import EARLIEST, LATEST, delete_records, fetch, list_offsets
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
@@ -44,8 +52,13 @@ from raftlog.embed.event_loops import (
 )
 from raftlog.kafka.error_codes import ErrorCode
 
+if TYPE_CHECKING:
+    from raftlog.client.core.results import OffsetAt
+
 FOLLOW_WAIT_MS: Final = 500
 READ_BYTES: Final = 1 << 20
+Timeout = Annotated[float, between(0.001, 1_000_000)]
+"""Seconds that a call may take."""
 _CONFIGS: Final = {
     "raftlog.read.consistency": "linearizable",
     "retention.ms": "-1",
@@ -63,8 +76,10 @@ class LogEntry(NamedTuple):
 
 @final
 class ReplicatedLog:
-    """See the module. It starts a cluster of its own, or uses one that runs; `name` tells several
-    logs of a cluster apart. With a directory the log is there again the next time."""
+    """See the module. It starts a cluster of its own, or uses one that runs: a `Cluster`, or the
+    addresses of its brokers as `host:port,host:port`. `name` tells several logs of a cluster apart.
+    With a directory the log is there again the next time. `timeout` is how many seconds a call may
+    take that does not say so itself."""
 
     @checked
     def __init__(
@@ -73,23 +88,43 @@ class ReplicatedLog:
         *,
         name: TopicName = "log",
         directory: str | Path | None = None,
-        cluster: Cluster | None = None,
+        cluster: Cluster | str | None = None,
         processes: bool = False,
+        timeout: Timeout = 30.0,
     ) -> None:
         if cluster is not None and directory is not None:
             raise LocalMisuse("a running cluster has its own directory")
         self._own = cluster is None
-        self.cluster = cluster or Cluster(replicas, directory=directory, processes=processes)
+        if cluster is None:
+            cluster = Cluster(replicas, directory=directory, processes=processes)
+        self._cluster = cluster
+        self._timeout = timeout
         self._replicas = replicas
         self._place = TopicPartition(name, 0)
         self._client: BlockingClient | None = None
         self.aio = AsyncReplicatedLog(self)
 
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster in which the log lies. A log that is used by address has none to start, stop
+        or kill: `LocalMisuse`."""
+        if isinstance(self._cluster, str):
+            raise LocalMisuse(
+                "this log is used by address, its cluster belongs to another program",
+                on=self._cluster,
+                do="use raftlog.Cluster where the brokers run",
+            )
+        return self._cluster
+
     def __enter__(self) -> Self:
         if self._own:
             self.cluster.start()
         try:
-            client = BlockingClient(self.cluster.bootstrap_servers)
+            found = self._cluster
+            address = found if isinstance(found, str) else found.bootstrap_servers
+            # A record is given up in the end, so that a block is left although no leader is there.
+            limit = _nanos(self._timeout)
+            client = BlockingClient(address, delivery_timeout_ns=limit, call_timeout_ns=limit)
             self._client = client.__enter__()
             self._make_topic(client)
         except BaseException as error:
@@ -141,14 +176,18 @@ class ReplicatedLog:
             raise LocalMisuse("the log is not open", do="with ReplicatedLog(...) as log")
         return self._client
 
-    @checked
-    def append(self, data: bytes) -> Offset:
-        """Append; the offset, once a majority of the replicas has it on disk."""
-        place = self._place
-        return self._open.produce(place.topic, data, partition=place.partition).offset
+    def _within(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else min(timeout, self._timeout)
 
     @checked
-    def append_many(self, pieces: list[bytes]) -> list[Offset]:
+    def append(self, data: bytes, *, timeout: Timeout | None = None) -> Offset:
+        """Append; the offset, once a majority of the replicas has it on disk."""
+        place, timeout = self._place, self._within(timeout)
+        told = self._open.produce(place.topic, data, partition=place.partition, timeout=timeout)
+        return told.offset
+
+    @checked
+    def append_many(self, pieces: list[bytes], *, timeout: Timeout | None = None) -> list[Offset]:
         """Append in order, in few rounds; their offsets. The first error is raised once the fate of
         all is known."""
         outcomes: list[Offset | Exception] = []
@@ -162,7 +201,7 @@ class ReplicatedLog:
                     told if isinstance(told, Exception) else told.offset
                 ),
             )
-        client.flush()
+        client.flush(timeout=self._within(timeout))
         offsets: list[Offset] = []
         for outcome in outcomes:
             if isinstance(outcome, Exception):
@@ -170,37 +209,64 @@ class ReplicatedLog:
             offsets.append(outcome)
         return offsets
 
-    def start(self) -> Offset:
+    @checked
+    def start(self, *, timeout: Timeout | None = None) -> Offset:
         """The first offset that is still there."""
-        return self._open.offset(self._place, EARLIEST).offset
-
-    def end(self) -> Offset:
-        """The offset behind the last entry, linearizable: the leader makes sure that it leads,
-        after the question arrived."""
-        return self._open.offset(self._place, LATEST).offset
+        return self._offset(EARLIEST, timeout)
 
     @checked
-    def read(self, from_offset: OffsetFrom = 0) -> Iterator[LogEntry]:
-        """The entries from an offset up to `end()` at the moment of the call."""
-        return _entries_of(self._pieces(from_offset, self.end()))
+    def end(self, *, timeout: Timeout | None = None) -> Offset:
+        """The offset behind the last entry, linearizable: the leader makes sure that it leads,
+        after the question arrived."""
+        return self._offset(LATEST, timeout)
 
-    def _pieces(self, from_offset: int, end: int) -> Iterator[list[LogEntry]]:
+    def _offset(self, which: int, timeout: float | None) -> Offset:
+        limit = _nanos(self._within(timeout))
+        found: OffsetAt = self._open.ask(list_offsets(self._place, which, limit))
+        return found.offset
+
+    @checked
+    def trim(self, before: OffsetFrom, *, timeout: Timeout | None = None) -> Offset:
+        """Forget the entries below an offset, at most up to `end()`: the first offset that is still
+        there then. Offsets do not change. Disk space comes back by whole segments."""
+        limit = _nanos(self._within(timeout))
+        found: Offset = self._open.ask(delete_records(self._place, before, limit))
+        return found
+
+    @checked
+    def read(
+        self, from_offset: OffsetFrom = 0, *, timeout: Timeout | None = None
+    ) -> Iterator[LogEntry]:
+        """The entries from an offset up to `end()` at the moment of the call. `timeout` is for each
+        request that brings some."""
+        end = self.end(timeout=timeout)
+        return _entries_of(self._pieces(from_offset, end, timeout))
+
+    def _pieces(
+        self, from_offset: int, end: int, timeout: float | None
+    ) -> Iterator[list[LogEntry]]:
         """The entries below `end`, as many at a time as one fetch brings."""
         at = Offset(from_offset)
         while at < end:
-            piece = self._fetch(at, 0)
+            piece = self._fetch(at, 0, timeout)
             yield [entry for entry in _entries_in(piece) if entry.offset < end]
             at = piece.next_offset
 
     @checked
     def follow(
-        self, from_offset: OffsetFrom = 0, *, seconds: Seconds | None = None
+        self,
+        from_offset: OffsetFrom = 0,
+        *,
+        seconds: Seconds | None = None,
+        timeout: Timeout | None = None,
     ) -> Iterator[LogEntry]:
         """The entries from an offset on, waiting for new ones; with `seconds`, until none came for
-        so long."""
-        return _entries_of(self._pieces_on(from_offset, seconds))
+        so long. `timeout` is for each request that goes unanswered."""
+        return _entries_of(self._pieces_on(from_offset, seconds, timeout))
 
-    def _pieces_on(self, from_offset: int, seconds: float | None) -> Iterator[list[LogEntry]]:
+    def _pieces_on(
+        self, from_offset: int, seconds: float | None, timeout: float | None
+    ) -> Iterator[list[LogEntry]]:
         """One list for each fetch, which waits a while and may bring nothing."""
         at = Offset(from_offset)
         quiet_ms = 0
@@ -208,15 +274,15 @@ class ReplicatedLog:
             wait_ms = FOLLOW_WAIT_MS
             if seconds is not None:
                 wait_ms = max(1, min(wait_ms, int(seconds * 1000) - quiet_ms))
-            piece = self._fetch(at, wait_ms)
+            piece = self._fetch(at, wait_ms, timeout)
             quiet_ms = 0 if piece.batches else quiet_ms + wait_ms
             yield list(_entries_in(piece))
             at = piece.next_offset
 
-    def _fetch(self, offset: Offset, wait_ms: int) -> FetchedBatches:
-        timeout = Nanos(30 * NANOS_PER_SECOND + wait_ms * NANOS_PER_MILLI)
+    def _fetch(self, offset: Offset, wait_ms: int, timeout: float | None) -> FetchedBatches:
+        limit = Nanos(_nanos(self._within(timeout)) + wait_ms * NANOS_PER_MILLI)
         ask = fetch(
-            self._place, offset, max_wait_ms=wait_ms, max_bytes=READ_BYTES, timeout_ns=timeout
+            self._place, offset, max_wait_ms=wait_ms, max_bytes=READ_BYTES, timeout_ns=limit
         )
         found: FetchedBatches = self._open.ask(ask)
         return found
@@ -225,7 +291,7 @@ class ReplicatedLog:
 @final
 class AsyncReplicatedLog:
     """The methods of an open `ReplicatedLog`, awaitable from trio and from asyncio. `cluster` has
-    its own under `cluster.aio`."""
+    its own under `cluster.aio`. Each call may take the log's `timeout`."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self._log = log
@@ -251,23 +317,35 @@ class AsyncReplicatedLog:
         """`ReplicatedLog.end`."""
         return await in_thread(self._log.end)
 
+    async def trim(self, before: int) -> Offset:
+        """`ReplicatedLog.trim`."""
+        return await in_thread(self._log.trim, before)
+
     @checked
     async def read(self, from_offset: OffsetFrom = 0) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.read`, for `async for`."""
-        pieces = self._log._pieces(from_offset, await self.end())
+        end = await self.end()
+        pieces = self._log._pieces(from_offset, end, None)
         while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
 
     @checked
     async def follow(
-        self, from_offset: OffsetFrom = 0, *, seconds: Seconds | None = None
+        self,
+        from_offset: OffsetFrom = 0,
+        *,
+        seconds: Seconds | None = None,
     ) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.follow`, for `async for`; a cancellation ends it at once."""
-        pieces = self._log._pieces_on(from_offset, seconds)
+        pieces = self._log._pieces_on(from_offset, seconds, None)
         while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
+
+
+def _nanos(seconds: float) -> Nanos:
+    return Nanos(int(seconds * NANOS_PER_SECOND))
 
 
 def _entries_of(pieces: Iterator[list[LogEntry]]) -> Iterator[LogEntry]:

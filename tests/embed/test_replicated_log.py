@@ -1,11 +1,13 @@
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 
 import raftlog
-from raftlog.base.errors import LocalMisuse
-from raftlog.client.core.errors import KafkaError
+from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.replicated_log import ReplicatedLog
 
@@ -74,3 +76,75 @@ def test_logs_side_by_side_and_again(tmp_path: Path):
         ReplicatedLog(directory=tmp_path, cluster=Cluster())
     with pytest.raises(LocalMisuse):
         again.append(b"late")
+
+
+def test_without_a_majority_every_call_ends_by_its_timeout():
+    with ReplicatedLog(replicas=3, timeout=20) as log:
+        log.append_many([b"a", b"b"])
+        leader = log.cluster.leader_of("log")
+        for broker in [each for each in log.cluster.alive if each != leader]:
+            log.cluster.kill(broker)
+        with pytest.raises((OutcomeUnknown, NotDone)):
+            log.append(b"c", timeout=0.5)
+        with pytest.raises((OutcomeUnknown, NotDone)):
+            log.append_many([b"d"], timeout=0.5)
+        for call in (log.end, log.start, log.read):
+            with pytest.raises((OutcomeUnknown, NotDone)):
+                call(timeout=0.5)
+        with pytest.raises((OutcomeUnknown, NotDone)):
+            log.trim(1, timeout=0.5)
+        log.cluster.start_all()
+        assert [each.data for each in log.read()][:2] == [b"a", b"b"]
+
+
+def test_the_logs_own_timeout_is_for_calls_that_name_none():
+    with ReplicatedLog(replicas=3, timeout=0.7) as log:
+        while True:  # the first calls of a new cluster may take longer
+            try:
+                log.append(b"a")
+                break
+            except (OutcomeUnknown, NotDone):
+                continue
+        log.cluster.kill(1)
+        log.cluster.kill(2)
+        for call in (partial(log.append, b"b"), partial(log.append_many, [b"c"]), log.end):
+            with pytest.raises((OutcomeUnknown, NotDone, KafkaError)):
+                call()
+
+
+def test_trimmed_entries_are_gone_and_offsets_stay():
+    with ReplicatedLog(replicas=1) as log:
+        log.append_many([b"%d" % number for number in range(10)])
+        assert log.trim(4) == 4
+        assert (log.start(), log.end()) == (4, 10)
+        assert [each.offset for each in log.read(4)] == [4, 5, 6, 7, 8, 9]
+        assert log.trim(2) == 4  # forgotten entries do not come back
+        with pytest.raises(KafkaError):
+            list(log.read(3))
+        with pytest.raises(KafkaError):
+            log.trim(11)
+        assert log.append(b"10") == 10
+
+
+def test_a_log_is_used_by_address():
+    with ReplicatedLog(replicas=1, name="shared") as log:
+        log.append(b"here")
+        address = log.cluster.bootstrap_servers
+        with ReplicatedLog(1, cluster=address, name="shared") as other:
+            assert other.append(b"there") == 1
+            with pytest.raises(LocalMisuse, match="another program"):
+                _ = other.cluster
+        assert [each.data for each in log.read()] == [b"here", b"there"]
+    unreachable = ReplicatedLog(1, cluster="127.0.0.1:1", timeout=1)
+    with pytest.raises((OutcomeUnknown, NotDone, KafkaError, OperatingError)), unreachable:
+        pass
+
+
+def test_the_awaitable_log_trims_too():
+    async def use():
+        async with ReplicatedLog(replicas=1) as log:
+            await log.append_many([b"a", b"b"])
+            assert await log.trim(1) == 1
+            return [each.data async for each in log.read(1)]
+
+    assert trio.run(use) == [b"b"]

@@ -39,6 +39,7 @@ CLIENT_CALLS: Mapping[str, Mapping[str, Any]] = {
         "headers": (("h", b"v"),),
         "partition": 0,
         "timestamp_ms": 7,
+        "timeout": 9.0,
     },
     "send_soon": {
         "topic": "t",
@@ -66,7 +67,7 @@ CLIENT_CALLS: Mapping[str, Mapping[str, Any]] = {
     "create_partitions": {"name": "t", "count": 1},
     "offset": {"place": PLACE, "timestamp_ms": -1},
     "offsets": {"topic": "t", "timestamp_ms": -1},
-    "flush": {},
+    "flush": {"timeout": 9.0},
 }
 CLIENT_OWN = {"give_up", "know_brokers", "tell_later", "unsettled_bytes", "options", "wait"}
 """Without arguments, or with handles of the client's own."""
@@ -129,12 +130,14 @@ CLUSTER_OWN = {
     "aio",
 }
 LOG_CALLS: Mapping[str, Mapping[str, Any]] = {
-    "append": {"data": b"v"},
-    "append_many": {"pieces": [b"v"]},
-    "read": {"from_offset": 0},
-    "follow": {"from_offset": 0, "seconds": 0.0},
+    "append": {"data": b"v", "timeout": 9.0},
+    "append_many": {"pieces": [b"v"], "timeout": 9.0},
+    "start": {"timeout": 9.0},
+    "end": {"timeout": 9.0},
+    "trim": {"before": 0, "timeout": 9.0},
+    "read": {"from_offset": 0, "timeout": 9.0},
+    "follow": {"from_offset": 0, "seconds": 0.0, "timeout": 9.0},
 }
-LOG_OWN = {"start", "end"}
 VERIFY_CALLS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "check_history": (
         verify.check_history,
