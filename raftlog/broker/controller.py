@@ -68,9 +68,10 @@ _REPEATED: Final = (r.Heartbeat, r.Reports)
 """Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
 
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
+"""Registrations and reports have places that wishes of clients cannot take: a broker that cannot
+register takes part in nothing."""
+
 _VALIDATED: Final = (r.CreateTopicWish, r.GrowTopicWish, r.AlterTopicWish)
-"""Who may not register takes part in nothing, and what is not reported is moved by nobody: they
-have places that no client's wish takes."""
 
 
 class Call(Protocol):
