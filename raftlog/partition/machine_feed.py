@@ -6,7 +6,9 @@ Theory of operation:
    take), so the machine is never behind the commit when the turn ends.
 2. Boot. The machine begins with the newest snapshot of this log and is behind the commit. `advance`
    feeds it a bounded number of bytes a turn, from memory or by jobs that read the files, until it
-   is level. Then it is live.
+   is level. Entries that the boot found on the disk (`_on_disk`) may be committed much later; then
+   they are read in the same way. A leader commits an entry of its own term, which lies behind
+   them, before its machine is served from: from then on everything is live.
 3. Install. The machine takes the state that came with it.
 
 Snapshots. The log begins a segment: the state before that entry is to be stored. Both parts are
@@ -84,6 +86,7 @@ class MachineFeed:
         "_last_records",
         "_log",
         "_named",
+        "_on_disk",
         "_reading",
         "_replaying",
         "_tracer",
@@ -112,6 +115,7 @@ class MachineFeed:
         self.covered = Offset(0)
         self._again_at = NEVER
         self.differs: str | None = None
+        self._on_disk = log.last_index
         self._replaying = True
         self._reading = False
         self._installs = 0
@@ -143,7 +147,7 @@ class MachineFeed:
         self._reading = False
         self._failures = 0
         self._compared = None
-        self._replaying = True
+        self._on_disk = position.raft_index
         self._again_at = NEVER
         return state.producers
 
@@ -169,7 +173,8 @@ class MachineFeed:
             entries = self._log.entries(first, left)
             if entries is None:
                 # Nothing live is ever read from a file: see the theory of operation.
-                assert self._replaying, (self.applied, commit)
+                assert first <= self._on_disk, (first, self._on_disk, commit)
+                self._replaying = True
                 self._read(first, commit)
                 return
             left -= self._apply(entries, commit)

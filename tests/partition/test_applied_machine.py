@@ -13,6 +13,7 @@ from raftlog.base.units import NEVER, Instant, millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import ProposalAnswer
+from raftlog.storage import walked_log
 from raftlog.storage.replica import LogOptions
 from tests.partition.group import ELECTION, FAR, Group, batch_of
 from tests.partition.toy_machine import LastValues, pairs
@@ -192,6 +193,25 @@ def test_a_boot_replays_the_log_up_to_what_is_known_to_be_committed():
     propose(group, 1, (b"more", b"1"))
     group.advance(ELECTION)
     assert group[2].machine.snapshot() == group[1].machine.snapshot()
+
+
+def test_what_a_boot_found_behind_the_commit_hint_is_read_when_it_is_committed(monkeypatch):
+    """The mark on the disk knew of fewer commits than the log had entries. The machine was level
+    with that hint; the commit then moved over entries that only the disk had, and the replica took
+    them for entries in memory. Found by `test_machine_replay`, with a small memory at boots."""
+    monkeypatch.setattr(walked_log, "RECOVERED_WINDOW_BYTES", 256)
+    group = machine_group(1)
+    group.elect(1)
+    propose(group, 1, (b"k", b"v" * 300))
+    propose(group, 1, (b"l", b"w" * 300))
+    group.settle()
+    group.crash(1, Keep.ALL)
+    group.restart(1)
+    group.settle()
+    assert group[1].applied_index == group[1].commit < 3
+    group.advance(3 * ELECTION)
+    assert group[1].serves_machine
+    assert len(values(group, 1)) == 2
 
 
 def test_a_leader_that_replays_is_not_served_from_until_it_is_level():
