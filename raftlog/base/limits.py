@@ -358,6 +358,10 @@ PARTITIONER_KEYS_MAX: Final = 8_192
 """Keys whose partition is remembered (murmur2 in Python costs 2 us); a few MB at the very most."""
 CLIENT_TOPICS_MAX: Final = 10_000
 """Topics that one client keeps metadata of."""
+CLIENT_GROUPS_MAX: Final = 10_000
+"""Groups whose coordinator one client remembers; beyond it the oldest is looked up again."""
+GROUP_NOTICES_MAX: Final = 4
+"""What a group may do between two polls of one consumer: it loses partitions, and waits."""
 CLIENT_CALLS_MAX: Final = 100_000
 """Calls without a result; beyond it a call is refused at once."""
 FETCH_CORRUPT_RETRIES_MAX: Final = 3

@@ -44,6 +44,8 @@ from raftlog.client.core.batches import Headers, PendingBatch, SentRecord
 from raftlog.client.core.client import Call, ClientCore, KnowTopic
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.fetcher import Polled
+from raftlog.client.core.group.consumer import GroupConsumer
+from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import (
     ClientOptions,
@@ -168,7 +170,7 @@ class Client:
         self._wake_at = effects.wake_at
         if earlier:
             self._wake.set()
-        if (self._changed_waited and effects.actions) or self._core.fetcher.has_ready:
+        if (self._changed_waited and effects.actions) or self._core.has_ready:
             self._tell_waiters()
 
     def _tell_waiters(self) -> None:
@@ -180,6 +182,24 @@ class Client:
     async def _until_changed(self) -> None:
         self._changed_waited = True
         await self._changed.wait()
+
+    # --- what `raftlog.client.consumer` stands on -------------------------------------------------
+
+    def open_consumer(self, settings: ConsumerOptions) -> GroupConsumer:
+        """`ClientCore.open_consumer`."""
+        return self._core.open_consumer(settings)
+
+    def take_turn(self) -> None:
+        """Let the core do now what a change of the consumer calls for."""
+        self._turn(())
+
+    def turn_effects(self) -> Effects:
+        """What a turn wants done, for `result_of`."""
+        return self._core.handle((), system.now())
+
+    async def until_changed(self) -> None:
+        """Wait until something was settled or answered, or a poll would give something."""
+        await self._until_changed()
 
     def _settled(self, batch: PendingBatch) -> None:
         if batch.watch:
@@ -194,6 +214,10 @@ class Client:
     @checked
     async def ask(self, request: Call) -> Any:
         """Make a call of the core (`raftlog.client.core.asks`) and wait for its result."""
+        return await self.result_of(lambda call_id: self._core.call(call_id, request, system.now()))
+
+    async def result_of(self, begin: Callable[[int], Effects]) -> Any:
+        """Begin a call under a number, and wait for its result."""
         if self._wires is None:
             raise LocalMisuse("the client is not open", do="async with Client(...) as client")
         self._last_call += 1
@@ -206,7 +230,7 @@ class Client:
             answered.set()
 
         self._calls[call_id] = done
-        self._perform(self._core.call(call_id, request, system.now()))
+        self._perform(begin(call_id))
         try:
             await answered.wait()
         finally:

@@ -1,4 +1,4 @@
-"""A cluster in memory, and a harness that lets a `ClientCore` talk to it in virtual time.
+"""A cluster in memory.
 
 The brokers decode and answer real frames. They keep one log of batches per partition with the rules
 of idempotence, and do as they are told: `refuse` makes answers of an API carry an error, `lose`
@@ -6,7 +6,6 @@ carries a request out and cuts the connection, `cut` cuts it before, `pause` lea
 `move` makes another broker lead, `deafen` lets a broker hear nothing of that from then on.
 """
 
-import heapq
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -15,23 +14,8 @@ from typing import Any
 import attrs
 
 from raftlog.base.errors import RaftlogError
-from raftlog.base.ids import NodeId
-from raftlog.base.units import NEVER, millis
-from raftlog.client.core.client import ClientCore
-from raftlog.client.core.values import (
-    ClientOptions,
-    Complete,
-    Connected,
-    Dial,
-    Disconnected,
-    Frame,
-    Hangup,
-    Send,
-    Settled,
-)
 from raftlog.kafka.codec import decode_request, encode_response
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.kafka.frames import FrameBuffer, FrameCutter
 from raftlog.kafka.messages import (
     create_topics,
     delete_records,
@@ -41,12 +25,35 @@ from raftlog.kafka.messages import (
     metadata,
     produce,
 )
+from raftlog.kafka.messages.api_versions import ApiVersion
 from raftlog.kafka.versions import ApiKey, api_versions_response
 from raftlog.records.batch import patch, read_header
 from raftlog.records.record import records_of
-from raftlog.runtime.real_ports import OsEntropy
 
 START = 1_000_000_000_000
+GROUP_APIS = (
+    ApiVersion(ApiKey.HEARTBEAT, 0, 4),
+    ApiVersion(ApiKey.LEAVE_GROUP, 0, 5),
+    ApiVersion(ApiKey.SYNC_GROUP, 0, 5),
+    ApiVersion(ApiKey.DESCRIBE_GROUPS, 0, 6),
+    ApiVersion(ApiKey.DELETE_GROUPS, 0, 2),
+    ApiVersion(ApiKey.OFFSET_DELETE, 0, 0),
+)
+
+
+@attrs.define(eq=False)
+class Later:
+    """An answer that a fake coordinator holds back; `give` sends it."""
+
+    given: Callable[[Any], None] | None = None
+    body: Any = None
+
+    def give(self, body: Any) -> None:
+        self.body = body
+        if self.given is not None:
+            self.given(body)
+
+
 HOST = "broker"
 
 
@@ -112,6 +119,8 @@ class FakeCluster:
     """What is done to the bodies of an API's answers."""
     addresses: dict[int, tuple[str, int]] = attrs.Factory(dict)
     """Where brokers really listen, when they do (fake_server)."""
+    groups: Any = None
+    """Who answers the APIs of groups (tests/client/group/fake_groups.py)."""
     versions: dict[int, int] = attrs.Factory(dict)
     """Highest version of an API that is offered, when lower than all."""
 
@@ -156,8 +165,11 @@ class FakeCluster:
 
     # --- a request --------------------------------------------------------------------------------
 
-    def answer(self, node: int, frame: memoryview) -> tuple[list[Any] | None, str | None]:
-        """(parts or None, why the connection is cut or None)."""
+    def answer(
+        self, node: int, frame: memoryview, later: Callable[[list[Any]], None] | None = None
+    ) -> tuple[list[Any] | Later | None, str | None]:
+        """(parts or None, why the connection is cut or None). An answer that is held back is a
+        `Later`, whose parts go to `later`."""
         request = decode_request(bytes(frame))
         self.requests.append((node, request.api_key, request.body))
         key = request.api_key
@@ -170,13 +182,22 @@ class FakeCluster:
             return None, "cut after"
         if body is None:
             return None, None
+        if isinstance(body, Later):
+            held = body
+            if held.body is None:
+                held.given = lambda told: later(self._encoded(request, told))
+                return held, None
+            body = held.body  # it was decided within the request itself
         if self.garbled:
             self.garbled -= 1
             return [b"\0\0\0\4\xff\xff\xff\xff"], None
+        return self._encoded(request, body), None
+
+    def _encoded(self, request: Any, body: Any) -> list[Any]:
+        key = request.api_key
         if key in self.changed:
             body = self.changed[key](body)
-        parts = encode_response(key, request.api_version, request.correlation_id, body)
-        return parts, None
+        return encode_response(key, request.api_version, request.correlation_id, body)
 
     def _body(self, node: int, request: Any) -> Any:
         refusals = self.refusals[request.api_key]
@@ -188,6 +209,9 @@ class FakeCluster:
                     each._replace(max_version=self.versions.get(each.api_key, each.max_version))
                     for each in offered.api_keys
                 )
+                if self.groups is not None and self.groups.offered:
+                    known = {each.api_key for each in lowered}
+                    lowered += tuple(each for each in GROUP_APIS if each.api_key not in known)
                 return offered._replace(api_keys=lowered)
             case ApiKey.METADATA:
                 return self._metadata(node, request.body)
@@ -204,6 +228,8 @@ class FakeCluster:
                 return self._create_topics(request.body, code)
             case ApiKey.DELETE_RECORDS:
                 return self._delete_records(node, request.body, code)
+        if self.groups is not None:
+            return self.groups.answer(node, request, code)
         raise AssertionError(request)
 
     def _metadata(self, node: int, body: Any) -> Any:
@@ -343,145 +369,3 @@ class FakeCluster:
                 self.topic(each.name, max(1, each.num_partitions))
             results.append(create_topics.CreatableTopicResult(each.name, error_code=error))
         return create_topics.CreateTopicsResponse(topics=results)
-
-
-@attrs.define(eq=False)
-class Harness:
-    """A core, a cluster, and the network between them: `latency_ns` each way."""
-
-    cluster: FakeCluster
-    options: ClientOptions = attrs.Factory(
-        lambda: ClientOptions(bootstrap=((HOST, 9001), (HOST, 9002)))
-    )
-    latency_ns: int = millis(1)
-    now: int = START
-    core: ClientCore = attrs.field(init=False)
-    results: dict[int, Any] = attrs.field(factory=dict, init=False)
-    settled: list[Any] = attrs.field(factory=list, init=False)
-    hangups: list[int] = attrs.field(factory=list, init=False)
-    dials: dict[int, int] = attrs.field(factory=dict, init=False)
-    wake_at: int = attrs.field(default=START, init=False)
-    _buffers: dict[int, FrameBuffer] = attrs.field(factory=dict, init=False)
-    _heap: list[tuple[int, int, Any]] = attrs.field(factory=list, init=False)
-    _numbers: Any = attrs.field(factory=lambda: itertools.count(1), init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.core = ClientCore(self.options, OsEntropy(b"x" * 32))
-
-    # --- asking -----------------------------------------------------------------------------------
-
-    def call(self, request: Any) -> int:
-        number = next(self._numbers)
-        self.perform(self.core.call(number, request, self.now))
-        return number
-
-    def ask(self, request: Any) -> Any:
-        """Call and run until the result; raises what the call failed with."""
-        number = self.call(request)
-        self.run_until(lambda: number in self.results)
-        result = self.results.pop(number)
-        if isinstance(result, RaftlogError):
-            raise result
-        return result
-
-    def send(self, topic: str, value: bytes, **more: Any) -> Any:
-        return self.core.send(topic, value, timestamp_ms=1, now=self.now, **more)
-
-    # --- running ----------------------------------------------------------------------------------
-
-    def turn(self, *events: Any) -> None:
-        self.perform(self.core.handle(events, self.now))
-
-    def perform(self, effects: Any) -> None:
-        self.wake_at = effects.wake_at
-        for action in effects.actions:
-            match action:
-                case Dial():
-                    self._dial(action)
-                case Send():
-                    self._post(self.latency_ns, "arrive", action)
-                case Hangup():
-                    self.hangups.append(self.dials.pop(action.dial, 0))
-                case Complete():
-                    assert action.call not in self.results
-                    self.results[action.call] = action.value
-                case Settled():
-                    assert action.batch.settled
-                    self.settled.append(action.batch)
-
-    def _dial(self, dial: Dial) -> None:
-        node = dial.port - 9000
-        self.dials[dial.dial] = node
-        self._buffers[dial.dial] = FrameBuffer(FrameCutter.for_requests())
-        if node in self.cluster.dead or not 1 <= node <= self.cluster.nodes:
-            self._post(self.latency_ns, "event", Disconnected(dial.dial, "refused"))
-        else:
-            self._post(self.latency_ns, "event", Connected(dial.dial))
-
-    def _post(self, delay: int, kind: str, item: Any) -> None:
-        heapq.heappush(self._heap, (self.now + delay, next(self._numbers), (kind, item)))
-
-    def _arrive(self, send: Send) -> None:
-        node = self.dials.get(send.dial)
-        if node is None or node in self.cluster.dead:
-            return
-        if node in self.cluster.paused:
-            self._post(millis(100), "arrive", send)
-            return
-        data = b"".join(bytes(part) for part in send.parts)
-        for frame in self._buffers[send.dial].feed(data):
-            parts, cut = self.cluster.answer(node, frame)
-            if cut is not None:
-                self._post(self.latency_ns, "event", Disconnected(send.dial, cut))
-                self.dials.pop(send.dial, None)
-                return
-            if parts is not None:
-                whole = b"".join(bytes(part) for part in parts)
-                self._post(self.latency_ns, "event", Frame(send.dial, whole[4:]))
-
-    def kill(self, node: int) -> None:
-        """The broker is gone; its connections break."""
-        self.cluster.dead.add(node)
-        for dial, at in list(self.dials.items()):
-            if at == node:
-                del self.dials[dial]
-                self._post(0, "event", Disconnected(dial, "reset"))
-
-    def step(self) -> None:
-        """Go to the next thing that happens: a message, or the core's own deadline."""
-        due = self._heap[0][0] if self._heap else NEVER
-        assert min(due, self.wake_at) < NEVER, "nothing will ever happen again"
-        if self.wake_at < due:
-            assert self.wake_at >= self.now, (self.wake_at, self.now)
-            before = (self.now, self.wake_at)
-            self.now = self.wake_at
-            self.turn()
-            assert (self.now, self.wake_at) != before, "the core asks to be woken in vain"
-            return
-        self.now, _, (kind, item) = heapq.heappop(self._heap)
-        if kind == "arrive":
-            self._arrive(item)
-        elif item.dial in self.dials or isinstance(item, Disconnected):
-            self.turn(item)
-
-    def run_until(self, done: Callable[[], bool], steps: int = 100_000) -> None:
-        for _ in range(steps):
-            if done():
-                return
-            self.step()
-        raise AssertionError("it did not happen")
-
-    def run_for(self, nanos: int) -> None:
-        end = self.now + nanos
-        while min(self._heap[0][0] if self._heap else NEVER, self.wake_at) <= end:
-            self.step()
-        self.now = end
-
-    def settle(self) -> None:
-        """Run until every record is settled."""
-        self.turn()
-        self.run_until(lambda: self.core.unsettled_batches == 0)
-
-
-def node(number: int) -> NodeId:
-    return NodeId(number)

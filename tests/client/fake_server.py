@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import trio
 
 from raftlog.kafka.frames import FrameBuffer, FrameCutter
-from tests.client.fake_cluster import FakeCluster
+from tests.client.fake_cluster import FakeCluster, Later
 
 
 @asynccontextmanager
@@ -30,7 +31,12 @@ async def _serve(cluster: FakeCluster, node: int, stream: trio.SocketStream) -> 
             for frame in frames.feed(piece):
                 while node in cluster.paused:  # noqa: ASYNC110 - a test says so from outside
                     await trio.sleep(0.01)
-                parts, cut = cluster.answer(node, frame)
+                given: list[list[Any]] = []
+                parts, cut = cluster.answer(node, frame, given.append)
+                while isinstance(parts, Later) and not given:  # noqa: ASYNC110 - as above
+                    await trio.sleep(0.01)
+                if given:
+                    parts = given[0]
                 if cut is not None:
                     await stream.aclose()
                     return

@@ -11,7 +11,8 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.batch import read_header
 from raftlog.records.builder import RecordBatchBuilder
-from tests.client.fake_cluster import HOST, FakeCluster, Harness
+from tests.client.fake_cluster import HOST, FakeCluster
+from tests.client.harness import Harness
 
 PLACE = TopicPartition("t", 0)
 

@@ -9,7 +9,8 @@ from raftlog.client.core.values import ClientOptions
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.batch import read_header
-from tests.client.fake_cluster import HOST, FakeCluster, Harness
+from tests.client.fake_cluster import HOST, FakeCluster
+from tests.client.harness import Harness
 
 
 def options(**more):

@@ -10,7 +10,8 @@ from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.batch import read_header
-from tests.client.fake_cluster import FakeCluster, Harness
+from tests.client.fake_cluster import FakeCluster
+from tests.client.harness import Harness
 from tests.client.test_producer import options, send_all, small_batches, start, values
 
 

@@ -17,7 +17,8 @@ from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.values import ClientOptions, TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
-from tests.client.fake_cluster import HOST, FakeCluster, Harness
+from tests.client.fake_cluster import HOST, FakeCluster
+from tests.client.harness import Harness
 from tests.client.test_fetcher import fill
 
 PLACE = TopicPartition("t", 0)

@@ -11,7 +11,8 @@ from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
-from tests.client.fake_cluster import FakeCluster, Harness
+from tests.client.fake_cluster import FakeCluster
+from tests.client.harness import Harness
 from tests.client.test_producer import options, start
 
 EVERYBODY = (1, 2, 3)

@@ -1,8 +1,9 @@
 """One-shot questions to a cluster: what is asked, of whom, and how the answer is read.
 
-An `Ask` goes to any broker, to a node, or to the leader of a partition. `read` turns the decoded
-body into the result, or raises `KafkaError`; a retriable one is asked again until the deadline.
-What changes the cluster is never asked twice when the first time may have had an effect.
+An `Ask` goes to any broker, to a node, to the leader of a partition or to the coordinator of a
+group. `read` turns the decoded body into the result, or raises `KafkaError`; a retriable one is
+asked again until the deadline. What changes the cluster is never asked twice when the first time
+may have had an effect.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -119,6 +120,8 @@ class Ask(NamedTuple):
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS
     patience_ns: Nanos = Nanos(0)
     """How long the broker was told that it may wait before it answers."""
+    group: str | None = None
+    """Asked of this group's coordinator."""
 
 
 # --- metadata and cluster -------------------------------------------------------------------------

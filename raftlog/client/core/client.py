@@ -27,7 +27,10 @@ from raftlog.client.core.arguments import PartitionIndex, TopicName
 from raftlog.client.core.asks import Ask
 from raftlog.client.core.batches import Headers, PendingBatch, SentRecord
 from raftlog.client.core.connections import Connections
+from raftlog.client.core.coordinators import Coordinators
 from raftlog.client.core.fetcher import Fetcher, Polled
+from raftlog.client.core.group.consumer import GroupConsumer
+from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
 from raftlog.client.core.producer import Producer
@@ -83,10 +86,12 @@ class ClientCore:
     effects: Effects = attrs.field(factory=Effects, init=False)
     connections: Connections = attrs.field(init=False)
     keeper: MetadataKeeper = attrs.field(init=False)
+    coordinators: Coordinators = attrs.field(init=False)
     requests: Requests = attrs.field(init=False)
     producer: Producer = attrs.field(init=False)
     fetcher: Fetcher = attrs.field(init=False)
     topic_waits: TopicWaits = attrs.field(init=False)
+    consumer: GroupConsumer | None = attrs.field(default=None, init=False)
     closed: bool = attrs.field(default=False, init=False)
     _records: dict[CallId, PendingBatch] = attrs.field(factory=dict, init=False)
     """Calls whose record is in a batch."""
@@ -97,7 +102,8 @@ class ClientCore:
         self.connections = Connections(options, self.cache, entropy, self.effects)
         self.keeper = MetadataKeeper(options, self.cache, self.connections)
         shared = (options, self.cache, self.keeper, self.connections, entropy, turn)
-        self.requests = Requests(*shared)
+        self.coordinators = Coordinators(options, self.cache, self.connections, entropy, turn)
+        self.requests = Requests(*shared, self.coordinators)
         self.producer = Producer(*shared)
         self.fetcher = Fetcher(*shared)
         self.topic_waits = TopicWaits(options, self.cache, self.keeper, turn)
@@ -181,6 +187,31 @@ class ClientCore:
         """What has been read ahead; makes room, so call `handle` soon."""
         return self.fetcher.poll(bytes_max)
 
+    def open_consumer(self, settings: ConsumerOptions) -> GroupConsumer:
+        """A consumer on this client, which then assigns what is read: do not call `assign` too."""
+        if self.consumer is not None:
+            raise LocalMisuse("the client has a consumer", do="open one client for each consumer")
+        self.consumer = GroupConsumer(
+            self.options,
+            settings,
+            self.cache,
+            self.keeper,
+            self.connections,
+            self.entropy,
+            self.turn,
+            self.coordinators,
+            self.requests,
+            self.fetcher,
+        )
+        return self.consumer
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a poll has something to give out."""
+        if self.consumer is not None:
+            return self.consumer.has_ready
+        return self.fetcher.has_ready
+
     # --- turns ------------------------------------------------------------------------------------
 
     def handle(self, events: Sequence[Event], now: Instant) -> Effects:
@@ -203,7 +234,10 @@ class ClientCore:
             self._leave_the_slow()
             for call_id, view, record in self.topic_waits.drive():
                 self._topic_is_known(call_id, view, record)
+            if self.consumer is not None:
+                self.consumer.drive()
             self.requests.drive()
+            self.coordinators.drive()
             self.producer.drive()
             self.fetcher.drive()
             self.keeper.drive(self.turn.now)
@@ -212,6 +246,9 @@ class ClientCore:
     def _drain(self) -> Effects:
         actions = self.effects.actions
         actions.extend(self.requests.done)
+        if self.consumer is not None:
+            actions.extend(self.consumer.done)
+            self.consumer.done = []
         actions.extend(self.topic_waits.failed)
         self.requests.done, self.topic_waits.failed = [], []
         settled, self.producer.settled = self.producer.settled, []
@@ -234,10 +271,13 @@ class ClientCore:
         if self.closed:
             return NEVER
         now = self.turn.now
+        consumer = NEVER if self.consumer is None else self.consumer.next_instant(now)
         return min(
+            consumer,
             self._look_again_at,
             self.connections.next_instant(now),
             self.keeper.next_instant(now),
+            self.coordinators.next_instant(now),
             self.requests.next_instant(now),
             self.producer.next_instant(now),
             self.fetcher.next_instant(now),

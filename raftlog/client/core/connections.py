@@ -16,7 +16,7 @@ from raftlog.base.errors import ProtocolError, RaftlogError
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import CLIENT_REQUESTS_IN_FLIGHT_MAX
 from raftlog.base.ports import Entropy
-from raftlog.base.units import NEVER, Instant
+from raftlog.base.units import NEVER, Instant, Nanos
 from raftlog.client.core.errors import ConnectionLost, NotSent
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.values import (
@@ -29,8 +29,17 @@ from raftlog.client.core.values import (
     Send,
 )
 from raftlog.kafka.connection import ClientConnection
+from raftlog.kafka.versions import ApiKey
 
 Then = Callable[[Any], None]
+
+MEMBER_LANE: Final = 1 << 32
+"""Added to a node id: a second connection to that broker, for joining and heartbeats. Brokers
+answer a connection in order, and keep a JoinGroup until all members have joined."""
+COMMIT_LANE: Final = 2 << 32
+"""A third one, for commits and questions to a coordinator: they wait for no join and no fetch."""
+_VERSION_MAX: Final = {int(ApiKey.OFFSET_COMMIT): 9, int(ApiKey.OFFSET_FETCH): 9}
+"""The next versions name topics by id, and groups also have offsets of topics that are gone."""
 
 
 @final
@@ -104,16 +113,19 @@ class Connections:
         *,
         answered: bool = True,
         other_than: int = ANY_NODE,
+        lane: int = 0,
+        timeout_ns: Nanos | None = None,
     ) -> Waiting:
-        """Send to a node, or to `ANY_NODE`: then to another one than `other_than` (a
-        `Waiting.target`), if another is known. With `answered=False` (acks=0) `then` is called with
-        None as soon as the request was handed to the driver."""
-        deadline = Instant(now + self.options.request_timeout_ns)
+        """Send to a node, on the connection of a lane, or to `ANY_NODE`: then to another one than
+        `other_than` (a `Waiting.target`), if another is known. With `answered=False` (acks=0)
+        `then` is called with None as soon as the request was handed to the driver."""
+        timeout = self.options.request_timeout_ns if timeout_ns is None else timeout_ns
+        deadline = Instant(now + timeout)
         if self.closed:
             waiting = Waiting(ANY_NODE, api_key, body, then, now, deadline, answered)
             then(NotSent("the client is closed"))
             return waiting
-        peer = self._peer(target, now, other_than)
+        peer = self._peer(NodeId(target + lane), now, other_than)
         waiting = Waiting(peer.key, api_key, body, then, now, deadline, answered)
         peer.queue.append(waiting)
         self._drive(peer, now)
@@ -142,7 +154,9 @@ class Connections:
         prompt = [
             peer
             for peer in self._peers.values()
-            if peer.state is _State.READY and self._address(peer.key) not in slow
+            if peer.state is _State.READY
+            and peer.key < MEMBER_LANE
+            and self._address(peer.key) not in slow
         ]
         if prompt:
             return min(prompt, key=_load)
@@ -151,6 +165,7 @@ class Connections:
             for peer in self._peers.values()
             if peer.state in _UNDER_WAY
             and peer.failures == 0
+            and peer.key < MEMBER_LANE
             and self._address(peer.key) not in slow
         ]
         if under_way:
@@ -163,7 +178,7 @@ class Connections:
         """Where a peer is; None of a node that is not known any more, and of `ANY_NODE`."""
         if key < ANY_NODE:
             return self.options.bootstrap[ANY_NODE - 1 - key]
-        return self.cache.addresses.get(NodeId(key))
+        return self.cache.addresses.get(NodeId(key % MEMBER_LANE))
 
     def _is_slow(self, peer: _Peer, now: Instant) -> bool:
         since = self._waiting_since(peer)
@@ -179,7 +194,9 @@ class Connections:
         """A broker may be connected twice, as a node and from the bootstrap list: when one of the
         two is slow, so will be the other."""
         return [
-            self._address(peer.key) for peer in self._peers.values() if self._is_slow(peer, now)
+            self._address(peer.key)
+            for peer in self._peers.values()
+            if peer.key < MEMBER_LANE and self._is_slow(peer, now)
         ]
 
     def slow_nodes(self, now: Instant) -> list[NodeId]:
@@ -187,7 +204,7 @@ class Connections:
         return [
             NodeId(peer.key)
             for peer in self._peers.values()
-            if peer.key >= 0 and self._is_slow(peer, now)
+            if 0 <= peer.key < MEMBER_LANE and self._is_slow(peer, now)
         ]
 
     def drop(self, node: NodeId, why: str, now: Instant) -> None:
@@ -290,7 +307,11 @@ class Connections:
         wire = peer.wire
         assert wire is not None
         try:
-            sent = wire.send(waiting.api_key, waiting.body)
+            version_max = _VERSION_MAX.get(int(waiting.api_key))
+            version = None
+            if version_max is not None:
+                version = min(version_max, wire.version_of(waiting.api_key))
+            sent = wire.send(waiting.api_key, waiting.body, version=version)
         except RaftlogError as error:
             waiting.then(error)
             return

@@ -50,6 +50,25 @@ class OutcomeUnknown(RemoteError):
 
 
 @final
+class CommitFailed(RemoteError):
+    """The coordinator refused a commit, since the group has gone on: `code` is Kafka's number. The
+    partitions may belong to other members now, which begin at the offsets committed before."""
+
+    def __init__(self, code: int, *, on: str = "") -> None:
+        super().__init__(
+            f"the offsets were not committed: {error_name(code)}: {_message_of(code)}",
+            on=on,
+            do="poll again: it joins the group and reads on from the committed offsets",
+        )
+        self.code = code
+
+
+@final
+class NoOffset(OperatingError):
+    """There is no offset to begin at, and auto_offset_reset says that none shall be chosen."""
+
+
+@final
 class BufferFull(OperatingError):
     """More bytes wait for acknowledgement than the client may hold."""
 

@@ -116,6 +116,10 @@ class Fetcher:
         for place, offset in positions.items():
             self._begin(place, offset)
 
+    def begin(self, place: TopicPartition, offset: Offset) -> None:
+        """Read this partition from an offset on, besides those that are assigned."""
+        self._begin(place, offset)
+
     def seek(self, place: TopicPartition, offset: Offset) -> None:
         """Read an assigned partition from another offset on."""
         if place not in self._readings:

@@ -5,6 +5,7 @@ answer counts. A call that changes the cluster is sent once more only when it ce
 effect.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, final
 
@@ -17,7 +18,8 @@ from raftlog.base.limits import CLIENT_CALLS_MAX
 from raftlog.base.ports import Entropy
 from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.asks import Ask
-from raftlog.client.core.connections import Connections, Waiting, backoff
+from raftlog.client.core.connections import COMMIT_LANE, Connections, Waiting, backoff
+from raftlog.client.core.coordinators import Coordinators
 from raftlog.client.core.errors import ConnectionLost, KafkaError, NotDone, NotSent, OutcomeUnknown
 from raftlog.client.core.metadata_cache import MetadataCache, TopicView
 from raftlog.client.core.metadata_keeper import MetadataKeeper
@@ -29,6 +31,13 @@ _CALLERS_OWN: Final = (ArithmeticError, AttributeError, LookupError, TypeError, 
 turn, which would end the client for all its users."""
 
 
+_REFUSED_BEFORE_WORK: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""What a coordinator answers before it looks at a request: that one was certainly not done."""
+
+
 @final
 @attrs.define(eq=False)
 class _Call:
@@ -38,6 +47,8 @@ class _Call:
     ask: Ask
     since: Instant
     deadline: Instant
+    then: Callable[[Any], None] | None = None
+    """Told of the result in the place of `done`: the core itself has asked."""
     attempt: int = 0
     attempts: int = 0
     sent_at: Instant = Instant(0)
@@ -45,6 +56,8 @@ class _Call:
     carrier: Waiting | None = None
     failures: int = 0
     retry_at: Instant = Instant(0)
+    unled: bool = False
+    """It waits until its group's coordinator is found, which takes a turn of its own."""
     last_error: RaftlogError | None = None
 
 
@@ -59,8 +72,19 @@ class Requests:
     connections: Connections
     entropy: Entropy
     turn: Turn
+    coordinators: Coordinators
     done: list[Complete] = attrs.field(factory=list, init=False)
     _calls: dict[CallId, _Call] = attrs.field(factory=dict, init=False)
+    _last_own: CallId = attrs.field(default=0, init=False)
+
+    def start_own(self, ask: Ask, then: Callable[[Any], None]) -> None:
+        """Begin a call of the core itself. `then` hears its result, or the `RaftlogError`."""
+        if len(self._calls) >= CLIENT_CALLS_MAX:
+            then(LocalMisuse(f"waiting: {amount(len(self._calls), 'call')}"))
+            return
+        self._last_own -= 1  # drivers number theirs upwards from 1
+        deadline = Instant(self.turn.now + min(ask.timeout_ns, self.options.call_timeout_ns))
+        self._calls[self._last_own] = _Call(self._last_own, ask, self.turn.now, deadline, then)
 
     def start(self, call_id: CallId, ask: Ask) -> None:
         """Begin a call; its result will be in `done`."""
@@ -89,6 +113,8 @@ class Requests:
             elif call.attempt and now >= self._impatient_at(call):
                 call.attempt = 0
                 call.last_error = ConnectionLost("no answer yet", on=f"node {call.sent_to}")
+                if call.ask.group is not None:
+                    self.coordinators.look_again(call.ask.group)
             if not call.attempt and now >= call.retry_at and call.call in self._calls:
                 self._send(call)
 
@@ -100,7 +126,16 @@ class Requests:
 
     def _send(self, call: _Call) -> None:
         ask, now = call.ask, self.turn.now
-        target, body = ask.node, ask.body
+        target, body, lane = ask.node, ask.body, 0
+        if ask.group is not None:
+            lane, found = COMMIT_LANE, self.coordinators.node_of(ask.group)
+            if isinstance(found, RaftlogError):
+                self._finish(call, found)
+                return
+            call.unled = found is None
+            if found is None:
+                return
+            target = found
         if ask.place is not None:
             self.keeper.follow(ask.place.topic)
             leader = self.cache.leader_of(ask.place)
@@ -119,7 +154,7 @@ class Requests:
         call.attempt = call.attempts
         call.sent_at, call.sent_to = now, target
         then = partial(self._answered, call, call.attempt)
-        call.carrier = self.connections.send(target, ask.api_key, body, then, now)
+        call.carrier = self.connections.send(target, ask.api_key, body, then, now, lane=lane)
 
     def _without_leader(self, call: _Call) -> None:
         """Wait for metadata; a topic or partition that stays unknown is an error soon."""
@@ -162,6 +197,8 @@ class Requests:
             self._finish(call, _unknown(error))
         elif isinstance(error, ConnectionLost | NotSent):
             self.keeper.refresh()
+            if call.ask.group is not None:
+                self.coordinators.forget(call.ask.group, call.sent_to)
             self._again(call)
         else:
             self._finish(call, error)
@@ -172,7 +209,10 @@ class Requests:
         if error.retriable and call.ask.place is not None:
             self.cache.forget_leader(call.ask.place)
             self.keeper.refresh()
-        if error.retriable and not call.ask.changes:
+        if error.retriable and call.ask.group is not None:
+            self.coordinators.refused(call.ask.group, call.sent_to, error.code)
+        not_done = call.ask.group is not None and error.code in _REFUSED_BEFORE_WORK
+        if error.retriable and (not_done or not call.ask.changes):
             self._again(call)
         else:
             self._finish(call, error)
@@ -190,7 +230,11 @@ class Requests:
         return NotDone(f"no answer in time{last}", do="check that the brokers can be reached")
 
     def _finish(self, call: _Call, value: object) -> None:
-        if self._calls.pop(call.call, None) is not None:
+        if self._calls.pop(call.call, None) is None:
+            return
+        if call.then is not None:
+            call.then(value)
+        else:
             self.done.append(Complete(call.call, value))
 
     def next_instant(self, now: Instant) -> Instant:
@@ -198,6 +242,8 @@ class Requests:
         wake = NEVER
         for call in self._calls.values():
             wake = min(wake, call.deadline)
+            if call.unled:
+                continue
             wake = min(wake, self._impatient_at(call) if call.attempt else max(call.retry_at, now))
         return wake
 

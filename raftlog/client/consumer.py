@@ -1,0 +1,347 @@
+"""The trio consumer: `async with Consumer("localhost:9092", group_id="billing") as consumer`.
+
+    consumer.subscribe(["orders"])
+    async for record in consumer:                    one record after the other
+        ...
+
+    while True:                                      or many at a time
+        for place, records in (await consumer.poll()).items(): ...
+        await consumer.commit()
+
+The partitions of the topics are shared out among all consumers of the group. What one has done with
+it commits, so that another can go on there. Names are those of kafka-python and aiokafka.
+
+Everything that may move partitions happens inside `poll` (and iteration): between two polls a
+consumer keeps what it has. All decisions are the core's (raftlog.client.core.group).
+"""
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Annotated, Any, Final, Self, final
+
+import attrs
+import trio
+
+from raftlog.base.arguments import between, check, checked
+from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.ids import Offset
+from raftlog.base.limits import INT32_MAX
+from raftlog.client import system
+from raftlog.client.core.arguments import LookedUp, OffsetFrom, Seconds, TopicName
+from raftlog.client.core.asks import EARLIEST, LATEST
+from raftlog.client.core.group.consumer import Change, GroupConsumer, Notice
+from raftlog.client.core.group.options import ConsumerOptions
+from raftlog.client.core.group_asks import OffsetAndMetadata, fetch_offsets
+from raftlog.client.core.results import OffsetAt
+from raftlog.client.core.values import ClientOptions, ConsumedRecord, Effects, TopicPartition
+from raftlog.client.trio_driver import Client
+
+Records = dict[TopicPartition, list[ConsumedRecord]]
+RecordCount = Annotated[int, between(1, INT32_MAX)]
+_LEAVE_SECONDS: Final = 5.0
+"""How long `close` tries to commit, and then to tell the coordinator."""
+_OPTIONS: Final = frozenset(field.name for field in attrs.fields(ConsumerOptions))
+_LISTENER_METHODS: Final = {
+    Change.ASSIGNED: "on_partitions_assigned",
+    Change.REVOKED: "on_partitions_revoked",
+    Change.LOST: "on_partitions_lost",
+}
+
+
+@final
+class Consumer:
+    """See the module. Options are the fields of `ConsumerOptions` and of `ClientOptions`."""
+
+    @checked
+    def __init__(
+        self,
+        bootstrap: str = "",
+        *,
+        options: ClientOptions | None = None,
+        machine: system.Machine = system.THIS_MACHINE,
+        **more: object,
+    ) -> None:
+        given: dict[str, Any] = {name: more.pop(name) for name in list(more) if name in _OPTIONS}
+        strategy = given.get("partition_assignment_strategy")
+        if isinstance(strategy, str):
+            given["partition_assignment_strategy"] = (strategy,)
+        elif isinstance(strategy, list):
+            given["partition_assignment_strategy"] = tuple(strategy)
+        self.settings = ConsumerOptions(**given)
+        self._client = Client(bootstrap, options=options, machine=machine, **more)
+        self._core: GroupConsumer = self._client.open_consumer(self.settings)
+        self._listener: object | None = None
+        self._open = self._in_poll = False
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """`close`. After an error nothing is committed: the last records may not have been done
+        with."""
+        try:
+            await self._leave(autocommit=error is None)
+        finally:
+            self._client.give_up()
+            await self._client.__aexit__(kind, error, trace)
+
+    @checked
+    async def close(self, *, autocommit: bool = True) -> None:
+        """Commit what was polled, if commits are automatic, and leave the group, so that others
+        take over at once. Leaving the `async with` block does the same."""
+        await self._leave(autocommit=autocommit)
+
+    async def _leave(self, *, autocommit: bool) -> None:
+        if not self._open:
+            return
+        self._open = False
+        with trio.move_on_after(_LEAVE_SECONDS, shield=True):
+            if autocommit and self.settings.enable_auto_commit and self._may_commit():
+                try:
+                    await self._commit(None)
+                except RaftlogError as failed:
+                    # What was not committed is read once more by the next owner. No more is lost.
+                    self._core.commit_error = failed
+            places = tuple(self._core.positions.places())
+            if autocommit and places:
+                await self._tell(Notice(Change.REVOKED, places))
+            await self._client.result_of(self._begin_leave)
+
+    def _may_commit(self) -> bool:
+        if self.settings.group_id is None:
+            return False
+        return self._core.membership.is_member or not self._core.subscribed.topics
+
+    def _begin_leave(self, call_id: int) -> Effects:
+        self._core.leave(call_id)
+        return self._client.turn_effects()
+
+    # --- what to read -----------------------------------------------------------------------------
+
+    @checked
+    def subscribe(self, topics: Sequence[TopicName], *, listener: object | None = None) -> None:
+        """Share these topics with the group; the next polls join it. A listener has methods
+        `on_partitions_revoked`, `on_partitions_assigned` and, if it likes, `on_partitions_lost`,
+        plain or async, which `poll` calls with a list of partitions."""
+        if not topics:
+            raise LocalMisuse("no topics to subscribe to", do="call unsubscribe to leave the group")
+        self._core.subscribe(topics)
+        self._listener = listener
+        self._turn()
+
+    def subscription(self) -> list[str]:
+        """The topics subscribed to."""
+        return list(self._core.subscribed.topics)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and give up all partitions."""
+        self._core.unsubscribe()
+        self._turn()
+
+    @checked
+    def assign(self, partitions: Sequence[TopicPartition]) -> None:
+        """Read exactly these partitions, without sharing. With a group_id they begin at the offsets
+        committed, and commits are kept; the group must have no subscribers then."""
+        self._core.assign(partitions)
+        self._turn()
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that this consumer has, in order."""
+        return self._core.positions.places()
+
+    # --- records ----------------------------------------------------------------------------------
+
+    @checked
+    async def poll(
+        self, *, seconds: Seconds = 1.0, max_records: RecordCount | None = None
+    ) -> Records:
+        """Records by partition, at most `max_poll_records` of them, waiting up to `seconds` for the
+        first. Rebalances happen in here, and so does the commit of what earlier polls gave out.
+
+        Raises what is wrong with the group or a partition; the next call goes on. A partition that
+        cannot be read stands still, and raises whenever there are no other records, until it is
+        sought or paused."""
+        self._must_be_open()
+        if self._in_poll:
+            raise LocalMisuse("another task is in poll", do="use one consumer in one task")
+        self._in_poll = True
+        self._core.poll_begin()
+        try:
+            self._turn()
+            with trio.move_on_after(seconds):
+                return await self._next_records(max_records or self.settings.max_poll_records)
+            return {}
+        finally:
+            self._in_poll = False
+            self._core.poll_end()
+
+    async def _next_records(self, records_max: int) -> Records:
+        await trio.lowlevel.checkpoint()
+        while True:
+            notice = self._core.notice
+            if notice is not None:
+                await self._tell(notice)
+                if self._core.notice is notice:
+                    self._core.notice_done()
+                self._turn()
+                continue
+            records = self._core.take(records_max)
+            if records:
+                self._turn()
+                return records
+            await self._client.until_changed()
+
+    async def _tell(self, notice: Notice) -> None:
+        method = getattr(self._listener, _LISTENER_METHODS[notice.change], None)
+        if method is None and notice.change is Change.LOST:
+            method = getattr(self._listener, _LISTENER_METHODS[Change.REVOKED], None)
+        if method is not None:
+            result = method(list(notice.partitions))
+            if inspect.isawaitable(result):
+                await result
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ConsumedRecord:
+        """The next record; waits for it without end."""
+        while True:
+            for records in (await self.poll(seconds=float("inf"), max_records=1)).values():
+                return records[0]
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    @checked
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetFrom | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit where the polls have come to, or these offsets: the next ones to read. Raises
+        `CommitFailed` when the group has gone on without this consumer."""
+        self._must_be_open()
+        await self._commit(offsets)
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None
+    ) -> None:
+        wanted: dict[TopicPartition, OffsetAndMetadata] | None = None
+        if offsets is not None:
+            wanted = {
+                place: each
+                if isinstance(each, OffsetAndMetadata)
+                else OffsetAndMetadata(Offset(each))
+                for place, each in offsets.items()
+            }
+
+        def begin(call_id: int) -> Effects:
+            self._core.commit(call_id, wanted)
+            return self._client.turn_effects()
+
+        await self._client.result_of(begin)
+
+    @checked
+    async def committed(self, place: TopicPartition) -> OffsetAndMetadata | None:
+        """What the group has committed for a partition; None when nothing."""
+        if self.settings.group_id is None:
+            raise LocalMisuse("committed needs a group_id")
+        found = await self._client.ask(fetch_offsets(self.settings.group_id, [place]))
+        told: OffsetAndMetadata | None = found.get(place)
+        return told
+
+    # --- positions --------------------------------------------------------------------------------
+
+    @checked
+    async def position(self, place: TopicPartition) -> Offset:
+        """The next offset that `poll` gives out."""
+        while True:
+            offset = self._core.position(place)
+            if offset is not None:
+                return offset
+            trouble = self._core.positions.of(place).trouble
+            if trouble is not None:
+                raise trouble
+            self._turn()
+            await self._client.until_changed()
+
+    @checked
+    def seek(self, place: TopicPartition, offset: OffsetFrom) -> None:
+        """Go on from this offset."""
+        self._core.positions.seek(place, Offset(offset))
+        self._turn()
+
+    def seek_to_beginning(self, *places: TopicPartition) -> None:
+        """Go on from the first record of these partitions, or of all that are assigned."""
+        self._seek_to(_partitions(places), EARLIEST)
+
+    def seek_to_end(self, *places: TopicPartition) -> None:
+        """Go on behind the last record of these partitions, or of all that are assigned."""
+        self._seek_to(_partitions(places), LATEST)
+
+    def _seek_to(self, places: Sequence[TopicPartition], timestamp_ms: int) -> None:
+        self._core.positions.seek_to(places or self.assignment(), timestamp_ms)
+        self._turn()
+
+    def pause(self, *places: TopicPartition) -> None:
+        """Give out no records of these until `resume`; they stay this consumer's."""
+        self._core.positions.pause(_partitions(places))
+
+    def resume(self, *places: TopicPartition) -> None:
+        """Give out records of these again."""
+        self._core.positions.resume(_partitions(places))
+        self._turn()
+
+    def paused(self) -> list[TopicPartition]:
+        """What is paused, in order."""
+        return self._core.positions.paused()
+
+    @checked
+    async def beginning_offsets(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each."""
+        return {
+            place: each.offset for place, each in (await self._offsets(places, EARLIEST)).items()
+        }
+
+    @checked
+    async def end_offsets(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset behind the last record of each."""
+        return {place: each.offset for place, each in (await self._offsets(places, LATEST)).items()}
+
+    async def _offsets(
+        self, places: Iterable[TopicPartition], timestamp_ms: int
+    ) -> dict[TopicPartition, OffsetAt]:
+        return {place: await self._client.offset(place, timestamp_ms) for place in places}
+
+    @checked
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, LookedUp]
+    ) -> dict[TopicPartition, OffsetAt | None]:
+        """The first record of each at or after a time in milliseconds; None where there is none."""
+        found: dict[TopicPartition, OffsetAt | None] = {}
+        for place, timestamp_ms in timestamps.items():
+            told = await self._client.offset(place, timestamp_ms)
+            found[place] = told if told.offset >= 0 else None
+        return found
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        if self._open:
+            self._client.take_turn()
+
+    def _must_be_open(self) -> None:
+        if not self._open:
+            raise LocalMisuse("the consumer is not open", do="async with Consumer(...) as consumer")
+
+
+def _partitions(places: Sequence[TopicPartition]) -> Sequence[TopicPartition]:
+    checked_places: Sequence[TopicPartition] = check("places", places, Sequence[TopicPartition])
+    return checked_places

@@ -1,0 +1,450 @@
+"""`GroupConsumer`: subscribe or assign, poll, commit, leave; without I/O.
+
+A driver does this for each poll:
+
+    consumer.poll_begin()                      it may join, and commit what earlier polls gave out
+    while consumer.notice is not None:         tell the user, then
+        consumer.notice_done()
+    consumer.take(records_max)                 records, or raises what is wrong
+    consumer.poll_end()                        it only keeps the membership alive
+
+with a turn of the core after each. A rebalance only begins within a poll, for then the user has
+done with all records, and goes through these stages:
+
+    IDLE -> COMMITTING   what was processed, bounded in time
+         -> REVOKING     eager: the user is told that everything goes, and it goes
+         -> JOINING      join, divide when this member leads, sync
+         -> GIVING_UP    cooperative: the user is told what goes; then join again, so that others
+                         get it
+         -> IDLE         the user is told what came
+"""
+
+import enum
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.ids import Offset
+from raftlog.base.limits import GROUP_NOTICES_MAX
+from raftlog.base.ports import Entropy
+from raftlog.base.units import NEVER, Instant, Nanos, millis
+from raftlog.client.core.connections import Connections
+from raftlog.client.core.coordinators import Coordinators
+from raftlog.client.core.errors import CommitFailed
+from raftlog.client.core.fetcher import Fetcher
+from raftlog.client.core.group.assignors import ASSIGNORS
+from raftlog.client.core.group.membership import Membership, Phase
+from raftlog.client.core.group.options import ConsumerOptions
+from raftlog.client.core.group.positions import Positions, Taken
+from raftlog.client.core.group.protocol import decode_member, encode_assignment, encode_subscription
+from raftlog.client.core.group.topics import SubscribedTopics
+from raftlog.client.core.group_asks import NO_MEMBER, Identity, OffsetAndMetadata, commit_offsets
+from raftlog.client.core.metadata_cache import MetadataCache
+from raftlog.client.core.metadata_keeper import MetadataKeeper
+from raftlog.client.core.requests import Requests
+from raftlog.client.core.values import CallId, ClientOptions, Complete, TopicPartition, Turn
+from raftlog.kafka.error_codes import ErrorCode
+
+_COMMIT_ALL_NS: Final = millis(3_600_000)
+"""An automatic commit also says what has not moved, this often: brokers forget offsets that nobody
+commits for days."""
+_COMMIT_WAIT_NS: Final = millis(5_000)
+"""How long a rebalance waits for the commit before it."""
+
+
+@final
+class Change(enum.Enum):
+    """What happened to partitions. LOST: another member may have them already."""
+
+    ASSIGNED = "assigned"
+    REVOKED = "revoked"
+    LOST = "lost"
+
+
+class Notice(NamedTuple):
+    """For the user, who may commit or seek before it is done."""
+
+    change: Change
+    partitions: tuple[TopicPartition, ...]
+
+
+class _Stage(enum.Enum):
+    """See the module."""
+
+    IDLE = "idle"
+    COMMITTING = "committing"
+    REVOKING = "revoking"
+    JOINING = "joining"
+    GIVING_UP = "giving up"
+
+
+@final
+@attrs.define(eq=False)
+class GroupConsumer:
+    """See the module."""
+
+    options: ClientOptions
+    settings: ConsumerOptions
+    cache: MetadataCache
+    keeper: MetadataKeeper
+    connections: Connections
+    entropy: Entropy
+    turn: Turn
+    coordinators: Coordinators
+    requests: Requests
+    fetcher: Fetcher
+    membership: Membership = attrs.field(init=False)
+    positions: Positions = attrs.field(init=False)
+    subscribed: SubscribedTopics = attrs.field(init=False)
+    done: list[Complete] = attrs.field(factory=list, init=False)
+    commit_error: RaftlogError | None = attrs.field(default=None, init=False)
+    """Why the last automatic commit failed; None when it did not. It is tried again."""
+    _notices: deque[Notice] = attrs.field(factory=deque, init=False)
+    _stage: _Stage = attrs.field(default=_Stage.IDLE, init=False)
+    _stage_until: Instant = attrs.field(default=NEVER, init=False)
+    _polling: bool = attrs.field(default=False, init=False)
+    _polled_at: Instant = attrs.field(default=Instant(0), init=False)
+    _commit_at: Instant = attrs.field(default=NEVER, init=False)
+    _commit_all_at: Instant = attrs.field(default=Instant(0), init=False)
+    _committing: int = attrs.field(default=0, init=False)
+    """The number of the automatic commit under way; 0 is none."""
+    _commits: int = attrs.field(default=0, init=False)
+    _arriving: tuple[TopicPartition, ...] = attrs.field(default=(), init=False)
+    _leaving: tuple[TopicPartition, ...] = attrs.field(default=(), init=False)
+    _before: tuple[tuple[TopicPartition, ...], int] = attrs.field(default=((), -1), init=False)
+    """The last assignment and its generation, which the sticky assignor wants to keep."""
+    _error: RaftlogError | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        options, settings, entropy, turn = self.options, self.settings, self.entropy, self.turn
+        self.membership = Membership(
+            options, settings, self.coordinators, self.connections, entropy, turn
+        )
+        self.positions = Positions(options, settings, self.requests, self.fetcher, entropy, turn)
+        self.subscribed = SubscribedTopics(options, self.cache, self.keeper, turn)
+        self._polled_at = turn.now
+
+    # --- what to read -----------------------------------------------------------------------------
+
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """Share these topics with the group. The next polls join it."""
+        if self.settings.group_id is None:
+            raise LocalMisuse("subscribe needs a group_id", do="give one, or call assign")
+        if not self.subscribed.topics and self.positions.places():
+            raise LocalMisuse("partitions are assigned by hand", do="call unsubscribe first")
+        if self.subscribed.set(topics):
+            self.membership.rejoin_wanted = self.membership.phase is not Phase.UNJOINED
+
+    def assign(self, places: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, whoever else reads them; a group only keeps offsets."""
+        if self.subscribed.topics:
+            raise LocalMisuse("topics are subscribed to", do="call unsubscribe first")
+        wanted = dict.fromkeys(places)
+        self.positions.drop([each for each in self.positions.places() if each not in wanted])
+        self.positions.begin(wanted)
+
+    def unsubscribe(self) -> None:
+        """Leave the group, and read nothing."""
+        if self.subscribed.topics:
+            self.membership.leave(_ignore)
+        self.membership.lost = False
+        self.subscribed.set(())
+        self.positions.drop(self.positions.places())
+        self._notices.clear()
+        self._stage, self._stage_until = _Stage.IDLE, NEVER
+
+    # --- polls ------------------------------------------------------------------------------------
+
+    def poll_begin(self) -> None:
+        """See the module."""
+        self._polling, self._polled_at = True, self.turn.now
+        self.positions.mark_processed()
+        if self._commit_at == NEVER:
+            self._commit_at = Instant(self.turn.now + self.settings.auto_commit_interval_ns)
+
+    def poll_end(self) -> None:
+        """See the module."""
+        self._polling, self._polled_at = False, self.turn.now
+
+    @property
+    def notice(self) -> Notice | None:
+        """What the user has to be told next."""
+        return self._notices[0] if self._notices else None
+
+    def notice_done(self) -> None:
+        """The user was told; go on."""
+        notice = self._notices.popleft()
+        if notice.change is not Change.REVOKED:
+            return
+        if self._stage is _Stage.REVOKING:
+            self.positions.drop(notice.partitions)
+            self._join()
+        elif self._stage is _Stage.GIVING_UP:
+            self.positions.drop(self._leaving)
+            self._leaving = ()
+            self.membership.rejoin_wanted = True
+            self._take_what_came()
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a waiting poll has something to do."""
+        return bool(self._notices) or self._error is not None or self.positions.has_ready
+
+    def take(self, records_max: int) -> Taken:
+        """Records, at most so many. Raises what is wrong with the group, or with a partition once
+        its records and those of the others are taken."""
+        if self._error is not None:
+            error = self._error
+            if not self.membership.fenced:
+                self._error = None
+            raise error
+        return self.positions.take(records_max)
+
+    # --- commits ----------------------------------------------------------------------------------
+
+    def commit(
+        self, call_id: CallId, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None
+    ) -> None:
+        """Commit these offsets, or where each partition stands; completes the call with None."""
+        wanted = self.positions.consumed() if offsets is None else dict(offsets)
+        if self.settings.group_id is None:
+            error = LocalMisuse("commit needs a group_id")
+            self.done.append(Complete(call_id, error))
+            return
+        self._commit(wanted, partial(self._complete, call_id))
+
+    def _complete(self, call_id: CallId, result: Any) -> None:
+        self.done.append(Complete(call_id, result))
+
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], then: Any) -> None:
+        assert self.settings.group_id is not None, "only groups keep offsets"
+        identity = self._identity()
+        outside = self.subscribed.topics and not self.membership.is_member
+        if outside and (offsets or self._notices):
+            # What was polled may have been lost meanwhile, which the next poll says.
+            group = f"group {self.settings.group_id}"
+            then(CommitFailed(ErrorCode.UNKNOWN_MEMBER_ID, on=group))
+        elif not offsets:
+            then(None)
+        else:
+            ask = commit_offsets(self.settings.group_id, offsets, identity)
+            self.requests.start_own(ask, partial(self._committed, offsets, identity, then))
+
+    def _identity(self) -> Identity:
+        return self.membership.identity if self.subscribed.topics else NO_MEMBER
+
+    def _committed(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        identity: Identity,
+        then: Any,
+        answer: Any,
+    ) -> None:
+        if answer is None:
+            self.positions.committed(offsets)
+        elif isinstance(answer, CommitFailed) and NO_MEMBER != identity == self._identity():
+            self.membership.judge(answer.code)
+        then(answer)
+
+    def _commit_processed(self) -> None:
+        now = self.turn.now
+        all_again = now >= self._commit_all_at
+        if all_again:
+            self._commit_all_at = Instant(now + _COMMIT_ALL_NS)
+        self._commit_at = Instant(now + self.settings.auto_commit_interval_ns)
+        self._commits += 1
+        self._committing = self._commits
+        then = partial(self._processed_committed, self._commits)
+        self._commit(self.positions.processed(all_again=all_again), then)
+
+    def _processed_committed(self, number: int, answer: Any) -> None:
+        if number != self._committing:
+            return
+        self._committing = 0
+        self.commit_error = answer if isinstance(answer, RaftlogError) else None
+        if self._stage is _Stage.COMMITTING:
+            self._go_on_after_commit()
+
+    # --- turns ------------------------------------------------------------------------------------
+
+    def drive(self) -> None:
+        """Everything that is due."""
+        if self.subscribed.topics:
+            self._drive_group()
+        self.positions.drive()
+        if self._auto_commits and not self._committing and self.turn.now >= self._commit_at:
+            self._commit_processed()
+
+    @property
+    def _auto_commits(self) -> bool:
+        if not self.settings.enable_auto_commit or self.settings.group_id is None:
+            return False
+        return self._polling and (self.membership.is_member or not self.subscribed.topics)
+
+    def _drive_group(self) -> None:
+        membership = self.membership
+        self._watch_polls()
+        membership.drive()
+        if membership.lost:
+            membership.lost = False
+            self._lose()
+        self._error = membership.error or self._error
+        membership.error = None
+        if self._notices:
+            return
+        self._watch_topics()
+        if self._stage is _Stage.IDLE and self._polling and membership.may_join:
+            self._begin_rebalance()
+        elif self._stage is _Stage.COMMITTING and self.turn.now >= self._stage_until:
+            self._go_on_after_commit()
+        if self._stage is _Stage.JOINING:
+            self._follow_join()
+
+    def _watch_polls(self) -> None:
+        """A member that does not poll any more keeps its partitions from the others: it leaves."""
+        if self._polling or self.membership.phase is Phase.UNJOINED:
+            return
+        if self.turn.now >= self._polled_at + self.settings.max_poll_interval_ns:
+            self.membership.leave(_ignore)
+
+    def _watch_topics(self) -> None:
+        error = self.subscribed.refused()
+        if error is not None:
+            self._error = error
+        divided = self.membership.leads and self.membership.phase is Phase.STABLE
+        if divided and self.subscribed.changed():
+            self.membership.rejoin_wanted = True
+
+    # --- rebalances -------------------------------------------------------------------------------
+
+    def _begin_rebalance(self) -> None:
+        if self._auto_commits and self.positions.places():
+            self._stage = _Stage.COMMITTING
+            self._stage_until = Instant(self.turn.now + _COMMIT_WAIT_NS)
+            self._commit_processed()
+        else:
+            self._go_on_after_commit()
+
+    def _go_on_after_commit(self) -> None:
+        self._committing, self._stage_until = 0, NEVER
+        places = tuple(self.positions.places())
+        if places and not self.settings.cooperative:
+            self._stage = _Stage.REVOKING
+            self._tell(Change.REVOKED, places)
+        else:
+            self._join()
+
+    def _join(self) -> None:
+        owned: tuple[TopicPartition, ...] = tuple(self.positions.places())
+        generation = self.membership.identity.generation
+        protocols: list[tuple[str, bytes]] = []
+        for each in self.settings.assignors:
+            had = self._before if each.name == "sticky" else (owned, generation)
+            protocols.append(
+                (each.name, encode_subscription(each.name, self.subscribed.topics, *had))
+            )
+        self.membership.join(protocols)
+        joining = self.membership.phase is Phase.JOINING
+        self._stage = _Stage.JOINING if joining else _Stage.IDLE
+
+    def _follow_join(self) -> None:
+        membership = self.membership
+        if membership.phase is Phase.UNJOINED:
+            self._stage = _Stage.IDLE
+        elif membership.phase is Phase.ASSIGNING:
+            self._divide()
+        elif membership.phase is Phase.STABLE and membership.assigned:
+            membership.assigned = False
+            self._take_over(membership.assignment)
+
+    def _divide(self) -> None:
+        """This member leads: say who gets what, as soon as all topics are known."""
+        membership = self.membership
+        try:
+            members = [decode_member(each, membership.protocol) for each in membership.members]
+            topics = sorted({topic for each in members for topic in each.topics})
+            counts = self.subscribed.counts(topics)
+        except RaftlogError as error:
+            # Another member's words, or more topics than a client can follow. The group is stuck
+            # for all of them until that changes, so the user hears of it.
+            membership.error = error
+            membership.forget_generation(keep_member_id=True)
+            return
+        if counts is None:
+            return
+        divided = ASSIGNORS[membership.protocol].assign(members, counts)
+        self.subscribed.remember(counts)
+        membership.sync({name: encode_assignment(each) for name, each in divided.items()})
+
+    def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
+        owned = self.positions.places()
+        self._before = (tuple(assignment), self.membership.identity.generation)
+        new = dict.fromkeys(assignment)
+        self._leaving = tuple(each for each in owned if each not in new)
+        self._arriving = tuple(each for each in assignment if each not in owned)
+        if self._leaving:
+            self._stage = _Stage.GIVING_UP
+            self._tell(Change.REVOKED, self._leaving)
+        else:
+            self._take_what_came()
+
+    def _take_what_came(self) -> None:
+        came, self._arriving = self._arriving, ()
+        self.positions.begin(came)
+        self._stage = _Stage.IDLE
+        self._tell(Change.ASSIGNED, came)
+
+    def _lose(self) -> None:
+        places = tuple(self.positions.places())
+        self.positions.drop(places)
+        self._notices.clear()
+        self._leaving = self._arriving = ()
+        self._stage, self._stage_until = _Stage.IDLE, NEVER
+        if places:
+            self._tell(Change.LOST, places)
+
+    def _tell(self, change: Change, places: tuple[TopicPartition, ...]) -> None:
+        assert len(self._notices) < GROUP_NOTICES_MAX, self._notices
+        self._notices.append(Notice(change, places))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def leave(self, call_id: CallId) -> None:
+        """Leave the group; completes the call when the coordinator knows, or cannot be told."""
+        if self.subscribed.topics and self.membership.identity.member_id:
+            self.membership.leave(partial(self._left, call_id))
+        else:
+            self._left(call_id, None)
+        self.membership.lost = False
+        self.subscribed.set(())
+        self.positions.drop(self.positions.places())
+        self._notices.clear()
+
+    def _left(self, call_id: CallId, answer: object) -> None:
+        del answer  # a member that could not say goodbye is removed when its session ends
+        self.done.append(Complete(call_id, None))
+
+    def position(self, place: TopicPartition) -> Offset | None:
+        """The next offset that a poll gives out; None while it is looked for."""
+        return self.positions.of(place).offset
+
+    def next_instant(self, now: Instant) -> Instant:
+        """When `drive` has something to do again."""
+        wake = self.positions.next_instant(now)
+        if self._auto_commits and not self._committing:
+            wake = min(wake, max(self._commit_at, now))
+        if not self.subscribed.topics:
+            return wake
+        wake = min(wake, self.membership.next_instant(now), self._stage_until)
+        if not self._polling and self.membership.phase is not Phase.UNJOINED:
+            left = Nanos(self._polled_at + self.settings.max_poll_interval_ns)
+            wake = min(wake, Instant(left))
+        return min(wake, self.subscribed.next_instant(now))
+
+
+def _ignore(answer: object) -> None:
+    del answer

@@ -1,0 +1,91 @@
+"""Groups under everything at once."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.base.units import millis
+from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.group.membership import Phase
+from raftlog.kafka.versions import ApiKey
+from tests.client.group.world import start
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    strategy=st.sampled_from(["range", "sticky", "cooperative-sticky"]),
+    steps=st.lists(
+        st.tuples(
+            st.sampled_from(["join", "die", "work", "move", "silence", "refuse", "grow", "run"]),
+            st.integers(0, 600),
+        ),
+        max_size=10,
+    ),
+)
+def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, steps):
+    """Members come and die, work and poll, coordinators move, fall silent and refuse. Afterwards
+    the members that are left have each partition once, and every record was given out by a poll."""
+    world = start(4, 4)
+    world.latency_ns = millis(10)  # each fetch is answered at once: the fewer, the faster
+    more = {"partition_assignment_strategy": (strategy,), "auto_commit_interval_ms": 50}
+    readers = [world.reader("t", **more)]
+    readers[0].records_max = 3
+    records = list(readers[0].records)
+    refusals = [14, 15, 16, 22, 25, 27]
+    apis = [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT]
+    for what, number in steps:
+        if what == "join" and len(readers) < 4:
+            readers.append(world.reader("t", **more))
+            readers[-1].records_max = 3
+        elif what == "die" and len(readers) > 1:
+            dead = readers.pop(number % len(readers))
+            world.kill(dead)
+            records += dead.records
+            for name in list(world.groups.groups["g"].members):
+                if name == dead.consumer.membership.identity.member_id:
+                    world.groups.expire("g", name)
+        elif what == "work":
+            each = readers[number % len(readers)]
+            (each.end_work if each.busy else each.begin_work)()
+        elif what == "move":
+            world.groups.silent.clear()
+            world.groups.move_to(1 + number % 3)
+        elif what == "silence":
+            world.groups.silent.add(world.groups.node)
+            world.run_for(millis(number))
+            world.groups.move_to(1 + world.groups.node % 3)
+        elif what == "refuse":
+            world.cluster.refuse(apis[number % 4], refusals[number % 6])
+        elif what == "grow" and len(world.cluster.topics["t"]) < 6:
+            world.cluster.grow("t")
+        world.run_for(millis(number))
+    for each in readers:
+        each.end_work()
+    world.groups.silent.clear()
+    # A member of which the coordinator knows and no client does: its session ends.
+    known = {each.consumer.membership.identity.member_id for each in readers}
+    for name in list(world.groups.groups["g"].members):
+        if name not in known:
+            world.groups.expire("g", name)
+    wanted = [f"t-{at}" for at in range(4)]
+
+    def settled():
+        owned = sorted(each for reader in readers for each in reader.places())
+        return [each for each in owned if each in wanted] == wanted and all(
+            each.consumer.membership.phase is Phase.STABLE for each in readers
+        )
+
+    world.run_for(millis(3_000))
+    for name in list(world.groups.groups["g"].members):
+        if name not in {each.consumer.membership.identity.member_id for each in readers}:
+            world.groups.expire("g", name)
+    world.run_until(settled, steps=100_000)
+    world.run_until(
+        lambda: (
+            len(
+                {(r.partition, r.offset) for r in records + [r for e in readers for r in e.records]}
+            )
+            == 48
+        )
+    )
+    for each in readers:
+        assert not [error for error in each.errors if not isinstance(error, KafkaError)]
