@@ -25,8 +25,12 @@ PROFILES = ("swarm", "wide", "trio", "varied")
 """What batches of seeds draw, one after another: each finds what the others do not play."""
 COMPILED_PROFILES = ("swarm", "wide")
 PARTS = ("seeds", "examples", "power", "crashes")
-NAMED_PARTS = ("fresh",)
+NAMED_PARTS = ("fresh", "strangers")
 """Parts that run only when they are named: one round takes an hour."""
+ONCE = ("strangers",)
+"""Parts that have nothing to find by a second round."""
+SKIPPED = 3
+"""The exit code of a part that could not run whole, though nothing failed."""
 EXAMPLES = ["tests/raft", "tests/storage", "tests/partition", "tests/metadata", "tests/kafka"]
 SHRINK_SECONDS = 300
 OVER_SECONDS = 60
@@ -55,7 +59,9 @@ def main(arguments):
     soak.tell()
     if soak.interrupted:
         return INTERRUPTED
-    return 1 if soak.failed else 0
+    if soak.failed:
+        return 1
+    return SKIPPED if soak.skipped else 0
 
 
 def parsed(arguments):
@@ -68,6 +74,12 @@ def parsed(arguments):
     )
     parser.add_argument("--bugs", type=Path, default=Path("bugs"), help="where failures are filed")
     parser.add_argument("--mutant", default="", help="with this planted bug, to see it found")
+    parser.add_argument(
+        "--librdkafka", type=Path, metavar="DIR", help="strangers: a built librdkafka"
+    )
+    parser.add_argument(
+        "--kafka-python", type=Path, metavar="DIR", help="strangers: a checkout of kafka-python"
+    )
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join((*PARTS, *NAMED_PARTS)))
     options = parser.parse_args(arguments)
     unknown = [part for part in options.parts if part not in PARTS + NAMED_PARTS]
@@ -100,7 +112,7 @@ class Soak:
         self.deadline = time.monotonic() + 60 * options.minutes
         self.rounds, self.seed = 0, options.first
         self.batches = dict.fromkeys(PROFILES, 0)
-        self.failed, self.cut_off, self.filed = [], 0, []
+        self.failed, self.skipped, self.cut_off, self.filed = [], [], 0, []
         self.interrupted = False
 
     @property
@@ -108,9 +120,11 @@ class Soak:
         return self.deadline - time.monotonic()
 
     def explore(self):
-        wanted = self.options.parts or list(PARTS)
-        while self.left > 0:
-            part = wanted[self.rounds % len(wanted)]
+        wanted = list(self.options.parts or PARTS)
+        while self.left > 0 and wanted:
+            part = wanted.pop(0)
+            if part not in ONCE:
+                wanted.append(part)
             if part == "seeds" and self.options.compiled:
                 compiled_build.check(self.options.compiled)  # sources may have been changed
             command = self.command_of(part)
@@ -126,6 +140,8 @@ class Soak:
         if code is None:
             self.cut_off += 1
             print(f"{told(part, command)}: cut off at the time limit", flush=True)
+        elif part == "strangers" and code == SKIPPED:
+            self.skipped.append(shlex.join(command))
         elif code:
             self.failed.append(shlex.join(command))
             if part != "seeds" or "  folder: " not in log.read_text(errors="replace"):
@@ -136,6 +152,8 @@ class Soak:
             return self.sweep()
         if part == "fresh":
             return ["scripts/fresh"]
+        if part == "strangers":
+            return self.strangers()
         pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "1800"]
         if part == "crashes":
             return [*pytest, "--soak", "-m", "soak"]
@@ -143,6 +161,14 @@ class Soak:
             return [*pytest, "tests/processes/test_power_loss.py"]
         folder = EXAMPLES[self.rounds % len(EXAMPLES)]
         return [*pytest, "--hypothesis-profile=soak", folder]
+
+    def strangers(self):
+        options = self.options
+        command = [sys.executable, "scripts/_strangers_soak.py", "--jobs", str(options.jobs)]
+        given = {"--librdkafka": options.librdkafka, "--kafka-python": options.kafka_python}
+        for name, folder in given.items():
+            command += [name, str(folder)] if folder else []
+        return command
 
     def sweep(self):
         options, first = self.options, self.seed
@@ -163,6 +189,8 @@ class Soak:
     def tell(self):
         for each in self.failed:
             print(f"failed: {each}")
+        for each in self.skipped:
+            print(f"not whole, see its lines with 'skipped:': {each}")
         for folder in dict.fromkeys(self.filed):
             print(f"filed: {folder}")
         if any(self.batches.values()):

@@ -5,5 +5,6 @@
 * `outcomes`: the one rule from what a client said to a cell of the matrix;
 * `running`: one client's programs, their silence, and what they left in the topics;
 * `matrix`: the cells, the expected ones (`expected.json`), and both as text, JSON and a page;
+* `suites`, `suite_table`, `soaking`: their own test suites, for `scripts/soak strangers`;
 * `programs/`: one small program a client, in the client's language.
 """

@@ -168,15 +168,15 @@ def _run_one(bootstrap, client, command, options):
 
 
 @contextlib.contextmanager
-def cluster(settings=None):
-    """Three brokers in processes of their own, with these settings; yields where they listen."""
+def cluster(brokers=3, settings=None):
+    """Brokers in processes of their own, with these settings; yields where they listen."""
     with tempfile.TemporaryDirectory(prefix="raftlog-strangers-") as folder:
-        brokers = local_cluster.found(Path(folder), brokers=3, settings=settings)
+        made = local_cluster.found(Path(folder), brokers=brokers, settings=settings)
         try:
-            brokers.start_all()
-            yield brokers.bootstrap_servers
+            made.start_all()
+            yield made.bootstrap_servers
         finally:
-            brokers.stop()
+            made.stop()
 
 
 def _show(options, seen):
