@@ -72,6 +72,7 @@ LIBRDKAFKA = "confluent-kafka"
 LIBRDKAFKA_FEATURES = [
     Feature("describe-cluster", "cluster id, controller and nodes"),
     Feature("max-timestamp", "the offset of the newest timestamp"),
+    Feature("max-timestamp-live", "the same, a hundred times while records are produced"),
     Feature("elect-leaders", "elect the preferred leader of a partition"),
     Feature("describe-acls", "the access control lists"),
     Feature("describe-groups", "what the coordinator knows of a group"),
@@ -85,6 +86,11 @@ LIBRDKAFKA_FEATURES = [
     Feature("auto-create", "a record for a topic that is not there makes the topic"),
     Feature("out-of-range", "a position behind the end is refused as out of range"),
     Feature("seek", "go to an offset, tell it, pause and resume"),
+]
+SEGMENT = "kafka-go"
+SEGMENT_FEATURES = [
+    Feature("write-created", "write to every partition as soon as a topic was created"),
+    Feature("write-grown", "write to every partition as soon as a topic was grown"),
 ]
 SPARK = "spark-connector"
 SPARK_FEATURES = [
@@ -100,6 +106,7 @@ OWN_FEATURES = {
     LIBRDKAFKA: LIBRDKAFKA_FEATURES,
     JAVA_CLIENTS: JAVA_FEATURES,
     TOOLS: TOOL_FEATURES,
+    SEGMENT: SEGMENT_FEATURES,
     SPARK: SPARK_FEATURES,
 }
 """Head of the names of clients -> what they alone are asked."""

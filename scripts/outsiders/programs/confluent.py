@@ -198,6 +198,23 @@ def max_timestamp(place):
     speaking.expect(found.offset, speaking.FILLED_RECORDS - 1, "offset")
 
 
+def max_timestamp_live(place):
+    """The newest timestamp is committed at any moment: there is one, and it is never that of a
+    record which may yet be lost."""
+    producer = Producer({"bootstrap.servers": place.bootstrap, "linger.ms": 1})
+    at = TopicPartition(f"{place.prefix}-work", 2)
+    producer.produce(at.topic, b"first", partition=at.partition)
+    producer.flush(SECONDS)
+    asked = {at: kafka_admin.OffsetSpec.max_timestamp()}
+    for _ in range(100):
+        for _ in range(20):
+            producer.produce(at.topic, b"x" * 100, partition=at.partition)
+        producer.poll(0)
+        [found] = done(admin(place).list_offsets(asked)).values()
+        speaking.expect(found.offset >= 0, True, "an offset")
+    speaking.expect(producer.flush(SECONDS), 0, "records left")
+
+
 def elect_leaders(place):
     partition = TopicPartition(place.filled, 0)
     kind = confluent_kafka.ElectionType.PREFERRED
@@ -330,6 +347,7 @@ def seek(place):
 OWN = {
     "describe-cluster": needs("describe_cluster", describe_cluster),
     "max-timestamp": needs("list_offsets", max_timestamp),
+    "max-timestamp-live": needs("list_offsets", max_timestamp_live),
     "elect-leaders": needs("elect_leaders", elect_leaders),
     "describe-acls": describe_acls,
     "describe-groups": describe_groups,

@@ -1,7 +1,9 @@
 """What Kafka's command-line tools are asked beside the features of every client.
 
 In the flags, `{filled}` and `{work}` stand for topics, `{prefix}` for the prefix of their names,
-and `{plan}` for a file that holds `plan`, which is JSON.
+and `{plan}` for a file that holds `plan`, which is JSON. `{bootstrap}` is for tools that have a
+flag of their own for it; the others get theirs. `{producing}` and `{count}` are flags that 4.2
+renamed.
 """
 
 from typing import NamedTuple
@@ -9,13 +11,14 @@ from typing import NamedTuple
 
 class Call(NamedTuple):
     """One call of a tool: its class, its flags, and what its output must show. With `refused`, the
-    tool must fail, and show that in its error."""
+    tool must fail, and show that in its error. An `endless` tool is ended after a while."""
 
     tool: str
     flags: str
     shows: str = ""
     refused: str = ""
     plan: str = ""
+    endless: bool = False
 
 
 MOVE = '{"version":1,"partitions":[{"topic":"{work}","partition":0,"replicas":[2,3,1]}]}'
@@ -42,6 +45,9 @@ CALLS = {
     "topics-bad-name": Call(
         "TopicCommand", "--create --topic a!b", refused="InvalidTopicException"
     ),
+    "topics-describe-unknown": Call(
+        "TopicCommand", "--describe --topic {prefix}-no", refused="{prefix}-no"
+    ),
     "topics-unknown": Call("TopicCommand", "--delete --topic {prefix}-no", refused="{prefix}-no"),
     "offsets-latest": Call("GetOffsetShell", "--topic {filled}", shows="{filled}:0:20"),
     "offsets-earliest": Call(
@@ -50,6 +56,9 @@ CALLS = {
     "offsets-max-timestamp": Call(
         "GetOffsetShell", "--topic {filled} --time max-timestamp", shows="{filled}:0:19"
     ),
+    "offsets-time": Call(
+        "GetOffsetShell", "--topic {filled} --time 1700000005000", shows="{filled}:0:5"
+    ),
     "offsets-earliest-local": Call(
         "GetOffsetShell", "--topic {filled} --time earliest-local", shows="{filled}:0:0"
     ),
@@ -57,6 +66,10 @@ CALLS = {
     "configs-topic-all": Call(
         "ConfigCommand", "--describe --topic {filled} --all", shows="retention.ms=-1"
     ),
+    "configs-all-topics": Call(
+        "ConfigCommand", "--describe --entity-type topics", shows="{filled}"
+    ),
+    "configs-all-groups": Call("ConfigCommand", "--describe --entity-type groups"),
     "configs-topic-delete": Call(
         "ConfigCommand", "--alter --topic {work} --delete-config retention.ms", shows="Completed"
     ),
@@ -142,6 +155,29 @@ CALLS = {
         shows="ProducerId",
     ),
     "transactions-hanging": Call("TransactionsCommand", "find-hanging --broker-id 1"),
+    "delete-records-beyond": Call(
+        "DeleteRecordsCommand",
+        "--offset-json-file {plan}",
+        refused="OffsetOutOfRange",
+        plan='{"version":1,"partitions":[{"topic":"{work}","partition":1,"offset":99999}]}',
+    ),
+    "producer-perf": Call(
+        "ProducerPerformance",
+        "--topic {work} --num-records 2000 --record-size 200 --throughput -1"
+        " {producing} bootstrap.servers={bootstrap} acks=all compression.type=zstd",
+        shows="2000 records sent",
+    ),
+    "consumer-perf": Call(
+        "ConsumerPerformance",
+        "--topic {filled} --group {prefix}-perf {count} 60 --timeout 15000",
+        shows=r"\n[^,]+, [^,]+, [^,]+, [^,]+, 60, ",
+    ),
+    "replica-verification": Call(
+        "ReplicaVerificationTool",
+        "--broker-list {bootstrap} --topics-include {filled} --report-interval-ms 1000",
+        shows="max lag is 0 ",
+        endless=True,
+    ),
     "verifiable-producer": Call(
         "VerifiableProducer", "--topic {work} --max-messages 5", shows="producer_send_success"
     ),

@@ -32,6 +32,9 @@ JAVA = [
 RENAMED = (MAJOR, MINOR) >= (4, 2)
 PRODUCER_PROPERTY = "--command-property" if RENAMED else "--producer-property"
 CONSUMER_PROPERTY = "--command-property" if RENAMED else "--consumer-property"
+PRODUCING = "--command-property" if RENAMED else "--producer-props"
+COUNT = "--num-records" if RENAMED else "--messages"
+ENDLESS_SECONDS = 10
 
 
 # Settings have such words in their names, and JSON has a field `"error":null`.
@@ -49,8 +52,9 @@ def classes():
     return found
 
 
-def run(tool, *arguments, text=""):
-    """The output of one tool; what it said when it failed or told an error."""
+def run(tool, *arguments, text="", endless=False):
+    """The output of one tool; what it said when it failed or told an error. One that is `endless`
+    is ended after a while."""
     if tool not in classes():
         raise speaking.AbsentError(f"Kafka {RELEASE} has no {tool}")
     try:
@@ -60,9 +64,11 @@ def run(tool, *arguments, text=""):
             input=text,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=ENDLESS_SECONDS if endless else SECONDS,
         )
     except subprocess.TimeoutExpired as expired:
+        if endless:
+            return _decoded(expired.stdout)
         told = error_in(_decoded(expired.stdout) + "\n" + _decoded(expired.stderr))
         raise RuntimeError(told) if told else TimeoutError("no output") from expired
     # Some tools tell of an error and end with 0.
@@ -203,7 +209,7 @@ def transaction(place):
     """ProducerPerformance is the tool that writes inside transactions. It draws from the lines of a
     file, so each record has a file, and a transaction, of its own."""
     settings = [f"bootstrap.servers={place.bootstrap}", "max.block.ms=8000"]
-    properties = ["--command-property" if RENAMED else "--producer-props", *settings]
+    properties = [PRODUCING, *settings]
     with tempfile.TemporaryDirectory() as folder:
         payload = Path(folder) / "payload"
         for number in range(speaking.WRITTEN_RECORDS):
@@ -227,6 +233,9 @@ def call(wanted):
                 "{work}": f"{place.prefix}-work",
                 "{prefix}": place.prefix,
                 "{plan}": str(plan),
+                "{bootstrap}": place.bootstrap,
+                "{producing}": PRODUCING,
+                "{count}": COUNT,
             }
 
             def filled_in(text):
@@ -238,19 +247,20 @@ def call(wanted):
             flags = filled_in(wanted.flags).split()
             # ClusterTool takes the server behind its command, the others before theirs.
             behind = wanted.tool == "ClusterTool"
-            flags = [*flags, *server(place)] if behind else [*server(place), *flags]
-            _called(wanted.tool, flags, filled_in(wanted.shows), filled_in(wanted.refused))
+            if "{bootstrap}" not in wanted.flags:
+                flags = [*flags, *server(place)] if behind else [*server(place), *flags]
+            _called(wanted, flags, filled_in(wanted.shows), filled_in(wanted.refused))
 
     return function
 
 
-def _called(tool, flags, shows, refused):
+def _called(wanted, flags, shows, refused):
     try:
-        told = run(tool, *flags)
+        told = run(wanted.tool, *flags, endless=wanted.endless)
     except RuntimeError as error:
         if refused and re.search(refused, str(error)):
             return
-        if re.search(r"invalid\s+choice", str(error)):
+        if re.search(r"invalid\s+choice|Invalid entity type", str(error)):
             raise speaking.AbsentError(f"Kafka {RELEASE}: {error}") from error
         raise
     if refused:
