@@ -37,6 +37,8 @@ from raftlog.kafka.shape import ZERO_ID
 CommitAnswer: TypeAlias = Callable[[OffsetCommitResponse], None]
 NO_OFFSET: Final = -1
 """What a fetch says of a partition without a committed offset."""
+_ENTRY_BYTES_MORE: Final = 64
+"""By so much, at most, an offset's entry in a snapshot is larger than its record."""
 
 
 @final
@@ -81,12 +83,11 @@ class Offsets:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 stored = self._stored(request, TopicId(topic.topic_id), partition)
-                record = offset_record(request.group_id, *key, stored)
-                fault = self._fault(request.group_id, key, stored, record)
-                if fault is None:
-                    records[key] = record
+                record = self._record(request.group_id, key, stored)
+                if isinstance(record, ErrorCode):
+                    refused[key] = record
                 else:
-                    refused[key] = fault
+                    records[key] = record
         if not records:
             answer(_commit_response(request, refused, None))
             return
@@ -123,20 +124,22 @@ class Offsets:
             topic_id=topic_id,
         )
 
-    def _fault(
-        self, group_id: str, key: PartitionKey, stored: StoredOffset, record: NewRecord
-    ) -> ErrorCode | None:
-        """Why one offset cannot be committed."""
+    def _record(
+        self, group_id: str, key: PartitionKey, stored: StoredOffset
+    ) -> NewRecord | ErrorCode:
+        """The record of one offset, or why it cannot be committed."""
         shared = self._shared
         if len(stored.metadata) > shared.settings.offset_metadata_bytes_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
+        record = offset_record(group_id, *key, stored)
         if not shared.proposals.fits([record]):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         known = shared.machine.offset(group_id, *key)
         grows = known is None or len(stored.metadata) > len(known.metadata)
-        if grows and not shared.has_room(len(record.key) + len(record.value or b"")):
+        size = len(record.key) + len(record.value or b"") + _ENTRY_BYTES_MORE
+        if grows and not shared.has_room(size):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
-        return None
+        return record
 
     def _decided(self, commit: _Commit, error: ErrorCode | None) -> None:
         commit.left -= 1
