@@ -322,3 +322,18 @@ class World:
         assert [each.error for each in syncs] == [ErrorCode.NONE] * len(members)
         assert self.state(group) == "Stable"
         return [leader, *(member for member in members if member != leader)]
+
+
+def static_group(world, *instances, **options):
+    """A stable group of static members: their ids by instance id. The first one leads."""
+    joins = {each: world.join(instance=each, **options) for each in instances}
+    world.pass_ms(0)
+    ids = {each: join.value.member_id for each, join in joins.items()}
+    leader = joins[instances[0]].value.leader
+    parts = {member: member.encode() for member in ids.values()}
+    generation = joins[instances[0]].value.generation_id
+    for instance, member in ids.items():
+        sent = parts if member == leader else {}
+        world.sync(member=member, generation=generation, parts=sent, instance=instance)
+    assert world.state() == "Stable"
+    return ids
