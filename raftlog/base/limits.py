@@ -326,9 +326,9 @@ assert BROKERS_MAX <= LEARNERS_MAX
 GROUP_MEMBERS_MAX: Final = 5_000
 """Members of one group, and members without a first join beside them; `group.max.size` may be less.
 A join phase ends in one turn, and the record of the group holds every member."""
-GROUPS_STATE_BYTES_MAX: Final = 32 * MIB
-"""Groups and committed offsets of one partition of the offsets topic; its snapshot is as large.
-Beyond it what would add to them is refused."""
+GROUPS_STATE_BYTES_MAX: Final = 24 * MIB
+"""Groups and committed offsets of one partition of the offsets topic. Beyond it what would add to
+them is refused. Its snapshot has a few bytes more an entry, and must stay within its own bound."""
 GROUPS_LIVE_BYTES_MAX: Final = 64 * MIB
 """Subscriptions of members, over all groups of such a partition, held by its leader only. Beyond it
 a join is refused with GROUP_MAX_SIZE_REACHED."""
@@ -349,7 +349,7 @@ hundred."""
 GROUP_CLIENT_ID_CHARS_MAX: Final = 255
 """Of a client id that becomes part of a member id."""
 
-assert GROUPS_STATE_BYTES_MAX <= SNAPSHOT_BYTES_MAX
+assert GROUPS_STATE_BYTES_MAX + GROUPS_UNDECIDED_BYTES_MAX <= MACHINE_SNAPSHOT_BYTES_MAX
 assert GROUPS_UNDECIDED_BYTES_MAX <= UNCOMMITTED_BYTES_MAX
 
 # --- client -------------------------------------------------------------------------------------

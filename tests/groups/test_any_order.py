@@ -5,7 +5,6 @@ An acknowledged commit is what is read until a later one. The replicas' machines
 of the log, or of a compacted prefix of it, gives the same state.
 """
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -221,5 +220,4 @@ class AnyOrder(RuleBasedStateMachine):
         assert not any(reply.waits for reply in self.world.replies)
 
 
-AnyOrder.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestAnyOrder = AnyOrder.TestCase
