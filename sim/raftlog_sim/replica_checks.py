@@ -49,7 +49,7 @@ class ReplicaChecks:
     """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
     clients saw a log start, and where that was. `epochs`: the newest leader epoch of a group that
     a boot published, and the node of a directory. `ids`: the youngest that ran there. `tables`:
-    digests of producers at (index, term)."""
+    digests of producers at (index, term). `machines`: of state machines by what they applied."""
 
     committed: dict[GroupId, Committed]
     starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
@@ -57,6 +57,7 @@ class ReplicaChecks:
     epochs: dict[tuple[GroupId, object], int] = attrs.Factory(dict)
     ids: dict[tuple[GroupId, DirectoryId], ReplicaId] = attrs.Factory(dict)
     tables: dict[tuple[GroupId, int, int], bytes] = attrs.Factory(dict)
+    machines: dict[tuple[GroupId, int], bytes] = attrs.Factory(dict)
     _routes: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
     _terms: dict[PartitionReplica, _Terms] = attrs.Factory(dict)
     _homes: dict[tuple[NodeId, str], _Home] = attrs.Factory(dict)
@@ -83,6 +84,8 @@ class ReplicaChecks:
             yield from self.producers(replica)
         if new or now.commit != before.commit:
             yield "log-start-committed", self._log_start(replica)
+            if replica.machine is not None:
+                yield "machine-agrees", self.machine(replica)
         if now.leading and replica.publishing:
             yield "log-start-monotone", self._shown_start(replica)
         if now.leading and (not before.leading or now.term != before.term):
@@ -112,6 +115,8 @@ class ReplicaChecks:
         """All replicas of a node."""
         for replica in node.broker.context.replicas.values():
             yield from self.producers(replica)
+            if replica.machine is not None:
+                yield "machine-agrees", self.machine(replica)
 
     # --- producers --------------------------------------------------------------------------------
 
@@ -130,6 +135,17 @@ class ReplicaChecks:
             yield "producers-equal", known.table_differs(replica)
 
     # --- the log start ----------------------------------------------------------------------------
+
+    def machine(self, replica: PartitionReplica) -> str:
+        """Machines that applied as much hold the same, whether they were fed live, replayed the log
+        or took a snapshot over."""
+        machine, applied = replica.machine, replica.applied_index
+        assert machine is not None, replica.where
+        digest = machine.digest()
+        first = self.machines.setdefault((replica.group, applied), digest)
+        if digest == first:
+            return ""
+        return f"{replica.where} holds {digest.hex()} at entry {applied}; another {first.hex()}"
 
     def _log_start(self, replica: PartitionReplica) -> str:
         """The log start is what the last committed marker that was applied says (after an install:

@@ -45,6 +45,7 @@ NAMES: Final = (
     "kept-by-age",
     "producers-ascend",
     "producers-equal",
+    "machine-agrees",
     "log-start-committed",
     "log-start-monotone",
     "leader-epoch-monotone",

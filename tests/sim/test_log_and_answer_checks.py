@@ -132,8 +132,8 @@ def test_an_answer_out_of_an_image_of_an_earlier_boot(monkeypatch):
 def test_a_producer_that_is_told_the_wrong_place(monkeypatch):
     real = ProducePath._success
 
-    def success(self, base_offset, last_offset, time_ms):
-        answer = real(self, base_offset, last_offset, time_ms)
+    def success(self, base_offset, *others):
+        answer = real(self, base_offset, *others)
         return answer._replace(base_offset=Offset(max(0, base_offset - 1)))
 
     monkeypatch.setattr(ProducePath, "_success", success)
