@@ -38,6 +38,7 @@ from raftlog.broker.controller import Controller
 from raftlog.broker.controller_channel import ControllerChannel
 from raftlog.broker.deadlines import GroupDeadlines
 from raftlog.broker.engines.native import NativeEngine
+from raftlog.broker.groups.coordinators import GroupCoordinators
 from raftlog.broker.handlers import handler_of, take_run
 from raftlog.broker.image_waiters import ImageWaiters
 from raftlog.broker.ledger import Ledger
@@ -97,6 +98,7 @@ class Broker:
         context.router = Router(context, _floors(self.volume.store))
         context.image_waiters = ImageWaiters(context)
         clocks = NodeClocks()
+        context.groups = GroupCoordinators(context, clocks)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns, clocks)
         self._make_metadata_parts()
         raft = _raft_options(config, directory.promised_ns)
@@ -117,7 +119,10 @@ class Broker:
         )
         self.stopping = Stopping(context, self.volume)
         self.admin = Admin(self)
-        self._dispatch: dict[type, Callable[[Any], None]] = {
+        self._dispatch = self._make_dispatch()
+
+    def _make_dispatch(self) -> dict[type, Callable[[Any], None]]:
+        return {
             e.PeerMessages: self.links.messages,
             e.Persisted: self.rounds.persisted,
             e.Written: self.rounds.written,
@@ -176,6 +181,7 @@ class Broker:
         context.timers.run_due(context.now)
         self._tick()
         context.run_soon()
+        context.groups.propose()
         self._look_whether_retired()
         self.rounds.finish_turn()
         self.clients.relieve()
@@ -284,6 +290,7 @@ class Broker:
         self.campaigns.dropped(group)
         self.multi.dropped(group)
         self.rounds.dropped(group)
+        self.context.groups.dropped(group)
         self.context.ledger.settled(group, 0)
 
     def _granted(self) -> None:
@@ -318,6 +325,8 @@ class Broker:
 
     def _replica_changed(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
         self.reassignment.look(replica.group)
+        if output.leadership or output.serves_machine:
+            self.context.groups.replica_changed(replica)
         if output.leadership:
             self.context.image_waiters.changed()
 
@@ -335,6 +344,8 @@ class Broker:
         for removal in delta.delete:
             if removal.topic_id not in image.topics:
                 self.context.router.forget(removal.group)
+        if delta.deleted:
+            self.context.groups.topics_deleted()
         for group in delta.moved:
             if group in self.context.replicas:
                 self.reassignment.look(group)

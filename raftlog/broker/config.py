@@ -25,6 +25,7 @@ from raftlog.base.limits import (
 from raftlog.base.units import Nanos, millis
 from raftlog.broker.events import PeerAddress
 from raftlog.broker.release import THIS_RELEASE, Release
+from raftlog.groups.settings import GroupSettings
 from raftlog.storage.replica import LogOptions
 
 ReadConsistency = Literal["committed", "linearizable"]
@@ -36,6 +37,18 @@ DIGEST_EVERY: Final = 256
 """Image versions between two comparisons of digests over all brokers."""
 SNAPSHOT_EVERY: Final = 10_000
 """Image versions between two snapshots in the metadata log: a few megabytes of commands."""
+
+
+def session_timeout_ms_least(heartbeat_ns: Nanos, election_ns: Nanos) -> int:
+    """Milliseconds that a group's members must be allowed to be silent for, and more.
+
+    A coordinator that is cut off answers heartbeats until it steps down. Its successor starts every
+    session in full when it opens, which takes an election at its longest, and as long again when
+    the first one is split. A shorter session could end while the old coordinator still answers.
+    """
+    election_at_longest = 2 * election_ns
+    link_detection = 2 * heartbeat_ns
+    return (2 * election_at_longest + link_detection) // millis(1)
 
 
 @final
@@ -77,6 +90,20 @@ class BrokerLimits:
 
 @final
 @attrs.frozen(kw_only=True)
+class OffsetsTopicSettings:
+    """How the topic of consumer groups is made: `offsets.topic.num.partitions`, fixed from then on,
+    `offsets.topic.replication.factor`, at most as many as brokers live, and
+    `offsets.topic.segment.bytes`. `commit_ns`: `offsets.commit.timeout.ms`, how long a write of a
+    group may take to be committed."""
+
+    partitions: int = 50
+    replication: int = 3
+    segment_bytes: int = 104_857_600
+    commit_ns: Nanos = millis(5_000)
+
+
+@final
+@attrs.frozen(kw_only=True)
 class BrokerConfig:
     """One broker process. `controllers` are the formatted voters of the metadata group."""
 
@@ -114,6 +141,9 @@ class BrokerConfig:
     producer_expiration_ms: int = 86_400_000
     """producer.id.expiration.ms: an idempotent producer that was silent for so long is
     forgotten."""
+    groups: GroupSettings = attrs.Factory(GroupSettings)
+    """group.* and offsets.*: of the coordinators of consumer groups."""
+    offsets_topic: OffsetsTopicSettings = attrs.Factory(OffsetsTopicSettings)
     topic_defaults: tuple[(tuple[str, str]), ...] = ()
     """Broker-wide topic settings, (Kafka's topic-level name, text), over the built-in defaults."""
 
@@ -152,6 +182,9 @@ class BrokerConfig:
         assert self.controllers, "a cluster has controllers"
         assert self.heartbeat_ns < self.election_ns, (self.heartbeat_ns, self.election_ns)
         assert self.peer.node == self.node, (self.peer, self.node)
+        least = session_timeout_ms_least(self.heartbeat_ns, self.election_ns)
+        shortest = self.groups.session_timeout_ms_min
+        assert shortest > least, (shortest, least)
         names = [listener.name for listener in self.listeners]
         assert len(names) == len(dict.fromkeys(names)), names
 

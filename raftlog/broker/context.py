@@ -30,6 +30,7 @@ from raftlog.records.slices import FileSlice
 if TYPE_CHECKING:
     from raftlog.broker.controller_channel import ControllerChannel
     from raftlog.broker.events import Part as SendPart
+    from raftlog.broker.groups.coordinators import GroupCoordinators
     from raftlog.broker.image_waiters import ImageWaiters
     from raftlog.broker.once import OnceWishes
     from raftlog.broker.router import Router
@@ -75,6 +76,7 @@ class Context:
     channel: "ControllerChannel" = attrs.field(init=False)
     once: "OnceWishes" = attrs.field(init=False)
     image_waiters: "ImageWaiters" = attrs.field(init=False)
+    groups: "GroupCoordinators" = attrs.field(init=False)
     on_image: "Callable[[ClusterImage, ClusterDelta], None]" = attrs.field(init=False)
 
     _soon: list[tuple[Callable[..., None], tuple[Any, ...]]] = attrs.Factory(list)

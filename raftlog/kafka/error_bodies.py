@@ -13,9 +13,11 @@ from raftlog.kafka.compile import class_finder
 from raftlog.kafka.messages import (
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_configs,
+    describe_groups,
     fetch,
     find_coordinator,
     list_offsets,
@@ -145,7 +147,21 @@ def _offset_fetch(
         ],
         error_code=code,
         groups=[
-            offset_fetch.OffsetFetchResponseGroup(group.group_id, (), code)
+            offset_fetch.OffsetFetchResponseGroup(
+                group.group_id,
+                [
+                    offset_fetch.OffsetFetchResponseTopics(
+                        topic.name,
+                        topic.topic_id,
+                        [
+                            offset_fetch.OffsetFetchResponsePartitions(number, -1, error_code=code)
+                            for number in topic.partition_indexes
+                        ],
+                    )
+                    for topic in group.topics or ()
+                ],
+                code,
+            )
             for group in request.groups
         ],
     )
@@ -163,6 +179,22 @@ def _find_coordinator(
             find_coordinator.Coordinator(key, -1, "", -1, code, message)
             for key in request.coordinator_keys
         ],
+    )
+
+
+def _describe_groups(
+    request: describe_groups.DescribeGroupsRequest, code: int, message: str | None
+) -> object:
+    return describe_groups.DescribeGroupsResponse(
+        groups=[describe_groups.DescribedGroup(code, message, name) for name in request.groups]
+    )
+
+
+def _delete_groups(
+    request: delete_groups.DeleteGroupsRequest, code: int, message: str | None
+) -> object:
+    return delete_groups.DeleteGroupsResponse(
+        results=[delete_groups.DeletableGroupResult(name, code) for name in request.groups_names]
     )
 
 
@@ -258,6 +290,8 @@ _SPECIAL: Final[dict[type, Callable[[Any, int, str | None], Any]]] = {
     find_coordinator.FindCoordinatorRequest: _find_coordinator,
     offset_commit.OffsetCommitRequest: _offset_commit,
     offset_fetch.OffsetFetchRequest: _offset_fetch,
+    describe_groups.DescribeGroupsRequest: _describe_groups,
+    delete_groups.DeleteGroupsRequest: _delete_groups,
     create_topics.CreateTopicsRequest: _create_topics,
     delete_topics.DeleteTopicsRequest: _delete_topics,
     offset_for_leader_epoch.OffsetForLeaderEpochRequest: _offset_for_leader_epoch,

@@ -72,6 +72,7 @@ class ApiKey(IntEnum):
     UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -97,6 +98,10 @@ _TABLE: Final = (
     ServedApi(ApiKey.OFFSET_FETCH, 1, 10, 1, 1),
     ServedApi(ApiKey.FIND_COORDINATOR, 0, 6, 0, 1),
     ServedApi(ApiKey.JOIN_GROUP, 0, 9, 0, 1),
+    ServedApi(ApiKey.HEARTBEAT, 0, 4, 0, 1),
+    ServedApi(ApiKey.LEAVE_GROUP, 0, 5, 0, 1),
+    ServedApi(ApiKey.SYNC_GROUP, 0, 5, 0, 1),
+    ServedApi(ApiKey.DESCRIBE_GROUPS, 0, 6, 0, 2),
     ServedApi(ApiKey.LIST_GROUPS, 0, 5, 0, 1),
     ServedApi(ApiKey.API_VERSIONS, 0, 4, 0, 1),
     ServedApi(ApiKey.CREATE_TOPICS, 2, 7, 2, 1),
@@ -108,10 +113,13 @@ _TABLE: Final = (
     ServedApi(ApiKey.ALTER_CONFIGS, 0, 2, 0, 2),
     ServedApi(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 1, 2),
     ServedApi(ApiKey.CREATE_PARTITIONS, 0, 3, 0, 1),
+    ServedApi(ApiKey.DELETE_GROUPS, 0, 2, 0, 2),
     ServedApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 0, 2),
     ServedApi(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0, 2),
     ServedApi(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0, 2),
+    ServedApi(ApiKey.OFFSET_DELETE, 0, 0, 0, 2),
     ServedApi(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0, 1),
+    ServedApi(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0, 1),
 )
 
 SERVED: Final[dict[int, ServedApi]] = {int(api.key): api for api in _TABLE}

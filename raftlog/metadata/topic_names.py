@@ -7,8 +7,10 @@ from raftlog.base.limits import TOPIC_NAME_CHARS_MAX
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 """Group 0's log; the name is taken and never served."""
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+"""Holds consumer groups and their committed offsets; brokers make it when a group is first used."""
 RESERVED_TOPICS: Final = frozenset(
-    {METADATA_TOPIC, "__consumer_offsets", "__transaction_state", "__share_group_state"}
+    {METADATA_TOPIC, OFFSETS_TOPIC, "__transaction_state", "__share_group_state"}
 )
 """Topics whose records brokers write themselves; no request of a client creates one of them."""
 

@@ -32,6 +32,7 @@ from raftlog.runtime.config_keys import (
     other_problem,
     told_settings,
 )
+from raftlog.runtime.group_settings import group_settings, offsets_topic_settings
 from raftlog.runtime.security_settings import (
     PROTOCOLS,
     SERVED_PROTOCOL,
@@ -444,6 +445,8 @@ def _broker_config(
         data_path=os.path.abspath(_data_dir(settings)),
         told=told_settings({key: line.value for key, line in settings.lines.items()}),
         fetch_bytes_max=settings.number("fetch.max.bytes"),
+        groups=group_settings(settings, millis(heartbeat_ms), millis(election_ms)),
+        offsets_topic=offsets_topic_settings(settings),
         delete_topics=settings.flag("delete.topic.enable"),
         retention_check_ns=millis(settings.number("log.retention.check.interval.ms")),
         partitions_default=settings.number("num.partitions"),

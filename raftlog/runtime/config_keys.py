@@ -10,6 +10,7 @@ promise what this release does not keep stop the start, unless they have their d
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
+from raftlog.base.limits import SEGMENT_BYTES_MIN
 from raftlog.broker.config import ToldSetting
 from raftlog.metadata.config_checks import LONG_MAX, Check, flag, integer, number, text, words
 from raftlog.metadata.topic_config_table import ConfigType, SettingClass
@@ -131,6 +132,71 @@ SETTINGS: Final[dict[str, Setting]] = {
         1,
         2**31 - 1,
         about="How often a leader looks whether old segments may go.",
+    ),
+    "group.min.session.timeout.ms": Setting(
+        "int",
+        "6000",
+        1,
+        2**31 - 1,
+        about="The shortest session timeout that a member of a group may ask for.",
+    ),
+    "group.max.session.timeout.ms": Setting(
+        "int",
+        "1800000",
+        1,
+        2**31 - 1,
+        about="The longest session timeout that a member of a group may ask for.",
+    ),
+    "group.initial.rebalance.delay.ms": Setting(
+        "int",
+        "3000",
+        0,
+        2**31 - 1,
+        about="How long the first rebalance of an empty group waits for more members.",
+    ),
+    "group.max.size": Setting(
+        "int", "2147483647", 1, 2**31 - 1, about="The most members that a group takes."
+    ),
+    "offset.metadata.max.bytes": Setting(
+        "int", "4096", 0, 2**31 - 1, about="The most bytes of text beside a committed offset."
+    ),
+    "offsets.commit.timeout.ms": Setting(
+        "int", "5000", 1, 2**31 - 1, about="How long a commit of offsets may take."
+    ),
+    "offsets.retention.minutes": Setting(
+        "int",
+        "10080",
+        1,
+        2**31 - 1,
+        about="Offsets of a group that has been empty for so long are forgotten.",
+    ),
+    "offsets.retention.check.interval.ms": Setting(
+        "int",
+        "600000",
+        1,
+        2**31 - 1,
+        about="How often a coordinator looks for offsets to forget.",
+    ),
+    "offsets.topic.num.partitions": Setting(
+        "int",
+        "50",
+        1,
+        10_000,
+        about="Partitions of __consumer_offsets; fixed when the first group makes the topic.",
+    ),
+    "offsets.topic.replication.factor": Setting(
+        "int",
+        "3",
+        1,
+        5,
+        about="Replicas of __consumer_offsets; fewer when fewer brokers live as it is made.",
+    ),
+    "offsets.topic.segment.bytes": Setting(
+        "int",
+        "104857600",
+        SEGMENT_BYTES_MIN,
+        2**31 - 1,
+        about="Segment size of __consumer_offsets.",
     ),
     "socket.request.max.bytes": Setting(
         "int", "33554432", 65_536, 104_857_600, about="The largest request that is received."

@@ -139,7 +139,8 @@ GROUPS: Final = (
     ),
     KafkaSettings(
         SettingClass.NO_EFFECT,
-        "Consumer groups are not served yet: FindCoordinator refuses them",
+        "Consumer groups are served in the classic protocol, by coordinators of this broker's own; "
+        "the newer protocol and groups of streams are not served",
         {
             "group.consumer.assignment.interval.ms": ("int", "1000"),
             "group.consumer.assignor.offload.enable": ("flag", "true"),
@@ -161,10 +162,6 @@ GROUPS: Final = (
             "group.coordinator.new.enable": ("flag", "true"),
             "group.coordinator.rebalance.protocols": ("text", "classic,consumer,streams"),
             "group.coordinator.threads": ("int", "4"),
-            "group.initial.rebalance.delay.ms": ("int", "3000"),
-            "group.max.session.timeout.ms": ("int", "1800000"),
-            "group.max.size": ("int", "2147483647"),
-            "group.min.session.timeout.ms": ("int", "6000"),
             "group.streams.acceptable.recovery.lag": ("int", "10000"),
             "group.streams.assignment.interval.ms": ("int", "1000"),
             "group.streams.assignor.offload.enable": ("flag", "true"),
@@ -187,15 +184,8 @@ GROUPS: Final = (
             "group.streams.session.timeout.ms": ("int", "45000"),
             "group.streams.task.offset.interval.ms": ("int", "60000"),
             "group.streams.topology.description.plugin.class": ("text", ""),
-            "offset.metadata.max.bytes": ("int", "4096"),
-            "offsets.commit.timeout.ms": ("int", "5000"),
             "offsets.load.buffer.size": ("int", "5242880"),
-            "offsets.retention.check.interval.ms": ("int", "600000"),
-            "offsets.retention.minutes": ("int", "10080"),
             "offsets.topic.compression.codec": ("int", "0"),
-            "offsets.topic.num.partitions": ("int", "50"),
-            "offsets.topic.replication.factor": ("int", "3"),
-            "offsets.topic.segment.bytes": ("int", "104857600"),
         },
     ),
     KafkaSettings(

@@ -432,6 +432,7 @@ def _properties(
         "raftlog.cluster.secret.file": str(cluster.directory / SECRET_FILE),
         "controller.quorum.voters": voters,
         "default.replication.factor": str(min(3, len(cluster.places))),
+        "offsets.topic.num.partitions": "4",
         **_kept_for_ever(cluster.settings),
         **cluster.settings,
     }

@@ -12,10 +12,12 @@ ABSENT = "absent"
 OUTCOMES = (WORKS, CLEAR_ERROR, NOT_YET, WRONG, HANG, ABSENT)
 
 _SILENT = re.compile(r"\bsilent for\b")
-# The broker's own word for what it does not serve, and the error that carries it.
+# The broker's own word for what it does not serve, and the error that carries it. Of a group
+# protocol the client names the request that was refused, or the setting to change.
 _CLEAR = re.compile(
-    r"not served yet|cannot update these configs dynamically"
-    r"|authorization[ _]?(?:failed|failure|exception)|not authorized",
+    r"not served|cannot update these configs dynamically"
+    r"|authorization[ _]?(?:failed|failure|exception)|not authorized"
+    r"|ConsumerGroupHeartbeat fatal error|group\.protocol=classic",
     re.IGNORECASE,
 )
 # A client that finds no version in common says so in its own words.

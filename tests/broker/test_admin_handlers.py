@@ -21,7 +21,7 @@ from raftlog.kafka.messages.create_topics import (
 from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from raftlog.kafka.messages.describe_cluster import DescribeClusterRequest
 from raftlog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from raftlog.kafka.messages.heartbeat import HeartbeatRequest
+from raftlog.kafka.messages.end_txn import EndTxnRequest
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from raftlog.kafka.versions import SERVED, ApiKey
 from raftlog.metadata.topic_config_table import TOPIC_CONFIGS
@@ -102,8 +102,8 @@ def test_requests_behind_a_bad_one_are_not_answered(one):
 
 def test_what_parses_and_is_not_served_is_answered_with_35(one):
     """Closing would make the client come back at once, for ever."""
-    assert ApiKey.HEARTBEAT not in SERVED
-    answer = one.ask(1, ApiKey.HEARTBEAT, HeartbeatRequest("g", 1, "m"), 4)
+    assert ApiKey.END_TXN not in SERVED
+    answer = one.ask(1, ApiKey.END_TXN, EndTxnRequest("t", 1, 0, True), 3)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 

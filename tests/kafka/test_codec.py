@@ -9,6 +9,7 @@ from raftlog.base.limits import ERROR_MESSAGE_CHARS_MAX
 from raftlog.kafka.codec import decode_request, decode_response, encode_request, encode_response
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from raftlog.kafka.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from raftlog.kafka.messages.end_txn import EndTxnRequest
 from raftlog.kafka.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
@@ -24,7 +25,6 @@ from raftlog.kafka.messages.metadata import (
 )
 from raftlog.kafka.messages.offset_fetch import OffsetFetchRequest
 from raftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from raftlog.kafka.messages.sync_group import SyncGroupRequest
 from raftlog.kafka.versions import ApiKey, api_versions_response
 
 
@@ -142,9 +142,9 @@ def test_a_request_carries_its_header():
 
 
 def test_a_version_with_a_schema_that_is_not_served_is_parsed_and_marked():
-    frame = whole(encode_request(ApiKey.SYNC_GROUP, 5, 1, "c", SyncGroupRequest(group_id="g")))[4:]
-    found = decode_request(frame)
-    assert found.body.group_id == "g"
+    request = EndTxnRequest(transactional_id="t")
+    found = decode_request(whole(encode_request(ApiKey.END_TXN, 3, 1, "c", request))[4:])
+    assert found.body.transactional_id == "t"
     assert not found.served
 
 

@@ -8,13 +8,19 @@ from raftlog.kafka.codec import decode_response, encode_response
 from raftlog.kafka.compile import class_finder
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from raftlog.kafka.messages.delete_groups import DeleteGroupsRequest
 from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from raftlog.kafka.messages.describe_groups import DescribeGroupsRequest
+from raftlog.kafka.messages.end_txn import EndTxnRequest
 from raftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from raftlog.kafka.messages.find_coordinator import FindCoordinatorRequest
 from raftlog.kafka.messages.metadata import MetadataRequest
-from raftlog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from raftlog.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
 from raftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from raftlog.kafka.messages.sync_group import SyncGroupRequest
 from raftlog.kafka.messages.txn_offset_commit import TxnOffsetCommitRequest
 from raftlog.kafka.tables import message_table
 from raftlog.kafka.versions import SERVED, ApiKey
@@ -110,9 +116,9 @@ def test_metadata_for_all_topics_has_only_the_code_of_the_whole():
 
 
 def test_an_api_that_is_not_served_uses_the_code_at_its_top():
-    assert message_table(14, "request")[1] == "SyncGroupRequest"
-    assert 14 not in SERVED
-    assert error_body(SyncGroupRequest(), 35).error_code == 35
+    assert message_table(26, "request")[1] == "EndTxnRequest"
+    assert 26 not in SERVED
+    assert error_body(EndTxnRequest(), 35).error_code == 35
 
 
 @pytest.mark.parametrize("key", sorted(ApiKey), ids=lambda key: key.name)
@@ -146,7 +152,17 @@ def test_an_answer_without_room_for_an_error_is_none_so_that_the_connection_clos
     assert error_body(TxnOffsetCommitRequest(), 35) is None
 
 
-def test_offset_fetch_says_it_of_each_group():
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g")])
+def test_offset_fetch_says_it_of_each_group_and_partition():
+    asked = OffsetFetchRequestTopics("t", bytes(16), [4])
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=[asked])])
     answer = error_body(request, 35)
-    assert (answer.error_code, [tuple(each) for each in answer.groups]) == (35, [("g", (), 35)])
+    (group,) = answer.groups
+    assert (answer.error_code, group.group_id, group.error_code) == (35, "g", 35)
+    assert [tuple(each) for each in group.topics[0].partitions] == [(4, -1, -1, "", 35)]
+
+
+def test_tools_of_groups_hear_it_of_each_group():
+    described = error_body(DescribeGroupsRequest(["a", "b"]), 35).groups
+    assert [(each.group_id, each.error_code) for each in described] == [("a", 35), ("b", 35)]
+    deleted = error_body(DeleteGroupsRequest(["a", "b"]), 35).results
+    assert [tuple(each) for each in deleted] == [("a", 35), ("b", 35)]

@@ -16,6 +16,10 @@ TRIED = {
     "OffsetFetch": (1, 10),
     "FindCoordinator": (0, 6),
     "JoinGroup": (0, 9),
+    "Heartbeat": (0, 4),
+    "LeaveGroup": (0, 5),
+    "SyncGroup": (0, 5),
+    "DescribeGroups": (0, 6),
     "ListGroups": (0, 5),
     "ApiVersions": (0, 4),
     "CreateTopics": (2, 7),
@@ -30,7 +34,10 @@ TRIED = {
     "CreatePartitions": (0, 3),
     "AlterPartitionReassignments": (0, 1),
     "ListPartitionReassignments": (0, 0),
+    "DeleteGroups": (0, 2),
+    "OffsetDelete": (0, 0),
     "DescribeCluster": (0, 2),
+    "ConsumerGroupHeartbeat": (0, 1),
 }
 
 
@@ -56,7 +63,8 @@ def test_every_key_has_tables_and_every_table_a_key():
         (ApiKey.PRODUCE, 14, False),
         (ApiKey.FETCH, 3, False),
         (ApiKey.FETCH, 4, True),
-        (ApiKey.SYNC_GROUP, 5, False),
+        (ApiKey.SYNC_GROUP, 5, True),
+        (ApiKey.SYNC_GROUP, 6, False),
         (ApiKey.INIT_PRODUCER_ID, 6, False),
         (999, 0, False),
         (-1, 0, False),

@@ -157,6 +157,7 @@ class Effect:
     values: dict[str, object]
 
 
+LONG_SESSIONS = {"group.min.session.timeout.ms": "200000"}
 SLOW = {"broker.session.timeout.ms": "15000"}
 EFFECTS = {
     "auto.create.topics.enable": Effect(
@@ -192,13 +193,15 @@ EFFECTS = {
         {"1000": 2, "60000": 1},
     ),
     "raftlog.raft.election.timeout.ms": Effect(
-        with_cluster(is_led_again_within_three_seconds, 3), {"300": True, "30000": False}
+        with_cluster(is_led_again_within_three_seconds, 3, **LONG_SESSIONS),
+        {"300": True, "30000": False},
     ),
     "raftlog.raft.heartbeat.ms": Effect(
         with_cluster(
             in_sync_without_records,
             3,
             **SLOW,
+            **LONG_SESSIONS,
             **{"replica.lag.time.max.ms": "1000", "raftlog.raft.election.timeout.ms": "12000"},
         ),
         {"100": 3, "6000": 1},

@@ -27,6 +27,7 @@ from raftlog.storage.data_dir import DirectoryIdentity, format_directory
 from tests.runtime.setting_effects import judged
 from tests.runtime.test_broker_setting_effects import EFFECTS as DECISIONS
 from tests.runtime.test_broker_setting_effects import Effect
+from tests.runtime.test_group_setting_effects import EFFECTS as OF_GROUPS
 
 PATIENCE_S = 20.0
 ONE = {
@@ -330,17 +331,17 @@ EFFECTS = {
 }
 
 
-def test_every_honoured_setting_shows_its_effect_in_one_of_two_tables():
+def test_every_honoured_setting_shows_its_effect_in_one_of_three_tables():
     """Settings of topics show theirs in a table of their own, by their names for brokers, too.
     One choice is no setting yet."""
-    shown = {**EFFECTS, **DECISIONS}
+    shown = {**EFFECTS, **DECISIONS, **OF_GROUPS}
     honoured = [
         name
         for name, setting in SETTINGS.items()
         if name not in BROKER_DEFAULT_NAMES and len(setting.choices) != 1
     ]
     assert sorted(shown) == sorted(honoured)
-    assert len(shown) == len(EFFECTS) + len(DECISIONS)
+    assert len(shown) == len(EFFECTS) + len(DECISIONS) + len(OF_GROUPS)
 
 
 @pytest.mark.parametrize("setting", EFFECTS)

@@ -38,6 +38,11 @@ def _add(
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         calls.known(code, code.message)
         return
+    if known.internal:
+        # The number of partitions decides which one holds a group: its groups would be lost.
+        what = f"{topic.name} belongs to the cluster, which fixed its partitions when it made it"
+        calls.known(ErrorCode.INVALID_TOPIC_EXCEPTION, what)
+        return
     before = len(known.partitions)
     if topic.count <= before:
         what = f"the topic has {amount(before, 'partition')}; {topic.count} would not be more"

@@ -141,6 +141,10 @@ def _look_up(context: Context, asked: DeleteTopicState) -> _Named:
         what = "name and id are both given"
         return _Named(asked.name, asked.topic_id, ErrorCode.INVALID_REQUEST, what, False)
     topic = context.router.topic(asked.topic_id if by_id else asked.name or "")
+    if topic is not None and topic.internal:
+        what = f"{topic.name} belongs to the cluster"
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+        return _Named(topic.name, topic.topic_id, code, what, not by_id)
     if topic is not None:
         return _Named(topic.name, topic.topic_id, ErrorCode.NONE, "", not by_id)
     code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,15 +1,17 @@
-"""FindCoordinator: this broker for groups; refusals for what is not served yet.
+"""FindCoordinator: which broker coordinates a group; refusals for what is not served.
 
-Any broker answers what can be answered of a group until groups are served: JoinGroup refuses it,
-OffsetFetch knows of no offset. A refusal here would reach every consumer of librdkafka, for each
-has a group, even one that only assigns partitions: it would hear an error, and wait for a
-coordinator when it closes.
+A group's coordinator leads its partition of the internal topic. The first client that asks has that
+topic made, and its answer waits a bounded moment until the partition has a leader: clients that
+hear COORDINATOR_NOT_AVAILABLE back off, and users feel that in every start.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, final
 
+import attrs
+
+from raftlog.base.units import Instant
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.cluster_view import live_brokers
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.find_coordinator import (
@@ -22,7 +24,10 @@ _BATCHED_FROM: Final = 4
 _GROUP: Final = 0
 _REFUSALS: Final = {
     1: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served yet"),
-    2: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "share groups are not served yet"),
+    2: (
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        "share groups are not served; use a consumer group with group.protocol=classic",
+    ),
 }
 """By key type: transaction, share."""
 
@@ -30,29 +35,63 @@ _REFUSALS: Final = {
 def handle(context: Context, request: KafkaRequest) -> None:
     """Answer with one coordinator or refusal, or with one per key from version 4 on."""
     body: FindCoordinatorRequest = request.body
-    found = _this_broker(context, request) if body.key_type == _GROUP else _refusal(body.key_type)
-    if found.error_code:
-        where = f"connection {request.connection.id}"
-        context.trace("coordinator_refused", where, why=found.error_message or "")
-    if request.version >= _BATCHED_FROM:
-        coordinators = [found._replace(key=key) for key in body.coordinator_keys]
-        request.answer(FindCoordinatorResponse(coordinators=coordinators))
+    keys = body.coordinator_keys if request.version >= _BATCHED_FROM else (body.key,)
+    if body.key_type == _GROUP:
+        _Search(context, request, keys).begin()
         return
+    refused = _refusal(body.key_type)
+    where = f"connection {request.connection.id}"
+    context.trace("coordinator_refused", where, why=refused.error_message or "")
+    _answer(request, [refused._replace(key=key) for key in keys])
+
+
+@final
+@attrs.define(eq=False)
+class _Search:
+    """The coordinators of some groups, for one request."""
+
+    context: Context
+    request: KafkaRequest
+    keys: Sequence[str]
+
+    def begin(self) -> None:
+        """Answer at once, or when the topic is there and led."""
+        context = self.context
+        if self._found():
+            self.answer()
+            return
+        context.groups.topic.ensure()
+        deadline = Instant(context.now + context.config.create_wait_ns)
+        waiter = context.image_waiters.wait(self._found, deadline, self.answer)
+        self.request.on_close(waiter.leave)
+
+    def _found(self) -> bool:
+        topic, listener = self.context.groups.topic, self.request.connection.listener
+        return all(topic.endpoint_of(key, listener) is not None for key in self.keys)
+
+    def answer(self) -> None:
+        """Those that are known; COORDINATOR_NOT_AVAILABLE for the others, which clients repeat."""
+        _answer(self.request, [self._coordinator(key) for key in self.keys])
+
+    def _coordinator(self, key: str) -> Coordinator:
+        found = self.context.groups.topic.endpoint_of(key, self.request.connection.listener)
+        if found is None:
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return Coordinator(key, -1, "", -1, code, code.message)
+        leader, endpoint = found
+        return Coordinator(key, leader.node, endpoint.host, endpoint.port)
+
+
+def _answer(request: KafkaRequest, found: list[Coordinator]) -> None:
+    if request.version >= _BATCHED_FROM:
+        request.answer(FindCoordinatorResponse(coordinators=found))
+        return
+    one = found[0]
     request.answer(
         FindCoordinatorResponse(
-            0, found.error_code, found.error_message, found.node_id, found.host, found.port
+            0, one.error_code, one.error_message, one.node_id, one.host, one.port
         )
     )
-
-
-def _this_broker(context: Context, request: KafkaRequest) -> Coordinator:
-    for broker in live_brokers(context, request.connection.listener):
-        if broker.node == context.node:
-            endpoint = broker.endpoint
-            return Coordinator("", broker.node, endpoint.host, endpoint.port)
-    # A broker that is fenced serves nobody for the moment: the client asks again, elsewhere.
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return Coordinator("", -1, "", -1, code, code.message)
 
 
 def _refusal(key_type: int) -> Coordinator:

@@ -1,15 +1,29 @@
-"""OffsetFetch: no group has committed an offset, until groups are served.
+"""OffsetFetch: how far groups have read.
 
-The answer is the one that Kafka gives of a group that it does not know. So a consumer that is
-assigned a partition without an offset begins where its `auto.offset.reset` says.
+An answer rests on a read index: a broker that was replaced as coordinator and does not know it yet
+would tell of offsets older than those that its successor has committed.
+
+A refusal names every partition that was asked for, each with the error. A client of librdkafka that
+gets an error of the whole request, and no partitions, never begins to fetch them (its issue 5586).
+For the same reason a coordinator that loads is waited for longer than by other requests.
 """
 
-from typing import Final
+from functools import partial
+from typing import Any, Final, final
 
+import attrs
+
+from raftlog.base.ids import TopicId
+from raftlog.base.units import millis
 from raftlog.broker.context import Context
+from raftlog.broker.handlers.group_asks import Gathered, reply
 from raftlog.broker.requests import KafkaRequest
+from raftlog.groups.coordinator import Coordinator
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -18,38 +32,118 @@ from raftlog.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+LOAD_WAIT_NS: Final = millis(5_000)
 _BATCHED_FROM: Final = 8
+TOPIC_IDS_FROM: Final = 10
 _NONE: Final = -1
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
-    """Answer with offset -1 for each partition asked for; from version 8 on, for each group."""
+    """Ask the coordinator of each group; from version 8 on there may be several."""
     body: OffsetFetchRequest = request.body
-    if request.version >= _BATCHED_FROM:
-        groups = [
-            OffsetFetchResponseGroup(
-                group.group_id,
-                [
-                    OffsetFetchResponseTopics(
-                        topic.name,
-                        topic.topic_id,
-                        [
-                            OffsetFetchResponsePartitions(partition, _NONE)
-                            for partition in topic.partition_indexes
-                        ],
-                    )
-                    for topic in group.topics or ()
-                ],
-            )
-            for group in body.groups
+    groups = body.groups if request.version >= _BATCHED_FROM else [_as_group(body)]
+    gathered = Gathered(request, partial(_answer, request))
+    for group in groups:
+        fetch = _GroupFetch(context, request, group, gathered.place())
+        context.groups.ask(group.group_id, request, fetch.begin, fetch.refuse, LOAD_WAIT_NS)
+    gathered.all_asked()
+
+
+def _as_group(body: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """The request of an older version in the form of the newer ones."""
+    topics = None
+    if body.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(topic.name, partition_indexes=topic.partition_indexes)
+            for topic in body.topics
         ]
-        request.answer(OffsetFetchResponse(groups=groups))
+    return OffsetFetchRequestGroup(body.group_id, topics=topics)
+
+
+@final
+@attrs.define(eq=False)
+class _GroupFetch:
+    """The offsets of one group; `fill` takes the answer."""
+
+    context: Context
+    request: KafkaRequest
+    group: OffsetFetchRequestGroup
+    fill: Any
+
+    @property
+    def by_id(self) -> bool:
+        """Whether topics are named by their ids."""
+        return bool(self.request.version >= TOPIC_IDS_FROM)
+
+    def begin(self, coordinator: Coordinator) -> None:
+        """Confirm that this broker still coordinates the group, then look."""
+        then = partial(self._confirmed, coordinator)
+        self.context.groups.confirmed(self.group.group_id, then)
+
+    def _confirmed(self, coordinator: Coordinator, error: ErrorCode) -> None:
+        if self.request.dead:
+            return
+        if error:
+            self.refuse(error)
+            return
+        group, unknown = self.group, []
+        if group.topics is not None:
+            known = []
+            for topic in group.topics:
+                named = self._named(topic)
+                if named is None:
+                    unknown.append(_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
+                else:
+                    known.append(named)
+            group = group._replace(topics=known)
+        answer = coordinator.fetch_offsets(
+            group, self._topic_id, require_stable=self.request.body.require_stable
+        )
+        topics = [found for topic in answer.topics if (found := self._with_id(topic)) is not None]
+        self.fill(answer._replace(topics=[*topics, *unknown]))
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The group's error, and the same for each partition that was asked for."""
+        topics = [_refused_topic(topic, code) for topic in self.group.topics or ()]
+        self.fill(OffsetFetchResponseGroup(self.group.group_id, topics, code))
+
+    def _named(self, asked: OffsetFetchRequestTopics) -> OffsetFetchRequestTopics | None:
+        """The topic by its name; None when there is none of that id."""
+        if not self.by_id:
+            return asked
+        topic = self.context.router.topic(asked.topic_id)
+        return None if topic is None else asked._replace(name=topic.name)
+
+    def _with_id(self, found: OffsetFetchResponseTopics) -> OffsetFetchResponseTopics | None:
+        """The topic with its id, where the client knows it by that; None when it has none any
+        more."""
+        if not self.by_id:
+            return found
+        topic_id = self._topic_id(found.name)
+        return None if topic_id is None else found._replace(topic_id=topic_id)
+
+    def _topic_id(self, name: str) -> TopicId | None:
+        topic = self.context.router.topic(name)
+        return None if topic is None else topic.topic_id
+
+
+def _refused_topic(asked: OffsetFetchRequestTopics, code: ErrorCode) -> OffsetFetchResponseTopics:
+    partitions = [
+        OffsetFetchResponsePartitions(number, _NONE, error_code=code)
+        for number in asked.partition_indexes
+    ]
+    return OffsetFetchResponseTopics(asked.name, asked.topic_id, partitions)
+
+
+def _answer(request: KafkaRequest, groups: list[OffsetFetchResponseGroup]) -> None:
+    if request.version >= _BATCHED_FROM:
+        reply(request, OffsetFetchResponse(groups=groups))
         return
+    one = groups[0]
     topics = [
         OffsetFetchResponseTopic(
-            topic.name,
-            [OffsetFetchResponsePartition(each, _NONE) for each in topic.partition_indexes],
+            topic.name, [OffsetFetchResponsePartition(*each) for each in topic.partitions]
         )
-        for topic in body.topics or ()
+        for topic in one.topics
     ]
-    request.answer(OffsetFetchResponse(topics=topics))
+    reply(request, OffsetFetchResponse(topics=topics, error_code=one.error_code))

@@ -245,4 +245,33 @@ MESSAGES: Final[tuple[MessageTable, ...]] = (
             )),
         )),
     )),
+    (68, "ConsumerGroupHeartbeatRequest", "request", (0, 1), (0, 1), (
+        ("group_id", "string", (0, 1), None, None, None, "", ()),
+        ("member_id", "string", (0, 1), None, None, None, "", ()),
+        ("member_epoch", "int32", (0, 1), None, None, None, 0, ()),
+        ("instance_id", "string", (0, 1), (0, 1), None, None, None, ()),
+        ("rack_id", "string", (0, 1), (0, 1), None, None, None, ()),
+        ("rebalance_timeout_ms", "int32", (0, 1), None, None, None, -1, ()),
+        ("subscribed_topic_names", "[]string", (0, 1), (0, 1), None, None, None, ()),
+        ("subscribed_topic_regex", "string", (1, 1), (1, 1), None, None, None, ()),
+        ("server_assignor", "string", (0, 1), (0, 1), None, None, None, ()),
+        ("topic_partitions", "[]TopicPartitions", (0, 1), (0, 1), None, None, None, (
+            ("topic_id", "uuid", (0, 1), None, None, None, ZERO_ID, ()),
+            ("partitions", "[]int32", (0, 1), None, None, None, (), ()),
+        )),
+    )),
+    (68, "ConsumerGroupHeartbeatResponse", "response", (0, 1), (0, 1), (
+        ("throttle_time_ms", "int32", (0, 1), None, None, None, 0, ()),
+        ("error_code", "int16", (0, 1), None, None, None, 0, ()),
+        ("error_message", "string", (0, 1), (0, 1), None, None, None, ()),
+        ("member_id", "string", (0, 1), (0, 1), None, None, None, ()),
+        ("member_epoch", "int32", (0, 1), None, None, None, 0, ()),
+        ("heartbeat_interval_ms", "int32", (0, 1), None, None, None, 0, ()),
+        ("assignment", "Assignment", (0, 1), (0, 1), None, None, None, (
+            ("topic_partitions", "[]TopicPartitions", (0, 1), None, None, None, (), (
+                ("topic_id", "uuid", (0, 1), None, None, None, ZERO_ID, ()),
+                ("partitions", "[]int32", (0, 1), None, None, None, (), ()),
+            )),
+        )),
+    )),
 )

@@ -104,7 +104,8 @@ CALLS = {
         "--reset-offsets --group {prefix}-g --topic {filled} --to-earliest --execute",
         shows="{filled}",
     ),
-    "groups-delete": Call(GROUPS, "--delete --group {prefix}-g", refused="does not exist|NotFound"),
+    # The reset before it has made the group.
+    "groups-delete": Call(GROUPS, "--delete --group {prefix}-g", shows="was successful"),
     "groups-tool": Call("GroupsCommand", "--list"),
     "log-dirs": Call("LogDirsCommand", "--describe", shows="partitions"),
     "reassign-list": Call(REASSIGN, "--list", shows="[Rr]eassign"),

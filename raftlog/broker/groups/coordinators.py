@@ -1,0 +1,341 @@
+"""The coordinators that run here, and the requests on their way to one.
+
+A partition of the internal topic has a coordinator here while this broker leads it. It is made when
+the leader has committed in its own term and its replica has applied everything up to there, so that
+it begins with all that was ever promised. It is dropped whole when the leadership ends. A request
+that comes while the leader still loads waits; the request of a client that asks the wrong broker is
+refused at once.
+
+The order within a turn:
+
+1. Requests, timers and the answers of the log reach the coordinator (`ask`, `_tick`, `_decided`).
+2. `propose` takes what it wants to write, once a turn, and hands it to the replica as one batch.
+3. The replicas are taken. A lost leadership is seen there first (`replica_changed`), so everybody
+   who waits hears NOT_COORDINATOR before anything committed later is looked at.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.ids import GroupId, Term, TopicId
+from raftlog.base.probes import probe
+from raftlog.base.units import NEVER, Instant, Nanos, millis
+from raftlog.broker.context import Context
+from raftlog.broker.deadlines import Timer
+from raftlog.broker.groups.offsets_topic import OffsetsTopic, partition_of
+from raftlog.broker.handlers.controller_calls import when_current
+from raftlog.broker.requests import KafkaRequest
+from raftlog.groups.coordinator import Coordinator, GroupProposal
+from raftlog.groups.machine import GroupsMachine
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.partition.clocks import PeerClocks, most_share
+from raftlog.partition.output import ProposalAnswer, ReadAnswer
+from raftlog.partition.replica import PartitionReplica
+
+LOAD_WAIT_NS: Final = millis(1_000)
+"""A request waits so long for a coordinator that loads."""
+
+Call = Callable[[Coordinator], None]
+Refuse = Callable[[ErrorCode], None]
+
+
+@final
+@attrs.define(eq=False)
+class Led:
+    """One partition that this broker coordinates, in one term."""
+
+    replica: PartitionReplica
+    term: Term
+    coordinator: Coordinator
+    timer: Timer | None = None
+
+    @property
+    def leads(self) -> bool:
+        """Whether that replica still leads, in that term."""
+        return self.replica.is_leader and self.replica.term == self.term
+
+
+@final
+@attrs.define(eq=False)
+class Parked:
+    """A request that waits for its coordinator to load: one of the two calls is made, once."""
+
+    request: KafkaRequest
+    call: Call
+    refuse: Refuse
+    timer: Timer | None = None
+
+
+@final
+@attrs.define(eq=False)
+class GroupCoordinators:
+    """See the module."""
+
+    context: Context
+    clocks: PeerClocks
+    topic: OffsetsTopic = attrs.field(init=False)
+    _led: dict[GroupId, Led] = attrs.Factory(dict)
+    _parked: dict[GroupId, dict[int, Parked]] = attrs.Factory(dict)
+    _dirty: dict[GroupId, None] = attrs.Factory(dict)
+    _last: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.topic = OffsetsTopic(self.context)
+
+    # --- requests ---
+
+    def ask(
+        self,
+        group_id: str,
+        request: KafkaRequest,
+        call: Call,
+        refuse: Refuse,
+        patience: Nanos = LOAD_WAIT_NS,
+    ) -> None:
+        """`call(coordinator)` of that group, now or when it has loaded; or `refuse(error)`."""
+        topic = self.topic.image
+        if topic is None:
+            refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        number = partition_of(group_id, len(topic.partitions))
+        self.ask_partition(topic.partitions[number].group, request, call, refuse, patience)
+
+    def ask_partition(
+        self,
+        group: GroupId,
+        request: KafkaRequest,
+        call: Call,
+        refuse: Refuse,
+        patience: Nanos = LOAD_WAIT_NS,
+    ) -> None:
+        """The same of one partition of the topic."""
+        led = self._led.get(group)
+        if led is not None and led.leads:
+            self._dirty[group] = None
+            call(led.coordinator)
+            return
+        replica = self.context.replicas.get(group)
+        if replica is None or not replica.is_leader:
+            refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        probe("group-request-waits-for-the-coordinator")
+        self._last += 1
+        parked = Parked(request, call, refuse)
+        until = Instant(self.context.now + patience)
+        parked.timer = self.context.at(until, self._give_up, group, self._last)
+        self._parked.setdefault(group, {})[self._last] = parked
+        request.on_close(partial(self._leave, group, self._last))
+
+    def confirmed(self, group_id: str, then: Callable[[ErrorCode], None]) -> None:
+        """`then(NONE)` once a majority confirms that this broker still coordinates the group, for
+        the coordinator that the present call got; else `then(error)`. A broker that was replaced
+        and does not know it yet would tell of offsets that were committed since elsewhere."""
+        topic = self.topic.image
+        led = None
+        if topic is not None:
+            number = partition_of(group_id, len(topic.partitions))
+            led = self._led.get(topic.partitions[number].group)
+        if led is None:
+            then(ErrorCode.NOT_COORDINATOR)
+            return
+        refused = led.replica.read_index(partial(self._confirmed, led, then), self.context.now)
+        self.context.touch(led.replica.group)
+        if refused is not None:
+            then(ErrorCode.NOT_COORDINATOR)
+
+    def led_partitions(self) -> Iterator[GroupId]:
+        """The partitions of the topic that this broker leads, loaded or not."""
+        topic = self.topic.image
+        for partition in () if topic is None else topic.partitions:
+            replica = self.context.replicas.get(partition.group)
+            if replica is not None and replica.is_leader:
+                yield partition.group
+
+    # --- the turn ---
+
+    def propose(self) -> None:
+        """Write what this turn's requests want; once a turn, before the replicas are taken."""
+        while self._dirty:
+            dirty, self._dirty = self._dirty, {}
+            for group in dirty:
+                led = self._led.get(group)
+                if led is not None and led.leads:
+                    self._drive(led)
+
+    def replica_changed(self, replica: PartitionReplica) -> None:
+        """Who leads a partition with an applied machine has changed, or became ready."""
+        if replica.machine is not None:
+            self._look(replica)
+
+    def dropped(self, group: GroupId) -> None:
+        """The group's replica runs here no more."""
+        self._end(group)
+
+    def topics_deleted(self) -> None:
+        """Topics are gone from the image, and offsets go with their topic."""
+        for group, led in self._led.items():
+            if led.leads:
+                self._tell_topics(led)
+                self._dirty[group] = None
+
+    # --- one partition ---
+
+    def _look(self, replica: PartitionReplica) -> None:
+        group = replica.group
+        led = self._led.get(group)
+        if led is not None and (led.replica is not replica or not led.leads):
+            self._close(led)
+            led = None
+        if self.context.replicas.get(group) is not replica or not replica.is_leader:
+            self._end(group)
+        elif led is None and replica.serves_machine:
+            self._open(replica)
+
+    def _open(self, replica: PartitionReplica) -> None:
+        context, group = self.context, replica.group
+        machine = replica.machine
+        assert isinstance(machine, GroupsMachine), machine
+        entropy = context.entropy.fork(f"coordinator {group} {replica.term}")
+        coordinator = Coordinator(
+            machine, context.config.groups, entropy, context.now, context.wall
+        )
+        led = self._led[group] = Led(replica, replica.term, coordinator)
+        self._dirty[group] = None
+        self._ask_for_topics(led)
+        for parked in self._take_parked(group):
+            parked.call(coordinator)
+
+    def _end(self, group: GroupId) -> None:
+        """Nothing is coordinated here: those who wait are told so."""
+        led = self._led.get(group)
+        if led is not None:
+            self._close(led)
+        for parked in self._take_parked(group):
+            parked.refuse(ErrorCode.NOT_COORDINATOR)
+
+    def _close(self, led: Led) -> None:
+        group = led.replica.group
+        del self._led[group]
+        self._dirty.pop(group, None)
+        if led.timer is not None:
+            led.timer.cancel()
+        led.coordinator.close(ErrorCode.NOT_COORDINATOR)
+
+    def _ask_for_topics(self, led: Led) -> None:
+        """Topics may have been deleted while no coordinator looked. Only an image that is known to
+        be current may say so: an older one lacks topics whose offsets are good."""
+        deadline = Instant(self.context.now + self.context.config.request_ns)
+        when_current(self.context, deadline, partial(self._topics_known, led))
+
+    def _topics_known(self, led: Led, current: bool) -> None:
+        if not self._is_present(led):
+            return
+        if current:
+            self._tell_topics(led)
+            self._dirty[led.replica.group] = None
+        else:
+            again = Instant(self.context.now + self.context.config.request_ns)
+            self.context.at(again, self._ask_again, led)
+
+    def _ask_again(self, led: Led) -> None:
+        if self._is_present(led):
+            self._ask_for_topics(led)
+
+    def _tell_topics(self, led: Led) -> None:
+        context = self.context
+        led.coordinator.topics_changed(self._topic_id, None, context.now, context.wall)
+
+    def _topic_id(self, name: str) -> TopicId | None:
+        return self.context.image.names.get(name)
+
+    def _is_present(self, led: Led) -> bool:
+        return self._led.get(led.replica.group) is led and led.leads
+
+    # --- writing ---
+
+    def _drive(self, led: Led) -> None:
+        """Propose what the coordinator wants to write, and wake it in time."""
+        context, coordinator = self.context, led.coordinator
+        while (proposal := coordinator.take()) is not None:
+            error = self._propose(led, proposal)
+            if error is not None:
+                coordinator.decided(proposal.token, error, context.now, context.wall)
+        self._set_timer(led)
+
+    def _propose(self, led: Led, proposal: GroupProposal) -> ErrorCode | None:
+        context, replica = self.context, led.replica
+        if context.ledger.full(replica.uncommitted_bytes):
+            probe("group-records-refused-partition-full")
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        # The coordinator must hear what became of its records, however late: what it answers next
+        # rests on them. A client that cannot wait is answered by its own request's timer.
+        then = partial(self._decided, led, proposal.token)
+        context.touch(replica.group)
+        return replica.propose_records(proposal.batch, NEVER, then, context.now, context.wall)
+
+    def _decided(self, led: Led, token: int, answer: ProposalAnswer) -> None:
+        """The log has decided; nothing waits for a coordinator that is gone."""
+        if not self._is_present(led):
+            return
+        context, error = self.context, answer.error
+        if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+            # A majority holds the records and every replica applies them, though fewer are in sync
+            # than a producer with acks=all asks for.
+            led.coordinator.decided(token, None, context.now, context.wall)
+        else:
+            led.coordinator.decided(token, error, context.now, context.wall)
+        self._drive(led)
+
+    def _set_timer(self, led: Led) -> None:
+        deadline, timer = led.coordinator.next_deadline(), led.timer
+        if timer is not None and timer.deadline <= deadline:
+            return  # a wake-up too early costs an empty turn; each heartbeat moves the deadline
+        if timer is not None:
+            timer.cancel()
+        led.timer = None
+        if deadline != NEVER:
+            led.timer = self.context.at(deadline, self._tick, led)
+
+    def _tick(self, led: Led) -> None:
+        led.timer = None
+        if not self._is_present(led):
+            return
+        context, replica = self.context, led.replica
+        now, wall = context.now, context.wall
+        agreed = most_share(self.clocks, replica.membership, replica.me, now, wall)
+        led.coordinator.tick(now, wall, wall_agreed=agreed)
+        self._dirty[replica.group] = None
+
+    # --- those who wait ---
+
+    def _take_parked(self, group: GroupId) -> list[Parked]:
+        found = list(self._parked.pop(group, {}).values())
+        for parked in found:
+            if parked.timer is not None:
+                parked.timer.cancel()
+        return [parked for parked in found if not parked.request.dead]
+
+    def _give_up(self, group: GroupId, number: int) -> None:
+        parked = self._forget(group, number)
+        if parked is not None and not parked.request.dead:
+            probe("group-request-gave-up-loading")
+            parked.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _leave(self, group: GroupId, number: int) -> None:
+        """The client is gone."""
+        self._forget(group, number)
+
+    def _forget(self, group: GroupId, number: int) -> Parked | None:
+        waiting = self._parked.get(group, {})
+        parked = waiting.pop(number, None)
+        if parked is not None and parked.timer is not None:
+            parked.timer.cancel()
+        return parked
+
+    def _confirmed(self, led: Led, then: Callable[[ErrorCode], None], answer: object) -> None:
+        assert isinstance(answer, ReadAnswer), answer
+        present = not answer.error and self._is_present(led)
+        then(ErrorCode.NONE if present else ErrorCode.NOT_COORDINATOR)

@@ -1,0 +1,126 @@
+"""The internal topic `__consumer_offsets`: which partition is a group's, and how the topic is made.
+
+The broker that is first asked for a coordinator has the topic made. Its number of partitions is
+fixed from then on, because it decides which partition holds a group. A small cluster may be asked
+while some of its brokers still start. So the creation waits for a moment until as many brokers are
+alive as replicas are wanted, or as the cluster has.
+"""
+
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.handlers.create_topics import new_topic_id
+from raftlog.broker.router import Endpoint, Leader
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.topic_image import TopicImage
+from raftlog.metadata.topic_names import OFFSETS_TOPIC
+
+_FOR_BROKERS: Final = 2
+"""The creation waits for brokers for this part of the time that an asker waits for leaders."""
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: signed, of 32 bits, over the text's UTF-16 code units."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    found = 0
+    for at in range(0, len(units), 2):
+        found = (31 * found + int.from_bytes(units[at : at + 2], "big")) & 0xFFFF_FFFF
+    return found - (1 << 32) if found >> 31 else found
+
+
+def partition_of(group_id: str, count: int) -> int:
+    """Which of `count` partitions is the group's, as Kafka reckons: the hash's magnitude, and 0 for
+    the one that has none in 32 bits."""
+    found = abs(java_hash(group_id))
+    return 0 if found == 1 << 31 else found % count
+
+
+@final
+@attrs.define(eq=False)
+class OffsetsTopic:
+    """The topic as this broker knows it, and at most one creation under way."""
+
+    context: Context
+    _making: bool = False
+
+    @property
+    def image(self) -> TopicImage | None:
+        """The topic, when it is there."""
+        return self.context.image.topic(OFFSETS_TOPIC)
+
+    def leader_of(self, group_id: str) -> Leader | None:
+        """The live leader of the group's partition."""
+        topic = self.image
+        if topic is None:
+            return None
+        number = partition_of(group_id, len(topic.partitions))
+        return self.context.router.leader_of(topic.topic_id, number)
+
+    def endpoint_of(self, group_id: str, listener: str) -> tuple[Leader, Endpoint] | None:
+        """The leader of the group's partition, and where clients of that listener reach it."""
+        leader = self.leader_of(group_id)
+        if leader is None:
+            return None
+        endpoint = self.context.router.endpoint(leader.node, listener)
+        return None if endpoint is None else (leader, endpoint)
+
+    def ensure(self) -> None:
+        """Have the topic made, if it is not there and no creation is under way. A creation that
+        fails is tried again when the next client asks."""
+        if self._making or self.image is not None:
+            return
+        self._making = True
+        if self._enough_brokers():
+            self._create()
+            return
+        probe("offsets-topic-waits-for-brokers")
+        wait = self.context.config.create_wait_ns // _FOR_BROKERS
+        until = Instant(self.context.now + wait)
+        self.context.image_waiters.wait(self._enough_brokers, until, self._create)
+
+    def _enough_brokers(self) -> bool:
+        """Whether as many are alive as replicas are wanted, or as there are at all."""
+        context = self.context
+        wanted = context.config.offsets_topic.replication
+        known = max(len(context.image.brokers), len(context.config.controllers))
+        return len(context.image.live_brokers()) >= min(wanted, known)
+
+    def _create(self) -> None:
+        context, config = self.context, self.context.config
+        live = len(context.image.live_brokers())
+        if self.image is not None or not live:
+            self._making = False
+            return
+        deadline = Instant(context.now + config.create_wait_ns)
+        calls = ControllerCalls(context, deadline, self._made)
+        calls.wish(
+            CreateTopicWish(
+                topic_id=new_topic_id(context),
+                name=OFFSETS_TOPIC,
+                internal=True,
+                count=config.offsets_topic.partitions,
+                factor=min(config.offsets_topic.replication, live),
+                nodes=(),
+                configs=(
+                    # A batch of coordinators must fit, whatever clients may send.
+                    ("max.message.bytes", str(config.groups.batch_bytes_max)),
+                    ("retention.ms", "-1"),
+                    ("segment.bytes", str(config.offsets_topic.segment_bytes)),
+                ),
+                validate_only=False,
+            )
+        )
+        calls.begin()
+
+    def _made(self, outcomes: list[Outcome]) -> None:
+        self._making = False
+        for outcome in outcomes:
+            # Another broker may have been first, which is as good.
+            if outcome.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self.context.trace("offsets-topic-refused", OFFSETS_TOPIC, why=outcome.message)
