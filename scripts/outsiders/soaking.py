@@ -9,7 +9,6 @@ import json
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -113,18 +112,16 @@ def run_subjects():
     commands = clients.subjects()
     assert tuple(commands) == PROGRAMS
     lines = [f"{name}: {told}" for name in PROGRAMS if (told := timeout_told(commands[name]))]
-    with tempfile.TemporaryDirectory(prefix="raftlog-subjects-") as folder:
-        programs = Path(folder) / "programs.json"
-        programs.write_text(json.dumps(commands))
-        for name in PROGRAMS:
-            for workload in WORKLOADS:
-                out = Path(folder) / f"{name}-{workload}"
-                command = [sys.executable, "-m", "jepsen_style_tests", "run"]
-                command += ["--workload", workload, "--nemesis", "kill-one", "--client", name]
-                command += ["--programs", str(programs), "--time-limit", str(SUBJECT_SECONDS)]
-                code = subprocess.run([*command, "--out", str(out)], check=False).returncode
-                if code:
-                    lines.append(f"{name}: {workload} under kill-one: exit code {code}")
+    # It stays, with the folders of the runs: their commands name it.
+    programs = preparing.cache_folder() / "subjects.json"
+    programs.write_text(json.dumps(commands))
+    for name in PROGRAMS:
+        for workload in WORKLOADS:
+            command = [sys.executable, "-m", "jepsen_style_tests", "run", "--workload", workload]
+            command += ["--nemesis", "kill-one", "--time-limit", str(SUBJECT_SECONDS)]
+            command += ["--client", name, "--programs", str(programs)]
+            if code := subprocess.run(command, check=False).returncode:
+                lines.append(f"{name}: {workload} under kill-one: exit code {code}")
     return lines
 
 
