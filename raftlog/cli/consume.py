@@ -10,6 +10,7 @@ import trio
 from raftlog.base.amounts import amount
 from raftlog.base.errors import CorruptData, RaftlogError
 from raftlog.cli.connect import with_client
+from raftlog.cli.consume_group import Start, consume_group
 from raftlog.cli.record_format import compile_format, record_as_json
 from raftlog.cli.render import bootstrap_option, format_option, print_json_line, progress
 from raftlog.client.core.asks import EARLIEST, LATEST
@@ -20,14 +21,6 @@ from raftlog.client.trio_driver import Client
 
 _POLL_SECONDS: Final = 1.0
 _DEFAULT_FORMAT: Final = "%s\\n"
-
-
-class Start(NamedTuple):
-    """Where to begin: `kind` is timestamp (a time, or EARLIEST or LATEST), offset, or tail (so many
-    before the end)."""
-
-    kind: str
-    number: int
 
 
 def parse_start(text: str) -> Start:
@@ -61,7 +54,8 @@ class Wanted(NamedTuple):
     epilog="""\b
 Examples:
   raftlog consume orders -o beginning -e
-  raftlog consume orders -p 0 -o -10 -c 10 -f '%o %p %k %s\\n'""",
+  raftlog consume orders -p 0 -o -10 -c 10 -f '%o %p %k %s\\n'
+  raftlog consume orders --group billing""",
     context_settings={"max_content_width": 100},
 )
 @click.argument("topic")
@@ -75,7 +69,11 @@ Examples:
     default="beginning",
     show_default=True,
     metavar="WHERE",
-    help="beginning, end, N, -N (so many before the end), s@MS (a time).",
+    help="beginning, end, N, -N (so many before the end), s@MS (a time). With --group: where to "
+    "begin without a committed offset, beginning or end.",
+)
+@click.option(
+    "-G", "--group", help="Share the topic with this group, from its committed offsets on."
 )
 @click.option("-e", "--exit", "stop_at_end", is_flag=True, help="Stop at what is the end now.")
 @click.option("-c", "--count", type=click.IntRange(1), help="Stop after so many records.")
@@ -94,6 +92,7 @@ def consume(
     topic: str,
     partitions: tuple[int, ...],
     offset: str,
+    group: str | None,
     stop_at_end: bool,
     count: int | None,
     text_format: str | None,
@@ -109,6 +108,10 @@ def consume(
 
     A batch whose inside is damaged, or was never good, ends the command: what lies before it is
     written, and the error names its offsets.
+
+    With --group the partitions are shared with the other members of the group. What was written is
+    committed, as it goes and at the end, so that the next member goes on behind it. -p, -e and
+    --skip-corrupt do not go with it.
     """
     render = compile_format(text_format or _DEFAULT_FORMAT, b"NULL" if null_words else b"")
     wanted = Wanted(topic, partitions, parse_start(offset), stop_at_end, count, skip_corrupt)
@@ -118,6 +121,12 @@ def consume(
             print_json_line(record_as_json(record))
         else:
             sys.stdout.buffer.write(render(record))
+
+    if group is not None:
+        if partitions or stop_at_end or skip_corrupt:
+            raise click.UsageError("-p, -e and --skip-corrupt do not go with --group")
+        consume_group(bootstrap, topic, group, wanted.start, count, write)
+        return
 
     async def work(client: Client) -> None:
         positions = await _positions(client, wanted)

@@ -140,7 +140,7 @@ def kafka_topics(**flags: Any) -> int:
     if not flags["bootstrap"]:
         _usage('Missing required argument "[bootstrap-server]"')
     asked = _asked(flags)
-    _check_command_config(flags["command_config"])
+    check_command_config(flags["command_config"])
     try:
         with_client(flags["bootstrap"], partial(_ACTS[asked.action], asked))
     except (RaftlogError, _Failure) as error:
@@ -229,8 +229,8 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
         _usage(f"Option --replica-assignment: {text!r} is not like 1:2:3,2:3:1")
 
 
-def _check_command_config(path: Path | None) -> None:
-    """Settings that this release does not serve are refused, not ignored: they are about
+def check_command_config(path: Path | None) -> None:
+    """Refuse settings that this release does not serve, and do not ignore them: they are about
     security."""
     if path is None:
         return

@@ -33,7 +33,17 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "down": ("raftlog.cli.up", "down", "Stop the cluster that `raftlog up --detach` started."),
     "format": ("raftlog.cli.format", "format_command", "Found a cluster: format data directories."),
+    "groups": (
+        "raftlog.cli.groups",
+        "groups",
+        "Show consumer groups and their lag, move their offsets, delete them.",
+    ),
     "inspect": ("raftlog.cli.inspect", "inspect", "Walk a data directory and say what is in it."),
+    "kafka-consumer-groups": (
+        "raftlog.cli.kafka_consumer_groups",
+        "kafka_consumer_groups",
+        "Kafka's own group tool, flag for flag.",
+    ),
     "kafka-topics": (
         "raftlog.cli.kafka_topics",
         "kafka_topics",

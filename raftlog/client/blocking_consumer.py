@@ -24,6 +24,7 @@ from raftlog.base.ids import Offset
 from raftlog.client import system
 from raftlog.client.consumer import Consumer, RecordCount, Records
 from raftlog.client.core.arguments import LookedUp, OffsetFrom, Seconds, TopicName
+from raftlog.client.core.client import Call
 from raftlog.client.core.group_asks import OffsetAndMetadata
 from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import ClientOptions, ConsumedRecord, TopicPartition
@@ -212,3 +213,8 @@ class BlockingConsumer:
     ) -> dict[TopicPartition, OffsetAt | None]:
         """`Consumer.offsets_for_times`."""
         return self._call(self._consumer.offsets_for_times, timestamps)
+
+    @checked
+    def ask(self, request: Call) -> Any:
+        """`Client.ask`."""
+        return self._call(self._consumer.ask, request)

@@ -30,6 +30,7 @@ from raftlog.base.limits import INT32_MAX
 from raftlog.client import system
 from raftlog.client.core.arguments import LookedUp, OffsetFrom, Seconds, TopicName
 from raftlog.client.core.asks import EARLIEST, LATEST
+from raftlog.client.core.client import Call
 from raftlog.client.core.group.consumer import Change, GroupConsumer, Notice
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group_asks import OffsetAndMetadata, fetch_offsets
@@ -330,6 +331,12 @@ class Consumer:
             told = await self._client.offset(place, timestamp_ms)
             found[place] = told if told.offset >= 0 else None
         return found
+
+    @checked
+    async def ask(self, request: Call) -> Any:
+        """`Client.ask`."""
+        self._must_be_open()
+        return await self._client.ask(request)
 
     # --- turns ------------------------------------------------------------------------------------
 

@@ -451,7 +451,7 @@ class Client:
         async def one(place: TopicPartition) -> None:
             found[place] = (await self.offset(place, timestamp_ms)).offset
 
-        async with _gather() as nursery:
+        async with gather() as nursery:
             for partition in range(view.count):
                 nursery.start_soon(one, TopicPartition(topic, partition))
         return dict(sorted(found.items()))
@@ -472,7 +472,7 @@ async def _leave(
 
 
 @asynccontextmanager
-async def _gather() -> AsyncIterator[trio.Nursery]:
+async def gather() -> AsyncIterator[trio.Nursery]:
     """A nursery for calls beside each other; the first error is raised bare."""
     try:
         async with trio.open_nursery() as nursery:

@@ -46,28 +46,47 @@ def test_client():
             run_python(snippet, "client.md", bootstrap=cluster.bootstrap_servers)
 
 
+def test_groups(tmp_path: Path):
+    """Python and shell use the same topic and groups, so they share a cluster."""
+    snippets = blocks("groups.md", "python")
+    assert len(snippets) >= 3
+    with Cluster(brokers=3) as cluster:
+        for snippet in snippets:
+            run_python(snippet, "groups.md", bootstrap=cluster.bootstrap_servers)
+        told = run_shell(blocks("groups.md", "sh"), tmp_path, cluster.bootstrap_servers)
+    # Kafka's tool says this on standard error too.
+    assert told.strip() == "Consumer group 'shell' has no active members."
+
+
 def test_command_line(tmp_path: Path):
-    program = tmp_path / "raftlog"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m raftlog "$@"\n')
-    program.chmod(0o755)
     snippets = blocks("command_line.md", "sh")
     assert len(snippets) >= 3
     with Cluster(brokers=3) as cluster:
-        environment = {
-            **os.environ,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "RAFTLOG_BOOTSTRAP_SERVER": cluster.bootstrap_servers,
-            "PYTHONPATH": str(ROOT),
-        }
-        for snippet in snippets:
-            done = subprocess.run(
-                ["sh", "-e", "-c", snippet],
-                env=environment,
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=200,
-                check=False,
-            )
-            assert done.returncode == 0, (snippet, done.stdout, done.stderr)
-            assert done.stderr == ""
+        assert run_shell(snippets, tmp_path, cluster.bootstrap_servers) == ""
+
+
+def run_shell(snippets: list[str], tmp_path: Path, bootstrap: str) -> str:
+    """Run each; what they wrote to standard error."""
+    program = tmp_path / "raftlog"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m raftlog "$@"\n')
+    program.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "RAFTLOG_BOOTSTRAP_SERVER": bootstrap,
+        "PYTHONPATH": str(ROOT),
+    }
+    told = ""
+    for snippet in snippets:
+        done = subprocess.run(
+            ["sh", "-e", "-c", snippet],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+        assert done.returncode == 0, (snippet, done.stdout, done.stderr)
+        told += done.stderr
+    return told

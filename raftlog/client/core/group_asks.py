@@ -21,6 +21,10 @@ from raftlog.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from raftlog.kafka.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from raftlog.kafka.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from raftlog.kafka.messages.offset_commit import (
     OffsetCommitRequest,
@@ -210,6 +214,28 @@ def delete_offsets(
 
 
 # --- groups ---------------------------------------------------------------------------------------
+
+
+@final
+class CoordinatorAt(NamedTuple):
+    """The broker that keeps a group."""
+
+    node: NodeId
+    host: str
+    port: int
+
+
+@checked
+def find_coordinator(group: str, timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
+    """The `CoordinatorAt` of a group, which need not exist."""
+    body = FindCoordinatorRequest(key=group_name(group), coordinator_keys=(group,))
+
+    def read(answer: FindCoordinatorResponse) -> CoordinatorAt:
+        found: Any = answer.coordinators[0] if answer.coordinators else answer
+        check_code(found.error_code, f"group {group}", found.error_message)
+        return CoordinatorAt(NodeId(found.node_id), found.host, found.port)
+
+    return Ask(ApiKey.FIND_COORDINATOR, read, body, timeout_ns=timeout_ns)
 
 
 @checked

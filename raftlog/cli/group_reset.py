@@ -1,0 +1,144 @@
+"""Where `reset-offsets` puts a group: from a wish like "shift by -100" to an offset a partition.
+
+A wish beyond the ends of a partition becomes the nearer end, as in Kafka's tool. The group must
+have no members: they would go on from where they are, and commit over it.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple, final
+
+from raftlog.base.errors import OperatingError
+from raftlog.cli.group_view import all_places, offsets_at
+from raftlog.client import system
+from raftlog.client.core.asks import EARLIEST, LATEST
+from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.group_asks import (
+    OffsetAndMetadata,
+    commit_offsets,
+    describe_group,
+    fetch_offsets,
+)
+from raftlog.client.core.values import TopicPartition
+from raftlog.client.trio_driver import Client
+from raftlog.kafka.error_codes import ErrorCode
+
+_DURATION: Final = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII
+)
+_INACTIVE: Final = ("Empty", "Dead")
+
+
+@final
+class GroupIsActive(OperatingError):
+    """The group has members; `state` is Kafka's word for it."""
+
+    def __init__(self, group: str, state: str) -> None:
+        super().__init__(
+            f"offsets can only be reset while a group has no members, and it is {state}",
+            on=f"group {group}",
+            do="stop its consumers; the session of one that crashed must end first",
+        )
+        self.state = state
+
+
+@final
+class Wish(NamedTuple):
+    """`kind` is earliest, latest, current, offset, shift or time; the last three have a number."""
+
+    kind: str
+    number: int = 0
+
+
+@final
+class Moved(NamedTuple):
+    """One partition: what is committed, and what shall be."""
+
+    place: TopicPartition
+    before: int | None
+    after: int
+
+
+def parse_datetime(text: str) -> int:
+    """Milliseconds of `2026-01-31T12:00:00.000`, in UTC unless it names a zone. `ValueError`."""
+    parsed = datetime.fromisoformat(text)
+    if parsed.tzinfo is None:
+        parsed = parsed.replace(tzinfo=UTC)
+    return int(parsed.timestamp() * 1000)
+
+
+def parse_duration(text: str) -> int:
+    """Milliseconds of `P7D` or `PT1H30M`. `ValueError`."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groups()):
+        raise ValueError(f"{text!r} is no duration like P7D or PT1H30M")
+    days, hours, minutes, seconds = (float(each or 0) for each in found.groups())
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def before_now(duration_ms: int) -> int:
+    """The time so long ago."""
+    return max(0, system.wall_ms() - duration_ms)
+
+
+async def plan(
+    client: Client, group: str, wanted: Mapping[str, tuple[int, ...]] | None, wish: Wish
+) -> list[Moved]:
+    """What a reset would do, for the topics named or for all that the group has offsets of."""
+    committed = await _committed_of_an_inactive(client, group)
+    places = sorted(committed) if wanted is None else await all_places(client, wanted)
+    if not places:
+        raise OperatingError(
+            "no offsets are committed", on=f"group {group}", do="name topics with --topic"
+        )
+    starts = await offsets_at(client, places, EARLIEST)
+    ends = await offsets_at(client, places, LATEST)
+    times = await offsets_at(client, places, wish.number) if wish.kind == "time" else {}
+    moved: list[Moved] = []
+    for place in places:
+        if place not in starts or place not in ends:
+            continue  # its topic was deleted
+        before = committed[place].offset if place in committed else None
+        after = _after(wish, before, starts[place], ends[place], times.get(place, -1))
+        if after is not None:
+            moved.append(Moved(place, before, after))
+    return moved
+
+
+def _after(wish: Wish, before: int | None, start: int, end: int, at_time: int) -> int | None:
+    """None leaves a partition as it is: there is nothing to shift."""
+    match wish.kind:
+        case "earliest":
+            return start
+        case "latest":
+            return end
+        case "time":
+            return at_time if at_time >= 0 else end
+        case "current":
+            return end if before is None else before
+        case "shift":
+            return None if before is None else max(start, min(before + wish.number, end))
+    return max(start, min(wish.number, end))
+
+
+async def _committed_of_an_inactive(
+    client: Client, group: str
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    try:
+        state = (await client.ask(describe_group(group))).group_state
+    except KafkaError as error:
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return {}  # the reset founds it
+    if state not in _INACTIVE:
+        raise GroupIsActive(group, state)
+    found: dict[TopicPartition, OffsetAndMetadata] = await client.ask(fetch_offsets(group))
+    return found
+
+
+async def execute(client: Client, group: str, moved: Sequence[Moved]) -> None:
+    """Commit what was planned."""
+    if moved:
+        offsets = {each.place: OffsetAndMetadata(each.after) for each in moved}
+        await client.ask(commit_offsets(group, offsets))
