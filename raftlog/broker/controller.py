@@ -48,6 +48,7 @@ from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY, BrokerConfig
 from raftlog.broker.confirmations import Confirmations
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
+from raftlog.broker.quorum_view import quorum_answer
 from raftlog.broker.sessions import BrokerSessions
 from raftlog.broker.version_waits import VersionWaits
 from raftlog.metadata import commands as c
@@ -70,8 +71,6 @@ _REPEATED: Final = (r.Heartbeat, r.Reports)
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
 """Registrations and reports have places that wishes of clients cannot take: a broker that cannot
 register takes part in nothing."""
-
-_VALIDATED: Final = (r.CreateTopicWish, r.GrowTopicWish, r.AlterTopicWish)
 
 
 class Call(Protocol):
@@ -398,7 +397,7 @@ class Controller:
         command = wishes.command_of(self.projected, sender, wish)
         if command is None:
             return r.Answer(refusal=None, message="", version=self.projected.version)
-        validate_only = isinstance(wish, _VALIDATED) and wish.validate_only
+        validate_only = getattr(wish, "validate_only", False)
         return self._submit(command, once=once, validate_only=validate_only)
 
     def _serve_once(self, sender: NodeId, wish: r.OnceWish) -> r.Answer:
@@ -493,6 +492,7 @@ _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = 
     **dict.fromkeys(get_args(r.Performable), Controller._serve_submit),
     r.OnceWish: Controller._serve_once,
     r.CurrentVersion: Controller._serve_version,
+    r.DescribeQuorum: lambda self, *_: quorum_answer(self.services, self.projected.version),
     c.RegisterBroker: Controller._serve_register,
     r.Heartbeat: Controller._serve_heartbeat,
     r.Reports: Controller._serve_reports,

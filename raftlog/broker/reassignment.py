@@ -76,13 +76,15 @@ class Services(Protocol):
 class Led:
     """What was done about one partition in one term of leadership.
 
-    `told` is the target version that the raft node was given last. `serial` is that of the last
-    report made here. `open` is whether a report awaits its answer. `first_in_sync`: the first
-    choice for leader was in sync when balance was last looked at, and ever since.
+    `told` is the target version that the raft node was given last, `target` what it said. `serial`
+    is that of the last report made here. `open` is whether a report awaits its answer.
+    `first_in_sync`: the first choice for leader was in sync when balance was last looked at, and
+    ever since.
     """
 
     term: Term
     told: int = -1
+    target: tuple[ReplicaId, ...] = ()
     serial: int = 0
     open: bool = False
     handed_over: bool = False
@@ -156,7 +158,10 @@ class Reassignment:
         except LocalMisuse:
             probe("target-refused-by-replica")
             return
-        led.told = partition.target_version
+        asked_again = led.target == partition.target
+        led.told, led.target = partition.target_version, partition.target
+        if asked_again:
+            self._elect_preferred(replica)
         self.services.touch(replica.group)
 
     # --- reports ---
@@ -226,6 +231,15 @@ class Reassignment:
         replica.transfer(first, self.services.now)
         self.services.touch(replica.group)
         return True
+
+    def _elect_preferred(self, replica: PartitionReplica) -> None:
+        """The same target was set once more: a client asks for the preferred leader (ElectLeaders),
+        and does not wait for the balance."""
+        first = self._first_choice(replica.group)
+        if first is not None and replica.transferring is None:
+            probe("preferred-leader-asked-for")
+            replica.transfer(first, self.services.now)
+            self.services.touch(replica.group)
 
     def _balance_later(self) -> None:
         if not self._balancing:

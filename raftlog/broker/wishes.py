@@ -21,6 +21,7 @@ from raftlog.metadata.requests import (
     CreateTopicWish,
     GrowTopicWish,
     Performable,
+    PreferWish,
     ReassignWish,
 )
 from raftlog.metadata.topic_configs import configs_problem
@@ -60,6 +61,8 @@ def command_of(
         return reassign(image, wish)
     if isinstance(wish, AlterTopicWish):
         return alter_topic(image, wish)
+    if isinstance(wish, PreferWish):
+        return prefer(image, wish)
     problem = submitted_problem(wish.command, sender)
     return wish.command if problem is None else problem
 
@@ -202,6 +205,22 @@ def alter_topic(image: ClusterImage, wish: AlterTopicWish) -> c.AlterTopicConfig
         return Refused(Refusal.INVALID_CONFIG, altered)
     return c.AlterTopicConfigs(
         topic_id=wish.topic_id, changed=altered.changed, removed=altered.removed
+    )
+
+
+def prefer(image: ClusterImage, wish: PreferWish) -> c.SetTarget | Refused:
+    """The command that sets the target once more, in the same order."""
+    topic = image.topics.get(wish.topic_id)
+    if topic is None:
+        return _unknown(wish.topic_id)
+    partition = image.partition(wish.topic_id, wish.partition)
+    if partition is None:
+        return Refused(Refusal.UNKNOWN_PARTITION, f"{topic.name} has no partition {wish.partition}")
+    return c.SetTarget(
+        topic_id=wish.topic_id,
+        partition=wish.partition,
+        assignment=tuple((r.node, r.directory) for r in partition.target),
+        if_target_version=partition.target_version,
     )
 
 

@@ -20,6 +20,7 @@ from raftlog.kafka.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    elect_leaders,
     incremental_alter_configs,
     txn_offset_commit,
     write_txn_markers,
@@ -46,6 +47,18 @@ def _partitions(asked: str, made: Any, number: str = _ITSELF) -> _Listed:
     return _Listed(asked, "partitions", made, (("partition_index", number),))
 
 
+_ELECTED: Final = _Listed(
+    "topic_partitions",
+    "replica_election_results",
+    elect_leaders.ReplicaElectionResult,
+    (("topic", "topic"),),
+    _Listed(
+        "partitions",
+        "partition_result",
+        elect_leaders.PartitionResult,
+        (("partition_id", _ITSELF),),
+    ),
+)
 _MARKED: Final = write_txn_markers.WritableTxnMarkerPartitionResult
 _COMMITTED: Final = txn_offset_commit.TxnOffsetCommitResponsePartition
 _MOVED: Final = alter_replica_log_dirs.AlterReplicaLogDirPartitionResult
@@ -186,6 +199,10 @@ def listed_error(request: Any, code: int, message: str | None) -> Any:
     nothing: an answer without any code would read as success."""
     if isinstance(request, alter_replica_log_dirs.AlterReplicaLogDirsRequest):
         return _log_dirs(request, code)
+    if isinstance(request, elect_leaders.ElectLeadersRequest):
+        # Before version 1 there is no code at the top; with it, "all partitions" has a place, too.
+        asked = () if request.topic_partitions is None else _items(_ELECTED, request, code, message)
+        return elect_leaders.ElectLeadersResponse(error_code=code, replica_election_results=asked)
     if isinstance(request, describe_log_dirs.DescribeLogDirsRequest):
         # Before version 3 there is no code at the top.
         result = describe_log_dirs.DescribeLogDirsResult(code)

@@ -114,12 +114,18 @@ _TABLE: Final = (
     ServedApi(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 1, 2),
     ServedApi(ApiKey.CREATE_PARTITIONS, 0, 3, 0, 1),
     ServedApi(ApiKey.DELETE_GROUPS, 0, 2, 0, 2),
+    ServedApi(ApiKey.ELECT_LEADERS, 0, 2, 0, 2),
     ServedApi(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 0, 2),
     ServedApi(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1, 0, 2),
     ServedApi(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0, 2),
     ServedApi(ApiKey.OFFSET_DELETE, 0, 0, 0, 2),
+    ServedApi(ApiKey.DESCRIBE_QUORUM, 0, 2, 0, 2),
     ServedApi(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0, 1),
+    ServedApi(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0, 2),
+    ServedApi(ApiKey.UNREGISTER_BROKER, 0, 0, 0, 2),
     ServedApi(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0, 1),
+    ServedApi(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0, 2),
+    ServedApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0, 2),
 )
 
 SERVED: Final[dict[int, ServedApi]] = {int(api.key): api for api in _TABLE}

@@ -137,7 +137,25 @@ class AlterTopicWish:
     validate_only: bool
 
 
-Performable = SubmitCommand | CreateTopicWish | GrowTopicWish | ReassignWish | AlterTopicWish
+@final
+@attrs.frozen(kw_only=True)
+class PreferWish:
+    """Hand a partition to its preferred leader: its target is set once more as it is, which tells
+    the leader to do so now."""
+
+    topic_id: TopicId
+    partition: int
+
+
+@final
+@attrs.frozen(kw_only=True)
+class DescribeQuorum:
+    """How the metadata group stands; the answer's message is that of `quorum_view`."""
+
+
+Performable = (
+    SubmitCommand | CreateTopicWish | GrowTopicWish | ReassignWish | AlterTopicWish | PreferWish
+)
 """What is performed by one command."""
 
 
@@ -161,6 +179,8 @@ Wish = (
     | GrowTopicWish
     | ReassignWish
     | AlterTopicWish
+    | PreferWish
+    | DescribeQuorum
     | c.RegisterBroker
     | Heartbeat
     | Reports
@@ -202,7 +222,7 @@ _COMMAND: Final = f.Field(
     _read_command,
     1,
 )
-_ONCE_TAGS: Final = (1, 2, 3, 4, 11)
+_ONCE_TAGS: Final = (1, 2, 3, 4, 11, 12)
 
 
 def _read_once(reader: Reader) -> Wish:
@@ -283,6 +303,8 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
             ("validate_only", f.FLAG),
         ),
     ),
+    12: (PreferWish, (("topic_id", f.TOPIC), ("partition", f.U32))),
+    13: (DescribeQuorum, ()),
 }
 _TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
 

@@ -34,7 +34,7 @@ from raftlog.partition.config import PartitionConfig
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.partition.output import NO_TIME_MS, Completion, ProduceAnswer, ProposalAnswer
-from raftlog.partition.producers import Duplicate
+from raftlog.partition.producers import Duplicate, ProducerTable
 from raftlog.partition.tracker import LogTracker
 from raftlog.partition.waiters import ProduceWaiter, ProduceWaiters, Then
 from raftlog.raft.node import RaftNode
@@ -111,6 +111,11 @@ class ProducePath:
         """The topic's settings, at first and whenever they changed; the log knows them already."""
         self.config = config
         self._batch_bytes_max = self._log.options.segment_bytes - SEGMENT_HEADER_BYTES
+
+    @property
+    def producers(self) -> ProducerTable:
+        """What is known of the producers that number their batches; for reading only."""
+        return self._tracker.producers
 
     @property
     def parked(self) -> bool:

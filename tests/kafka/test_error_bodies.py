@@ -51,13 +51,14 @@ def test_every_served_api_has_an_error_answer_in_every_version(key, data):
     request = data.draw(bodies(table, version))
     answer = error_body(request, CODE, "no")
     items = next((getattr(request, name) for name in request._fields if name in ITEMS), None)
+    without = key in {0, 1, 2, 8, 9, 21, 23, 61} and not any(topic[-1] for topic in items or ())
     if answer is None:
-        assert items in ((), []), "only what names nothing has no place for an error"
+        assert without or not items, "only what names nothing has no place for an error"
         return
     assert set(codes(answer)) <= {CODE}
     frame = b"".join(encode_response(key, version, 1, answer))[4:]
     found = set(codes(decode_response(key, version, frame).body))
-    if items and not (key in {0, 1, 2, 8, 9, 21, 23} and not any(topic[-1] for topic in items)):
+    if items and not without:
         assert CODE in found
 
 

@@ -125,6 +125,7 @@ performable = st.one_of(
         replace=st.booleans(),
         validate_only=st.booleans(),
     ),
+    st.builds(r.PreferWish, topic_id=ids, partition=u32),
     st.builds(
         r.ReassignWish, topic_id=ids, partition=u32, nodes=node_lists, same_factor=st.booleans()
     ),
@@ -135,6 +136,7 @@ wishes = st.one_of(
         r.OnceWish, incarnation=u64, number=u64, settled=u64, again=st.booleans(), wish=performable
     ),
     registrations,
+    st.builds(r.DescribeQuorum),
     st.builds(
         r.Heartbeat, node=nodes, directory=directories, boot=u64, incarnation=u64, version=u64
     ),

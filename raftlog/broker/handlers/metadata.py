@@ -224,12 +224,12 @@ def _topic(context: Context, topic: TopicImage, operations: int) -> MetadataResp
         topic.name,
         topic.topic_id,
         topic.internal,
-        [_partition(context, number, each) for number, each in enumerate(topic.partitions)],
+        [partition_view(context, number, each) for number, each in enumerate(topic.partitions)],
         operations,
     )
 
 
-def _partition(
+def partition_view(
     context: Context, number: int, partition: PartitionImage
 ) -> MetadataResponsePartition:
     """Leader and epoch come as one pair; a leader that is not alive is none."""

@@ -1,0 +1,43 @@
+"""UnregisterBroker: a broker that is gone for good is forgotten.
+
+Only one that is fenced, is no controller and holds no replica: move its partitions first.
+"""
+
+from functools import partial
+
+from raftlog.base.ids import NodeId
+from raftlog.broker.context import Context
+from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+from raftlog.metadata.commands import UnregisterBroker
+from raftlog.metadata.refusals import Refusal, kafka_code
+from raftlog.metadata.requests import SubmitCommand
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """See the module."""
+    body: UnregisterBrokerRequest = request.body
+    calls = ControllerCalls(
+        context, deadline_of(context, 2**31 - 1), partial(_decided, request, body.broker_id)
+    )
+    if body.broker_id < 0:
+        calls.known(kafka_code(Refusal.UNKNOWN_BROKER))
+    else:
+        calls.wish(SubmitCommand(command=UnregisterBroker(node=NodeId(body.broker_id))))
+    calls.begin()
+
+
+def _decided(request: KafkaRequest, node: int, outcomes: list[Outcome]) -> None:
+    if request.dead:
+        return
+    (outcome,) = outcomes
+    error, message = outcome.error, outcome.message
+    if error == kafka_code(Refusal.UNKNOWN_BROKER):
+        error = ErrorCode.BROKER_ID_NOT_REGISTERED
+        message = f"Broker ID {node} is not currently registered"
+    request.answer(UnregisterBrokerResponse(error_code=error, error_message=message or None))

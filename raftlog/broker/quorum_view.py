@@ -1,0 +1,105 @@
+"""How the metadata group stands, as its leader tells it to a broker that was asked.
+
+Only the leader knows how far the others are. Its answer is a controller answer whose message holds
+one line a replica, voters first, all numbers:
+
+    leader, term, commit                         raft indexes count entries from 1
+    node, voter (1 or 0), log end, last heard of, last seen caught up
+
+Times are in Unix milliseconds, -1 where they are not known.
+
+A message has a bound, so learners that would not fit are left out.
+"""
+
+from typing import Final, NamedTuple, Protocol, final
+
+from raftlog.base.errors import ProtocolError
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, RaftIndex, ReplicaId, Term
+from raftlog.base.limits import CONTROLLER_TEXT_BYTES_MAX
+from raftlog.base.units import NANOS_PER_MILLI, Instant, WallMillis
+from raftlog.metadata.requests import Answer
+from raftlog.partition.replica import PartitionReplica
+
+NOT_KNOWN: Final = -1
+_ON: Final = "state of the metadata group"
+
+
+@final
+class QuorumMember(NamedTuple):
+    """One replica; `log_end` is the index after its last entry that is known to be durable."""
+
+    node: NodeId
+    voter: bool
+    log_end: int
+    heard_ms: int
+    caught_up_ms: int
+
+
+@final
+class QuorumState(NamedTuple):
+    """The group in the leader's words."""
+
+    leader: NodeId
+    term: Term
+    commit: RaftIndex
+    members: tuple[QuorumMember, ...]
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    @property
+    def now(self) -> Instant: ...
+
+    @property
+    def wall(self) -> WallMillis: ...
+
+    @property
+    def replicas(self) -> dict[GroupId, PartitionReplica]: ...
+
+
+def quorum_answer(services: Services, version: int) -> Answer:
+    """What the active controller answers."""
+    replica = services.replicas[METADATA_GROUP]
+    lines = [f"{replica.me.node},{replica.term},{replica.commit}"]
+    size = len(lines[0])
+    voters = replica.membership.voters
+    for each in (*voters, *replica.membership.learners):
+        member = _member(services, replica, each, each in voters)
+        line = ",".join(str(int(value)) for value in member)
+        size += len(line) + 1
+        if size > CONTROLLER_TEXT_BYTES_MAX:
+            break
+        lines.append(line)
+    return Answer(refusal=None, message="\n".join(lines), version=version)
+
+
+def _member(
+    services: Services, replica: PartitionReplica, each: ReplicaId, voter: bool
+) -> QuorumMember:
+    wall = services.wall
+    if each == replica.me:
+        durable = replica.log.durable_end
+        end = 0 if durable is None else durable.raft_index
+        return QuorumMember(each.node, voter, end + 1, wall, wall)
+    progress = replica.node.progress.get(each)
+    if progress is None:
+        return QuorumMember(each.node, voter, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN)
+    heard = max(0, wall - (services.now - progress.last_contact) // NANOS_PER_MILLI)
+    caught_up = heard if progress.match == replica.log.last_index else NOT_KNOWN
+    return QuorumMember(each.node, voter, progress.match + 1, heard, caught_up)
+
+
+def quorum_state(message: str) -> QuorumState:
+    """The reverse; ProtocolError for anything else."""
+    try:
+        (leader, term, commit), *members = [
+            [int(word) for word in line.split(",")] for line in message.split("\n")
+        ]
+        found = tuple(
+            QuorumMember(NodeId(node), bool(voter), end, heard, caught_up)
+            for node, voter, end, heard, caught_up in members
+        )
+    except ValueError as error:
+        raise ProtocolError(f"it is not understood: {error}", on=_ON) from error
+    return QuorumState(NodeId(leader), Term(term), RaftIndex(commit), found)
