@@ -112,6 +112,30 @@ def test_a_replica_without_a_snapshot_of_its_own_keeps_its_records(monkeypatch):
     assert_covered(place)
 
 
+def test_a_replica_whose_snapshots_rot_keeps_its_records(monkeypatch):
+    """A snapshot that is there and cannot be read covers nothing: a removal reads it first."""
+    group = Group(1, 2, 3, machine=LastValues, options=SMALL)
+    group.elect(1)
+    place = group.places[2]
+    call = place.call
+
+    def rotting(function, args):
+        result = call(function, args)
+        if function.__name__ == "write_snapshot":
+            spoil(place, args[1].raft_index + 1)
+        return result
+
+    monkeypatch.setattr(place, "call", rotting)
+    filled(group, 100)
+    group.advance(millis(2 * REMOVAL_PAUSE_MS))
+    assert group[2].log_start > 50
+    assert group[2].log.first_index == 1
+    group.crash(2)
+    group.restart(2)
+    group.settle()
+    assert group[2].machine.snapshot() == group[1].machine.snapshot()
+
+
 def test_the_leader_proposes_no_log_start_before_its_own_snapshot_is_durable():
     group = Group(1, 2, 3, machine=LastValues, options=SMALL)
     group.elect(1)
