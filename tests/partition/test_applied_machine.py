@@ -13,6 +13,7 @@ from raftlog.base.units import NEVER, Instant, millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import ProposalAnswer
+from raftlog.raft.messages import Append
 from raftlog.storage import walked_log
 from raftlog.storage.replica import LogOptions
 from tests.partition.group import ELECTION, FAR, Group, batch_of
@@ -98,6 +99,25 @@ def test_only_a_leader_that_committed_in_its_term_serves_its_machine():
     group.advance(3 * ELECTION)
     assert not group[1].serves_machine
     assert [output.serves_machine for output in group.places[1].outputs].count(True) == 2
+
+
+def test_a_leader_that_cannot_commit_in_its_term_does_not_serve_its_machine():
+    """An older leader may have committed more than this one knows."""
+    group = machine_group()
+    group.elect(1)
+    propose(group, 1, (b"k", b"v"))
+    group.settle()
+    group.blocked = lambda message: type(message) is Append
+    seen = []
+    for _ in range(40):
+        group.advance(ELECTION // 4)
+        seen += [
+            (group[n].applied_index == group[n].commit, group[n].serves_machine)
+            for n in (1, 2, 3)
+            if group[n].is_leader and not group[n].publishing
+        ]
+    assert (True, False) in seen
+    assert (True, True) not in seen
 
 
 def test_a_replica_without_a_machine_serves_none():
