@@ -72,6 +72,26 @@ class AnyOrder(RuleBasedStateMachine):
         self.waiting.append(("sync", group, (generation, member), reply))
         self.look()
 
+    @rule(group=GROUPS, behaved=st.booleans())
+    def go_through(self, group, behaved):
+        """The members that are there do what they should; or the leader alone does not."""
+        live = self.world.coordinator._shared.groups.get(group)
+        if live is None or not live.members:
+            self.waiting.append(("join", group, 0, self.world.join(group, version=3)))
+            return
+        for each in list(live.members.values()):
+            reply = self.world.join(
+                group, each.member_id, instance=each.instance_id, protocols=each.protocols
+            )
+            self.waiting.append(("join", group, 0, reply))
+        self.time_passes(1_000)
+        for member in list(live.members):
+            if behaved or member != live.leader:
+                parts = {each: each.encode() for each in live.members}
+                reply = self.world.sync(group, member, live.generation, parts)
+                self.waiting.append(("sync", group, (live.generation, member), reply))
+        self.look()
+
     @rule(group=GROUPS, data=st.data(), back=st.sampled_from([0, 0, 1]))
     def heartbeat(self, group, data, back):
         self.world.heartbeat(group, self.member(data, group), self.generations[group] - back)
