@@ -7,14 +7,16 @@ questions but the client, and no task ever sees this.
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar, final
 
 from raftlog.base.errors import ConfigError, OperatingError, RaftlogError
+from raftlog.base.ids import Offset
 from raftlog.base.units import millis
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core import asks
 from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.group_asks import OffsetAndMetadata, commit_offsets
 from raftlog.client.core.values import TopicPartition
 from raftlog.client.system import parse_bootstrap
 from raftlog.kafka.error_codes import ErrorCode
@@ -112,6 +114,14 @@ class ClusterView:
         """The first offset at or after a timestamp, -1 without one; or EARLIEST, LATEST."""
         at = TopicPartition(*place)
         return self._ask(lambda: self._client.offset(at, timestamp_ms)).offset
+
+    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Commit offsets for a group without members."""
+        wanted = {
+            TopicPartition(*place): OffsetAndMetadata(Offset(offset))
+            for place, offset in sorted(offsets.items())
+        }
+        self._client.ask(commit_offsets(group, wanted))
 
     def by_timestamp(self, border: Border, known: Known, *, start: bool) -> dict[Place, int]:
         """The first offset at or after a timestamp in each partition. Where there is none: for an

@@ -46,6 +46,7 @@ READ_OPTIONS: Final = {
     "minpartitions": "minPartitions",
     "maxrecordsperpartition": "maxRecordsPerPartition",
     "groupidprefix": "groupIdPrefix",
+    "commitgroup": "commitGroup",
     "includeheaders": "includeHeaders",
     "decoder": "decoder",
 }
@@ -154,6 +155,8 @@ class ReadOptions:
     include_headers: bool = False
     skip_corrupt_batches: bool = False
     """Batches whose inside cannot be read have no rows, and a warning names them."""
+    commit_group: str | None = None
+    """The group that is told after each trigger how far a stream has come."""
     client_id: str = "raftlog-spark"
     partition_bytes: int = 4 * MIB
     fetch_bytes: int = 8 * MIB
@@ -194,6 +197,8 @@ def read_options(given: Mapping[str, str], mode: Mode) -> ReadOptions:
         for name in ENDS:
             if name in own:
                 raise ConfigError("a stream has no end", on=READ_OPTIONS[name])
+    elif "commitgroup" in own:
+        raise ConfigError("a batch commits nothing: only streams do", on="commitGroup")
     latest = "latest" if mode is Mode.STREAM else "earliest"
     most = _number(own, "maxoffsetspertrigger", least=1)
     least = _number(own, "minoffsetspertrigger", least=1)
@@ -224,6 +229,7 @@ def read_options(given: Mapping[str, str], mode: Mode) -> ReadOptions:
         partitions_min=_number(own, "minpartitions", least=1),
         records_per_partition_max=_number(own, "maxrecordsperpartition", least=1),
         include_headers=_flag(own, "includeheaders", otherwise=False),
+        commit_group=_commit_group(own),
         client_id=kafka.get("client.id")
         or kafka.get("group.id")
         or own.get("groupidprefix", "")
@@ -233,6 +239,13 @@ def read_options(given: Mapping[str, str], mode: Mode) -> ReadOptions:
         request_timeout_ms=_kafka_number(kafka, "request.timeout.ms", 30_000),
         decoder=_choice(own, "decoder", ("auto", "numba", "numpy", "plain"), "auto"),
     )
+
+
+def _commit_group(own: Mapping[str, str]) -> str | None:
+    group = own.get("commitgroup")
+    if group is not None and not group.strip():
+        raise ConfigError("is empty", on="commitGroup")
+    return group
 
 
 def _border(own: Mapping[str, str], names: tuple[str, ...], default: str, mode: Mode) -> Border:

@@ -30,7 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from raftlog.base.errors import ConfigError
+from raftlog.base.errors import ConfigError, RaftlogError
 from raftlog.spark.cluster import WAITS_SECONDS, ClusterView, places_text
 from raftlog.spark.offsets import (
     LOSS_ADVICE,
@@ -208,7 +208,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     # --- life -------------------------------------------------------------------------------------
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: the checkpoint is Spark's. The last call may never come."""
+        """Tell the group of commitGroup how far the query has come. The checkpoint is Spark's, and
+        counts alone, so a group that cannot be told is a warning. The last call may never come."""
+        group = self._options.commit_group
+        if group is None:
+            return
+        at, _ = parse_stream_offset(end)
+        try:
+            self._cluster().commit(group, at)
+        except RaftlogError as error:
+            warnings.warn(f"group {group} was not told of offsets: {error}", stacklevel=2)
 
     def stop(self) -> None:
         if self._view is not None:

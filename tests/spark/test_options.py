@@ -63,6 +63,15 @@ def test_a_group_names_the_client():
     assert read(**{"groupIdPrefix": "p", "kafka.group.id": "g"}).client_id == "g"
 
 
+def test_only_a_stream_commits_for_a_group():
+    assert read(Mode.STREAM, commitGroup="g").commit_group == "g"
+    assert read(Mode.STREAM).commit_group is None
+    with pytest.raises(ConfigError, match="only streams"):
+        read(commitGroup="g")
+    with pytest.raises(ConfigError, match="empty"):
+        read(Mode.STREAM, commitGroup=" ")
+
+
 def test_durations():
     for text, millis in [("90s", 90_000), ("2m", 120_000), ("5 min", 300_000), ("7", 7)]:
         assert read(maxTriggerDelay=text).trigger_delay_ms_max == millis

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from raftlog.client.blocking_consumer import BlockingConsumer
+from raftlog.client.core.group_asks import fetch_offsets
 from raftlog.spark.offsets import DataLoss, Place
 from raftlog.spark.options import Mode, read_options
 from raftlog.spark.stream import StreamReader
@@ -71,6 +73,34 @@ def test_triggers_restarts_and_new_partitions(run, written, fill, topic, client,
     taken = run(subscribe=topic, startingOffsets="earliest")
     assert sum(each.numInputRows for each in taken) == 12
     assert written() == sorted(grid([0, 1], range(24)) + grid([2], range(4)))
+
+
+def test_a_group_is_told_after_each_trigger(run, fill, topic, client):
+    """Spark tells of a trigger when it plans the next, so the last one may be missing."""
+    fill(topic, partitions=2, count=20)
+    more = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 16, "commitGroup": topic}
+    assert len(run(subscribe=topic, **more)) == 3
+    committed = client.ask(fetch_offsets(topic))
+    assert [place.partition for place in committed] == [0, 1]
+    assert sum(each.offset for each in committed.values()) in (32, 40)
+
+
+def test_a_group_that_cannot_be_told_is_a_warning(cluster, fill, topic):
+    """The checkpoint counts alone: a query does not fail for a tool's sake."""
+    fill(topic, partitions=1, count=3)
+    options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
+    settings = {"group_id": topic, "heartbeat_interval_ms": 100, "session_timeout_ms": 6_000}
+    with BlockingConsumer(cluster.bootstrap_servers, **settings) as member:
+        member.subscribe([topic])
+        while not member.assignment():
+            member.poll(seconds=0.1)
+        reader = StreamReader(
+            read_options(options | {"commitGroup": topic}, Mode.STREAM), ("value",)
+        )
+        end = reader.initialOffset()
+        with pytest.warns(UserWarning, match="was not told"):
+            reader.commit(end)
+        reader.stop()
 
 
 def test_a_start_at_the_end_is_kept_across_restarts(run, written, fill, topic, client):
