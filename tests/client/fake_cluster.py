@@ -25,19 +25,18 @@ from raftlog.kafka.messages import (
     metadata,
     produce,
 )
-from raftlog.kafka.messages.api_versions import ApiVersion
 from raftlog.kafka.versions import ApiKey, api_versions_response
 from raftlog.records.batch import patch, read_header
 from raftlog.records.record import records_of
 
 START = 1_000_000_000_000
 GROUP_APIS = (
-    ApiVersion(ApiKey.HEARTBEAT, 0, 4),
-    ApiVersion(ApiKey.LEAVE_GROUP, 0, 5),
-    ApiVersion(ApiKey.SYNC_GROUP, 0, 5),
-    ApiVersion(ApiKey.DESCRIBE_GROUPS, 0, 6),
-    ApiVersion(ApiKey.DELETE_GROUPS, 0, 2),
-    ApiVersion(ApiKey.OFFSET_DELETE, 0, 0),
+    ApiKey.HEARTBEAT,
+    ApiKey.LEAVE_GROUP,
+    ApiKey.SYNC_GROUP,
+    ApiKey.DESCRIBE_GROUPS,
+    ApiKey.DELETE_GROUPS,
+    ApiKey.OFFSET_DELETE,
 )
 
 
@@ -209,9 +208,8 @@ class FakeCluster:
                     each._replace(max_version=self.versions.get(each.api_key, each.max_version))
                     for each in offered.api_keys
                 )
-                if self.groups is not None and self.groups.offered:
-                    known = {each.api_key for each in lowered}
-                    lowered += tuple(each for each in GROUP_APIS if each.api_key not in known)
+                if self.groups is not None and not self.groups.offered:
+                    lowered = tuple(each for each in lowered if each.api_key not in GROUP_APIS)
                 return offered._replace(api_keys=lowered)
             case ApiKey.METADATA:
                 return self._metadata(node, request.body)
