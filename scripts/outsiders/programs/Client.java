@@ -25,6 +25,7 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -133,7 +134,7 @@ public class Client {
         all.put("describe-log-dirs", asks(admin -> admin.describeLogDirs(List.of(1)).allDescriptions()));
         all.put("describe-quorum", asks(admin -> admin.describeMetadataQuorum().quorumInfo()));
         all.put("describe-features", asks(admin -> admin.describeFeatures().featureMetadata()));
-        all.put("describe-groups", asks(admin -> admin.describeConsumerGroups(List.of("g")).all()));
+        all.put("describe-groups", Client::describeGroups);
         all.put("group-offsets", asks(admin ->
             admin.listConsumerGroupOffsets("g").partitionsToOffsetAndMetadata()));
         all.put("record", Client::record);
@@ -320,6 +321,16 @@ public class Client {
     static void listGroups(Place place) throws Exception {
         try (Admin admin = admin(place)) {
             admin.listConsumerGroups().all().get();
+        }
+    }
+
+    /** A group that is there: of one that is not, clients of Kafka 4 hear an error. */
+    static void describeGroups(Place place) throws Exception {
+        try (Admin admin = admin(place)) {
+            Map<TopicPartition, OffsetAndMetadata> offsets =
+                Map.of(new TopicPartition(place.filled(), 0), new OffsetAndMetadata(0));
+            admin.alterConsumerGroupOffsets(place.group(), offsets).all().get();
+            admin.describeConsumerGroups(List.of(place.group())).all().get();
         }
     }
 
