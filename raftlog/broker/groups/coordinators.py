@@ -166,8 +166,9 @@ class GroupCoordinators:
                     self._drive(led)
 
     def replica_changed(self, replica: PartitionReplica) -> None:
-        """Who leads a partition with an applied machine has changed, or became ready."""
-        if replica.machine is not None:
+        """Who leads a partition has changed, or became ready. Only partitions that hold groups have
+        a coordinator."""
+        if isinstance(replica.machine, GroupsMachine):
             self._look(replica)
 
     def dropped(self, group: GroupId) -> None:
