@@ -14,7 +14,7 @@ import trio
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_SECOND
-from raftlog.cli.demo import flights, proof, reading, spark_ending
+from raftlog.cli.demo import flights, group_reading, proof, reading, spark_ending
 from raftlog.cli.demo.faults import Faults
 from raftlog.cli.demo.proof import Claim, Fault
 from raftlog.cli.demo.spark_ending import Answers
@@ -125,6 +125,8 @@ class _Demo:
                 read, ends = await reading.read_all(client, history, self.clock, TOPIC)
                 history.close()
             topic_id = bytes((await client.describe(TOPIC)).topic_id)
+        self.say(f"a group of {group_reading.MEMBERS} processes reads it, and loses one by kill -9")
+        by_group = await group_reading.read_by_group(self.cluster.bootstrap_servers, TOPIC, ends)
         self.say("comparing the replicas' files")
         logs = await reading.replica_logs(self.cluster, topic_id, ends)
         self.say("judging the history")
@@ -138,6 +140,7 @@ class _Demo:
             proof.dense(read, ends),
             proof.replicas_equal(logs, BROKERS),
             proof.faults_took_effect(faults.happened),
+            by_group.claim(),
             *answers.claims,
         )
         metrics = {
@@ -145,6 +148,7 @@ class _Demo:
             "acknowledged": len(stream.acknowledged),
             "seconds": round(seconds, 3),
             "records_per_second": round(len(stream.acknowledged) / seconds),
+            "processed_twice": by_group.twice,
             "unavailable_ms": {
                 fault.name: round(fault.unavailable_ms) for fault in faults.happened
             },
