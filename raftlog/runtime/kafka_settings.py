@@ -331,7 +331,7 @@ GROUPS: Final = (
     ),
     KafkaSettings(
         SettingClass.NO_EFFECT,
-        "Of Kafka 3, gone in Kafka 4: there is no ZooKeeper and one format of records",
+        "From Kafka 3, gone in Kafka 4: there is no ZooKeeper and one format of records",
         {
             "auto.include.jmx.reporter": ("flag", "true"),
             "broker.id.generation.enable": ("flag", "true"),

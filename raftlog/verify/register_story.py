@@ -57,7 +57,7 @@ def _unwritten(name: str, read: Call, by_value: dict[Any, list[Call]]) -> Story 
         return None
     writers = by_value.get(read.answer, [])
     if not writers:
-        return Story(f"{_read(name, read)} Nobody ever wrote {_value(read.answer)}.", (read,))
+        return Story(f"{_read(name, read)} No operation wrote {_value(read.answer)}.", (read,))
     early = min(writers, key=lambda call: call.start_ns)
     if early.start_ns <= read.end_ns:
         return None
@@ -108,7 +108,7 @@ def _stale(
 
 def _read(name: str, read: Call) -> str:
     source = read.source
-    who = f"Process {source.process}" if isinstance(source, Interval) else "Somebody"
+    who = f"Process {source.process}" if isinstance(source, Interval) else "An operation"
     what = "nothing (nil)" if read.answer is None else _value(read.answer)
     return (
         f"{who} read {what} from {name} ({_op(read)}, called at {moment(read.start_ns)}, answered "

@@ -34,7 +34,7 @@ def lines(expected=None):
             found += ["", *_table(FEATURES, names[begin : begin + COLUMNS_MAX], columns)]
         for head, features in OWN_FEATURES.items():
             if own := [name for name in names if name.startswith(head)]:
-                found += ["", f"What {head} alone are asked:"]
+                found += ["", f"Asked of {head} alone:"]
                 found += ["", *_table(features, own, columns, about=True)]
         found += _reasons(names, columns)
     return found

@@ -42,7 +42,7 @@ def test_a_stale_read_with_what_had_overwritten_it():
 
 def test_a_read_of_what_nobody_wrote():
     found = witness(write(0, (0, 10), 1), read(1, (20, 30), 7))
-    assert found.text.endswith("Nobody ever wrote 7.")
+    assert found.text.endswith("No operation wrote 7.")
     assert [o.f for o in found.operations] == ["read"]
 
 

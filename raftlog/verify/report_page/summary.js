@@ -71,7 +71,7 @@ function proved(title) {
   if (!claims.length && !speed.length && !data.idle.length) return;
   const row = (fault) => h("tr", {}, h("td", {}, fault.label), h("td", { class: "number" }, since(fault.start)),
     h("td", { class: "number" }, fault.end === null ? "to the end" : fault.end === fault.start ? "an instant" : moment(fault.end - fault.start)),
-    h("td", { class: "number" }, fault.unavailable === null ? "nobody waited" : moment(fault.unavailable)),
+    h("td", { class: "number" }, fault.unavailable === null ? "no operation waited" : moment(fault.unavailable)),
     h("td", { class: "number" }, fault.worst === null ? "" : `${moment(fault.worst[0])} on ${fault.worst[1]}`));
   const columns = ["fault", "from", "for", "none answered for", "the worst one"], parts = [];
   if (claims.length) parts.push(h("ul", { class: "claims" }, claims.map((line) => h("li", {}, line))));
