@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
+from raftlog.runtime.local_state import STATE_FILE
 from raftlog.runtime.real_ports import OsEntropy
 
 HOST: Final = "127.0.0.1"
@@ -89,7 +90,11 @@ class Holder(NamedTuple):
         command = self.command
         if "serve" not in command or "--config" not in command[:-1]:
             return None
-        return Path(command[command.index("--config") + 1]).parent
+        directory = Path(command[command.index("--config") + 1]).parent
+        # A broker that was started by hand has a configuration anywhere, and `raftlog down` does
+        # not stop it. A relative path is relative to a directory that is not ours.
+        found = directory.is_absolute() and (directory / STATE_FILE).is_file()
+        return directory if found else None
 
     def __str__(self) -> str:
         if self.directory is not None:

@@ -23,6 +23,7 @@ from raftlog.runtime.local_ports import (
     kept_or_free,
     refuse_taken,
 )
+from raftlog.runtime.local_state import STATE_FILE
 
 
 def listening(stack: ExitStack) -> int:
@@ -106,10 +107,16 @@ def test_who_listens_is_told():
     refuse_taken([port], for_whom="broker 7")
 
 
-def test_a_broker_is_known_by_its_command():
-    path = "/data/raftlog-data/broker1.properties"
-    broker = Holder(12, ("python", "-m", "raftlog", "serve", "--config", path))
-    assert str(broker) == "process 12, a broker of the cluster in /data/raftlog-data"
+def test_a_broker_is_known_by_its_command(tmp_path: Path, monkeypatch):
+    """One that was started by hand was said to end by `raftlog down`, which knows nothing of it."""
+    command = ("python", "-m", "raftlog", "serve", "--config")
+    broker = Holder(12, (*command, str(tmp_path / "broker1.properties")))
+    assert broker.directory is None
+    assert str(broker) == f"process 12: {' '.join(broker.command)}"[: len(str(broker))]
+    (tmp_path / STATE_FILE).write_text("{}")
+    assert str(broker) == f"process 12, a broker of the cluster in {tmp_path}"
+    monkeypatch.chdir(tmp_path)
+    assert Holder(12, (*command, "broker1.properties")).directory is None
     other = Holder(13, ("nginx", "-g\x1b[31m", "x" * 200))
     assert other.directory is None
     assert "\x1b" not in str(other)
