@@ -29,6 +29,8 @@ FROM_STRANGERS: Final = frozenset(
         "admin-refused",
         "connection-broken",
         "connection-refused",
+        "coordinator_refused",
+        "group_refused",
         "hang-up",
         "hangup",
         "peer-refused",

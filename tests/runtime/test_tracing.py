@@ -5,6 +5,7 @@ The fault: a stranger that sent rubbish in a loop made a broker write 1.2 MB in 
 
 import io
 import json
+import re
 
 from raftlog.base.trace import TraceEvent
 from raftlog.base.units import NANOS_PER_SECOND, Instant, WallMillis
@@ -80,3 +81,17 @@ def test_the_names_are_those_of_events():
     source = "".join(path.read_text() for path in sorted((ROOT / "raftlog").rglob("*.py")))
     for name in sorted(FROM_STRANGERS):
         assert source.count(f'"{name}"') >= 2, f"no event is called {name}"
+
+
+def test_what_is_told_of_a_connection_is_counted_together():
+    """A client that joined a group over one connection after another filled the log: each line
+    names another connection."""
+    told = re.compile(r'trace\(\s*"([a-z_-]+)",\s*(?:where\b|f"connection )')
+    names = {
+        name
+        for path in sorted((ROOT / "raftlog" / "broker").rglob("*.py"))
+        if 'f"connection ' in (text := path.read_text())
+        for name in told.findall(text)
+    }
+    assert names >= {"coordinator_refused"}, "the pattern finds what is there"
+    assert names - FROM_STRANGERS == set()
