@@ -11,13 +11,14 @@ from typing import Any, NoReturn, final
 
 import click
 
+from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.group_reset import GroupIsActive, Wish, execute, plan
 from raftlog.cli.group_view import GroupDescription, describe, list_all, parse_places
 from raftlog.cli.groups import delete_groups, delete_some, wishes_of
 from raftlog.cli.kafka_topics import check_command_config
-from raftlog.cli.render import DONE_CODE, FAILED_CODE
+from raftlog.cli.render import DONE_CODE, FAILED_CODE, format_option, print_json
 from raftlog.client.core.group.protocol import by_topic
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode, error_name
@@ -96,6 +97,7 @@ Examples:
 @click.option("--dry-run", is_flag=True, help="Only show the reset, as without --execute.")
 @click.option("--export", is_flag=True, help="Show the reset as lines of CSV.")
 @click.option("--timeout", type=int, help="Taken, and without effect.")
+@format_option()
 def kafka_consumer_groups(**flags: Any) -> int:
     """Kafka's own group tool, flag for flag."""
     if not flags["bootstrap"]:
@@ -116,7 +118,11 @@ def kafka_consumer_groups(**flags: Any) -> int:
     try:
         return with_client(flags["bootstrap"], partial(_ACTS[action], flags))
     except (RaftlogError, ValueError) as error:
-        print(f"\nError: Executing consumer group command failed due to {error}", file=sys.stderr)
+        if flags["form"] == "json":
+            print(error_text(str(error), "", "", as_json=True), file=sys.stderr)
+        else:
+            what = f"Executing consumer group command failed due to {error}"
+            print(f"\nError: {what}", file=sys.stderr)
         return FAILED_CODE
 
 
@@ -144,6 +150,10 @@ async def _names(flags: dict[str, Any], client: Client) -> list[str]:
 
 async def _list(flags: dict[str, Any], client: Client) -> int:
     found = await list_all(client)
+    if flags["form"] == "json":
+        states = [{"group": each.group_id, "state": each.group_state} for each in found]
+        print_json({"groups": states})
+        return DONE_CODE
     if flags["state"] is None:
         for each in found:
             print(each.group_id)
@@ -158,6 +168,10 @@ async def _list(flags: dict[str, Any], client: Client) -> int:
 
 
 async def _describe(flags: dict[str, Any], client: Client) -> int:
+    if flags["form"] == "json":
+        groups = [await describe(client, name) for name in await _names(flags, client)]
+        print_json({"groups": [each.as_json() for each in groups]})
+        return DONE_CODE
     for name in await _names(flags, client):
         group = await describe(client, name)
         if group.state == "Empty":
@@ -266,6 +280,11 @@ async def _reset(flags: dict[str, Any], client: Client) -> int:
         if flags["execute_it"]:
             await execute(client, name, moved)
         rows += [[name, each.place.topic, each.place.partition, each.after] for each in moved]
+    if flags["form"] == "json":
+        keys = ("group", "topic", "partition", "after")
+        offsets = [dict(zip(keys, row, strict=True)) for row in rows]
+        print_json({"executed": flags["execute_it"], "offsets": offsets})
+        return DONE_CODE
     _print_reset(rows, csv=flags["export"], several=len(flags["groups"]) != 1)
     return DONE_CODE
 
@@ -283,6 +302,11 @@ def _print_reset(rows: Sequence[Sequence[object]], *, csv: bool, several: bool) 
 async def _delete(flags: dict[str, Any], client: Client) -> int:
     names = await _names(flags, client)
     refused = await delete_groups(names, client)
+    if flags["form"] == "json":
+        errors = [{"group": name, "error": error.what} for name, error in refused.items()]
+        done = [name for name in names if name not in refused]
+        print_json({"deleted": done, "refused": errors})
+        return FAILED_CODE if refused else DONE_CODE
     gone = ", ".join(f"'{name}'" for name in names if name not in refused)
     if not refused:
         print(f"Deletion of requested consumer groups ({gone}) was successful.")
@@ -301,6 +325,10 @@ async def _delete_offsets(flags: dict[str, Any], client: Client) -> int:
     (name,) = flags["groups"]
     results = await delete_some(name, parse_places(flags["topics"]), client)
     refused = [each for each in results if each.error_code != ErrorCode.NONE]
+    if flags["form"] == "json":
+        found = [{**each.place._asdict(), "error": error_name(each.error_code)} for each in results]
+        print_json({"group": name, "offsets": found})
+        return FAILED_CODE if refused else DONE_CODE
     if refused:
         print("\nError: Encounter some partition level error, see the follow-up details.")
     else:

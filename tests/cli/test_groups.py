@@ -261,3 +261,18 @@ def test_the_shim_resets_and_deletes(run, cluster):
 )
 def test_wrong_usage_of_the_shim_is_exit_code_1_as_with_kafkas(run, wrong):
     assert run("kafka-consumer-groups", *wrong).code == 1
+
+
+def test_kafkas_flags_print_json_when_asked(run, cluster):
+    shim = ("kafka-consumer-groups", "--format", "json")
+    assert run(*shim, "--list").json["groups"] == [{"group": "g", "state": "Empty"}]
+    (described,) = run(*shim, "--describe", "--group", "g").json["groups"]
+    assert described["group"] == "g"
+    done = run(*shim, "--group", "g", "--reset-offsets", "--topic", "t:0", "--to-earliest").json
+    moved = {"group": "g", "topic": "t", "partition": 0, "after": 0}
+    assert (done["executed"], done["offsets"]) == (False, [moved])
+    done = run(*shim, "--group", "g", "--delete-offsets", "--topic", "t:0").json
+    assert done["offsets"] == [{"topic": "t", "partition": 0, "error": "NONE"}]
+    done = run(*shim, "--group", "g", "--group", "x", "--delete")
+    assert (done.code, done.json["deleted"]) == (1, ["g"])
+    assert [each["group"] for each in done.json["refused"]] == ["x"]
