@@ -313,6 +313,13 @@ def test_a_body_with_any_byte_changed_is_none():
             check_state(LastValues, GROUP, 2, whole[:size])
 
 
+def test_a_body_whose_machine_is_none_is_none():
+    """The frame is whole; what the machine gave is not its state."""
+    producers = write_producers(ProducerTable(), group=GROUP, before=2)
+    with pytest.raises(CorruptData, match="not a toy"):
+        check_state(LastValues, GROUP, 2, write_state(producers, b"nonsense"))
+
+
 def test_a_body_of_another_place_is_none():
     with pytest.raises(CorruptData, match="before 2"):
         check_state(LastValues, GROUP, 3, body(before=2))
