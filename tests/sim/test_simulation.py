@@ -42,6 +42,7 @@ def test_a_calm_seed_passes_and_every_invariant_was_compared():
     assert result.verdict.verdict == "valid"
     idle = [name for name, row in result.invariants.items() if row["checked"] == 0]
     seldom = UNMOVED | SELDOM | {"leader-completeness"}
+    seldom |= {"machine-agrees"}  # no topic of the simulator has a machine yet
     assert set(idle) <= seldom | ON_STREAMS, "only a second leader can be incomplete"
 
 
