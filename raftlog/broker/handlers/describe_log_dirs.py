@@ -5,6 +5,7 @@ knows to be committed. No replica moves between directories, for a broker has on
 one. What was asked for and is not here is left out, as in Kafka.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, final
 
@@ -14,8 +15,10 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.broker.context import Context
 from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.codec import EncodedAnswer, encode_answer
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -48,24 +51,38 @@ def handle(context: Context, request: KafkaRequest) -> None:
 
 def _looked(context: Context, waiting: _Waiting, value: object) -> None:
     requests, waiting.requests = waiting.requests, []
-    for request in requests:
-        if not request.dead:
-            request.answer(DescribeLogDirsResponse(results=[_directory(context, request, value)]))
-
-
-def _directory(context: Context, request: KafkaRequest, value: object) -> DescribeLogDirsResult:
-    name = context.config.data_path or f"directory-{context.directory:016x}"
     if isinstance(value, RaftlogError):
         context.trace("disk-space-unknown", f"node {context.node}", why=str(value))
-        return DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, name)
-    assert isinstance(value, Space), value
-    topics = _topics(context, request.body)
-    return DescribeLogDirsResult(0, name, topics, value.total, value.free)
+    # With thousands of replicas the answer that names all of them costs milliseconds. Those who
+    # ask for all get the same bytes, so that a flood of such requests does not stop the broker.
+    shared: dict[int, EncodedAnswer] = {}
+    for request in requests:
+        if request.dead:
+            continue
+        body: DescribeLogDirsRequest = request.body
+        if body.topics is not None:
+            request.answer(_response(context, _wanted(context, body.topics), value))
+            continue
+        if request.version not in shared:
+            everything = _response(context, _all(context), value)
+            shared[request.version] = encode_answer(request.api_key, request.version, everything)
+        request.answer_encoded(shared[request.version])
 
 
-def _topics(context: Context, body: DescribeLogDirsRequest) -> list[DescribeLogDirsTopic]:
-    """The running replicas that were asked for, by topic and number."""
-    wanted = _wanted(body)
+def _response(
+    context: Context, topics: list[DescribeLogDirsTopic], value: object
+) -> DescribeLogDirsResponse:
+    name = context.config.data_path or f"directory-{context.directory:016x}"
+    if isinstance(value, RaftlogError):
+        result = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, name)
+    else:
+        assert isinstance(value, Space), value
+        result = DescribeLogDirsResult(0, name, topics, value.total, value.free)
+    return DescribeLogDirsResponse(results=[result])
+
+
+def _all(context: Context) -> list[DescribeLogDirsTopic]:
+    """All running replicas, by topic and number."""
     found: dict[str, list[DescribeLogDirsPartition]] = {}
     for group, replica in context.replicas.items():
         place = context.image.places.get(group)
@@ -73,18 +90,30 @@ def _topics(context: Context, body: DescribeLogDirsRequest) -> list[DescribeLogD
             continue
         topic_id, number = place
         name = context.image.topics[topic_id].name
-        if wanted is None or number in wanted.get(name, ()):
-            found.setdefault(name, []).append(_partition(number, replica))
+        found.setdefault(name, []).append(_partition(number, replica))
     return [DescribeLogDirsTopic(name, sorted(found[name])) for name in sorted(found)]
 
 
-def _wanted(body: DescribeLogDirsRequest) -> dict[str, dict[int, None]] | None:
-    if body.topics is None:
-        return None
+def _wanted(
+    context: Context, topics: Sequence[DescribableLogDirTopic]
+) -> list[DescribeLogDirsTopic]:
+    """Those of the running replicas that a request names."""
     wanted: dict[str, dict[int, None]] = {}
-    for topic in body.topics:
+    for topic in topics:
         wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
-    return wanted
+    found: list[DescribeLogDirsTopic] = []
+    for name in sorted(wanted):
+        replicas = [
+            (number, context.router.replica(name, number)) for number in sorted(wanted[name])
+        ]
+        here = [
+            _partition(number, each)
+            for number, each in replicas
+            if isinstance(each, PartitionReplica)
+        ]
+        if here:
+            found.append(DescribeLogDirsTopic(name, here))
+    return found
 
 
 def _partition(number: int, replica: PartitionReplica) -> DescribeLogDirsPartition:

@@ -3,6 +3,7 @@
 import pytest
 
 from raftlog.base.errors import DiskError
+from raftlog.broker.handlers import describe_log_dirs
 from raftlog.kafka.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from raftlog.kafka.versions import ApiKey
 from tests.broker.cluster import Cluster
@@ -79,3 +80,18 @@ def test_requests_that_come_together_are_all_answered(three):
     three.client(1).request(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(None), 4)
     three.run(1)
     assert ask(three).results[0].topics
+
+
+def test_a_flood_of_questions_for_everything_makes_one_answer(three, monkeypatch):
+    """Twenty bytes asked for a walk over all replicas, and thousands of them starved all others."""
+    made = []
+    everything = describe_log_dirs._all
+    monkeypatch.setattr(
+        describe_log_dirs, "_all", lambda context: made.append(1) or everything(context)
+    )
+    pending = [
+        three.client(1).request(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(None), 4)
+        for _ in range(50)
+    ]
+    three.wait(lambda: all(each.done for each in pending), what="answers")
+    assert len({repr(each.answer) for each in pending}) <= len(made) <= 2
