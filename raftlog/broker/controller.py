@@ -69,8 +69,7 @@ _REPEATED: Final = (r.Heartbeat, r.Reports)
 """Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
 
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
-"""Registrations and reports have places that wishes of clients cannot take: a broker that cannot
-register takes part in nothing."""
+"""They have places that wishes of clients cannot take: an unregistered broker takes no part."""
 
 
 class Call(Protocol):
@@ -468,10 +467,12 @@ class Controller:
             if report.leader is not None and report.leader.node != sender:
                 what = f"broker {sender} reports for {report.leader}"
                 return self._refusal(Refusal.MALFORMED, what)
-            applied = self._propose(report)
-            if applied.refusal is not None:
+            if self._propose(report).refusal is not None:
                 self.services.count("reports_refused")
         return r.Answer(refusal=None, message="", version=self.projected.version)
+
+    def _serve_quorum(self, _sender: NodeId, _wish: r.DescribeQuorum) -> r.Answer:
+        return quorum_answer(self.services, self.projected.version)
 
     def _is_sender(
         self, sender: NodeId, node: NodeId, directory: DirectoryId, boot: BootNumber
@@ -492,7 +493,7 @@ _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = 
     **dict.fromkeys(get_args(r.Performable), Controller._serve_submit),
     r.OnceWish: Controller._serve_once,
     r.CurrentVersion: Controller._serve_version,
-    r.DescribeQuorum: lambda self, *_: quorum_answer(self.services, self.projected.version),
+    r.DescribeQuorum: Controller._serve_quorum,
     c.RegisterBroker: Controller._serve_register,
     r.Heartbeat: Controller._serve_heartbeat,
     r.Reports: Controller._serve_reports,

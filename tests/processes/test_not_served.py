@@ -43,7 +43,7 @@ def test_confluent_kafka_reads_what_it_is_assigned_without_an_error(servers, off
     producer.produce(TOPIC, b"value")
     assert producer.flush(PATIENCE_S) == 0
     consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
+        {"bootstrap.servers": servers, "group.id": f"g{offset}", "auto.offset.reset": "earliest"}
     )
     consumer.assign([TopicPartition(TOPIC, 0, offset)])
     message, deadline = None, time.monotonic() + PATIENCE_S

@@ -69,8 +69,11 @@ CLIENT_CALLS: Mapping[str, Mapping[str, Any]] = {
     "offsets": {"topic": "t", "timestamp_ms": -1},
     "flush": {"timeout": 9.0},
 }
-CLIENT_OWN = {"give_up", "know_brokers", "tell_later", "unsettled_bytes", "options", "wait"}
-"""Without arguments, or with handles of the client's own."""
+CLIENT_OWN = {
+    *("give_up", "know_brokers", "tell_later", "unsettled_bytes", "options", "wait"),
+    *("open_consumer", "result_of", "take_turn", "turn_effects", "until_changed"),
+}
+"""Without arguments, with handles of the client's own, or what the consumer's face calls."""
 ASKS: Mapping[str, Mapping[str, Any]] = {
     "metadata": {"topics": ["t"], "timeout_ns": 1},
     "describe_cluster": {"timeout_ns": 1, "fenced": True},

@@ -26,6 +26,7 @@ SELDOM = {"truncation-proven", "removed-rightly", "same-after-reboot"}
 SELDOM |= {"kept-across-lives", "damaged-rightly", "failed-write-is-the-end"}
 SELDOM |= {"offsets-told", "epoch-ends-told"}  # wide seeds ask
 SELDOM |= {"kept-by-age"}  # where clocks let something go
+SELDOM |= {"machine-agrees"}  # no topic of the simulator has a machine yet
 UNMOVED = {"membership-steps", "one-change-at-a-time", "linearizable-read"}
 """Of runs without moves, and of topics that do not ask for such reads."""
 

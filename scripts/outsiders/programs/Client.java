@@ -13,6 +13,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
@@ -36,6 +37,7 @@ import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -129,7 +131,7 @@ public class Client {
         all.put("delete-by-id", Client::deleteById);
         all.put("describe-cluster", Client::describeCluster);
         all.put("max-timestamp", Client::maxTimestamp);
-        all.put("elect-leaders", asks(admin -> admin.electLeaders(ElectionType.PREFERRED, null).all()));
+        all.put("elect-leaders", Client::electLeaders);
         all.put("describe-producers", Client::describeProducers);
         all.put("describe-log-dirs", asks(admin -> admin.describeLogDirs(List.of(1)).allDescriptions()));
         all.put("describe-quorum", asks(admin -> admin.describeMetadataQuorum().quorumInfo()));
@@ -192,6 +194,18 @@ public class Client {
         try (Admin admin = admin(place)) {
             var found = admin.listOffsets(Map.of(partition, OffsetSpec.maxTimestamp())).all().get();
             expect(found.get(partition).offset(), (long) FILLED_RECORDS - 1, "offset");
+        }
+    }
+
+    /** Of one partition: among all of them are some that other clients move. */
+    static void electLeaders(Place place) throws Exception {
+        var partition = new TopicPartition(place.filled(), 0);
+        try (Admin admin = admin(place)) {
+            var told = admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).partitions().get();
+            Optional<Throwable> error = told.get(partition);
+            if (error.isPresent()) {
+                expect(error.get().getClass(), ElectionNotNeededException.class, "error");
+            }
         }
     }
 
