@@ -44,6 +44,11 @@ _MUCH: Final = "more than a run of some seconds can hold"
 _FOUND: Final = "it would be a finding: an invariant fails first"
 _NO_GROUPS: Final = "simulated clients use no consumer groups yet"
 UNREACHABLE: Final = {
+    "client-coordinator-moved-in-silence": _NO_GROUPS,
+    "client-group-goes-on-without-member": _NO_GROUPS,
+    "leaders-shown-unknown-to-the-controller": "every simulated controller knows the question",
+    "preferred-leader-asked-for": "simulated administrators ask for no elections",
+    "version-waits-full": _MUCH,
     "offsets-topic-waits-for-brokers": _NO_GROUPS,
     "group-request-waits-for-the-coordinator": _NO_GROUPS,
     "group-request-gave-up-loading": _NO_GROUPS,
