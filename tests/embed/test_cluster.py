@@ -78,7 +78,8 @@ def test_a_leader_of_a_topic_that_is_made_meanwhile():
 
 
 PARENT = """
-import pathlib, sys, time, raftlog
+import pathlib, signal, sys, time, raftlog
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever starts the tests may ignore it (nohup)
 with raftlog.Cluster(brokers=2, processes=True, directory=sys.argv[1]) as cluster:
     cluster.kill(2)
     cluster.restart(2)
