@@ -32,7 +32,7 @@ class Stage:
     linearizable: bool
     folder: Path
     commands: Commands = attrs.field(factory=dict)
-    """Of clients in other languages."""
+    """The commands of clients in other languages."""
     stopping: threading.Event = attrs.field(factory=threading.Event, init=False)
     names: set[str] = attrs.field(factory=set, init=False)
     """What the workload has made, for its last reads."""

@@ -333,8 +333,8 @@ GROUPS_LIVE_BYTES_MAX: Final = 64 * MIB
 """Subscriptions of members, over all groups of such a partition, held by its leader only. Beyond it
 a join is refused with GROUP_MAX_SIZE_REACHED."""
 GROUPS_BATCH_BYTES_MIN: Final = 128 * KIB
-"""What a proposal may have at least, whatever the topic's setting: the record of an empty group
-whose id and protocol type are as long as a string may be."""
+"""A proposal may always have so many bytes, whatever the topic's setting. The record of an empty
+group fits, whose id and protocol type are as long as a string may be."""
 GROUPS_UNDECIDED_UNITS_MAX: Final = 10_000
 """Requests of such a partition that wait for a record to be committed. Beyond it those that would
 write more are refused with COORDINATOR_NOT_AVAILABLE, which clients try again."""
@@ -347,7 +347,7 @@ GROUPS_EXPIRED_AT_ONCE: Final = 100
 """Groups whose offsets are looked through in one turn: tens of milliseconds when each has some
 hundred."""
 GROUP_CLIENT_ID_CHARS_MAX: Final = 255
-"""Of a client id that becomes part of a member id."""
+"""The part of a client id that becomes part of a member id."""
 
 assert GROUPS_STATE_BYTES_MAX + GROUPS_UNDECIDED_BYTES_MAX <= MACHINE_SNAPSHOT_BYTES_MAX
 assert GROUPS_UNDECIDED_BYTES_MAX <= UNCOMMITTED_BYTES_MAX
@@ -361,7 +361,7 @@ CLIENT_TOPICS_MAX: Final = 10_000
 CLIENT_GROUPS_MAX: Final = 10_000
 """Groups whose coordinator one client remembers; beyond it the oldest is looked up again."""
 GROUP_NOTICES_MAX: Final = 4
-"""What a group may do between two polls of one consumer: it loses partitions, and waits."""
+"""Notices of a group between two polls of one consumer: it loses partitions, and waits."""
 CLIENT_CALLS_MAX: Final = 100_000
 """Calls without a result; beyond it a call is refused at once."""
 FETCH_CORRUPT_RETRIES_MAX: Final = 3

@@ -50,7 +50,7 @@ from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.broker.quorum_view import quorum_answer
 from raftlog.broker.sessions import BrokerSessions
-from raftlog.broker.version_waits import VersionWaits
+from raftlog.broker.version_waits import Call, VersionWaits
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.applied import Applied
@@ -70,18 +70,6 @@ _REPEATED: Final = (r.Heartbeat, r.Reports)
 
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
 """They have places that wishes of clients cannot take: an unregistered broker takes no part."""
-
-
-class Call(Protocol):
-    """One request; `reply` exactly once, now or later."""
-
-    @property
-    def sender(self) -> NodeId: ...
-
-    @property
-    def body(self) -> bytes: ...
-
-    def reply(self, error: int, text: str = "", body: bytes = b"") -> None: ...
 
 
 class Services(Protocol):

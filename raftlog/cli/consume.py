@@ -109,7 +109,7 @@ def consume(
     A batch whose inside is damaged, or was never good, ends the command: what lies before it is
     written, and the error names its offsets.
 
-    With --group the partitions are shared with the other members of the group. What was written is
+    With --group the partitions are shared with the other members of the group. Written records are
     committed, as it goes and at the end, so that the next member goes on behind it. -p, -e and
     --skip-corrupt do not go with it.
     """

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, final
+from typing import Any
 
 import click
 
@@ -17,7 +17,7 @@ from raftlog.cli.connect import with_client
 from raftlog.cli.group_reset import GroupIsActive, Wish, execute, plan
 from raftlog.cli.group_view import GroupDescription, describe, list_all, parse_places
 from raftlog.cli.groups import delete_groups, delete_some, wishes_of
-from raftlog.cli.kafka_topics import check_command_config
+from raftlog.cli.kafka_shim import ShimCommand, check_command_config, usage
 from raftlog.cli.render import DONE_CODE, FAILED_CODE, format_option, print_json
 from raftlog.client.core.group.protocol import by_topic
 from raftlog.client.trio_driver import Client
@@ -27,31 +27,9 @@ _ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 _VERBOSE_COLUMNS = ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
 
 
-@final
-class _ShimCommand(click.Command):
-    """Wrong usage is exit code 1, as with Kafka's tool."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            _usage(error.format_message())
-
-
-def _usage(what: str) -> NoReturn:
-    print(what, file=sys.stderr)
-    raise click.exceptions.Exit(FAILED_CODE)
-
-
 @click.command(
     "kafka-consumer-groups",
-    cls=_ShimCommand,
+    cls=ShimCommand,
     epilog="""\b
 Examples:
   raftlog kafka-consumer-groups --bootstrap-server localhost:9092 --describe --group billing
@@ -101,19 +79,19 @@ Examples:
 def kafka_consumer_groups(**flags: Any) -> int:
     """Kafka's own group tool, flag for flag."""
     if not flags["bootstrap"]:
-        _usage('Missing required argument "[bootstrap-server]"')
+        usage('Missing required argument "[bootstrap-server]"')
     names = {"list_": "list", "describe_": "describe"}
     named = [names.get(key, key) for key, value in flags.items() if value is True]
     actions = [name for name in _ACTIONS if name in named]
     if len(actions) != 1:
-        _usage(
+        usage(
             "Command must include exactly one action: "
             "--list, --describe, --delete, --reset-offsets, --delete-offsets"
         )
     (action,) = actions
     if action != "list" and not flags["groups"] and not flags["all_groups"]:
         option = action.replace("_", "-")
-        _usage(f"Option [{option}] takes one of these options: [all-groups], [group]")
+        usage(f"Option [{option}] takes one of these options: [all-groups], [group]")
     check_command_config(flags["command_config"])
     try:
         return with_client(flags["bootstrap"], partial(_ACTS[action], flags))
@@ -252,14 +230,14 @@ def _print_state(group: GroupDescription) -> None:
 async def _reset(flags: dict[str, Any], client: Client) -> int:
     wishes: list[Wish] = wishes_of(flags)
     if len(wishes) != 1:
-        _usage(
+        usage(
             "Option [reset-offsets] takes exactly one of: [to-offset], [shift-by], [to-datetime], "
             "[by-duration], [to-earliest], [to-latest], [to-current]"
         )
     if bool(flags["topics"]) == flags["all_topics"]:
-        _usage("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
+        usage("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
     if flags["execute_it"] and flags["dry_run"]:
-        _usage("Option [execute] can't be used with option [dry-run]")
+        usage("Option [execute] can't be used with option [dry-run]")
     if not (flags["execute_it"] or flags["dry_run"] or flags["export"]):
         print(
             "WARN: No action will be performed as the --execute option is missing.",
@@ -321,7 +299,7 @@ async def _delete(flags: dict[str, Any], client: Client) -> int:
 
 async def _delete_offsets(flags: dict[str, Any], client: Client) -> int:
     if not flags["topics"] or len(flags["groups"]) != 1:
-        _usage("Option [delete-offsets] takes the following options: [group], [topic]")
+        usage("Option [delete-offsets] takes the following options: [group], [topic]")
     (name,) = flags["groups"]
     results = await delete_some(name, parse_places(flags["topics"]), client)
     refused = [each for each in results if each.error_code != ErrorCode.NONE]

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import click
 
 from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.connect import with_client
+from raftlog.cli.kafka_shim import ShimCommand, check_command_config, usage
 from raftlog.cli.render import FAILED_CODE, format_option, print_json
 from raftlog.cli.topic_view import (
     COLLISION_WARNING,
@@ -36,8 +37,6 @@ from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
 from raftlog.metadata.topic_names import topic_name_problem
-from raftlog.runtime.config_file import parse_properties
-from raftlog.runtime.security_settings import SERVED_PROTOCOL, security_name, security_problem
 
 if TYPE_CHECKING:
     from raftlog.client.core.results import TopicResult
@@ -48,28 +47,6 @@ _ACTIONS = ("create", "delete", "alter", "describe", "list")
 @final
 class _Failure(Exception):
     """An error in the words that Kafka's tool has for it."""
-
-
-@final
-class _ShimCommand(click.Command):
-    """Wrong usage is exit code 1, as with Kafka's tool."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            _usage(error.format_message())
-
-
-def _usage(what: str) -> NoReturn:
-    print(what, file=sys.stderr)
-    raise click.exceptions.Exit(FAILED_CODE)
 
 
 class Asked(NamedTuple):
@@ -91,7 +68,7 @@ class Asked(NamedTuple):
 
 @click.command(
     "kafka-topics",
-    cls=_ShimCommand,
+    cls=ShimCommand,
     epilog="""\b
 Examples:
   raftlog kafka-topics --bootstrap-server localhost:9092 --create --topic orders \\
@@ -138,7 +115,7 @@ Examples:
 def kafka_topics(**flags: Any) -> int:
     """Kafka's own topic tool, flag for flag."""
     if not flags["bootstrap"]:
-        _usage('Missing required argument "[bootstrap-server]"')
+        usage('Missing required argument "[bootstrap-server]"')
     asked = _asked(flags)
     check_command_config(flags["command_config"])
     try:
@@ -158,32 +135,32 @@ def _asked(flags: dict[str, Any]) -> Asked:
     names = {"list_" if action == "list" else action: action for action in _ACTIONS}
     actions = [action for name, action in names.items() if flags[name]]
     if len(actions) != 1:
-        _usage(
+        usage(
             "Command must include exactly one action: "
             "--list, --describe, --create, --alter or --delete"
         )
     (action,) = actions
     topic, topic_id = flags["topic"], flags["topic_id"]
     if action in ("create", "alter", "delete") and not topic:
-        _usage('Missing required argument "[topic]"')
+        usage('Missing required argument "[topic]"')
     if action == "alter" and flags["partitions"] is None:
-        _usage('Missing required argument "[partitions]"')
+        usage('Missing required argument "[partitions]"')
     if action == "alter" and flags["configs"]:
-        _usage("Option --config is not allowed with --alter: this release changes no settings")
+        usage("Option --config is not allowed with --alter: kafka-configs alters settings")
     raw_id = id_of_text(topic_id) if topic_id is not None else None
     if topic_id is not None and (action != "describe" or raw_id is None):
-        _usage("Option --topic-id takes a topic id and goes with --describe")
+        usage("Option --topic-id takes a topic id and goes with --describe")
     assignment = _assignment(flags["replica_assignment"])
     if assignment and action == "create":
         for name in ("partitions", "replication_factor"):
             if flags[name] is not None:
                 option = name.replace("_", "-")
-                _usage(f'Option "[replica-assignment]" can\'t be used with option "[{option}]"')
+                usage(f'Option "[replica-assignment]" can\'t be used with option "[{option}]"')
     filters = tuple(name for name in (*_FILTERS, "topics_with_overrides") if flags[name])
     if filters and action != "describe":
-        _usage(f"Option --{filters[0].replace('_', '-')} goes with --describe")
+        usage(f"Option --{filters[0].replace('_', '-')} goes with --describe")
     if len(filters) > 1:
-        _usage("Only one of the filters of --describe can be used at a time")
+        usage("Only one of the filters of --describe can be used at a time")
     return Asked(
         action,
         topic,
@@ -213,7 +190,7 @@ def _configs(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
-            _usage(f"requirement failed: Invalid topic config: {pair!r} is not name=value")
+            usage(f"requirement failed: Invalid topic config: {pair!r} is not name=value")
         found[key.strip()] = value.strip()
     return found
 
@@ -226,24 +203,7 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
             tuple(int(node) for node in partition.split(":")) for partition in text.split(",")
         )
     except ValueError:
-        _usage(f"Option --replica-assignment: {text!r} is not like 1:2:3,2:3:1")
-
-
-def check_command_config(path: Path | None) -> None:
-    """Refuse settings that this release does not serve, and do not ignore them: they are about
-    security."""
-    if path is None:
-        return
-    try:
-        lines = parse_properties(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError, RaftlogError) as error:
-        _usage(f"{path}: {error}")
-    for key, line in lines.items():
-        if key == "security.protocol" and line.value.upper() not in ("", SERVED_PROTOCOL):
-            _usage(f"{path}: security.protocol={line.value} is not served by this release")
-        problem = security_problem(key, line.value) if security_name(key) else None
-        if problem is not None:
-            _usage(f"{path}: {problem}")
+        usage(f"Option --replica-assignment: {text!r} is not like 1:2:3,2:3:1")
 
 
 # --- actions --------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ It may be used from any number of threads. A call costs two thread switches (50-
 `send_soon` collects records and hands them over in bulk.
 """
 
-import contextlib
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -21,9 +20,8 @@ from typing import Any, Final, Self, TypeVar, final
 import trio
 
 from raftlog.base.arguments import check, checked
-from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
+from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import Offset
-from raftlog.client import system
 from raftlog.client.core.arguments import (
     ByteCount,
     CountOrDefault,
@@ -42,6 +40,7 @@ from raftlog.client.core.fetcher import Polled
 from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import ClientOptions, RecordPosition, TopicPartition
 from raftlog.client.trio_driver import Client, Then
+from raftlog.client.trio_thread import TrioThread
 from raftlog.kafka.messages.metadata import MetadataResponseTopic
 
 Result = TypeVar("Result")
@@ -60,20 +59,18 @@ class BlockingClient:
         self, bootstrap: str = "", *, options: ClientOptions | None = None, **more: Any
     ) -> None:
         self._client = Client(bootstrap, options=options, **more)
-        self._thread = threading.Thread(target=self._run, name="raftlog client", daemon=True)
-        self._started = threading.Event()
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._closing: trio.Event | None = None
-        self._error: BaseException | None = None
+        self._thread = TrioThread(
+            self._client,
+            name="client",
+            face="BlockingClient",
+            instead="use raftlog.client.trio_driver.Client there",
+            leave=self._client.give_up,
+        )
         self._lock = threading.Lock()
         self._collected: list[tuple[Callable[[], Awaitable[object]], Then | None]] = []
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        self._started.wait()
-        if self._error is not None:
-            self._thread.join()
-            raise self._error
+        self._thread.begin()
         return self
 
     def __exit__(
@@ -88,48 +85,9 @@ class BlockingClient:
             if error is None:
                 self.flush()
         finally:
-            self._close()
-        if error is None and self._error is not None:
-            raise self._error
-
-    def _close(self) -> None:
-        token, closing = self._token, self._closing
-        if token is not None and closing is not None:
-            with contextlib.suppress(trio.RunFinishedError):
-                token.run_sync_soon(closing.set)
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            trio.run(self._main)
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._started.set()
-
-    async def _main(self) -> None:
-        self._closing = trio.Event()
-        self._token = trio.lowlevel.current_trio_token()
-        async with self._client as client:
-            self._started.set()
-            await self._closing.wait()
-            client.give_up()
-
-    def _call(self, function: Callable[..., Awaitable[Result]], *args: object) -> Result:
-        """Run in the client's thread; its result, or what it raised."""
-        if self._token is None:
-            raise LocalMisuse("the client is not open", do="with BlockingClient(...) as client")
-        system.refuse_inside_trio("BlockingClient", "use raftlog.client.trio_driver.Client there")
-        try:
-            return trio.from_thread.run(function, *args, trio_token=self._token)
-        except trio.RunFinishedError:
-            raise self._ended() from None
-        except trio.Cancelled:
-            raise self._ended() from None
-
-    def _ended(self) -> OperatingError:
-        why = f": {self._error}" if self._error is not None else ""
-        return OperatingError(f"the client is closed{why}")
+            self._thread.end()
+        if error is None and self._thread.error is not None:
+            raise self._thread.error
 
     # --- producing --------------------------------------------------------------------------------
 
@@ -160,7 +118,7 @@ class BlockingClient:
             partition=partition,
             timestamp_ms=timestamp_ms,
         )
-        return self._call(self._acknowledged, send, topic, timeout)
+        return self._thread.call(self._acknowledged, send, topic, timeout)
 
     async def _acknowledged(
         self, send: Callable[[], Awaitable[SentRecord]], topic: str, seconds: float
@@ -212,7 +170,7 @@ class BlockingClient:
         with self._lock:
             collected, self._collected = self._collected, []
             if collected:
-                self._call(self._send_all, collected)
+                self._thread.call(self._send_all, collected)
 
     async def _send_all(
         self, collected: list[tuple[Callable[[], Awaitable[object]], Then | None]]
@@ -229,7 +187,7 @@ class BlockingClient:
     def flush(self, *, timeout: Seconds = inf) -> None:
         """`Client.flush`, of what was collected too. `OutcomeUnknown` after `timeout` seconds."""
         self._hand_over()
-        self._call(self._flushed, timeout)
+        self._thread.call(self._flushed, timeout)
 
     async def _flushed(self, seconds: float) -> None:
         with trio.move_on_after(seconds):
@@ -242,38 +200,38 @@ class BlockingClient:
     @checked
     def assign(self, positions: Mapping[TopicPartition, OffsetFrom]) -> None:
         """`Client.assign`."""
-        self._call(_async(self._client.assign), positions)
+        self._thread.do(self._client.assign, positions)
 
     @checked
     def seek(self, place: TopicPartition, offset: OffsetFrom) -> None:
         """`Client.seek`."""
-        self._call(_async(self._client.seek), place, offset)
+        self._thread.do(self._client.seek, place, offset)
 
     @checked
     def unassign(self, place: TopicPartition) -> None:
         """`Client.unassign`."""
-        self._call(_async(self._client.unassign), place)
+        self._thread.do(self._client.unassign, place)
 
     @checked
     def poll(self, *, seconds: Seconds = 1.0, bytes_max: ByteCount = 1 << 20) -> list[Polled]:
         """`Client.poll`."""
-        return self._call(partial(self._client.poll, seconds=seconds, bytes_max=bytes_max))
+        return self._thread.call(partial(self._client.poll, seconds=seconds, bytes_max=bytes_max))
 
     # --- the cluster ------------------------------------------------------------------------------
 
     @checked
     def ask(self, request: Call) -> Any:
         """`Client.ask`."""
-        return self._call(self._client.ask, request)
+        return self._thread.call(self._client.ask, request)
 
     def topics(self) -> list[str]:
         """`Client.topics`."""
-        return self._call(self._client.topics)
+        return self._thread.call(self._client.topics)
 
     @checked
     def describe(self, topic: TopicName) -> MetadataResponseTopic:
         """`Client.describe`."""
-        return self._call(self._client.describe, topic)
+        return self._thread.call(self._client.describe, topic)
 
     @checked
     def create_topic(
@@ -292,31 +250,24 @@ class BlockingClient:
             replication_factor=replication_factor,
             configs=configs,
         )
-        self._call(create)
+        self._thread.call(create)
 
     @checked
     def delete_topic(self, name: TopicName) -> None:
         """`Client.delete_topic`."""
-        self._call(self._client.delete_topic, name)
+        self._thread.call(self._client.delete_topic, name)
 
     @checked
     def create_partitions(self, name: TopicName, count: PartitionCount) -> None:
         """`Client.create_partitions`."""
-        self._call(self._client.create_partitions, name, count)
+        self._thread.call(self._client.create_partitions, name, count)
 
     @checked
     def offset(self, place: TopicPartition, timestamp_ms: LookedUp) -> OffsetAt:
         """`Client.offset`."""
-        return self._call(self._client.offset, place, timestamp_ms)
+        return self._thread.call(self._client.offset, place, timestamp_ms)
 
     @checked
     def offsets(self, topic: TopicName, timestamp_ms: LookedUp) -> dict[TopicPartition, Offset]:
         """`Client.offsets`."""
-        return self._call(self._client.offsets, topic, timestamp_ms)
-
-
-def _async(function: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
-    async def run(*args: object) -> Result:
-        return function(*args)
-
-    return run
+        return self._thread.call(self._client.offsets, topic, timestamp_ms)

@@ -1,17 +1,7 @@
 """AlterConfigs: the settings of a resource become exactly those given. Older clients ask this."""
 
-from operator import attrgetter
-
-from raftlog.broker.handlers.altering_configs import (
-    TWICE,
-    Changes,
-    alter,
-    is_known,
-    no_timeout,
-    told,
-)
+from raftlog.broker.handlers.altering_configs import Changes, altering, told
 from raftlog.broker.handlers.controller_calls import Outcome
-from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -43,13 +33,5 @@ def _response(body: AlterConfigsRequest, outcomes: list[Outcome]) -> AlterConfig
     )
 
 
-handle = EachNamed(
-    asked=_asked,
-    key=attrgetter("resource"),
-    twice=TWICE,
-    fits=is_known,
-    ask=alter,
-    respond=_response,
-    timeout_ms=no_timeout,
-).handle
+handle = altering(_asked, _response).handle
 """See the module."""

@@ -1,4 +1,4 @@
-"""What IncrementalAlterConfigs and AlterConfigs share: one resource of a request, and its outcome.
+"""The common part of IncrementalAlterConfigs and AlterConfigs: a resource and its outcome.
 
 A topic's settings go through the controller, which makes one command of all changes of a topic; the
 answer waits until this broker's image shows them. A running replica acts upon them as soon as its
@@ -10,7 +10,8 @@ none has, is done already: Kafka's reassignment tool does that after every move.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from raftlog.base.amounts import amount
@@ -21,6 +22,7 @@ from raftlog.base.limits import (
 )
 from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
+from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.requests import AlterTopicWish
@@ -29,7 +31,7 @@ from raftlog.metadata.topic_names import topic_name_problem
 
 TOPIC: Final = 2
 BROKER: Final = 4
-TWICE: Final = "Each resource must appear at most once."
+_TWICE: Final = "Each resource must appear at most once."
 _NOT_ALTERED: Final = {
     8: "this broker has no loggers of which a level could be set",
     16: "client metrics are not served",
@@ -38,7 +40,7 @@ _NOT_ALTERED: Final = {
 
 
 class Changes(NamedTuple):
-    """What a request asks of one resource. `operations` are Kafka's numbers."""
+    """The changes that a request asks of one resource. `operations` are Kafka's numbers."""
 
     resource_type: int
     resource_name: str
@@ -59,19 +61,19 @@ class Refused(NamedTuple):
     message: str
 
 
-def no_timeout(body: Any) -> int:
+def _no_timeout(body: Any) -> int:
     """Neither request says how long its client waits: the broker's own bound counts."""
     return 2**31 - 1
 
 
-def is_known(context: Context, asked: Changes) -> bool:
+def _is_known(context: Context, asked: Changes) -> bool:
     """Whether this broker's image is enough to say what becomes of the resource."""
     if asked.resource_type != TOPIC or topic_name_problem(asked.resource_name) is not None:
         return True
     return context.router.topic(asked.resource_name) is not None
 
 
-def alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) -> None:
+def _alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) -> None:
     """Ask the controller for one resource, or say at once what is wrong with it."""
     changes = _checked(asked)
     refused = changes if isinstance(changes, Refused) else _refusal(context, asked, changes)
@@ -177,3 +179,18 @@ def _unknown(context: Context, asked: Sequence[str]) -> str:
         return ""
     near = nearest(wrong, known)
     return f"; {wrong} is no setting of a broker" + (f", did you mean {near}?" if near else "")
+
+
+def altering(
+    asked: Callable[[Any], list[Changes]], respond: Callable[[Any, list[Outcome]], Any]
+) -> EachNamed:
+    """The handler of a request: its resources, and the response from their outcomes."""
+    return EachNamed(
+        asked=asked,
+        key=attrgetter("resource"),
+        twice=_TWICE,
+        fits=_is_known,
+        ask=_alter,
+        respond=respond,
+        timeout_ms=_no_timeout,
+    )

@@ -1,17 +1,7 @@
 """IncrementalAlterConfigs: settings of a resource are set or deleted, lists get or lose words."""
 
-from operator import attrgetter
-
-from raftlog.broker.handlers.altering_configs import (
-    TWICE,
-    Changes,
-    alter,
-    is_known,
-    no_timeout,
-    told,
-)
+from raftlog.broker.handlers.altering_configs import Changes, altering, told
 from raftlog.broker.handlers.controller_calls import Outcome
-from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -44,13 +34,5 @@ def _response(
     )
 
 
-handle = EachNamed(
-    asked=_asked,
-    key=attrgetter("resource"),
-    twice=TWICE,
-    fits=is_known,
-    ask=alter,
-    respond=_response,
-    timeout_ms=no_timeout,
-).handle
+handle = altering(_asked, _response).handle
 """See the module."""
