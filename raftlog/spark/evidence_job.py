@@ -112,11 +112,12 @@ def interval_of_row(row: Mapping[str, Any] | Row, logs: dict[str, KnownLog]) -> 
     call = Op(row["op"], row["start_ns"], process, "invoke", f, key, parsed("asked"))
     call.node = parsed("node")
     if row["done"] is None:
+        call.member = parsed("member")
         return interval_of(call, None, logs)
     # Of an info only the call's time was kept; it has no end.
     time_ns = row["end_ns"] if row["end_ns"] < OPEN else row["start_ns"]
     end = Op(row["done"], time_ns, process, row["kind"], f, key, parsed("value"))
-    for name in ("node", "term", "hw", "producer", "log_start", "rebalance"):
+    for name in ("node", "term", "hw", "producer", "member", "log_start", "rebalance"):
         setattr(end, name, parsed(name))
     return interval_of(call, end, logs)
 

@@ -37,9 +37,10 @@ LINE_COLUMNS: Final = {
     "term": "STRING",
     "hw": "STRING",
     "producer": "STRING",
+    "member": "STRING",
 }
-EVIDENCE: Final = ("node", "term", "hw", "producer")
-"""What brokers told of themselves, beside log starts."""
+EVIDENCE: Final = ("node", "term", "hw", "producer", "member")
+"""What brokers and members of groups told of themselves, beside log starts."""
 JSON_COLUMNS: Final = ("value", "log_start", "rebalance", *EVIDENCE)
 """Kept as JSON texts, as their shapes vary."""
 
@@ -110,7 +111,7 @@ def _operations(lines: DataFrame) -> DataFrame:
     paired = lines.withColumns(
         {
             "call": F.lag(
-                F.struct("index", "time_ns", "type", "f", "key", "value", "producer")
+                F.struct("index", "time_ns", "type", "f", "key", "value", "producer", "member")
             ).over(by_process),
             "next_type": F.lead("type").over(by_process),
         }
@@ -143,6 +144,7 @@ def _operations(lines: DataFrame) -> DataFrame:
         "term",
         "hw",
         "coalesce(producer, call.producer) AS producer",
+        "coalesce(member, call.member) AS member",
     )
     left_open = paired.where("type = 'invoke' AND next_type IS NULL").selectExpr(
         "index AS op",
@@ -158,7 +160,8 @@ def _operations(lines: DataFrame) -> DataFrame:
         "CAST(NULL AS STRING) AS log_start",
         "CAST(NULL AS STRING) AS rebalance",
         "node",
-        *(f"CAST(NULL AS STRING) AS {name}" for name in EVIDENCE if name != "node"),
+        *(f"CAST(NULL AS STRING) AS {name}" for name in ("term", "hw", "producer")),
+        "member",
     )
     return ended.unionByName(left_open)
 

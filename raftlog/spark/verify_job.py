@@ -42,7 +42,7 @@ from raftlog.spark.verify_report import SparkReport, judgement_of
 from raftlog.verify import cycles
 from raftlog.verify.anomalies import CONFLICTS
 from raftlog.verify.check import Judgement, judge, mode_of
-from raftlog.verify.classes import CLASSES, G0, G1C, allowed_by_default
+from raftlog.verify.classes import CLASSES, G0, G1C, GROUP_CLASSES, allowed_by_default
 from raftlog.verify.facts import Facts
 from raftlog.verify.linearizability import CLASS, Violation, pair_witness
 from raftlog.verify.pairing import Interval
@@ -218,6 +218,9 @@ def judge_history(spark: SparkSession, history: History) -> Verdict:
     judge_evidence(
         operations, findings, options=options, mode=mode, first_ends=first_ends_of(header)
     )
+    if _has_rows(operations.where("member IS NOT NULL")):
+        for name in GROUP_CLASSES:
+            findings.give_up(name, ELSEWHERE)
     if options.get("final_read", True) is False:
         findings.forget("unseen")
     if options.get("compaction"):

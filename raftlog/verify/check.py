@@ -20,7 +20,7 @@ from raftlog.base.amounts import amount
 from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.limits import HOLE_STEPS_DEFAULT, INT64_MAX, SEARCH_STEPS_DEFAULT
-from raftlog.verify import anomalies, cycles, evidence, linearizability, metrics, search
+from raftlog.verify import anomalies, cycles, evidence, groups, linearizability, metrics, search
 from raftlog.verify.classes import CLASSES, allowed_by_default
 from raftlog.verify.facts import Facts, KeyFacts
 from raftlog.verify.history import BadHistory, Header, Op
@@ -38,7 +38,7 @@ Source = Iterable[str] | Iterable[bytes] | OpenFile | HistoryReader
 Steps = Annotated[int, between(0, INT64_MAX)]
 MODES = (LINEARIZABLE, COMMITTED_PREFIX)
 _LENGTHS = ("empty", "end", "start")
-_GROUPS = ("assign", "subscribe", "offset_commit", "offset_fetch")
+_GROUPS = ("assign", "subscribe", "rebalance", "offset_commit", "offset_fetch")
 _OF_LOGS = frozenset(("send", "poll", "txn", "crash", *_LENGTHS, *_GROUPS))
 """What the log model knows, by `f`."""
 
@@ -294,10 +294,13 @@ def _check_log(
     if any(op.node is not None and op.reads() for op in facts.others):
         findings.check("fork")
     evidence.check(operations, facts, findings, options=options, mode=mode)
+    members = groups.check(facts, findings, options)
     cycles.check(facts, operations, findings)
     measured = metrics.measure(operations, facts) if with_metrics else {}
     if options.get("consumer") == "subscribe":
         measured["consumed_twice"] = order.consumed_twice
+    if members:
+        measured["groups"] = members
     return measured
 
 

@@ -182,14 +182,14 @@ def _truncated(
         by_key.setdefault(key, []).extend(reports)
     for key, reports in by_key.items():
         findings.check("truncated-below-hw")
-        marks = _Highest(reports)
+        marks = Highest(reports)
         if key in facts.keys:
             _changed_below(facts.keys[key], operations, marks, findings)
         _shorter_below(key, operations, marks, findings, mode)
 
 
 @final
-class _Highest:
+class Highest:
     """The highest report that was complete before an instant."""
 
     def __init__(self, reports: Iterable[Report]) -> None:
@@ -207,7 +207,7 @@ class _Highest:
 
 
 def _changed_below(
-    facts: KeyFacts, operations: Sequence[Interval], marks: _Highest, findings: Findings
+    facts: KeyFacts, operations: Sequence[Interval], marks: Highest, findings: Findings
 ) -> None:
     """Another value at an offset that a reported high watermark had covered."""
     if not facts.also_at:
@@ -240,7 +240,7 @@ def _replaced(
 
 
 def _shorter_below(
-    key: str, operations: Sequence[Interval], marks: _Highest, findings: Findings, mode: str
+    key: str, operations: Sequence[Interval], marks: Highest, findings: Findings, mode: str
 ) -> None:
     """The log found shorter than a reported high watermark. Reads that may lag say nothing."""
     if mode != LINEARIZABLE:
@@ -402,7 +402,7 @@ def _offset_commits(
     findings: Findings,
 ) -> None:
     """A fetch below an acknowledged commit needs a lower commit that may lie between the two."""
-    acked = _Highest([report for report in commits if report[1].type == "ok"])
+    acked = Highest([report for report in commits if report[1].type == "ok"])
     for offset, fetch in fetches:
         highest = acked.before(fetch.start_ns)
         if highest is None or offset >= highest[0]:

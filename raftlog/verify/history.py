@@ -36,7 +36,10 @@ else:
     Process = int | Literal["nemesis"]
 
 REQUIRED: Final = ("index", "time_ns", "process", "type", "f", "key", "value")
-OPTIONAL: Final = ("error", "node", "term", "hw", "log_start", "producer", "rebalance")
+OPTIONAL: Final = (
+    *("error", "node", "term", "hw", "log_start"),
+    *("producer", "rebalance", "member"),
+)
 KNOWN: Final = frozenset((*REQUIRED, *OPTIONAL))
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 
@@ -80,6 +83,7 @@ class Line(msgspec.Struct, Generic[ValueT], forbid_unknown_fields=True, gc=False
     log_start: Any = None
     producer: Any = None
     rebalance: Any = None
+    member: Any = None
 
 
 @final

@@ -20,6 +20,8 @@ import msgspec
 from raftlog.verify.history import NEMESIS, BadHistory, Op
 from raftlog.verify.pairs import KnownLog, Pairs, Value, values_of
 
+REBALANCES: Final = ("assigned", "revoked", "lost")
+"""What a consumer of a group is told about partitions."""
 OPEN: Final = 1 << 62
 """The end of an operation without an end; more nanoseconds than a century has."""
 
@@ -211,7 +213,7 @@ def says_more(call: Op, end: Op) -> bool:
     """Whether the lines carry evidence beside the node that answered."""
     return not (
         end.hw is end.term is end.log_start is end.producer is end.rebalance is end.error is None
-        and call.producer is None
+        and call.producer is call.member is end.member is None
         and (end.node is None or type(end.node) is str)
     )
 
@@ -253,7 +255,10 @@ def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = Non
     interval = Interval(
         call.index, call.process, f, key, kind, call.time_ns, end_ns, asked, value, node
     )
-    if end is not None:
+    if end is None:
+        if call.member is not None:
+            interval.evidence = {"member": _member(call, call)}
+    else:
         if says_more(call, end):
             add_evidence(interval, call, end)
         if call.f == "txn" or (call.f == "send" and kind == "info"):
@@ -292,8 +297,27 @@ def add_evidence(interval: Interval, call: Op, end: Op) -> None:
             end,
         )
         found["producer"] = producer
+    if call.member is not None or end.member is not None:
+        found["member"] = _member(call, end)
     if found:
         interval.evidence = found
+
+
+def _member(call: Op, end: Op) -> list[Any]:
+    """Who acts for which group: [group, member, generation or None]. The completion's counts: a
+    client may have joined a newer generation before it sent the request."""
+    member = end.member if end.member is not None else call.member
+    three = type(member) is list and len(member) == 3
+    _require(
+        three
+        and type(member[0]) is str
+        and type(member[1]) is str
+        and (member[2] is None or type(member[2]) is int),
+        "member is [group, member, generation or null]",
+        call,
+        end,
+    )
+    return member  # type: ignore[no-any-return]
 
 
 def _add_completion(interval: Interval, call: Op, end: Op) -> None:
@@ -436,6 +460,13 @@ def _assigned(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     return call.value, keys
 
 
+def _rebalanced(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
+    what, keys = call.value
+    if what not in REBALANCES or not _are_texts(keys):
+        raise ValueError(f"one of {', '.join(REBALANCES)}, and a list of keys")
+    return call.value, None
+
+
 def _offset_commit(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
     group, offsets = call.value
     _check_offsets(offsets)
@@ -492,6 +523,7 @@ _SHAPES: Final = {
     "start": _position,
     "assign": _assigned,
     "subscribe": _assigned,
+    "rebalance": _rebalanced,
     "offset_commit": _offset_commit,
     "offset_fetch": _offset_fetch,
 }

@@ -100,7 +100,7 @@ class RawPairing:
         # What `says_more` asks, without the call.
         if not (
             end.hw is end.term is end.log_start is end.producer is end.rebalance is None
-            and end.error is call.producer is None
+            and end.error is end.member is call.producer is call.member is None
         ):
             add_evidence(found, call, end)  # type: ignore[arg-type]  # an `Op` for it
         return found

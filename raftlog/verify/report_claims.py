@@ -24,7 +24,7 @@ from raftlog.verify.verdict import VALID
 _FAULTS_MAX: Final = 200
 _KEYS_MAX: Final = 500
 """Partitions of which the worst wait is looked for."""
-_OF_CLIENTS_ALONE: Final = ("assign", "subscribe", "crash")
+_OF_CLIENTS_ALONE: Final = ("assign", "subscribe", "rebalance", "crash")
 """Operations that ask no server."""
 _POLLS: Final = ("poll-skip", "nonmonotonic-poll", "int-poll-skip", "int-nonmonotonic-poll")
 
@@ -48,6 +48,8 @@ class Counts:
     terms: int = 0
     offset_fetches: int = 0
     sequences: int = 0
+    rebalances: int = 0
+    members_commits: int = 0
 
     @property
     def sent(self) -> int:
@@ -140,6 +142,33 @@ _CLAIMS: Final = (
         lambda c: f"{_n(c.offset_fetches, 'answer')} with a group's offsets: none went back",
     ),
     _Claim(
+        ("group-skip",),
+        lambda c: (
+            f"{_n(c.members_commits, 'accepted commit')} of groups' members: no record below them "
+            "was left out"
+        ),
+    ),
+    _Claim(
+        ("commit-regression", "group-rewind"),
+        lambda c: (
+            f"{_n(c.members_commits, 'accepted commit')} of groups' members: no group went back"
+        ),
+    ),
+    _Claim(
+        ("double-owner", "commit-after-revoke"),
+        lambda c: (
+            f"{_n(c.rebalances, 'time')} members were told of partitions: none had two owners, and "
+            "none was committed by a member that had given it up"
+        ),
+    ),
+    _Claim(
+        ("fenced-commit",),
+        lambda c: (
+            f"{_n(c.members_commits, 'accepted commit')} of groups' members: none of an old "
+            "generation"
+        ),
+    ),
+    _Claim(
         (*G0, *G1C),
         lambda c: f"{_n(c.sent + c.polls, 'operation')}: no cycle of what depends on what",
     ),
@@ -194,6 +223,10 @@ def counts_of(judgement: Judgement) -> Counts:
         if op.f == "offset_fetch" and op.type == "ok":
             found.offset_fetches += 1
         evidence = op.evidence or {}
+        found.rebalances += op.f == "rebalance" and "member" in evidence
+        found.members_commits += (
+            op.f == "offset_commit" and op.type == "ok" and "member" in evidence
+        )
         found.marks += "hw" in evidence
         found.terms += "term" in evidence and op.f == "send" and op.type == "ok"
         found.sequences += "producer" in evidence

@@ -14,7 +14,7 @@ import attrs
 from raftlog.verify.pairing import Interval
 
 VERSION: Final = 1
-JUDGE: Final = 2
+JUDGE: Final = 3
 """The version of the rules: raised with every change after which a verdict may differ."""
 VALID: Final = "valid"
 INVALID: Final = "invalid"

@@ -23,17 +23,18 @@ anything = st.recursive(
     | st.booleans()
     | st.integers(-3, 5)
     | st.sampled_from([2**63, -(2**70), 10**30, 1.5, "n1", KEY, "k#1", "", "invoke", "nemesis"])
-    | st.sampled_from([[7, 0, 0], [0, "k#1"], {KEY: 3}, {KEY: [[0, "k#1"]]}, ["g", {KEY: 1}]]),
+    | st.sampled_from([[7, 0, 0], [0, "k#1"], {KEY: 3}, {KEY: [[0, "k#1"]]}, ["g", {KEY: 1}]])
+    | st.sampled_from([["g", "m", 1], ["g", "m", None], ["assigned", [KEY]], ["lost", [KEY]]]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.just(KEY), inner, max_size=1),
     max_leaves=4,
 )
 FIELDS = [
     *("index", "time_ns", "process", "type", "f", "key", "value", "error", "node", "term", "hw"),
-    *("log_start", "producer", "rebalance"),
+    *("log_start", "producer", "rebalance", "member"),
 ]
 OPTIONS = [
     *("read_consistency", "consumer", "pipelined", "dense", "compaction", "first_end", "retention"),
-    *("final_read", "transactions"),
+    *("final_read", "transactions", "offset_reset"),
 ]
 
 

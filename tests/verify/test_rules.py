@@ -290,7 +290,7 @@ def test_offset_commits(operations, found):
 
 class TestAllowances:
     def test_what_is_allowed_where(self):
-        assert allowed_by_default("demo", {}) == {"int-send-skip"}
+        assert allowed_by_default("demo", {}) == {"int-send-skip", "owner-overlap"}
         assert "poll-skip" in allowed_by_default("sim", {"consumer": "subscribe"})
         assert "G0" in allowed_by_default("import", {})
         assert "G1c" not in allowed_by_default("import", {})

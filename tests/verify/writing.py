@@ -42,6 +42,19 @@ def poll(process, times, *pairs, key=KEY, kind="ok", **fields) -> Written:
     return op(process, "poll", times, None, read, key=None, kind=kind, **fields)
 
 
+def told(process, times, what, keys, member, *, group="g", **fields) -> Written:
+    """A member is told of partitions; `member` is (name, generation)."""
+    fields["member"] = [group, *member]
+    return op(process, "rebalance", times, [what, keys], key=None, **fields)
+
+
+def commit(process, times, offset, member, *, key=KEY, group="g", **fields) -> Written:
+    """A member's commit of one key."""
+    fields["member"] = [group, *member]
+    asked = [group, {key: offset}]
+    return op(process, "offset_commit", times, asked, {key: offset}, key=None, **fields)
+
+
 def txn(process, times, asked, value, *, kind="ok") -> Written:
     return op(process, "txn", times, asked, value, key=None, kind=kind)
 
