@@ -24,14 +24,34 @@ _INTERRUPTED_CODE: Final = 130
 # Command -> (module, attribute, short help). The help stands here so that `raftlog --help` loads
 # none.
 COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
+    "brokers": (
+        "raftlog.cli.admin.brokers",
+        "brokers",
+        "List brokers, and forget those that are gone for good.",
+    ),
     "cluster": ("raftlog.cli.cluster", "cluster", "Show the state of a running cluster."),
+    "configs": (
+        "raftlog.cli.admin.configs",
+        "configs",
+        "Show and change the settings of topics, brokers and groups.",
+    ),
     "consume": ("raftlog.cli.consume", "consume", "Read records from a topic."),
+    "delete-records": (
+        "raftlog.cli.admin.deletions",
+        "delete_records_command",
+        "Delete the oldest records of partitions.",
+    ),
     "demo": (
         "raftlog.cli.demo.command",
         "demo_command",
         "Run the main job: real data, real faults, and the proof.",
     ),
     "down": ("raftlog.cli.up", "down", "Stop the cluster that `raftlog up --detach` started."),
+    "elect-leaders": (
+        "raftlog.cli.admin.elections",
+        "elect_leaders_command",
+        "Give partitions back to the brokers that shall lead them.",
+    ),
     "format": ("raftlog.cli.format", "format_command", "Found a cluster: format data directories."),
     "groups": (
         "raftlog.cli.groups",
@@ -49,7 +69,22 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "kafka_topics",
         "Kafka's own topic tool, flag for flag.",
     ),
+    "log-dirs": (
+        "raftlog.cli.admin.disks",
+        "log_dirs_command",
+        "Show what the disks of brokers hold.",
+    ),
     "produce": ("raftlog.cli.produce", "produce", "Write records to a topic."),
+    "quorum": (
+        "raftlog.cli.admin.quorum",
+        "quorum_command",
+        "Show the quorum of the metadata.",
+    ),
+    "reassign": (
+        "raftlog.cli.admin.reassign",
+        "reassign",
+        "Move partitions to other brokers, by plans in Kafka's form.",
+    ),
     "serve": ("raftlog.cli.serve", "serve", "Run one broker."),
     "sim": ("raftlog.cli.sim", "sim", "Run whole clusters from a seed."),
     "spark": ("raftlog.cli.spark", "spark", "Jobs that run on Spark: verify a topic at scale."),

@@ -157,9 +157,9 @@ def describe(names: tuple[str, ...], bootstrap: str, form: str) -> None:
     """Describe topics, or all: leader, replicas and in-sync replicas of each partition.
 
     The text is Kafka's, and behind it the offsets at which each partition starts and ends, and
-    how many records lie between. Brokers do not tell sizes in bytes. The offsets of a partition
-    whose leader does not answer within 2 s are shown as `-` (`null` in JSON). `--format legacy`
-    is the layout of older releases, without offsets.
+    how many records lie between. `raftlog log-dirs` tells sizes in bytes. The offsets of a
+    partition whose leader does not answer within 2 s are shown as `-` (`null` in JSON). `--format
+    legacy` is the layout of older releases, without offsets.
     """
     wanted = list(names) or None
     described: list[TopicDescription] = with_client(

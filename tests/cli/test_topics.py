@@ -91,7 +91,7 @@ def test_create_list_describe_alter_delete(on_cluster):
 
 
 def test_describe_tells_where_partitions_begin_and_end(on_cluster, kafka_topics, cluster):
-    """Sizes in bytes are in no answer that brokers give; the records between the ends are."""
+    """How many records lie between the ends, beside what Kafka's tool prints."""
     on_cluster("topics", "create", "ends", "--partitions", 2)
     on_cluster("produce", "ends", "--partition", 1, stdin=b"a\nb\nc\n")
     with BlockingClient(cluster.bootstrap_servers) as client:

@@ -12,7 +12,8 @@ from raftlog import verify
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import millis
 from raftlog.client.blocking import BlockingClient
-from raftlog.client.core import asks
+from raftlog.client.core import admin_asks, asks, group_asks
+from raftlog.client.core.admin_asks import Change, Resource, ResourceKind
 from raftlog.client.core.values import ClientOptions, TopicPartition
 from raftlog.client.trio_driver import Client
 from raftlog.embed import pytest_plugin
@@ -111,6 +112,48 @@ ASKS: Mapping[str, Mapping[str, Any]] = {
     },
     "delete_records": {"place": PLACE, "offset": 0, "timeout_ns": 1},
 }
+TOPIC = Resource(ResourceKind.TOPIC, "t")
+ADMIN_ASKS: Mapping[str, Mapping[str, Any]] = {
+    "describe_settings": {
+        "resources": [TOPIC],
+        "names": ["retention.ms"],
+        "documentation": True,
+        "timeout_ns": 1,
+    },
+    "alter_settings": {
+        "resource": TOPIC,
+        "changes": [Change("retention.ms", "1")],
+        "validate_only": True,
+        "timeout_ns": 1,
+    },
+    "list_resources": {"kinds": [ResourceKind.TOPIC], "timeout_ns": 1},
+    "elect_leaders": {"places": [PLACE], "unclean": False, "timeout_ns": 1},
+    "describe_log_dirs": {"node": 1, "places": [PLACE], "timeout_ns": 1},
+    "describe_quorum": {"timeout_ns": 1},
+    "unregister_broker": {"node": 7, "timeout_ns": 1},
+}
+GROUP_ASKS: Mapping[str, Mapping[str, Any]] = {
+    "commit_offsets": {
+        "group": "g",
+        "offsets": {PLACE: group_asks.OffsetAndMetadata(1)},
+        "identity": group_asks.NO_MEMBER,
+        "timeout_ns": 1,
+    },
+    "fetch_offsets": {"group": "g", "places": [PLACE], "timeout_ns": 1, "stable": True},
+    "delete_offsets": {"group": "g", "places": [PLACE], "timeout_ns": 1},
+    "find_coordinator": {"group": "g", "timeout_ns": 1},
+    "list_groups": {"node": 1, "states": ["Empty"], "types": ["classic"], "timeout_ns": 1},
+    "describe_group": {"group": "g", "timeout_ns": 1},
+    "delete_group": {"group": "g", "timeout_ns": 1},
+}
+ASKED: Mapping[Any, Mapping[str, Mapping[str, Any]]] = {
+    asks: ASKS,
+    admin_asks: ADMIN_ASKS,
+    group_asks: GROUP_ASKS,
+}
+"""Every module of questions, with right arguments for each of its questions."""
+ASKED_OWN = {"broker_ms", "group_name"}
+"""What these modules share, and no question."""
 CLUSTER_CALLS: Mapping[str, Mapping[str, Any]] = {
     "address_of": {"node": 7},
     "kill": {"node": 7},

@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import RaftlogError
 from raftlog.client.blocking import BlockingClient
-from raftlog.client.core import asks
 from raftlog.client.core.client import KnowTopic, Produce
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.replicated_log import ReplicatedLog
 from tests.public_api.calls import (
-    ASKS,
+    ASKED,
     CLIENT_CALLS,
     CLUSTER_CALLS,
     LOG_CALLS,
@@ -107,20 +106,29 @@ def test_the_shared_client_lives(client: BlockingClient, name: str, data: st.Dat
     throw(blocking_target(client, name), data)
 
 
-@pytest.mark.parametrize("name", ASKS)
+THROWN_AT_BROKERS = {
+    *("metadata", "describe_configs", "list_offsets", "create_topics", "create_partitions"),
+    *("describe_settings", "list_resources", "describe_quorum"),
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(module, name) for module, asked in ASKED.items() for name in asked]
+)
 @THROWN
 @given(data=st.data())
-def test_questions_do_not_end_the_client(client: BlockingClient, name: str, data: st.DataObject):
+def test_questions_do_not_end_the_client(
+    client: BlockingClient, module: Any, name: str, data: st.DataObject
+):
     """What a question's own door lets through is asked for, too."""
-    make = getattr(asks, name)
-    asked = "metadata", "describe_configs", "list_offsets", "create_topics", "create_partitions"
+    make = getattr(module, name)
 
     def call(**arguments: Any) -> None:
         made = make(**arguments)
-        if name in asked:
+        if name in THROWN_AT_BROKERS:
             client.ask(made)
 
-    throw(Target(name, call, ASKS[name], partial(produces, client)), data)
+    throw(Target(name, call, ASKED[module][name], partial(produces, client)), data)
 
 
 @pytest.mark.parametrize("name", CLUSTER_CALLS)

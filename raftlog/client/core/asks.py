@@ -214,7 +214,7 @@ def create_topics(
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """A `TopicResult` for each."""
-    body = CreateTopicsRequest(tuple(topics), _broker_ms(timeout_ns), validate_only)
+    body = CreateTopicsRequest(tuple(topics), broker_ms(timeout_ns), validate_only)
     return Ask(
         ApiKey.CREATE_TOPICS, _read_created, body, changes=not validate_only, timeout_ns=timeout_ns
     )
@@ -240,7 +240,7 @@ def delete_topics(names: Sequence[TopicName], timeout_ns: Timeout = ADMIN_TIMEOU
     body = DeleteTopicsRequest(
         topics=tuple(DeleteTopicState(name=name) for name in names),
         topic_names=tuple(names),
-        timeout_ms=_broker_ms(timeout_ns),
+        timeout_ms=broker_ms(timeout_ns),
     )
     return Ask(ApiKey.DELETE_TOPICS, _read_deleted, body, changes=True, timeout_ns=timeout_ns)
 
@@ -266,7 +266,7 @@ def create_partitions(
             CreatePartitionsTopic(name, count, _assignments((assignments or {}).get(name)))
             for name, count in counts.items()
         ),
-        _broker_ms(timeout_ns),
+        broker_ms(timeout_ns),
         validate_only,
     )
     return Ask(
@@ -307,7 +307,7 @@ def alter_reassignments(
         wanted = None if nodes is None else tuple(nodes)
         topics.setdefault(place.topic, []).append(ReassignablePartition(place.partition, wanted))
     body = AlterPartitionReassignmentsRequest(
-        _broker_ms(timeout_ns),
+        broker_ms(timeout_ns),
         factor_may_change,
         tuple(ReassignableTopic(name, tuple(each)) for name, each in topics.items()),
     )
@@ -341,7 +341,7 @@ def list_reassignments(
         topics.setdefault(place.topic, []).append(place.partition)
     wanted = tuple(ListPartitionReassignmentsTopics(*each) for each in topics.items())
     body = ListPartitionReassignmentsRequest(
-        _broker_ms(timeout_ns), None if places is None else wanted
+        broker_ms(timeout_ns), None if places is None else wanted
     )
     return Ask(ApiKey.LIST_PARTITION_REASSIGNMENTS, _read_moving, body, timeout_ns=timeout_ns)
 
@@ -373,7 +373,7 @@ def list_offsets(
         del topic_id
         asked = ListOffsetsPartition(place.partition, epoch, timestamp_ms)
         topics = (ListOffsetsTopic(place.topic, (asked,)),)
-        return ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=_broker_ms(timeout_ns))
+        return ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=broker_ms(timeout_ns))
 
     def read(body: ListOffsetsResponse) -> OffsetAt:
         found = _only([each for topic in body.topics for each in topic.partitions], place)
@@ -453,7 +453,7 @@ def delete_records(
         del epoch, topic_id
         asked = DeleteRecordsPartition(place.partition, offset)
         topics = (DeleteRecordsTopic(place.topic, (asked,)),)
-        return DeleteRecordsRequest(topics, _broker_ms(timeout_ns))
+        return DeleteRecordsRequest(topics, broker_ms(timeout_ns))
 
     def read(body: DeleteRecordsResponse) -> Offset:
         found = _only([each for topic in body.topics for each in topic.partitions], place)
@@ -478,6 +478,6 @@ def _only(found: list[Any], place: TopicPartition) -> Any:
     return found[0]
 
 
-def _broker_ms(timeout_ns: Nanos) -> int:
+def broker_ms(timeout_ns: Nanos) -> int:
     """What the broker may take: less than we wait, so that its answer still counts."""
     return max(1, timeout_ns * 3 // 4 // NANOS_PER_MILLI)

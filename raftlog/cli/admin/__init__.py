@@ -1,0 +1,1 @@
+"""The commands of administration: settings, moves of partitions, leaders, disks, brokers."""

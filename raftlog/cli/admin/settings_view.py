@@ -1,0 +1,112 @@
+"""What commands show of settings, and what they read as a change of one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from raftlog.cli.group_view import list_all
+from raftlog.client.core.admin_asks import (
+    EVERY_BROKER,
+    Change,
+    ConfigSource,
+    Resource,
+    ResourceKind,
+    Setting,
+    describe_settings,
+    list_resources,
+)
+from raftlog.client.trio_driver import Client, gather
+from raftlog.metadata.config_changes import Operation
+
+OWN_SOURCES: Final[tuple[ConfigSource, ...]] = (
+    ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+    ConfigSource.DYNAMIC_GROUP_CONFIG,
+)
+"""The sources of values that were given to the resource itself while it ran."""
+_RESOURCES_PER_REQUEST: Final = 100
+
+Settings = dict[str, Setting]
+
+
+async def describe(client: Client, resources: Sequence[Resource]) -> dict[Resource, Settings]:
+    """The settings of each, in the order given. Each broker is asked for its own."""
+    brokers = [each for each in resources if each.kind == ResourceKind.BROKER]
+    others = [each for each in resources if each.kind != ResourceKind.BROKER]
+    if brokers:
+        await client.know_brokers()
+    parts = [[each] for each in brokers]
+    parts += [
+        others[first : first + _RESOURCES_PER_REQUEST]
+        for first in range(0, len(others), _RESOURCES_PER_REQUEST)
+    ]
+    found: dict[Resource, Settings] = {}
+
+    async def ask(part: Sequence[Resource]) -> None:
+        found.update(await client.ask(describe_settings(part)))
+
+    async with gather() as nursery:
+        for part in parts:
+            nursery.start_soon(ask, part)
+    return {each: found[each] for each in resources}
+
+
+async def everything(client: Client, kinds: Sequence[ResourceKind]) -> list[Resource]:
+    """All resources of these kinds that there are."""
+    found: list[Resource] = []
+    for kind in kinds:
+        if kind == ResourceKind.GROUP:
+            found += [Resource(kind, each.group_id) for each in await list_all(client)]
+            continue
+        told: list[Resource] = await client.ask(list_resources([kind]))
+        found += told
+        if kind == ResourceKind.BROKER:
+            found.append(Resource(kind, EVERY_BROKER))
+    return found
+
+
+def own(resource: Resource, settings: Settings) -> Settings:
+    """Those that were given to this very resource."""
+    wanted = OWN_SOURCES
+    if resource.kind == ResourceKind.BROKER and resource.name != EVERY_BROKER:
+        wanted = (ConfigSource.DYNAMIC_BROKER_CONFIG,)
+    return {name: each for name, each in settings.items() if each.source in wanted}
+
+
+def shown_value(setting: Setting) -> str:
+    """The value for people: secrets are not told."""
+    if setting.sensitive or setting.value is None:
+        return "(secret)" if setting.sensitive else "-"
+    return setting.value
+
+
+def as_json(settings: Mapping[str, Setting]) -> list[dict[str, Any]]:
+    """Settings for `--format json`, by name."""
+    return [
+        {
+            "name": each.name,
+            "value": each.value,
+            "source": each.source.name,
+            "read_only": each.read_only,
+            "sensitive": each.sensitive,
+            "synonyms": [
+                {**synonym._asdict(), "source": synonym.source.name} for synonym in each.synonyms
+            ],
+        }
+        for _, each in sorted(settings.items())
+    ]
+
+
+def changes(
+    sets: Mapping[str, str],
+    deletes: Sequence[str] = (),
+    appends: Mapping[str, str] | None = None,
+    subtracts: Mapping[str, str] | None = None,
+) -> list[Change]:
+    """The changes in the order: taken away, set, appended, subtracted."""
+    return [
+        *(Change(name, None, Operation.DELETE) for name in deletes),
+        *(Change(name, value, Operation.SET) for name, value in sets.items()),
+        *(Change(name, value, Operation.APPEND) for name, value in (appends or {}).items()),
+        *(Change(name, value, Operation.SUBTRACT) for name, value in (subtracts or {}).items()),
+    ]
