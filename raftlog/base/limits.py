@@ -330,8 +330,17 @@ GROUPS_STATE_BYTES_MAX: Final = 24 * MIB
 """Groups and committed offsets of one partition of the offsets topic. Beyond it what would add to
 them is refused. Its snapshot has a few bytes more an entry, and must stay within its own bound."""
 GROUPS_LIVE_BYTES_MAX: Final = 64 * MIB
-"""Subscriptions of members, over all groups of such a partition, held by its leader only. Beyond it
-a join is refused with GROUP_MAX_SIZE_REACHED."""
+"""Names and subscriptions of members, over all groups of such a partition, held by its leader only.
+Beyond it a join is refused with GROUP_MAX_SIZE_REACHED."""
+GROUP_PROTOCOLS_MAX: Final = 64
+"""Assignors that one member may offer; clients have four. The end of a join phase looks through
+those of every member. More are refused with INCONSISTENT_GROUP_PROTOCOL."""
+GROUPS_DESCRIBED_BYTES_MAX: Final = 16 * MIB
+"""Members that one answer to DescribeGroups shows, over all its groups; the first is always shown.
+The others are refused with COORDINATOR_NOT_AVAILABLE, and clients ask for those again."""
+OFFSETS_FETCHED_MAX: Final = 50_000
+"""Offsets that one answer to OffsetFetch has, over all its groups; the first group has any number.
+The others are refused with NOT_COORDINATOR, and clients ask for those again."""
 GROUPS_BATCH_BYTES_MIN: Final = 128 * KIB
 """A proposal may always have so many bytes, whatever the topic's setting. The record of an empty
 group fits, whose id and protocol type are as long as a string may be."""
@@ -341,8 +350,8 @@ write more are refused with COORDINATOR_NOT_AVAILABLE, which clients try again."
 GROUPS_UNDECIDED_BYTES_MAX: Final = 8 * MIB
 """The same in bytes of records: half of what may be uncommitted in a partition."""
 GROUP_WRITE_PAUSE_MS: Final = 1_000
-"""When a record that no request waits for could not be written, how long until it is tried again.
-"""
+"""When a record that no request waits for could not be written, how long until it is tried again;
+and how long, at least, a join phase waits on for static members of which none has joined."""
 GROUPS_EXPIRED_AT_ONCE: Final = 100
 """Groups whose offsets are looked through in one turn: tens of milliseconds when each has some
 hundred."""

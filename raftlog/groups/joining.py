@@ -3,7 +3,12 @@
 from functools import partial
 from typing import Final, NamedTuple, final
 
-from raftlog.base.limits import GROUP_MEMBERS_MAX, GROUPS_LIVE_BYTES_MAX
+from raftlog.base.limits import (
+    GROUP_CLIENT_ID_CHARS_MAX,
+    GROUP_MEMBERS_MAX,
+    GROUP_PROTOCOLS_MAX,
+    GROUPS_LIVE_BYTES_MAX,
+)
 from raftlog.groups.fences import group_fence, member_fence
 from raftlog.groups.live import GroupState, JoinAnswer, LiveGroup, Member, Protocols, weight_of
 from raftlog.groups.rebalance import (
@@ -35,6 +40,15 @@ class _Join(NamedTuple):
     answer: JoinAnswer
     protocols: Protocols
     rebalance_ms: int
+
+    @property
+    def weight(self) -> int:
+        """What the member and its group count for at most, when they are held."""
+        request, client = self.request, self.client
+        named = len(request.group_id) + len(request.protocol_type)
+        named += len(request.member_id) + GROUP_CLIENT_ID_CHARS_MAX
+        named += len(request.group_instance_id or "") + len(client.client_id) + len(client.host)
+        return weight_of(self.protocols) + named
 
     def refuse(self, error: ErrorCode, member_id: str | None = None) -> None:
         """Answer with an error."""
@@ -96,8 +110,11 @@ class Joins:
         session_ms = request.session_timeout_ms
         if not settings.session_timeout_ms_min <= session_ms <= settings.session_timeout_ms_max:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        if not request.protocol_type or not join.protocols:
+        if not request.protocol_type or not 0 < len(join.protocols) <= GROUP_PROTOCOLS_MAX:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self._shared.proposals.is_full:
+            # It may end a join phase, or replace a static member, and both write.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self._shared.exists(request.group_id):
             return None
         if request.member_id:
@@ -111,7 +128,7 @@ class Joins:
         lowered, the last to come are sent away."""
         shared, member_id = self._shared, join.request.member_id
         member = group.members.get(member_id)
-        weight = weight_of(join.protocols) - (0 if member is None else member.weight)
+        weight = join.weight - (0 if member is None else member.weight)
         if shared.live_bytes.total + weight > GROUPS_LIVE_BYTES_MAX:
             return False
         most = shared.group_size_max
@@ -231,7 +248,7 @@ class Joins:
         group.rename(member, member_id)
         self._shared.end_session(group.group_id, former.member_id)
         self._update(group, join, member)
-        member.client_id, member.client_host = join.client.client_id, join.client.host
+        group.came_from(member, join.client.client_id, join.client.host)
         self._shared.keep_alive(group, member)
         if group.state is GroupState.STABLE and group.protocol == group.choose_protocol():
             self._record_replacement(group, join, member, former)

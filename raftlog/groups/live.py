@@ -34,7 +34,8 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names and subscriptions, in the order in which the member prefers them."""
 
 _PENDING_BYTES: Final = 4 * REQUEST_ITEM_BYTES
-"""What an id that was given out counts for: it may be all that there is of a group."""
+"""What an id that was given out counts for, beside it and the name of its group: it may be all that
+there is of the group."""
 CONSUMER: Final = "consumer"
 """The protocol type whose subscriptions a broker can read."""
 
@@ -71,7 +72,8 @@ class Member:
     @property
     def weight(self) -> int:
         """What the member counts for against GROUPS_LIVE_BYTES_MAX."""
-        return weight_of(self.protocols)
+        named = len(self.member_id) + len(self.instance_id or "")
+        return weight_of(self.protocols) + named + len(self.client_id) + len(self.client_host)
 
     def subscription(self, protocol: str | None) -> bytes:
         """What the member says under a protocol."""
@@ -79,7 +81,7 @@ class Member:
 
 
 def weight_of(protocols: Protocols) -> int:
-    """Bytes of a member with these protocols."""
+    """Bytes of a member with these protocols, beside its names."""
     return REQUEST_ITEM_BYTES + sum(
         REQUEST_ITEM_BYTES + len(name) + len(said) for name, said in protocols
     )
@@ -140,13 +142,16 @@ class LiveGroup:
     def add_pending(self, member_id: str) -> None:
         """An id was given out, with which a member will join."""
         self.pending[member_id] = None
-        self.live_bytes.total += _PENDING_BYTES
+        self.live_bytes.total += self._pending_weight(member_id)
 
     def remove_pending(self, member_id: str) -> None:
         """The id is no longer waited for."""
         if member_id in self.pending:
             del self.pending[member_id]
-            self.live_bytes.total -= _PENDING_BYTES
+            self.live_bytes.total -= self._pending_weight(member_id)
+
+    def _pending_weight(self, member_id: str) -> int:
+        return _PENDING_BYTES + len(self.group_id) + len(member_id)
 
     # --- members --------------------------------------------------------------------------------
 
@@ -191,13 +196,21 @@ class LiveGroup:
         member.session_timeout_ms = session_ms
         self._count(member, 1)
 
+    def came_from(self, member: Member, client_id: str, client_host: str) -> None:
+        """A static member is another program now."""
+        self._count(member, -1)
+        member.client_id, member.client_host = client_id, client_host
+        self._count(member, 1)
+
     def rename(self, member: Member, member_id: str) -> None:
         """A static member has a new id; it keeps its place, its instance id and the leadership."""
         assert member.instance_id is not None, member.member_id
         assert member.join_answer is None, "the replaced join is answered before"
         old = member.member_id
         del self.members[old]
+        self._count(member, -1)
         member.member_id = member_id
+        self._count(member, 1)
         self.members[member_id] = member
         self.static[member.instance_id] = member_id
         if self.leader == old:
@@ -213,7 +226,9 @@ class LiveGroup:
         assert 0 <= self.joined <= len(self.members), (self.joined, len(self.members))
 
     def _count(self, member: Member, sign: int) -> None:
-        self.live_bytes.total += sign * member.weight
+        # The names of the group count for each member, for a group may have but one.
+        named = len(self.group_id) + len(self.protocol_type or "")
+        self.live_bytes.total += sign * (member.weight + named)
         for name in dict.fromkeys(name for name, _ in member.protocols):
             count = self.supported.get(name, 0) + sign
             if count:

@@ -79,15 +79,17 @@ class Offsets:
         self._keep_alive(request)
         refused: dict[PartitionKey, ErrorCode] = {}
         records: dict[PartitionKey, NewRecord] = {}
+        bytes_more = 0
         for topic in request.topics:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 stored = self._stored(request, TopicId(topic.topic_id), partition)
-                record = self._record(request.group_id, key, stored)
+                record = self._record(request.group_id, key, stored, bytes_more)
                 if isinstance(record, ErrorCode):
                     refused[key] = record
                 else:
                     records[key] = record
+                    bytes_more += _size_of(record)
         if not records:
             answer(_commit_response(request, refused, None))
             return
@@ -125,9 +127,10 @@ class Offsets:
         )
 
     def _record(
-        self, group_id: str, key: PartitionKey, stored: StoredOffset
+        self, group_id: str, key: PartitionKey, stored: StoredOffset, bytes_more: int
     ) -> NewRecord | ErrorCode:
-        """The record of one offset, or why it cannot be committed."""
+        """The record of one offset, or why it cannot be committed behind so many bytes of the same
+        request."""
         shared = self._shared
         if len(stored.metadata) > shared.settings.offset_metadata_bytes_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -136,8 +139,7 @@ class Offsets:
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         known = shared.machine.offset(group_id, *key)
         grows = known is None or len(stored.metadata) > len(known.metadata)
-        size = len(record.key) + len(record.value or b"") + _ENTRY_BYTES_MORE
-        if grows and not shared.has_room(size):
+        if grows and not shared.has_room(bytes_more + _size_of(record)):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         return record
 
@@ -218,6 +220,11 @@ class Offsets:
             OffsetFetchRequestTopics(name=topic, partition_indexes=some)
             for topic, some in partitions.items()
         ]
+
+
+def _size_of(record: NewRecord) -> int:
+    """What the entry of an offset takes in a snapshot, at most."""
+    return len(record.key) + len(record.value or b"") + _ENTRY_BYTES_MORE
 
 
 def _is_of_another_topic(stored: StoredOffset, topic_id: TopicId | None) -> bool:

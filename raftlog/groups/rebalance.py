@@ -168,8 +168,8 @@ class Rebalances:
                 shared.end_session(group.group_id, member.member_id)
         if group.members and not group.elect():
             # Only static members are left and none joined. They are given more time, until their
-            # sessions end.
-            self._end_join_after(group, group.rebalance_timeout_ms)
+            # sessions end; also those of a client that says that a rebalance takes no time.
+            self._end_join_after(group, max(group.rebalance_timeout_ms, GROUP_WRITE_PAUSE_MS))
             return
         floor = shared.machine.generation_floor(group.group_id)
         # Behind the largest number a group begins again, as no group of this world will.

@@ -95,6 +95,8 @@ UNREACHABLE: Final = {
     "synced-within-a-round": _MUCH,
     "too-many-deletes-wait": _MUCH,
     "read-index-refused": _MUCH,
+    "described-groups-over-limit": _MUCH,
+    "fetched-offsets-over-limit": _MUCH,
     "message-refused": _FOUND,
     "metadata-loader-stopped": _FOUND,
     "unknown-entry-kind": _FOUND,

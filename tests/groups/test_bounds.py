@@ -3,6 +3,7 @@
 import pytest
 
 from raftlog.base import limits
+from raftlog.base.units import millis
 from raftlog.groups.records import floor_record, group_record, offset_record
 from raftlog.groups.settings import GroupSettings
 from raftlog.groups.stored import StoredGroup, StoredMember, StoredOffset
@@ -228,3 +229,54 @@ def test_the_largest_generation_is_followed_by_the_first():
     _, join = world.enter()
     world.pass_ms(0)
     assert join.value.generation_id == 1
+
+
+def test_a_static_member_without_a_rebalance_timeout_costs_no_endless_turns():
+    """The join phase was put off by that timeout again and again: of 0 ms, until its session
+    ended."""
+    world = World()
+    static = StoredMember("i-1", "i", "", "", 0, 1_800_000, b"", b"")
+    for machine in (world.machine, world.follower):
+        feed(machine, group_record("g", StoredGroup("consumer", 1, "range", "i-1", 0, (static,))))
+    world.lead()
+    member, _ = world.enter(rebalance_ms=0)
+    assert world.state() == "PreparingRebalance"
+    world.leave("g", member)
+    turns = 0
+    end = world.now_ms + 60_000
+    while (due := -(-world.coordinator.next_deadline() // millis(1))) <= end and turns < 1_000:
+        world.now_ms = max(world.now_ms, due)
+        world.coordinator.tick(*world.time, wall_agreed=True)
+        turns += 1
+    assert 0 < turns < 200
+
+
+def test_joins_that_would_write_are_refused_while_too_much_is_undecided(monkeypatch):
+    world = World()
+    (member,) = world.stable()
+    world.writes = False
+    monkeypatch.setattr("raftlog.groups.proposals.GROUPS_UNDECIDED_UNITS_MAX", 1)
+    world.commit("other")
+    assert world.join(member=member).error is AWAY
+    assert world.heartbeat(member=member) is NONE
+    world.write()
+    assert world.join(member=member).waits
+
+
+@pytest.mark.parametrize("what", ["client", "kind", "group", "instance"])
+def test_names_of_members_count_like_their_subscriptions(monkeypatch, what):
+    """Only subscriptions were counted: names of 32,767 characters each came beside them."""
+    monkeypatch.setattr("raftlog.groups.joining.GROUPS_LIVE_BYTES_MAX", 100_000)
+    world = World()
+    long = "n" * 30_000
+    replies = []
+    for number in range(10):
+        name = f"{number}{long}" if what == "group" else f"g{number}"
+        options = {what: f"{number}{long}"} if what != "group" else {}
+        replies.append(world.join(name, version=3, **options))
+    world.pass_ms(0)
+    codes = [reply.error for reply in replies]
+    assert codes == [NONE] * 3 + [FULL] * 7
+    assert world.coordinator._shared.live_bytes.total <= 100_000
+    world.pass_ms(100_000)
+    assert world.coordinator._shared.live_bytes.total == 0

@@ -4,6 +4,8 @@ Values stay inside what all three codecs can say: kio reads error codes as an en
 as dates and some durations as timedeltas, so these fields are drawn from their common range.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from hypothesis import strategies as st
@@ -36,6 +38,7 @@ TEXT = st.text(st.characters(codec="utf-8"), max_size=5) | st.sampled_from(
     ["é" * 64, "x" * 127, "y" * 300]
 )
 BYTES = st.binary(max_size=6) | st.sampled_from([b"z" * 127, b"r" * 1024, b"R" * 1025])
+NO_NAMES: Mapping[str, st.SearchStrategy[Any]] = MappingProxyType({})
 SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "int8": _integers(8),
     "int16": _integers(16),
@@ -52,24 +55,33 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-def bodies(table: MessageTable, version: int) -> st.SearchStrategy[Any]:
-    """Bodies of one message version; fields that it lacks have their defaults."""
-    return _struct(class_finder(table), table[1], table[5], version)
+def bodies(
+    table: MessageTable, version: int, named: Mapping[str, st.SearchStrategy[Any]] = NO_NAMES
+) -> st.SearchStrategy[Any]:
+    """Bodies of one message version; fields that it lacks have their defaults. `named` has values
+    for the fields of these names, or for the elements of arrays of them."""
+    return _struct(class_finder(table), table[1], table[5], version, named)
 
 
-def _struct(class_of: Any, name: str, fields: Any, version: int) -> st.SearchStrategy[Any]:
+def _struct(
+    class_of: Any, name: str, fields: Any, version: int, named: Any
+) -> st.SearchStrategy[Any]:
     given = {
-        field[0]: _field(class_of, field, version) for field in fields if holds(field[2], version)
+        field[0]: _field(class_of, field, version, named)
+        for field in fields
+        if holds(field[2], version)
     }
     made = class_of(name)
     return st.fixed_dictionaries(given).map(lambda drawn: made(**drawn))
 
 
-def _field(class_of: Any, field: FieldTable, version: int) -> st.SearchStrategy[Any]:
+def _field(class_of: Any, field: FieldTable, version: int, named: Any) -> st.SearchStrategy[Any]:
     name, kind, _, nullable = field[:4]
     base = kind.removeprefix("[]")
     if field[7]:
-        value = _struct(class_of, base, field[7], version)
+        value = _struct(class_of, base, field[7], version, named)
+    elif name in named:
+        value = named[name]
     elif name.endswith("error_code"):
         value = st.sampled_from([int(code) for code in ErrorCode])
     elif name in DATES:

@@ -51,6 +51,8 @@ class Led:
     term: Term
     coordinator: Coordinator
     timer: Timer | None = None
+    asking: list[Callable[[ErrorCode], None]] = attrs.Factory(list)
+    """Of this turn: who waits for a majority to confirm the leadership."""
 
     @property
     def leads(self) -> bool:
@@ -129,22 +131,30 @@ class GroupCoordinators:
         self._parked.setdefault(group, {})[self._last] = parked
         request.on_close(partial(self._leave, group, self._last))
 
-    def confirmed(self, group_id: str, then: Callable[[ErrorCode], None]) -> None:
-        """`then(NONE)` once a majority confirms that this broker still coordinates the group, for
+    def confirmed(self, coordinator: Coordinator, then: Callable[[ErrorCode], None]) -> None:
+        """`then(NONE)` once a majority confirms that this broker still coordinates the groups of
         the coordinator that the present call got; else `then(error)`. A broker that was replaced
         and does not know it yet would tell of offsets that were committed since elsewhere."""
-        topic = self.topic.image
-        led = None
-        if topic is not None:
-            number = partition_of(group_id, len(topic.partitions))
-            led = self._led.get(topic.partitions[number].group)
+        led = next((led for led in self._led.values() if led.coordinator is coordinator), None)
         if led is None:
             then(ErrorCode.NOT_COORDINATOR)
             return
-        refused = led.replica.read_index(partial(self._confirmed, led, then), self.context.now)
-        self.context.touch(led.replica.group)
-        if refused is not None:
-            then(ErrorCode.NOT_COORDINATOR)
+        if not led.asking:
+            # All that ask in one turn share a read: a client that names many groups in one request
+            # would else take all reads that may wait in this partition.
+            self.context.soon(self._confirm, led)
+        led.asking.append(then)
+
+    def _confirm(self, led: Led) -> None:
+        asking, led.asking = led.asking, []
+        refused = True
+        if self._is_present(led):
+            then = partial(self._confirmed, led, asking)
+            refused = led.replica.read_index(then, self.context.now) is not None
+            self.context.touch(led.replica.group)
+        if refused:
+            for each in asking:
+                each(ErrorCode.NOT_COORDINATOR)
 
     def led_partitions(self) -> Iterator[GroupId]:
         """The partitions of the topic that this broker leads, loaded or not."""
@@ -336,7 +346,10 @@ class GroupCoordinators:
             parked.timer.cancel()
         return parked
 
-    def _confirmed(self, led: Led, then: Callable[[ErrorCode], None], answer: object) -> None:
+    def _confirmed(
+        self, led: Led, asking: list[Callable[[ErrorCode], None]], answer: object
+    ) -> None:
         assert isinstance(answer, ReadAnswer), answer
         present = not answer.error and self._is_present(led)
-        then(ErrorCode.NONE if present else ErrorCode.NOT_COORDINATOR)
+        for then in asking:
+            then(ErrorCode.NONE if present else ErrorCode.NOT_COORDINATOR)

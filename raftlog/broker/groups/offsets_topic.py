@@ -6,6 +6,8 @@ while some of its brokers still start. So the creation waits for a moment until 
 alive as replicas are wanted, or as the cluster has.
 """
 
+import operator
+import struct
 from typing import Final, final
 
 import attrs
@@ -25,12 +27,20 @@ _FOR_BROKERS: Final = 2
 """The creation waits for brokers for this part of the time that an asker waits for leaders."""
 
 
+_POWERS: Final = [1]
+"""Powers of 31, modulo 2**32: as many as the longest name had characters."""
+
+
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: signed, of 32 bits, over the text's UTF-16 code units."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    found = 0
-    for at in range(0, len(units), 2):
-        found = (31 * found + int.from_bytes(units[at : at + 2], "big")) & 0xFFFF_FFFF
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    count = len(encoded) // 2
+    # As a sum of products, for a request may name a hundred groups of 32,767 characters: a loop
+    # over them took more than a second.
+    while len(_POWERS) < count:
+        _POWERS.append(_POWERS[-1] * 31 & 0xFFFF_FFFF)
+    units: tuple[int, ...] = struct.unpack(f">{count}H", encoded)
+    found: int = sum(map(operator.mul, reversed(units), _POWERS)) & 0xFFFF_FFFF
     return found - (1 << 32) if found >> 31 else found
 
 
@@ -54,17 +64,12 @@ class OffsetsTopic:
         """The topic, when it is there."""
         return self.context.image.topic(OFFSETS_TOPIC)
 
-    def leader_of(self, group_id: str) -> Leader | None:
-        """The live leader of the group's partition."""
+    def endpoint_of(self, number: int, listener: str) -> tuple[Leader, Endpoint] | None:
+        """The live leader of a partition, and where clients of that listener reach it."""
         topic = self.image
         if topic is None:
             return None
-        number = partition_of(group_id, len(topic.partitions))
-        return self.context.router.leader_of(topic.topic_id, number)
-
-    def endpoint_of(self, group_id: str, listener: str) -> tuple[Leader, Endpoint] | None:
-        """The leader of the group's partition, and where clients of that listener reach it."""
-        leader = self.leader_of(group_id)
+        leader = self.context.router.leader_of(topic.topic_id, number)
         if leader is None:
             return None
         endpoint = self.context.router.endpoint(leader.node, listener)

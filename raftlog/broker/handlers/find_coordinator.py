@@ -12,6 +12,7 @@ import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.groups.offsets_topic import partition_of
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.find_coordinator import (
@@ -53,6 +54,8 @@ class _Search:
     context: Context
     request: KafkaRequest
     keys: Sequence[str]
+    _numbers: list[int] = attrs.Factory(list)
+    """The partition of each, once the topic is there: it stays, and long names cost time."""
 
     def begin(self) -> None:
         """Answer at once, or when the topic is there and led."""
@@ -67,14 +70,23 @@ class _Search:
 
     def _found(self) -> bool:
         topic, listener = self.context.groups.topic, self.request.connection.listener
-        return all(topic.endpoint_of(key, listener) is not None for key in self.keys)
+        image = topic.image
+        if image is None:
+            return False
+        if not self._numbers:
+            self._numbers = [partition_of(key, len(image.partitions)) for key in self.keys]
+        asked = dict.fromkeys(self._numbers)
+        return all(topic.endpoint_of(number, listener) is not None for number in asked)
 
     def answer(self) -> None:
         """Those that are known; COORDINATOR_NOT_AVAILABLE for the others, which clients repeat."""
-        _answer(self.request, [self._coordinator(key) for key in self.keys])
+        numbers: Sequence[int | None] = self._numbers or [None] * len(self.keys)
+        pairs = zip(self.keys, numbers, strict=True)
+        _answer(self.request, [self._coordinator(*pair) for pair in pairs])
 
-    def _coordinator(self, key: str) -> Coordinator:
-        found = self.context.groups.topic.endpoint_of(key, self.request.connection.listener)
+    def _coordinator(self, key: str, number: int | None) -> Coordinator:
+        topic, listener = self.context.groups.topic, self.request.connection.listener
+        found = None if number is None else topic.endpoint_of(number, listener)
         if found is None:
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return Coordinator(key, -1, "", -1, code, code.message)

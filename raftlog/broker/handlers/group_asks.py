@@ -59,6 +59,24 @@ def _host_of(address: str) -> str:
 
 @final
 @attrs.define(eq=False)
+class Room:
+    """What one answer may still have. The first part may be of any size: it is asked for alone, if
+    it does not fit beside others."""
+
+    left: int
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more parts come in."""
+        return self.left <= 0
+
+    def take(self, size: int) -> None:
+        """One more part."""
+        self.left -= size
+
+
+@final
+@attrs.define(eq=False)
 class Gathered:
     """The parts of one answer; `finish(parts)` when all are there. A part is set once."""
 

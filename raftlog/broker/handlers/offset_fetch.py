@@ -14,9 +14,11 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.ids import TopicId
+from raftlog.base.limits import OFFSETS_FETCHED_MAX
+from raftlog.base.probes import probe
 from raftlog.base.units import millis
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.group_asks import Gathered, reply
+from raftlog.broker.handlers.group_asks import Gathered, Room, reply
 from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.kafka.error_codes import ErrorCode
@@ -43,8 +45,9 @@ def handle(context: Context, request: KafkaRequest) -> None:
     body: OffsetFetchRequest = request.body
     groups = body.groups if request.version >= _BATCHED_FROM else [_as_group(body)]
     gathered = Gathered(request, partial(_answer, request))
+    room = Room(OFFSETS_FETCHED_MAX)
     for group in groups:
-        fetch = _GroupFetch(context, request, group, gathered.place())
+        fetch = _GroupFetch(context, request, group, room, gathered.place())
         context.groups.ask(group.group_id, request, fetch.begin, fetch.refuse, LOAD_WAIT_NS)
     gathered.all_asked()
 
@@ -68,6 +71,7 @@ class _GroupFetch:
     context: Context
     request: KafkaRequest
     group: OffsetFetchRequestGroup
+    room: Room
     fill: Any
 
     @property
@@ -78,13 +82,18 @@ class _GroupFetch:
     def begin(self, coordinator: Coordinator) -> None:
         """Confirm that this broker still coordinates the group, then look."""
         then = partial(self._confirmed, coordinator)
-        self.context.groups.confirmed(self.group.group_id, then)
+        self.context.groups.confirmed(coordinator, then)
 
     def _confirmed(self, coordinator: Coordinator, error: ErrorCode) -> None:
         if self.request.dead:
             return
         if error:
             self.refuse(error)
+            return
+        if self.room.is_full:
+            # A few bytes ask for all offsets of a group, and may name it again and again.
+            probe("fetched-offsets-over-limit")
+            self.refuse(ErrorCode.NOT_COORDINATOR)
             return
         group, unknown = self.group, []
         if group.topics is not None:
@@ -99,6 +108,7 @@ class _GroupFetch:
         answer = coordinator.fetch_offsets(
             group, self._topic_id, require_stable=self.request.body.require_stable
         )
+        self.room.take(sum(len(topic.partitions) for topic in answer.topics))
         topics = [found for topic in answer.topics if (found := self._with_id(topic)) is not None]
         self.fill(answer._replace(topics=[*topics, *unknown]))
 
