@@ -12,7 +12,12 @@ ListOffsets 10 = 4.0, Fetch 17 = 3.9): widen all APIs of a release together.
 from enum import IntEnum, unique
 from typing import Final, NamedTuple, final
 
-from raftlog.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
+from raftlog.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from raftlog.kafka.tables import message_table
 
 
@@ -111,6 +116,7 @@ _TABLE: Final = (
     ServedApi(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 2, 1),
     ServedApi(ApiKey.DESCRIBE_CONFIGS, 1, 4, 1, 1),
     ServedApi(ApiKey.ALTER_CONFIGS, 0, 2, 0, 2),
+    ServedApi(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, 1, 2),
     ServedApi(ApiKey.DESCRIBE_LOG_DIRS, 1, 5, 1, 2),
     ServedApi(ApiKey.CREATE_PARTITIONS, 0, 3, 0, 1),
     ServedApi(ApiKey.DELETE_GROUPS, 0, 2, 0, 2),
@@ -120,6 +126,7 @@ _TABLE: Final = (
     ServedApi(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0, 2),
     ServedApi(ApiKey.OFFSET_DELETE, 0, 0, 0, 2),
     ServedApi(ApiKey.DESCRIBE_QUORUM, 0, 2, 0, 2),
+    ServedApi(ApiKey.UPDATE_FEATURES, 0, 2, 0, 2),
     ServedApi(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0, 1),
     ServedApi(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0, 2),
     ServedApi(ApiKey.UNREGISTER_BROKER, 0, 0, 0, 2),
@@ -135,6 +142,18 @@ _RANGES: Final = tuple(
 )
 
 
+@final
+class Features(NamedTuple):
+    """A feature: the levels at which this broker can take part, and the cluster's (0: not known),
+    as of an epoch of the metadata."""
+
+    name: str
+    level_min: int
+    level_max: int
+    level: int
+    epoch: int
+
+
 def is_served(api_key: int, version: int) -> bool:
     """Whether a handler answers this version; if not, a request that parses is answered with 35."""
     api = SERVED.get(api_key)
@@ -147,13 +166,26 @@ def api_name(api_key: int) -> str:
     return table[1].removesuffix("Request") if table else f"API {api_key}"
 
 
-def api_versions_response(*, error_code: int = 0, throttle_time_ms: int = 0) -> ApiVersionsResponse:
+def api_versions_response(
+    *, error_code: int = 0, throttle_time_ms: int = 0, features: Features | None = None
+) -> ApiVersionsResponse:
     """The answer to ApiVersions; with error 35 it still carries the whole list (KIP-511)."""
-    return ApiVersionsResponse(
+    answer = ApiVersionsResponse(
         error_code=error_code,
         api_keys=_RANGES,
         throttle_time_ms=throttle_time_ms,
     )
+    if features is None:
+        return answer
+    answer = answer._replace(
+        supported_features=(
+            SupportedFeatureKey(features.name, features.level_min, features.level_max),
+        )
+    )
+    if features.level == 0:
+        return answer  # this broker does not know the cluster's level yet
+    finalized = FinalizedFeatureKey(features.name, features.level, features.level)
+    return answer._replace(finalized_features_epoch=features.epoch, finalized_features=(finalized,))
 
 
 def docs_table() -> str:

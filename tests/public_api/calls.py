@@ -130,6 +130,7 @@ ADMIN_ASKS: Mapping[str, Mapping[str, Any]] = {
     "elect_leaders": {"places": [PLACE], "unclean": False, "timeout_ns": 1},
     "describe_log_dirs": {"node": 1, "places": [PLACE], "timeout_ns": 1},
     "describe_quorum": {"timeout_ns": 1},
+    "describe_features": {"node": 1, "timeout_ns": 1},
     "unregister_broker": {"node": 7, "timeout_ns": 1},
 }
 GROUP_ASKS: Mapping[str, Mapping[str, Any]] = {

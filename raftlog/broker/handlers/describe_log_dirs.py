@@ -69,10 +69,15 @@ def _looked(context: Context, waiting: _Waiting, value: object) -> None:
         request.answer_encoded(shared[request.version])
 
 
+def directory_name(context: Context) -> str:
+    """The one data directory of this broker, as clients name it."""
+    return context.config.data_path or f"directory-{context.directory:016x}"
+
+
 def _response(
     context: Context, topics: list[DescribeLogDirsTopic], value: object
 ) -> DescribeLogDirsResponse:
-    name = context.config.data_path or f"directory-{context.directory:016x}"
+    name = directory_name(context)
     if isinstance(value, RaftlogError):
         result = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, name)
     else:

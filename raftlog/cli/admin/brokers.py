@@ -3,20 +3,26 @@
 from typing import Any, NamedTuple, final
 
 import click
+import trio
 
+from raftlog.base.errors import RaftlogError
+from raftlog.base.units import millis
 from raftlog.cli.connect import with_client
 from raftlog.cli.render import bootstrap_option, format_option, print_json, print_table
 from raftlog.cli.topic_view import describe_topics
-from raftlog.client.core.admin_asks import unregister_broker
+from raftlog.client.core.admin_asks import describe_features, unregister_broker
 from raftlog.client.core.asks import describe_cluster
 from raftlog.client.trio_driver import Client
+from raftlog.metadata.features import FEATURE_NAME
 
+_LEVELS_WAIT = millis(2_000)
 _CONTEXT: dict[str, Any] = {"max_content_width": 100}
 
 
 @final
 class BrokerRow(NamedTuple):
-    """One registered broker; a fenced one is silent, or has just begun."""
+    """One registered broker; a fenced one is silent, or has just begun. The levels are those that
+    its release knows, None where it did not tell them."""
 
     node: int
     host: str
@@ -27,6 +33,8 @@ class BrokerRow(NamedTuple):
     leads: int
     preferred: int
     replicas: int
+    level_min: int | None = None
+    level_max: int | None = None
 
 
 @click.group(epilog="Example: raftlog brokers list", context_settings=_CONTEXT)
@@ -40,14 +48,15 @@ def brokers() -> None:
 def list_command(bootstrap: str, form: str) -> None:
     """List the registered brokers, with what each leads and holds.
 
-    LEADS counts the partitions that a broker leads, PREFERRED those that it shall lead.
+    LEADS counts the partitions that a broker leads, PREFERRED those that it shall lead. LEVELS are
+    the feature levels that its release knows: the cluster can go where those of all brokers meet.
     """
     found = with_client(bootstrap, list_brokers)
     if form == "json":
         print_json({"brokers": [each._asdict() for each in found]})
         return
     print_table(
-        ["NODE", "HOST", "PORT", "RACK", "STATE", "LEADS", "PREFERRED", "REPLICAS"],
+        ["NODE", "HOST", "PORT", "RACK", "STATE", "LEADS", "PREFERRED", "REPLICAS", "LEVELS"],
         [
             [
                 each.node,
@@ -58,6 +67,7 @@ def list_command(bootstrap: str, form: str) -> None:
                 each.leads,
                 each.preferred,
                 each.replicas,
+                "-" if each.level_max is None else f"{each.level_min}-{each.level_max}",
             ]
             for each in found
         ],
@@ -77,7 +87,7 @@ async def list_brokers(client: Client) -> list[BrokerRow]:
         for topic in await describe_topics(client, None, configs=False)
         for each in topic.partitions
     ]
-    return [
+    rows = [
         BrokerRow(
             broker.broker_id,
             broker.host,
@@ -91,6 +101,22 @@ async def list_brokers(client: Client) -> list[BrokerRow]:
         )
         for broker in sorted(told.brokers)
     ]
+    await client.know_brokers()
+    async with trio.open_nursery() as nursery:
+        for at, row in enumerate(rows):
+            if not row.fenced:
+                nursery.start_soon(_ask_levels, client, rows, at)
+    return rows
+
+
+async def _ask_levels(client: Client, rows: list[BrokerRow], at: int) -> None:
+    try:
+        told = await client.ask(describe_features(rows[at].node, _LEVELS_WAIT))
+    except RaftlogError:
+        return  # it fell silent since: its levels are not known now
+    levels = told.get(FEATURE_NAME)
+    if levels is not None:
+        rows[at] = rows[at]._replace(level_min=levels.level_min, level_max=levels.level_max)
 
 
 @brokers.command(

@@ -15,6 +15,7 @@ from raftlog.client.core.arguments import NodeNumber, Timeout
 from raftlog.client.core.asks import ADMIN_TIMEOUT_NS, Ask, broker_ms
 from raftlog.client.core.results import PartitionResult, check_code
 from raftlog.client.core.values import ANY_NODE, TopicPartition
+from raftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -412,6 +413,32 @@ def _quorum_replica(each: ReplicaState, *, voter: bool) -> QuorumReplica:
 
 
 # --- brokers --------------------------------------------------------------------------------------
+
+
+@final
+class FeatureLevels(NamedTuple):
+    """A feature: the levels at which a broker can take part, and the level of the cluster as that
+    broker knows it, None where it does not."""
+
+    level_min: int
+    level_max: int
+    level: int | None
+
+
+@checked
+def describe_features(node: NodeNumber, timeout_ns: Timeout = ADMIN_TIMEOUT_NS) -> Ask:
+    """`{name: FeatureLevels}` of one broker; raftlog has `raftlog.version`."""
+
+    def read(answer: ApiVersionsResponse) -> dict[str, FeatureLevels]:
+        check_code(answer.error_code, f"broker {node}")
+        levels = {each.name: each.max_version_level for each in answer.finalized_features}
+        return {
+            each.name: FeatureLevels(each.min_version, each.max_version, levels.get(each.name))
+            for each in answer.supported_features
+        }
+
+    body = ApiVersionsRequest("raftlog", "0")
+    return Ask(ApiKey.API_VERSIONS, read, body, node=NodeId(node), timeout_ns=timeout_ns)
 
 
 @checked
