@@ -59,10 +59,40 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Show consumer groups and their lag, move their offsets, delete them.",
     ),
     "inspect": ("raftlog.cli.inspect", "inspect", "Walk a data directory and say what is in it."),
+    "kafka-configs": (
+        "raftlog.cli.shims.configs",
+        "kafka_configs",
+        "Kafka's own tool for settings, flag for flag.",
+    ),
     "kafka-consumer-groups": (
         "raftlog.cli.kafka_consumer_groups",
         "kafka_consumer_groups",
         "Kafka's own group tool, flag for flag.",
+    ),
+    "kafka-delete-records": (
+        "raftlog.cli.shims.delete_records",
+        "kafka_delete_records",
+        "Kafka's own tool for deletions of records, flag for flag.",
+    ),
+    "kafka-get-offsets": (
+        "raftlog.cli.shims.get_offsets",
+        "kafka_get_offsets",
+        "Kafka's own tool for offsets, flag for flag.",
+    ),
+    "kafka-leader-election": (
+        "raftlog.cli.shims.leader_election",
+        "kafka_leader_election",
+        "Kafka's own tool for elections of leaders, flag for flag.",
+    ),
+    "kafka-log-dirs": (
+        "raftlog.cli.shims.log_dirs",
+        "kafka_log_dirs",
+        "Kafka's own tool for data directories, flag for flag.",
+    ),
+    "kafka-reassign-partitions": (
+        "raftlog.cli.shims.reassign_partitions",
+        "kafka_reassign_partitions",
+        "Kafka's own tool for moves of partitions, flag for flag.",
     ),
     "kafka-topics": (
         "raftlog.cli.kafka_topics",
@@ -86,6 +116,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Move partitions to other brokers, by plans in Kafka's form.",
     ),
     "serve": ("raftlog.cli.serve", "serve", "Run one broker."),
+    "shims": (
+        "raftlog.cli.shims.written",
+        "shims_command",
+        "Write kafka-topics.sh and the others as files.",
+    ),
     "sim": ("raftlog.cli.sim", "sim", "Run whole clusters from a seed."),
     "spark": ("raftlog.cli.spark", "spark", "Jobs that run on Spark: verify a topic at scale."),
     "topics": ("raftlog.cli.topics", "topics", "Create, list, describe, alter and delete topics."),

@@ -125,15 +125,34 @@ async def states(client: Client, plan: Mapping[TopicPartition, Sequence[int]]) -
     ]
 
 
+async def check_directories(client: Client, wanted: Mapping[int, Sequence[str]]) -> None:
+    """`OperatingError` for a directory that the broker does not have: a broker has one, so a
+    replica that moves there lies in it."""
+    await client.know_brokers()
+    for node, paths in sorted(wanted.items()):
+        directories: list[LogDir] = await client.ask(describe_log_dirs(NodeId(node), []))
+        there = [each.path for each in directories]
+        wrong = [path for path in paths if path not in there]
+        if wrong:
+            raise OperatingError(
+                f"broker {node} has no directory {wrong[0]}",
+                on=f"its directory is {', '.join(there)}",
+                do='write "any" into log_dirs',
+            )
+
+
 async def alter(
-    client: Client, moves: Mapping[TopicPartition, Sequence[int] | None]
+    client: Client,
+    moves: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    factor_may_change: bool = True,
 ) -> list[PartitionResult]:
     """Begin moves, or (None) take them back; what became of each."""
     places = sorted(moves)
     results: list[PartitionResult] = []
     for first in range(0, len(places), _PER_REQUEST):
         part = {place: moves[place] for place in places[first : first + _PER_REQUEST]}
-        results += await client.ask(alter_reassignments(part))
+        results += await client.ask(alter_reassignments(part, factor_may_change=factor_may_change))
     return sorted(results)
 
 

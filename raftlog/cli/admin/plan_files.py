@@ -3,8 +3,8 @@
     {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2, 3]}]}
     {"version": 1, "topics": [{"topic": "orders"}]}
 
-`log_dirs` beside `replicas` may say "any"; a broker of raftlog has one data directory. A file that
-is wrong is refused as a whole: `OperatingError` names the entry.
+`log_dirs` beside `replicas` names a directory for each, or says "any". A file that is wrong is
+refused as a whole: `OperatingError` names the entry.
 """
 
 import json
@@ -41,6 +41,17 @@ def moves_of(text: str, on: str) -> Moves:
     return found
 
 
+def read_directories(path: Path) -> dict[int, list[str]]:
+    """Broker -> the directories that a plan names there, each once."""
+    found: dict[int, list[str]] = {}
+    entries = _entries(_text(path), str(path), "partitions", _directories)
+    for named in entries.values():
+        for node, directory in named:
+            if directory not in found.setdefault(node, []):
+                found[node].append(directory)
+    return found
+
+
 def _replicas(entry: Mapping[str, Any]) -> tuple[int, ...]:
     nodes = entry["replicas"]
     if not isinstance(nodes, list) or not nodes:
@@ -48,10 +59,15 @@ def _replicas(entry: Mapping[str, Any]) -> tuple[int, ...]:
     directories = entry.get("log_dirs", [_ANY_DIRECTORY] * len(nodes))
     if not isinstance(directories, list) or len(directories) != len(nodes):
         raise ValueError("log_dirs has not as many entries as replicas")
-    named = [each for each in directories if each != _ANY_DIRECTORY]
-    if named:
-        raise ValueError(f'log_dirs must be "any": a broker has one data directory, not {named}')
+    if not all(isinstance(each, str) for each in directories):
+        raise ValueError("log_dirs has an entry that is no text")
     return tuple(_number(node, "a broker", INT32_MAX) for node in nodes)
+
+
+def _directories(entry: Mapping[str, Any]) -> list[tuple[int, str]]:
+    nodes = _replicas(entry)
+    named = zip(nodes, entry.get("log_dirs", [_ANY_DIRECTORY] * len(nodes)), strict=True)
+    return [(node, directory) for node, directory in named if directory != _ANY_DIRECTORY]
 
 
 def read_topics(path: Path) -> list[str]:

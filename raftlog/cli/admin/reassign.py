@@ -15,13 +15,21 @@ from raftlog.base.ids import NodeId
 from raftlog.cli.admin.moves import (
     MoveState,
     alter,
+    check_directories,
     current_moves,
     current_of,
     known_brokers,
     states,
     with_progress,
 )
-from raftlog.cli.admin.plan_files import Moves, plan_document, plan_text, read_moves, read_topics
+from raftlog.cli.admin.plan_files import (
+    Moves,
+    plan_document,
+    plan_text,
+    read_directories,
+    read_moves,
+    read_topics,
+)
 from raftlog.cli.admin.propose import propose
 from raftlog.cli.connect import with_client
 from raftlog.cli.render import (
@@ -159,7 +167,7 @@ def execute(
     form: str,
 ) -> int:
     """Begin the moves of a plan. They go on by themselves; `verify` shows how far they are."""
-    plan = read_moves(plan_path)
+    plan, directories = read_moves(plan_path), read_directories(plan_path)
 
     async def work(client: Client) -> tuple[Moves, list[PartitionResult]]:
         moving: dict[TopicPartition, Moving] = await client.ask(list_reassignments())
@@ -170,6 +178,7 @@ def execute(
                 do="wait for them, or give --additional",
             )
         await _racks(client, sorted({node for nodes in plan.values() for node in nodes}))
+        await check_directories(client, directories)
         current = await current_of(client, plan)
         if dry_run:
             return current, []

@@ -189,6 +189,12 @@ def test_moves_that_are_refused(on_cluster, plan):
     assert nowhere.json_error["what"] == "Topic nowhere not found."
     beyond = on_cluster("reassign", "execute", plan(("stays", 7, [1])))
     assert (beyond.code, "Unable to find partition: stays-7" in beyond.err) == (1, True)
+    elsewhere = json.loads(plan(("stays", 0, [1])).read_text())
+    elsewhere["partitions"][0]["log_dirs"] = ["/no/such/disk"]
+    path = plan()
+    path.write_text(json.dumps(elsewhere))
+    disk = on_cluster("reassign", "execute", path)
+    assert (disk.code, "broker 1 has no directory /no/such/disk" in disk.err) == (1, True)
     missing = on_cluster("reassign", "generate", "--topic", "stays", "--brokers", "1,9")
     assert (missing.code, "no such broker is alive: 9" in missing.err) == (1, True)
     assert on_cluster("reassign", "execute", "no-such-file.json").code == 1
@@ -252,6 +258,7 @@ def test_brokers_are_listed(on_cluster):
     assert [each["controller"] for each in told].count(True) == 1
     assert not any(each["fenced"] for each in told)
     assert all(each["replicas"] >= 3 for each in told)
+    assert [(each["level_min"], each["level_max"]) for each in told] == [(1, 1)] * 3
     table = on_cluster("brokers", "list").out.splitlines()
     assert table[0].split()[:5] == ["NODE", "HOST", "PORT", "RACK", "STATE"]
     gone = on_cluster("brokers", "unregister", 9)

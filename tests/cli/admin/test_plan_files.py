@@ -8,6 +8,7 @@ from raftlog.base.errors import OperatingError
 from raftlog.cli.admin.plan_files import (
     moves_of,
     plan_text,
+    read_directories,
     read_moves,
     read_offsets,
     read_places,
@@ -59,13 +60,21 @@ def test_a_plan_needs_neither_version_nor_directories():
         (with_entries({"topic": "t", "replicas": [1]}), "has no 'partition'"),
         (with_entries(ENTRY, ENTRY), "t-0 is named twice"),
         (with_entries({**ENTRY, "log_dirs": ["any"]}), "as many entries"),
-        (with_entries({**ENTRY, "log_dirs": ["/disk", "any"]}), "one data directory"),
+        (with_entries({**ENTRY, "log_dirs": ["any", 1]}), "no text"),
     ],
 )
 def test_what_is_no_plan_is_refused_whole(text, told):
     with pytest.raises(OperatingError, match=told) as caught:
         moves_of(text, "plan.json")
     assert caught.value.on == "plan.json"
+
+
+def test_directories_are_read_by_broker(tmp_path):
+    path = tmp_path / "plan.json"
+    more = {**ENTRY, "partition": 1, "log_dirs": ["/a", "/b"]}
+    path.write_text(with_entries({**ENTRY, "log_dirs": ["/a", "any"]}, more))
+    assert read_moves(path)[TopicPartition("t", 1)] == (1, 2)
+    assert read_directories(path) == {1: ["/a"], 2: ["/b"]}
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path):
