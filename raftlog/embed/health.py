@@ -38,8 +38,11 @@ def lacking(statuses: Iterable[dict[str, Any]]) -> str | None:
         for group in status["groups"]:
             number = group["group"]
             names[number] = group["name"]
+            # A replica that its broker still reads from the disk, or had to close, has no role yet.
+            if group.get("role") != "leader":
+                continue
             newest = led.get(number)
-            if group["role"] == "leader" and (newest is None or newest["term"] < group["term"]):
+            if newest is None or newest["term"] < group["term"]:
                 led[number] = group
     for number, name in sorted(names.items()):
         leader = led.get(number)

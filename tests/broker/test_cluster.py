@@ -12,6 +12,7 @@ from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.limits import UNANSWERED_REQUESTS_MAX
 from raftlog.base.units import millis
 from raftlog.broker.events import AdminCall, Stop
+from raftlog.embed.health import lacking
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.produce import ProduceRequest
 from raftlog.kafka.versions import ApiKey
@@ -378,6 +379,22 @@ def test_status_and_metrics(three):
     assert livez["ok"]
     assert readyz["ok"]
     assert "error" in unknown
+
+
+def test_every_moment_of_a_boot_can_be_judged(three):
+    """A broker that read a replica from its disk showed a group without a role; whoever waited for
+    the whole cluster then ended with a KeyError. The unit test knew replicas that run only."""
+    three.put("orders", ["before"])
+    three.kill(2)
+    three.restart(2)
+    seen = set()
+
+    def whole():
+        statuses = [node.broker.admin.status() for node in three.world.running()]
+        seen.update(group["state"] for status in statuses for group in status["groups"])
+        return lacking(statuses) is None and "opening" in seen
+
+    three.wait(whole)
 
 
 def test_strict_marks_delay_acknowledgements_and_lose_nothing():
