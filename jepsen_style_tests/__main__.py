@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from jepsen_style_tests import run_folder, runner, suite
-from jepsen_style_tests.clients.choice import MIXED, NAMES
+from jepsen_style_tests.clients.choice import MIXED, NAMES, OWN
 from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.runner import Outcome, Plan
 from jepsen_style_tests.scenarios import SCENARIOS
@@ -62,7 +62,7 @@ Example: python -m jepsen_style_tests run --workload append --nemesis isolate \\
 @click.option("--nemesis", type=click.Choice(list(NEMESES)), default="kill-one")
 @click.option("--time-limit", type=click.FloatRange(min=1), default=30.0, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--client", type=click.Choice(NAMES), default=MIXED, show_default=True)
+@click.option("--client", type=click.Choice([*NAMES, OWN]), default=MIXED, show_default=True)
 @_programs()
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of all brokers."

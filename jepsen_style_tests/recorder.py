@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -31,6 +32,8 @@ class Recorder:
         self._loaded = True
         self.ends: dict[str, int] = {}
         """Per key, one more than the highest offset that was acknowledged."""
+        self.committed: dict[str, int] = {}
+        """Per key, the highest offset that a group's member committed."""
 
     def begin(self) -> None:
         """The load begins: gaps are counted from here."""
@@ -50,26 +53,49 @@ class Recorder:
             self._processes += 1
             return self._processes - 1
 
-    def invoke(self, process: int, f: str, key: str | None, value: Any, fields: Any) -> None:
-        """A call, on its way to the disk when this returns."""
+    def invoke(
+        self,
+        process: int,
+        f: str,
+        key: str | None,
+        value: Any,
+        fields: Any,
+        at_ns: int | None = None,
+    ) -> None:
+        """A call, on its way to the disk when this returns. `at_ns`: a program's own instant of it,
+        on this machine's monotonic clock."""
         with self._lock:
-            now = time.monotonic_ns()
+            now = time.monotonic_ns() if at_ns is None else at_ns
             self._writer.invoke(process, f, time_ns=now, key=key, value=value, **fields)
 
-    def complete(self, process: int, kind: str, f: str, value: Any, fields: Any) -> None:
+    def complete(
+        self,
+        process: int,
+        kind: str,
+        f: str,
+        value: Any,
+        fields: Any,
+        at_ns: int | None = None,
+    ) -> None:
         """A return."""
         with self._lock:
-            now = time.monotonic_ns()
+            now = time.monotonic_ns() if at_ns is None else at_ns
             self._writer.complete(process, kind, time_ns=now, value=value, **fields)
             self.counts[f"{f} {kind}"] += 1
-            if self._loaded and kind == "ok" and f not in ("poll", "assign", "crash"):
+            if self._loaded and kind == "ok" and f not in ("poll", "assign", "crash", "rebalance"):
                 self.longest_gap_ns = max(self.longest_gap_ns, now - self.last_ok_ns)
-                self.last_ok_ns = now
+                self.last_ok_ns = max(self.last_ok_ns, now)
 
     def acknowledged(self, key: str, offset: int) -> None:
         """Remember how far the log must reach at the end."""
         with self._lock:
             self.ends[key] = max(self.ends.get(key, 0), offset + 1)
+
+    def was_committed(self, offsets: Mapping[str, int]) -> None:
+        """Remember how far the group has come."""
+        with self._lock:
+            for key, offset in offsets.items():
+                self.committed[key] = max(self.committed.get(key, 0), offset)
 
     def nemesis(self, f: str, value: Any = None) -> None:
         """A fault or a repair."""
@@ -97,20 +123,29 @@ class Actor:
         self._process = recorder.new_process()
         self._f = ""
 
-    def invoke(self, f: str, key: str | None = None, value: Any = None, **fields: Any) -> None:
+    def invoke(
+        self,
+        f: str,
+        key: str | None = None,
+        value: Any = None,
+        *,
+        at_ns: int | None = None,
+        **fields: Any,
+    ) -> None:
         """Before the call leaves."""
         self._f = f
-        self._recorder.invoke(self._process, f, key, value, fields)
+        self._recorder.invoke(self._process, f, key, value, fields, at_ns)
 
-    def ok(self, value: Any = None, **fields: Any) -> None:
+    def ok(self, value: Any = None, *, at_ns: int | None = None, **fields: Any) -> None:
         """It happened."""
-        self._recorder.complete(self._process, "ok", self._f, value, fields)
+        self._recorder.complete(self._process, "ok", self._f, value, fields, at_ns)
 
     def fail(self, error: str) -> None:
         """It certainly did not happen."""
         self._recorder.complete(self._process, "fail", self._f, None, {"error": error})
 
-    def info(self, error: str) -> None:
+    def info(self, error: str, *, at_ns: int | None = None, **fields: Any) -> None:
         """Nobody knows; the process is retired."""
-        self._recorder.complete(self._process, "info", self._f, None, {"error": error})
+        fields["error"] = error
+        self._recorder.complete(self._process, "info", self._f, None, fields, at_ns)
         self._process = self._recorder.new_process()

@@ -98,12 +98,19 @@ def run(
     chosen has no program.
     """
     chosen = nemesis or NEMESES[plan.nemesis]
+    workload = WORKLOADS[plan.workload]
+    if plan.client not in workload.clients:
+        raise OperatingError(
+            f"is no client of workload {workload.name}",
+            on=f"--client {plan.client}",
+            do=f"use one of {', '.join(workload.clients)}",
+        )
     missing = chosen.setup.missing()
     if missing:
         raise OperatingError(f"{chosen.name} cannot run here", do=missing)
     commands = read_commands(plan.programs) if plan.programs else {}
     check_choice(plan.client, commands)
-    return _Run(plan, WORKLOADS[plan.workload], chosen, folder, say, commands).run()
+    return _Run(plan, workload, chosen, folder, say, commands).run()
 
 
 @final
@@ -147,7 +154,7 @@ class _Run:
 
     def _cluster(self) -> Cluster:
         plan, setup = self.plan, self.nemesis.setup
-        settings = {**setup.settings, **plan.settings}
+        settings = {**self.workload.settings, **setup.settings, **plan.settings}
         if self.linearizable:
             settings["raftlog.read.consistency"] = "linearizable"
         places = free_places(plan.brokers)

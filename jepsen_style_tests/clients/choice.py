@@ -23,6 +23,9 @@ _MAKERS: Final[dict[str, Callable[[Settings], Client]]] = {
 PROGRAMS: Final = ("kafka-clients", "franz-go")
 """Clients in other languages: each needs the command of a program, which `--programs` gives."""
 NAMES: Final = (*_MAKERS, *PROGRAMS, MIXED)
+OWN: Final = "raftlog"
+"""Our own client, which only consumes in groups here."""
+GROUP_NAMES: Final = (*_MAKERS, OWN, MIXED)
 Commands = Mapping[str, tuple[str, ...]]
 """The name of a client in another language -> the command of its program."""
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, final
 
+from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
 from jepsen_style_tests.clients.face import Client, Refused, Unknown, key_of
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.face import SETTLE_SECONDS, Stage
@@ -29,6 +30,8 @@ class AppendWorkload:
     model: Final = "log"
     workers: Final = 6
     linearizable: Final = False
+    settings: Final[dict[str, str]] = {}
+    clients: Final = CLIENT_NAMES
 
     def options(self) -> Mapping[str, Any]:
         return {"consumer": "assign", "retention": "none"}

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol, final
@@ -45,9 +45,12 @@ class Stage:
         """The worker's own stream."""
         return Random(f"{self.seed} worker {worker}")
 
-    def open(self, worker: int, *, idempotent: bool, retries: bool, seconds: float) -> Client:
-        """The worker's client; tries until somebody answers or the run stops."""
-        name = client_name(self.client, worker, self.commands)
+    def open(
+        self, worker: int, *, idempotent: bool, retries: bool, seconds: float, client: str = ""
+    ) -> Client:
+        """The worker's client, or one of kind `client`; tries until somebody answers or the run
+        stops."""
+        name = client_name(client or self.client, worker, self.commands)
         settings = Settings(
             bootstrap=self.bootstrap(),
             idempotent=idempotent,
@@ -111,6 +114,14 @@ class Workload(Protocol):
     @property
     def linearizable(self) -> bool:
         """Whether it needs linearizable reads."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Settings of all brokers; those of the nemesis and of the run count first."""
+
+    @property
+    def clients(self) -> Sequence[str]:
+        """The clients that it can use."""
 
     def options(self) -> Mapping[str, Any]:
         """The history's options beside the run's own."""

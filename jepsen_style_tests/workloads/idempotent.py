@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final, final
 
+from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
 from jepsen_style_tests.clients.face import Client, Refused, key_of
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.append import assign, poll, read_everything
@@ -36,6 +37,8 @@ class IdempotentWorkload:
     model: Final = "log"
     workers: Final = 4
     linearizable: Final = False
+    settings: Final[dict[str, str]] = {}
+    clients: Final = CLIENT_NAMES
 
     def options(self) -> Mapping[str, Any]:
         return {"consumer": "assign", "retention": "none", "pipelined": True}

@@ -14,6 +14,7 @@ from typing import Any, Final, final
 
 import attrs
 
+from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
 from jepsen_style_tests.clients.face import Client, Found, Refused, Unknown, key_of
 from jepsen_style_tests.workloads.face import Stage
 
@@ -33,6 +34,8 @@ class RegisterWorkload:
     model: Final = "cas-register"
     workers: Final = 5
     linearizable: Final = True
+    settings: Final[dict[str, str]] = {}
+    clients: Final = CLIENT_NAMES
 
     def options(self) -> Mapping[str, Any]:
         return {}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, final
 
+from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
 from jepsen_style_tests.clients.face import Admin, NoTopic, Refused, TooFew, TopicExists, Unknown
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.face import SETTLE_SECONDS, Stage
@@ -28,6 +29,8 @@ class TopicsWorkload:
     model: Final = TOPIC.name
     workers: Final = 4
     linearizable: Final = False
+    settings: Final[dict[str, str]] = {}
+    clients: Final = CLIENT_NAMES
 
     def options(self) -> Mapping[str, Any]:
         return {}

@@ -173,9 +173,7 @@ CLASSES: Final[tuple[AnomalyClass, ...]] = (
     AnomalyClass(
         "double-owner",
         "groups",
-        "Two members of a group owned one partition: one generation gave it to both, or a commit "
-        "of one that had not been told to give it up was accepted after the other was told to "
-        "read it.",
+        "One generation of a group gave a partition to two members.",
         "rebalances with member",
     ),
     AnomalyClass(

@@ -48,6 +48,8 @@ class Group:
     generations: list[Told] = attrs.field(factory=list)
     given_up: dict[tuple[str, str, int], None] = attrs.field(factory=dict)
     """(member, key, generation) of what was given up while the member told that generation."""
+    ended: dict[str, int] = attrs.field(factory=dict)
+    """Member -> when its client was gone."""
     commits: list[Interval] = attrs.field(factory=list)
     """The members' accepted ones."""
     polls: list[Interval] = attrs.field(factory=list)
@@ -67,6 +69,7 @@ def groups_of(operations: Sequence[Interval]) -> dict[str, Group]:
             _rebalance(group, op, member, generation)
         elif op.f == "crash" and op.type != "fail":
             _give_up(group, op, member, list(group.held.get(member, ())))
+            group.ended.setdefault(member, op.end_ns)
         elif op.f == "offset_commit" and op.type == "ok" and op.asked[0] == name:
             group.commits.append(op)
         elif op.f == "poll" and op.value:

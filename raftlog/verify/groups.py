@@ -7,7 +7,8 @@ is one life of one client. What clients see allows three kinds of conclusions:
    accepts commits of the newest generation only. Generations only rise while a group exists.
 2. *By offsets*: proven. What was acknowledged before a call must be known to its answer.
 3. *By time alone*: indicated. A member that is paused or cut off believes to own a partition long
-   after the coordinator gave it away, and a slow one is told of an assignment that is over. So
+   after the coordinator gave it away, a slow one is told of an assignment that is over, and a
+   cooperative one that comes back may be given what it had, without being told to give it up. So
    owners that overlap in time are counted (`owner-overlap`) and make nothing invalid.
 
 A member owns a partition from the call of its `assigned` to the return of its `revoked` or `lost`,
@@ -24,7 +25,7 @@ from raftlog.verify.evidence import Evidence
 from raftlog.verify.explain import describe
 from raftlog.verify.facts import Facts
 from raftlog.verify.group_facts import Group, Owned, Told, by_member, groups_of, member_of
-from raftlog.verify.pairing import Interval
+from raftlog.verify.pairing import OPEN, Interval
 from raftlog.verify.verdict import Findings, Witness
 
 _OWNERS: Final = ("double-owner", "owner-overlap")
@@ -49,7 +50,6 @@ def check(facts: Facts, findings: Findings, options: Mapping[str, Any]) -> dict[
             if group.held:
                 findings.check("commit-after-revoke")
                 _after_revoke(group, findings)
-                _accepted_beside(group, findings)
             group_offsets.regressions(group, evidence, findings)
             if group.polls:
                 findings.check("group-skip")
@@ -88,18 +88,34 @@ def _measured(group: Group) -> dict[str, Any]:
 
 def _one_owner_a_generation(group: Group, findings: Findings) -> None:
     for (generation, key), members in group.claims.items():
-        if len(members) > 1:
-            findings.add("double-owner", partial(_two_in_one, group.name, generation, key, members))
+        told = list(members.items())
+        for at, (_, second) in enumerate(told):
+            # A static member's next life gets within one generation what the last one had.
+            others = [
+                (member, first)
+                for member, first in told[:at]
+                if group.ended.get(member, OPEN) >= second.start_ns
+            ]
+            if others:
+                both = (others[-1], told[at])
+                findings.add(
+                    "double-owner", partial(_two_in_one, group.name, generation, key, both)
+                )
 
 
-def _two_in_one(group: str, generation: int, key: str, members: Mapping[str, Interval]) -> Witness:
-    (one, first), (other, second) = list(members.items())[:2]
+def _two_in_one(
+    group: str,
+    generation: int,
+    key: str,
+    members: tuple[tuple[str, Interval], tuple[str, Interval]],
+) -> Witness:
+    (one, first), (other, second) = members
     return Witness(
         text=f"Generation {generation} of group {group} gave {key} to {one} and to {other}: "
         f"{describe(first)}; {describe(second)}.",
         key=key,
         operations=(first, second),
-        detail={"group": group, "generation": generation, "members": list(members)},
+        detail={"group": group, "generation": generation, "members": [one, other]},
     )
 
 
@@ -198,42 +214,4 @@ def _not_owned(
         offset=commit.asked[1][key],
         operations=(commit,) if given_up is None else (given_up, commit),
         detail={"group": group, "member": member},
-    )
-
-
-def _accepted_beside(group: Group, findings: Findings) -> None:
-    """A commit of one owner is accepted, called after a member had been told that a later
-    generation gave it the partition. A client gives up before it joins the next generation, so the
-    first owner either was in an old generation or owned the partition beside the other."""
-    owned = by_member(group)
-    for commit in group.commits:
-        member = member_of(commit)[1]
-        for key in commit.asked[1]:
-            mine = [
-                each
-                for each in owned.get((member, key), ())
-                if each.told_ns < commit.start_ns and each.end_ns > commit.end_ns
-            ]
-            if not mine or mine[-1].generation is None:
-                continue
-            for other in group.owned[key]:
-                later = other.generation is not None and other.generation > mine[-1].generation
-                if later and other.member != member and other.start_ns < commit.start_ns:
-                    findings.add(
-                        "double-owner",
-                        partial(_beside, group.name, key, mine[-1], other, commit),
-                    )
-                    break
-
-
-def _beside(group: str, key: str, mine: Owned, other: Owned, commit: Interval) -> Witness:
-    return Witness(
-        text=f"{mine.member} of group {group} owned {key} and had not been told to give it up, "
-        f"{other.member} was told to read it in generation {other.generation}, and then a commit "
-        f"of {mine.member} was accepted: {describe(mine.assigned)}; {describe(other.assigned)}; "
-        f"{describe(commit)}.",
-        key=key,
-        offset=commit.asked[1][key],
-        operations=(mine.assigned, other.assigned, commit),
-        detail={"group": group, "members": [mine.member, other.member]},
     )

@@ -313,24 +313,11 @@ def plant_a_commit_after_revoke(history, rng):
     return True
 
 
-def plant_a_commit_beside_an_owner(history, rng):
-    """A member that was told nothing commits after another was given its partition."""
-    end = max(each.end for each in history) + 20
-    base, key = len(history), rng.choice(KEYS)
-    old, new = ("old", 10_001), ("new", 10_002)
-    history += [
-        told(base, (end, end + 1), "assigned", [key], old),
-        told(base + 1, (end + 2, end + 3), "assigned", [key], new),
-        commit(base + 2, (end + 4, end + 5), RECORDS, ("old", None), key=key),
-    ]
-
-
 PLANTED: dict[str, tuple[str, Callable]] = {
     "a commit that goes back": ("commit-regression", plant_a_lower_commit),
     "a record that nobody read": ("group-skip", plant_a_lost_record),
     "a commit of an old generation": ("fenced-commit", plant_a_fenced_commit),
     "a partition with two owners": ("double-owner", plant_two_owners),
-    "a commit beside an owner": ("double-owner", plant_a_commit_beside_an_owner),
     "a member that begins too low": ("group-rewind", plant_a_rewind),
     "a commit of what was given up": ("commit-after-revoke", plant_a_commit_after_revoke),
 }
@@ -443,6 +430,18 @@ def test_a_late_told_assignment_of_an_older_generation_is_only_indicated():
     assert verdict.classes["owner-overlap"].count == 1
 
 
+def test_a_cooperative_member_that_comes_back_keeps_what_another_had():
+    """It was paused. Another had its partition for a generation, and the next one gave it back."""
+    verdict = judged(
+        told(0, (1, 2), "assigned", [KEY], ("paused", 4)),
+        told(1, (3, 4), "assigned", [KEY], ("other", 5)),
+        told(1, (5, 6), "revoked", [KEY], ("other", 6)),
+        told(0, (7, 8), "assigned", [], ("paused", 6)),
+        commit(2, (9, 10), 0, ("paused", 6)),
+    )
+    assert invalid(verdict) == []
+
+
 def test_a_cooperative_member_keeps_what_is_not_revoked():
     """Both keep: the second generation names only what is new. A third that gives one of them to
     another is a second owner."""
@@ -457,6 +456,19 @@ def test_a_cooperative_member_keeps_what_is_not_revoked():
     other = told(1, (7, 8), "assigned", [KEY], ("two", 3))
     last = commit(2, (9, 10), 0, ("two", 3))
     assert invalid(judged(*kept, given_up, other, last, allowed=())) == []
+
+
+def test_the_next_life_of_a_static_member_gets_the_same_generation():
+    first, second = ("worker-1.1", 4), ("worker-1.2", 4)
+    operations = [
+        told(0, (1, 2), "assigned", [KEY], first),
+        op(1, "crash", (3, 4), None, key=None, member=["g", *first]),
+        told(2, (5, 6), "assigned", [KEY], second),
+        commit(3, (7, 8), 0, second),
+    ]
+    assert invalid(judged(*operations, allowed=())) == []
+    operations[2] = told(2, (4, 6), "assigned", [KEY], second)
+    assert "double-owner" in invalid(judged(*operations, allowed=()))
 
 
 def test_groups_do_not_disturb_each_other():
