@@ -130,8 +130,8 @@ def run(orders: Orders, say: Callable[[str], None]) -> Result:
             break
         outcome = _one(orders, workload, nemesis, seed, say)
         rows[workload, nemesis].take(outcome)
-        if orders.controls and workload == "append" and outcome.verdict == VALID:
-            for kind in control.KINDS:
+        if orders.controls and outcome.verdict == VALID:
+            for kind in control.LIES.get(workload, ()):
                 if kind not in controls:
                     controls[kind] = _lie_is_caught(outcome, kind)
     return Result(rows=list(rows.values()), controls=controls, seconds=time.monotonic() - began)
@@ -205,7 +205,8 @@ def _broken_disk_is_caught(orders: Orders, say: Callable[[str], None]) -> bool:
 
 def _lie_is_caught(outcome: Outcome, kind: str) -> bool:
     with (outcome.folder / runner.HISTORY).open(encoding="utf-8") as lines:
-        return check_history(control.corrupted(lines, kind)).verdict == INVALID
+        lie = control.group_corrupted if kind in control.GROUP_KINDS else control.corrupted
+        return check_history(lie(lines, kind)).verdict == INVALID
 
 
 def table(result: Result) -> list[str]:

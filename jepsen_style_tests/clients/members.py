@@ -39,6 +39,7 @@ class MemberProgram:
         name: str,
         settings: Mapping[str, Any],
         recorder: Recorder,
+        program: Path = PROGRAM,
     ) -> None:
         self.client = client
         self.name = name
@@ -48,9 +49,11 @@ class MemberProgram:
         self._calls: dict[str, Any] = {}
         self._broken = ""
         """How its lines could not become operations: a fault of the test."""
+        self._last_words = ""
+        """The end of what it wrote to its error stream."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until it ended
         self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), client, json.dumps(settings)],
+            [sys.executable, str(program), client, json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -89,16 +92,7 @@ class MemberProgram:
             self.kill()
             return ""
         self._end()
-        tail = self.tail()
-        return f"{self.client} ended with {code}: {tail}" if code else self._broken
-
-    def tail(self) -> str:
-        """The end of what it wrote to its error stream."""
-        with suppress(ValueError, OSError):
-            size = self._errors.seek(0, os.SEEK_END)
-            self._errors.seek(max(0, size - _TAIL_BYTES))
-            return " ".join(self._errors.read().decode(errors="replace").split())
-        return ""
+        return f"{self.client} ended with {code}: {self._last_words}" if code else self._broken
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -113,6 +107,10 @@ class MemberProgram:
             with suppress(OSError):
                 self._process.stdin.close()
         life.ok()
+        with self._errors:
+            size = self._errors.seek(0, os.SEEK_END)
+            self._errors.seek(max(0, size - _TAIL_BYTES))
+            self._last_words = " ".join(self._errors.read().decode(errors="replace").split())
 
     def _member(self, generation: int | None) -> list[Any]:
         return [self._group, self.name, generation]

@@ -148,6 +148,7 @@ def test_brokers_on_a_disk_that_only_pretends_are_caught(tmp_path):
     [
         ("append", "isolate"),
         ("idempotent", "lost-answers"),
+        ("groups", "kill-leader"),
         ("register", "pause-leader"),
         ("topics", "kill-all"),
     ],
