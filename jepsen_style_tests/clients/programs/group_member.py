@@ -15,19 +15,21 @@ ends; it may be killed at any moment.
 import asyncio
 import json
 import logging
+import os
 import random
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
+from typing import final
 
 POLL_SECONDS = 0.1
 RECORDS_MAX = 50
-COMMITS = 0.6
-"""The share of polls with records that a commit follows."""
+COMMITS = 0.6  # of the polls with records: a commit follows
 CALL_SECONDS = 5.0
 
 
-class Member:
+class Member(ABC):
     """What all clients share: what is owned, how far it was processed, and the lines."""
 
     def __init__(self, settings):
@@ -46,33 +48,35 @@ class Member:
         sys.stdin.read()
         self.leaving.set()
 
+    @abstractmethod
     def generation(self):
         """The client's generation now; None where it has none."""
-        raise NotImplementedError
 
     def say(self, who, kind, f, value, at_ns=None, error=None):
+        """Write a line: the operation of `who` begins or ends now, or at `at_ns`."""
         generation = self.generation()
-        line = {"ns": at_ns or time.monotonic_ns(), "who": who, "type": kind, "f": f}
-        line |= {"value": value, "generation": generation}
+        at_ns = at_ns or time.monotonic_ns()
+        line = {"ns": at_ns, "who": who, "type": kind, "f": f, "value": value}
+        line["generation"] = generation
         if error is not None:
             line["error"] = repr(error)[:200]
         with self.lock:
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
+            text = json.dumps(line).encode() + b"\n"
+            while text:  # at once, so that a killed program has said what it did
+                text = text[os.write(sys.stdout.fileno(), text) :]
 
     # --- partitions -------------------------------------------------------------------------------
 
-    def names(self, partitions):
-        return [f"{self.topic}/{number}" for number in partitions]
-
     def assigned(self, partitions):
-        value = ["assigned", self.names(partitions)]
+        value = ["assigned", [f"{self.topic}/{number}" for number in partitions]]
         self.say("told", "invoke", "rebalance", value)
         self.owned |= dict.fromkeys(partitions)
         self.say("told", "ok", "rebalance", None)
 
     def gave_up(self, what, partitions):
-        self.say("told", "invoke", "rebalance", [what, self.names(partitions)])
+        """The client told of partitions that it does not own any more."""
+        value = [what, [f"{self.topic}/{number}" for number in partitions]]
+        self.say("told", "invoke", "rebalance", value)
         for number in partitions:
             self.owned.pop(number, None)
             self.committed.pop(number, None)
@@ -120,11 +124,21 @@ class Member:
             self.say("commit", "info", "offset_commit", None, error=error)
 
 
+def by_partition(batches):
+    """What the Python clients return: place -> records."""
+    return {
+        place.partition: [[each.offset, each.value.decode()] for each in records]
+        for place, records in batches.items()
+    }
+
+
 # --- librdkafka -----------------------------------------------------------------------------------
 
 
+@final
 class Confluent(Member):
     def run(self):
+        """Consume until the input ends."""
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         settings = self.settings
@@ -182,6 +196,7 @@ class Confluent(Member):
         self.processed(gathered)
 
     def commit(self, offsets):
+        """Commit these offsets, partition -> offset, and say what came of it."""
         if not offsets:
             return
         self.call_commit(offsets)
@@ -215,8 +230,10 @@ class Confluent(Member):
 # --- kafka-python ---------------------------------------------------------------------------------
 
 
+@final
 class KafkaPython(Member):
     def run(self):
+        """Consume until the input ends."""
         from kafka import (
             ConsumerRebalanceListener,
             KafkaConsumer,
@@ -230,6 +247,7 @@ class KafkaPython(Member):
         self.consumer = None
         self.place, self.failure, self.offset = TopicPartition, KafkaError, OffsetAndMetadata
 
+        @final
         class Listener(ConsumerRebalanceListener):
             def on_partitions_revoked(self, revoked):
                 member.gave_up("revoked", sorted(place.partition for place in revoked))
@@ -263,12 +281,7 @@ class KafkaPython(Member):
                 batches = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000))
             except KafkaError:
                 continue
-            self.processed(
-                {
-                    place.partition: [[each.offset, each.value.decode()] for each in records]
-                    for place, records in batches.items()
-                }
-            )
+            self.processed(by_partition(batches))
             if self.wants_commit():
                 self.commit(self.to_commit())
         self.commit(self.to_commit())
@@ -281,6 +294,7 @@ class KafkaPython(Member):
         return found if found >= 0 else None
 
     def commit(self, offsets):
+        """Commit these offsets, partition -> offset, and say what came of it."""
         if not offsets:
             return
         self.call_commit(offsets)
@@ -306,6 +320,7 @@ def strategy_of(name):
 # --- aiokafka -------------------------------------------------------------------------------------
 
 
+@final
 class AioKafka(Member):
     consumer = None
 
@@ -313,6 +328,7 @@ class AioKafka(Member):
         asyncio.run(self.consume())
 
     async def consume(self):
+        """Consume until the input ends."""
         from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
         from aiokafka.coordinator.assignors.range import RangePartitionAssignor
         from aiokafka.errors import KafkaError
@@ -321,6 +337,7 @@ class AioKafka(Member):
         settings, member = self.settings, self
         self.place, self.failure = TopicPartition, KafkaError
 
+        @final
         class Listener(ConsumerRebalanceListener):
             async def on_partitions_revoked(self, revoked):
                 member.gave_up("revoked", sorted(place.partition for place in revoked))
@@ -350,12 +367,7 @@ class AioKafka(Member):
         while not self.leaving.is_set():
             self.polling()
             batches = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000))
-            self.processed(
-                {
-                    place.partition: [[each.offset, each.value.decode()] for each in records]
-                    for place, records in batches.items()
-                }
-            )
+            self.processed(by_partition(batches))
             if self.wants_commit():
                 await self.commit(self.to_commit())
         await self.commit(self.to_commit())
@@ -366,6 +378,7 @@ class AioKafka(Member):
         return coordinator.generation if coordinator and coordinator.generation >= 0 else None
 
     async def commit(self, offsets):
+        """Commit these offsets, partition -> offset, and say what came of it."""
         if not offsets:
             return
         self.call_commit(offsets)
@@ -394,6 +407,7 @@ async def started(consumer, leaving):
 # --- raftlog's own --------------------------------------------------------------------------------
 
 
+@final
 class Raftlog(Member):
     def run(self):
         import trio
@@ -401,6 +415,7 @@ class Raftlog(Member):
         trio.run(self.consume)
 
     async def consume(self):
+        """Consume until the input ends."""
         import trio
 
         from raftlog.base.errors import RaftlogError
@@ -410,6 +425,7 @@ class Raftlog(Member):
         settings, member = self.settings, self
         self.consumer, self.place, self.failure = None, TopicPartition, RaftlogError
 
+        @final
         class Listener:
             async def on_partitions_revoked(self, places):
                 partitions = [place.partition for place in places]
@@ -443,12 +459,7 @@ class Raftlog(Member):
                 except RaftlogError:
                     await trio.sleep(POLL_SECONDS)
                     continue
-                self.processed(
-                    {
-                        place.partition: [[each.offset, each.value.decode()] for each in records]
-                        for place, records in batches.items()
-                    }
-                )
+                self.processed(by_partition(batches))
                 if self.wants_commit():
                     await self.commit(self.to_commit())
             await self.commit(self.to_commit())
@@ -460,6 +471,7 @@ class Raftlog(Member):
         return found if found >= 0 else None
 
     async def commit(self, offsets):
+        """Commit these offsets, partition -> offset, and say what came of it."""
         if not offsets:
             return
         import trio
