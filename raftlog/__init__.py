@@ -42,5 +42,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """List the public names too, although they are not loaded yet."""
-    return sorted({*globals(), *__all__})
+    """List the public names, loaded or not, and nothing else."""
+    return sorted(__all__)
