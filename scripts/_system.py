@@ -72,6 +72,7 @@ NEEDS = [
     Need("cc", ["gcc", "libc6-dev"], "scripts/compile needs a C compiler", ["test"]),
     Need("Python.h", ["python3-dev"], "scripts/compile needs it", ["test"], _headers_are_here),
     Need("libfaketime", ["libfaketime"], "tests turn clocks with it", ["test"], _faketime_is_here),
+    Need("curl", ["curl"], "a guide's commands use it", ["test"]),
     Need("ip", ["iproute2"], "tests cut networks with it", ["test"]),
     Need("mvn", ["maven"], "it brings Kafka's own clients and tools", ["strangers"]),
     Need("javac", ["default-jdk-headless"], "Kafka's own client needs it", ["strangers"]),

@@ -15,6 +15,7 @@ from raftlog.cli.render import format_option, print_json_line
 from raftlog.cli.settings import parse_settings
 from raftlog.runtime import config_file, server
 from raftlog.runtime.config_file import ServerConfig
+from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.server import Started
 from raftlog.runtime.tracing import JsonTracer
@@ -83,10 +84,21 @@ async def _serve(
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tracer.flush_for_ever, name="repeats")
-            await server.serve(config, tracer=tracer, started=report, clock=clock)
+            await server.serve(
+                config, tracer=tracer, started=report, clock=clock, faults=_faults(config)
+            )
             nursery.cancel_scope.cancel()
     finally:
         tracer.flush()
+
+
+def _faults(config: ServerConfig) -> Faults | None:
+    """Those of a test, when the configuration asks for them; loaded then only."""
+    if not config.faults.on:
+        return None
+    from raftlog.testing.faults import faults_of
+
+    return faults_of(config)
 
 
 def _report(form: str, started: Started) -> None:

@@ -14,7 +14,7 @@ same methods under `.aio`.
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,17 +28,27 @@ from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.arguments import NodeNumber, PartitionIndex, Seconds, TopicName
 from raftlog.client.core.asks import metadata
 from raftlog.client.system import refuse_inside_trio
-from raftlog.embed.event_loops import enter_in_thread, in_thread, in_thread_shielded
-from raftlog.embed.health import broker_status, lacking
+from raftlog.embed.async_face import AsyncFace
+from raftlog.embed.event_loops import enter_in_thread, in_thread_shielded
+from raftlog.embed.faults import (
+    ApiFaults,
+    ClusterFaults,
+    FaultHandle,
+    Milliseconds,
+    RoomsOfProcesses,
+    no_faults,
+    node_groups,
+)
+from raftlog.embed.health import HEALTHY_SECONDS, broker_status, lacking, newest_leader
 from raftlog.embed.in_process import InProcessBrokers
-from raftlog.embed.settings import with_defaults
+from raftlog.embed.settings import takes_faults, with_defaults
 from raftlog.kafka.error_codes import ErrorCode, error_name
 from raftlog.kafka.messages.metadata import MetadataResponse
 from raftlog.runtime import local_cluster
 from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.local_ports import HOST
+from raftlog.testing.rules import api_key_of, refuse_topic
 
-HEALTHY_SECONDS: Final = 30.0
 BROKERS_MAX: Final = 9
 """So many fit on one machine."""
 START_ATTEMPTS: Final = 3
@@ -68,13 +78,14 @@ class Cluster:
         self._count = brokers
         self._processes = processes
         self._directory = Path(directory) if directory is not None else None
-        self._settings = with_defaults(settings)
+        self._settings = with_defaults(settings, processes=processes)
         self._controllers = controllers
         self._stack = ExitStack()
         self._cluster: LocalCluster | None = None
         self._inside: InProcessBrokers | None = None
         self._client: BlockingClient | None = None
         self._paused: set[int] = set()
+        self._faults: ClusterFaults | None = None
         self.aio = AsyncFace(self)
 
     # --- life -------------------------------------------------------------------------------------
@@ -118,9 +129,13 @@ class Cluster:
     def _start_brokers(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
         if self._processes:
+            if takes_faults(self._settings):
+                self._faults = ClusterFaults(RoomsOfProcesses(cluster, self._paused))
             cluster.start_all()
         else:
             self._inside = InProcessBrokers(cluster)
+            if self._inside.rooms is not None:
+                self._faults = ClusterFaults(self._inside.rooms)
             self._inside.start_all()
 
     def stop(self) -> None:
@@ -139,6 +154,9 @@ class Cluster:
         cluster, self._cluster = self._cluster, None
         inside, self._inside = self._inside, None
         self._paused.clear()
+        faults, self._faults = self._faults, None
+        if faults is not None:
+            faults.end()
         if inside is not None:
             inside.stop()
         elif cluster is not None:
@@ -267,6 +285,107 @@ class Cluster:
             (self._inside or self._running).resume(node)
             self._paused.discard(node)
 
+    @checked
+    def partition(
+        self,
+        first: Collection[NodeNumber],
+        second: Collection[NodeNumber],
+        third: Collection[NodeNumber] = (),
+        *,
+        one_way: bool = False,
+    ) -> FaultHandle:
+        """Cut groups of brokers off from each other; clients still reach all of them. Messages wait
+        at the cut until it heals. A broker in no group still reaches every other one. With
+        `one_way`, only what earlier groups send to later ones waits."""
+        named = {"first": first, "second": second, **({"third": third} if third else {})}
+        groups = node_groups(self.nodes, named)
+        return self._put({"do": "partition", "groups": groups, "one_way": one_way})
+
+    @checked
+    def isolate(self, node: NodeNumber) -> FaultHandle:
+        """Cut a broker off from all others."""
+        self._running.place(node)
+        others = [each for each in self.nodes if each != node]
+        if not others:
+            raise LocalMisuse("a cluster of one broker has nothing to isolate it from")
+        return self._put({"do": "partition", "groups": [[node], others]})
+
+    @checked
+    def delay(
+        self,
+        first: Collection[NodeNumber] = (),
+        second: Collection[NodeNumber] = (),
+        *,
+        ms: Milliseconds,
+    ) -> FaultHandle:
+        """Let messages between two groups of brokers, or between all brokers, take so much longer
+        each way. Answers to clients are delayed by `on(api).delay`."""
+        named = {"first": first, "second": second}
+        groups = node_groups(self.nodes, named) if first or second else None
+        return self._put({"do": "delay_peers", "groups": groups, "ms": ms})
+
+    @checked
+    def slow_disk(self, node: NodeNumber, *, ms: Milliseconds) -> FaultHandle:
+        """Let each sync of a broker's disk take so much longer."""
+        self._running.place(node)
+        return self._put({"do": "slow_disk", "ms": ms}, [node])
+
+    @checked
+    def full_disk(self, node: NodeNumber) -> FaultHandle:
+        """Leave no space on a broker's disk: files cannot grow."""
+        self._running.place(node)
+        return self._put({"do": "full_disk"}, [node])
+
+    @checked
+    def fail_sync(self, node: NodeNumber) -> FaultHandle:
+        """Let syncs of a broker's disk fail. The broker then serves no more, for good: remove the
+        fault and restart it."""
+        self._running.place(node)
+        return self._put({"do": "fail_sync"}, [node])
+
+    @checked
+    def on(
+        self,
+        api: str,
+        *,
+        topic: TopicName | None = None,
+        client_id: str | None = None,
+        connection: str | None = None,
+        node: NodeNumber | None = None,
+    ) -> ApiFaults:
+        """The requests of an API, by its name in Kafka's protocol, on which a fault is to act: all,
+        or those that name a topic, of a client id, over a connection (the client's own host:port),
+        to one broker."""
+        nodes = self.nodes if node is None else [self._running.place(node).node]
+        refuse_topic(api_key_of(api, "api"), topic)
+        which = {"on": api, "topic": topic, "client_id": client_id, "connection": connection}
+        return ApiFaults(self._faulty, which, tuple(nodes))
+
+    def heal(self) -> None:
+        """End every fault that is in force. Brokers that are dead or paused stay so."""
+        self._faulty.heal()
+
+    @checked
+    def recover(self, *, seconds: Seconds = HEALTHY_SECONDS) -> str:
+        """`heal`, let paused brokers go on, start dead ones, and wait until all is well. A line for
+        each fault since the last call says how often it was used."""
+        told = self._faulty.take_report()
+        for node in sorted(self._paused):
+            self.resume(node)
+        self.start_all()
+        self.wait_until_healthy(seconds=seconds)
+        return told
+
+    @property
+    def _faulty(self) -> ClusterFaults:
+        if self._faults is None:
+            assert self._running is not None, "raised by the property"
+            raise no_faults()
+        return self._faults
+
+    def _put(self, told: dict[str, object], nodes: list[int] | None = None) -> FaultHandle:
+        return self._faulty.install(told, self.nodes if nodes is None else nodes)
+
     # --- questions --------------------------------------------------------------------------------
 
     @checked
@@ -300,8 +419,9 @@ class Cluster:
         (told,) = self._metadata([topic]).topics
         for found in told.partitions:
             if found.partition_index == partition:
-                leads = found.leader_id in self.alive
-                return found.leader_id if leads else f"{topic}-{partition} has no leader"
+                leader = self._leader_of_all(f"{topic}-{partition}") or found.leader_id
+                leads = leader in self.alive
+                return leader if leads else f"{topic}-{partition} has no leader"
         if told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return OperatingError(
                 f"there is no topic {topic}", on=str(self.directory), do="create it first"
@@ -313,6 +433,14 @@ class Cluster:
             on=str(self.directory),
             do=f"{topic} has {amount(len(told.partitions), 'partition')}, numbered from 0",
         )
+
+    def _leader_of_all(self, name: str) -> int | None:
+        """The leader of the highest term, by the word of all brokers, while some may be cut off:
+        those do not know who leads now. None without a fault."""
+        if self._faults is None or not self._faults.active:
+            return None
+        able = [node for node in self.alive if node not in self._paused]
+        return newest_leader(name, [broker_status(self._running.place(n).admin_port) for n in able])
 
     @checked
     def wait_until_healthy(self, *, seconds: Seconds = HEALTHY_SECONDS) -> None:
@@ -355,40 +483,6 @@ class Cluster:
             self._client = client.__enter__()
         answer: MetadataResponse = self._client.ask(metadata(topics, Nanos(_ANSWER_NS * 3)))
         return answer
-
-
-@final
-class AsyncFace:
-    """The methods of a `Cluster` that wait, awaitable from trio and from asyncio."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    async def kill(self, node: int) -> None:
-        await in_thread(self._cluster.kill, node)
-
-    async def shut_down(self, node: int) -> None:
-        await in_thread(self._cluster.shut_down, node)
-
-    async def restart(self, node: int, *, wait: bool = True) -> None:
-        await in_thread(self._cluster.restart, node, wait=wait)
-
-    async def start_all(self) -> None:
-        await in_thread(self._cluster.start_all)
-
-    async def pause(self, node: int) -> None:
-        await in_thread(self._cluster.pause, node)
-
-    async def resume(self, node: int) -> None:
-        await in_thread(self._cluster.resume, node)
-
-    async def leader_of(
-        self, topic: str, partition: int = 0, *, seconds: float = HEALTHY_SECONDS
-    ) -> int:
-        return await in_thread(self._cluster.leader_of, topic, partition, seconds=seconds)
-
-    async def wait_until_healthy(self, *, seconds: float = HEALTHY_SECONDS) -> None:
-        await in_thread(self._cluster.wait_until_healthy, seconds=seconds)
 
 
 def _now() -> float:

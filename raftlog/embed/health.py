@@ -7,11 +7,13 @@ admin listener's /status shows, does not lag.
 import http.client
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from raftlog.base.errors import OperatingError
 from raftlog.runtime.local_ports import HOST
 
+HEALTHY_SECONDS: Final = 30.0
+"""How long a cluster is waited for, unless its user says otherwise."""
 ANSWER_SECONDS = 2.0
 
 
@@ -51,3 +53,14 @@ def lacking(statuses: Iterable[dict[str, Any]]) -> str | None:
         if len(leader["in_sync"]) < len(leader["voters"]) or leader["joint"]:
             return f"{name} has in sync {leader['in_sync']} only"
     return None
+
+
+def newest_leader(name: str, statuses: Iterable[dict[str, Any]]) -> int | None:
+    """The node that leads a group in the highest term, by the word of these brokers."""
+    found = [
+        (group["term"], status["node_id"])
+        for status in statuses
+        for group in status["groups"]
+        if group["name"] == name and group.get("role") == "leader"
+    ]
+    return int(max(found)[1]) if found else None

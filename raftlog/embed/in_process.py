@@ -18,10 +18,14 @@ import trio
 
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.client.system import refuse_inside_trio
+from raftlog.embed.faults import RoomsInside
 from raftlog.runtime import config_file, server
+from raftlog.runtime.config_file import ServerConfig
+from raftlog.runtime.fault_settings import FAULTS
 from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.tracing import JsonTracer
+from raftlog.testing.faults import BrokerFaults
 
 Result = TypeVar("Result")
 
@@ -55,6 +59,12 @@ class InProcessBrokers:
     _up: threading.Event = attrs.field(factory=threading.Event, init=False)
     _broken: Exception | None = attrs.field(default=None, init=False)
     _brokers: dict[int, _Running] = attrs.field(factory=dict, init=False)
+    rooms: RoomsInside | None = attrs.field(init=False)
+    """Where the fault verbs of the cluster go; None when its settings say that it takes none."""
+
+    def __attrs_post_init__(self) -> None:
+        refused = self.cluster.settings.get(FAULTS, "").lower() == "false"
+        self.rooms = None if refused else RoomsInside()
 
     def start_all(self) -> None:
         """Start the loop, if it does not run, and every broker that does not; return when all are
@@ -220,7 +230,14 @@ class InProcessBrokers:
                 clock=clock,
                 own_process=False,
                 control=running.control,
+                faults=self._faults(node, config),
             )
+
+    def _faults(self, node: int, config: ServerConfig) -> BrokerFaults | None:
+        """Those of the cluster's verbs. A broker that others can reach has none."""
+        if self.rooms is None or not config.loopback_only():
+            return None
+        return BrokerFaults(self.rooms.room(node), open_door=config.faults.on)
 
     async def _kill(self, running: _Running) -> None:
         _end(running)

@@ -1,4 +1,5 @@
-"""The pytest plugin: `raftlog_cluster` and `raftlog_topic`. The only importer of pytest.
+"""The pytest plugin: `raftlog_cluster`, `raftlog_faults`, `raftlog_topic`. The only importer of
+pytest.
 
 A conftest.py names it, `pytest_plugins = ["raftlog.embed.pytest_plugin"]`; it is no entry point,
 for then pytest would rewrite every assertion of the product. It starts nothing until a test asks.
@@ -18,6 +19,17 @@ def raftlog_cluster() -> Iterator[Cluster]:
     pytest-xdist). Tests that break brokers start their own."""
     with Cluster(brokers=3) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def raftlog_faults(request: pytest.FixtureRequest, raftlog_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster of the run, for a test that breaks it: after the test all faults are ended,
+    brokers that are paused go on and dead ones start. A failed test shows how often each fault was
+    used."""
+    yield raftlog_cluster
+    told = raftlog_cluster.recover()
+    if told:
+        request.node.add_report_section("teardown", "raftlog faults", told)
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ topics."""
 from collections.abc import Mapping
 from typing import Final
 
+from raftlog.runtime.fault_settings import FAULTS
+
 EMBED_SETTINGS: Final[Mapping[str, str]] = {
     "raftlog.raft.heartbeat.ms": "30",
     "raftlog.raft.election.timeout.ms": "300",
@@ -17,6 +19,18 @@ takes 50 ms and more: with 150 ms, thirty partitions elected for ever (measured 
 two cores); with 300 ms each elected once."""
 
 
-def with_defaults(settings: Mapping[str, str] | None) -> dict[str, str]:
-    """The user's settings over those of embed."""
-    return {**EMBED_SETTINGS, **(settings or {})}
+_LISTENERS: Final = ("listeners", "raftlog.peer.listener", "raftlog.admin.listener")
+
+
+def with_defaults(settings: Mapping[str, str] | None, *, processes: bool) -> dict[str, str]:
+    """The user's settings over those of embed. Processes serve /faults, over which their cluster's
+    fault verbs work, unless the user chooses where they listen."""
+    given = dict(settings or {})
+    if processes and not any(name in given for name in _LISTENERS):
+        given.setdefault(FAULTS, "true")
+    return {**EMBED_SETTINGS, **given}
+
+
+def takes_faults(settings: Mapping[str, str]) -> bool:
+    """Whether brokers with these settings serve /faults."""
+    return settings.get(FAULTS, "").lower() == "true"

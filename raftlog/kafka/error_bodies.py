@@ -84,7 +84,8 @@ def _produce(request: produce.ProduceRequest, code: int, message: str | None) ->
 
 def _fetch(request: fetch.FetchRequest, code: int, message: str | None) -> object:
     def partition(asked: fetch.FetchPartition) -> fetch.PartitionData:
-        return fetch.PartitionData(asked.partition, code, high_watermark=-1)
+        # No records are empty bytes: librdkafka fails to parse null, and fetches again at once.
+        return fetch.PartitionData(asked.partition, code, high_watermark=-1, records=b"")
 
     return fetch.FetchResponse(
         error_code=code,

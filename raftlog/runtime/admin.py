@@ -4,7 +4,7 @@
 says "can serve"; both take `?verbose`. Metrics are in Prometheus' text format. Only GET and HEAD
 are served, bodies are not read, and every answer closes its connection: this port has a handful of
 polite clients. An impolite one costs its own connection. Headers of every answer name the cluster,
-the node and the process.
+the node and the process. A broker under test serves /faults too, with bodies (`fault_port`).
 
 At most `CONNECTIONS_MAX` connections are open. One more takes the place of the oldest that waits
 for its client: to send the rest of a request, or to take the answer. A client that keeps half
@@ -23,6 +23,7 @@ from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.broker.events import AdminCall, AdminReply
 from raftlog.runtime.driver import Driver
+from raftlog.runtime.fault_port import Answer, FaultDoor
 from raftlog.runtime.streams import ByteStream
 
 ANSWER_SECONDS: Final = 5.0
@@ -36,9 +37,6 @@ CLUSTER_HEADER: Final = "Raftlog-Cluster"
 NODE_HEADER: Final = "Raftlog-Node"
 PROCESS_HEADER: Final = "Raftlog-Process"
 
-Answer = tuple[int, str, str]
-"""Status code, content type, body."""
-
 
 @final
 @attrs.define(eq=False)
@@ -49,6 +47,8 @@ class AdminServer:
     tracer: Tracer
     identity: tuple[tuple[str, str], ...]
     """Headers of every answer: whose health this is. A port may have become another broker's."""
+    fault_door: FaultDoor | None = None
+    """Of a broker under test."""
     _waiting: dict[int, trio.Event] = attrs.field(factory=dict, init=False)
     _answers: dict[int, Any] = attrs.field(factory=dict, init=False)
     _tokens: int = attrs.field(default=0, init=False)
@@ -110,14 +110,16 @@ class AdminServer:
     async def _serve(self, stream: ByteStream, number: int, scope: trio.CancelScope) -> None:
         parser = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
         buffer = bytearray(REQUEST_BYTES_MAX)
-        while (event := parser.next_event()) is h11.NEED_DATA:
-            with memoryview(buffer) as view:
-                received = await stream.receive_into(view)
-            parser.receive_data(bytes(buffer[:received]))
-        self._lingering.pop(number, None)
+        event = await _next_event(parser, stream, buffer)
         if not isinstance(event, h11.Request):
             return
-        status, content_type, body = await self._route(event)
+        if self.fault_door is not None and event.target.startswith(b"/faults"):
+            answer = await _ask_faults(self.fault_door, event, parser, stream, buffer)
+        else:
+            self._lingering.pop(number, None)
+            answer = await self._route(event)
+        self._lingering.pop(number, None)
+        status, content_type, body = answer
         payload = body.encode()
         headers = [
             ("Content-Type", content_type),
@@ -146,6 +148,37 @@ class AdminServer:
         except trio.TooSlowError:
             return 503, _TEXT, "the broker's loop does not answer\n"
         return 404, _TEXT, "known here: /livez /readyz /metrics /status\n"
+
+
+async def _next_event(parser: h11.Connection, stream: ByteStream, buffer: bytearray) -> Any:
+    while (event := parser.next_event()) is h11.NEED_DATA:
+        if parser.they_are_waiting_for_100_continue:
+            headers: list[tuple[str, str]] = []
+            go_on = h11.InformationalResponse(status_code=100, headers=headers)
+            await _send_all(stream, parser.send(go_on) or b"")
+        with memoryview(buffer) as view:
+            received = await stream.receive_into(view)
+        parser.receive_data(bytes(buffer[:received]))
+    return event
+
+
+async def _ask_faults(
+    door: FaultDoor,
+    request: h11.Request,
+    parser: h11.Connection,
+    stream: ByteStream,
+    buffer: bytearray,
+) -> Answer:
+    """The answer of a broker under test, with the request's body read to its end."""
+    body = b""
+    while isinstance(event := await _next_event(parser, stream, buffer), h11.Data):
+        body += event.data
+        if len(body) > REQUEST_BYTES_MAX:
+            return 413, _TEXT, f"a body may have {REQUEST_BYTES_MAX} bytes\n"
+    headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
+    path = request.target.decode("ascii", "replace").partition("?")[0]
+    content_type = headers.get("content-type", "")
+    return door.answer(request.method.decode(), path, content_type, body)
 
 
 def health_answer(value: dict[str, Any], *, verbose: bool) -> Answer:

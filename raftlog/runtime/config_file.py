@@ -6,7 +6,6 @@ does not parse stops the start.
 
 import difflib
 import os
-import stat
 from collections.abc import Mapping
 from typing import Final, NamedTuple, final
 
@@ -32,7 +31,14 @@ from raftlog.runtime.config_keys import (
     other_problem,
     told_settings,
 )
+from raftlog.runtime.fault_settings import (
+    NO_FAULTS,
+    FaultSettings,
+    fault_settings,
+    refuse_reachable,
+)
 from raftlog.runtime.group_settings import group_settings, offsets_topic_settings
+from raftlog.runtime.secret_file import read_secret
 from raftlog.runtime.security_settings import (
     PROTOCOLS,
     SERVED_PROTOCOL,
@@ -43,7 +49,6 @@ from raftlog.runtime.security_settings import (
 )
 
 LOOPBACK: Final = "127.0.0.1"
-SECRET_BYTES_MIN: Final = 16
 
 
 class Line(NamedTuple):
@@ -75,6 +80,7 @@ class ServerConfig:
     connections_max: int
     connections_idle_ms: int
     ignored: tuple[str, ...] = ()
+    faults: FaultSettings = NO_FAULTS
 
     def loopback_only(self) -> bool:
         """Whether every listener is on the loopback interface (test disks demand it)."""
@@ -144,18 +150,21 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
     _judge_roles(settings, is_voter=own is not None)
     peer = own or PeerAddress(node, peer_bind.host, peer_bind.port)
     broker = _broker_config(settings, node, clients, peer, controllers)
-    return ServerConfig(
+    config = ServerConfig(
         broker=broker,
         data_dir=_data_dir(settings),
         bind=clients,
         peer_bind=peer_bind,
         admin_bind=settings.address("raftlog.admin.listener"),
-        secret=_read_secret(settings),
+        secret=read_secret(settings),
         frame_bytes_max=settings.number("socket.request.max.bytes"),
         connections_max=settings.number("max.connections"),
         connections_idle_ms=settings.number("connections.max.idle.ms"),
         ignored=tuple(key for key in sorted(lines) if has_no_effect(key)),
+        faults=fault_settings(settings),
     )
+    refuse_reachable(config.faults, config.loopback_only(), settings)
+    return config
 
 
 def _refuse_unknown(lines: dict[str, Line]) -> None:
@@ -469,29 +478,3 @@ def _topic_defaults(settings: _Settings) -> tuple[tuple[str, str], ...]:
                 do="docs/reference/topic_settings.md has the bounds",
             )
     return broker_defaults(given)
-
-
-def _read_secret(settings: _Settings) -> bytes:
-    key = "raftlog.cluster.secret.file"
-    path, where = settings.required(key), settings.where(key)
-    try:
-        with open(path, "rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            secret = file.read(4096).strip()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot be read: {error}",
-            on=where,
-            do=f"(umask 077; head -c 32 /dev/urandom | base64 > {path}), the same on every broker",
-        ) from error
-    if mode & 0o077:
-        raise ConfigError(
-            f"{path} can be read by others (mode {mode:04o})", on=where, do=f"chmod 600 {path}"
-        )
-    if len(secret) < SECRET_BYTES_MIN:
-        raise ConfigError(
-            f"{path} holds {amount(len(secret), 'byte')}, at least {SECRET_BYTES_MIN} are needed",
-            on=where,
-            do=f"(umask 077; head -c 32 /dev/urandom | base64 > {path}), the same on every broker",
-        )
-    return secret

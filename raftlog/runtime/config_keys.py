@@ -86,6 +86,18 @@ SETTINGS: Final[dict[str, Setting]] = {
     "raftlog.cluster.secret.file": Setting(
         "text", "", about="File with the secret that brokers prove to each other; mode 0600."
     ),
+    "raftlog.testing.faults": Setting(
+        "flag",
+        "false",
+        about="For tests of programs that use this broker: /faults on the admin listener makes it "
+        "fail. Every listener must be on loopback.",
+    ),
+    "raftlog.testing.faults.directory": Setting(
+        "text",
+        "",
+        about="A folder that the brokers of one cluster share: faults lie there across restarts, "
+        "and are counted together. When empty, a broker that ends forgets its faults.",
+    ),
     "raftlog.storage.strict.mark": Setting(
         "flag", "false", about="Hold acknowledgements until the durable mark covers them."
     ),

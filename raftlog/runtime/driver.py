@@ -193,6 +193,11 @@ class Driver:
             self._wanted = True
             self._wake.set()
 
+    def turn_soon(self) -> None:
+        """Take a turn although nothing was posted."""
+        self._wanted = True
+        self._wake.set()
+
     def pause(self) -> None:
         """Take no more turns until `resume`."""
         self.paused = True

@@ -53,12 +53,24 @@ class TestDiskOptions:
 
 
 class FaultsNow(NamedTuple):
-    """What a control file asks for at the moment."""
+    """What a control file, or a test, asks for at the moment."""
 
     slow_sync_ms: int = 0
     fail_sync: bool = False
     fail_write: bool = False
     full: bool = False
+
+
+class FaultSource(Protocol):
+    """Who says which faults a disk has, and is told of each that did something. Any thread asks."""
+
+    def disk_now(self) -> FaultsNow:
+        """What is in force."""
+        ...
+
+    def disk_used(self, what: str) -> None:
+        """One of slow_disk, fail_sync, full_disk has slowed, failed or refused something."""
+        ...
 
 
 def parse_options(text: str) -> TestDiskOptions:
@@ -322,9 +334,12 @@ class _WriteBackFile:
 class FaultyDisk:
     """Delays and failures of syncs, and a budget of bytes, over another disk."""
 
-    def __init__(self, base: Disk, options: TestDiskOptions) -> None:
+    def __init__(
+        self, base: Disk, options: TestDiskOptions, source: FaultSource | None = None
+    ) -> None:
         self._base = base
         self._options = options
+        self._source = source
         self._syncs = 0
         self._written = 0
         self._seen: tuple[int, int] | None = None
@@ -332,7 +347,9 @@ class FaultyDisk:
 
     def faults(self) -> FaultsNow:
         """What the control file asks for now; nothing when there is none. It is replaced by a
-        rename, so that a new file has another inode."""
+        rename, so that a new file has another inode. A source is asked in its place."""
+        if self._source is not None:
+            return self._source.disk_now()
         if not self._options.control:
             return self._faults
         try:
@@ -347,8 +364,13 @@ class FaultyDisk:
             self._seen = version
         return self._faults
 
+    def _used(self, what: str) -> None:
+        if self._source is not None:
+            self._source.disk_used(what)
+
     def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
         if create and self.faults().full:
+            self._used("full_disk")
             raise DiskFull("No space left on device (test disk)", on=path)
         return _FaultyFile(self, path, self._base.open(path, create=create, write=write))
 
@@ -358,7 +380,10 @@ class FaultyDisk:
         faults = self.faults()
         slow_ms = self._options.slow_sync_ms + faults.slow_sync_ms
         if slow_ms:
+            self._used("slow_disk")
             time.sleep(slow_ms / 1000)
+        if faults.fail_sync:
+            self._used("fail_sync")
         if faults.fail_sync or 0 < self._options.fail_sync_after <= self._syncs:
             raise DiskError("sync failed (test disk)", on=path)
 
@@ -369,6 +394,7 @@ class FaultyDisk:
         if faults.fail_write:
             raise DiskError("write failed (test disk)", on=path)
         if faults.full and growth > 0:
+            self._used("full_disk")
             raise DiskFull("No space left on device (test disk)", on=path)
         if 0 < self._options.full_after < self._written:
             raise DiskFull("No space left on device (test disk)", on=path)
@@ -398,6 +424,7 @@ class FaultyDisk:
 
     def free_bytes(self) -> int:
         if self.faults().full:
+            self._used("full_disk")
             return 0
         if not self._options.full_after:
             return self._base.free_bytes()

@@ -5,6 +5,7 @@ A cluster lives in one directory:
 
     secret            what the brokers prove to each other, mode 0600
     cluster.json      node ids, ports, process ids
+    faults            of tests, with raftlog.testing.faults=true; empty when the cluster starts
     brokerN.properties   configuration      brokerN.log   output      brokerN/   data directory
 
 Client ports are P, P+1, ...; peers P+100+i; admin P+200+i. With P = 0 every port is the one that
@@ -14,6 +15,7 @@ up again finds the same cluster with its data, at whatever ports.
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +30,7 @@ from raftlog.base.amounts import amount
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongValue
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.units import NANOS_PER_SECOND
+from raftlog.runtime.fault_settings import FAULTS, FAULTS_DIRECTORY
 from raftlog.runtime.local_health import health_of
 from raftlog.runtime.local_ports import HOST, kept_or_free, refuse_taken
 from raftlog.runtime.local_state import STATE_FILE, STATE_VERSION, STOP_SECONDS, load_state
@@ -41,6 +44,7 @@ from raftlog.storage.data_dir import (
 )
 
 SECRET_FILE: Final = "secret"
+FAULTS_FOLDER: Final = "faults"
 START_SECONDS: Final = 20.0
 _NO_ANSWER: Final = "it does not listen yet"
 PEER_PORTS_FROM: Final = 100
@@ -258,6 +262,11 @@ class LocalCluster:
         """A broker's data directory."""
         return self.directory / f"broker{node}"
 
+    @property
+    def faults_path(self) -> Path:
+        """Where brokers under test keep their faults."""
+        return self.directory / FAULTS_FOLDER
+
     def last_lines(self, node: int) -> str:
         """The end of a broker's output."""
         try:
@@ -342,6 +351,7 @@ def found(
         descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             file.write(OsEntropy().bytes(32).hex() + "\n")
+    shutil.rmtree(cluster.faults_path, ignore_errors=True)
     _format(cluster, [place.node for place in places[:voters]])
     for place in places:
         text = _properties(cluster, place, places[:voters])
@@ -434,6 +444,7 @@ def _properties(
         "default.replication.factor": str(min(3, len(cluster.places))),
         "offsets.topic.num.partitions": "4",
         **_kept_for_ever(cluster.settings),
+        **_shared_faults(cluster),
         **cluster.settings,
     }
     return "".join(f"{key} = {value}\n" for key, value in settings.items())
@@ -445,3 +456,10 @@ def _kept_for_ever(settings: Mapping[str, str]) -> dict[str, str]:
     `log.retention.ms` would win over the two others, so it is left out beside them."""
     asked = any(f"log.retention.{unit}" in settings for unit in ("ms", "minutes", "hours"))
     return {} if asked else {"log.retention.ms": "-1"}
+
+
+def _shared_faults(cluster: LocalCluster) -> dict[str, str]:
+    """Brokers under test keep their faults together, so that "once" means once in the cluster."""
+    if cluster.settings.get(FAULTS, "").lower() != "true":
+        return {}
+    return {FAULTS_DIRECTORY: str(cluster.faults_path)}

@@ -129,6 +129,10 @@ class DirectoryThreads:
 
     # --- called on the loop -----------------------------------------------------------------------
 
+    def allow_inline(self, allowed: bool) -> None:
+        """Whether lone rounds may be synced on the loop from now on."""
+        self.inline = allowed
+
     def write(self, write: Write) -> None:
         """Queue a round. One that may be lone is held back until `sync_inline_if_lone`, which the
         driver calls at the end of the same turn, after sends and answers."""

@@ -18,7 +18,7 @@ from typing import Final, Protocol, final
 import attrs
 import trio
 
-from raftlog.base.errors import OperatingError, RaftlogError
+from raftlog.base.errors import ConfigError, OperatingError, RaftlogError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId
 from raftlog.base.ports import Clock, Disk, Tracer
 from raftlog.base.trace import TraceEvent
@@ -30,6 +30,7 @@ from raftlog.runtime import handshake
 from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER, AdminServer
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.driver import Driver
+from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.handshake import PeerIdentity
 from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
@@ -99,14 +100,37 @@ async def serve(
     clock: Clock | None = None,
     own_process: bool = True,
     control: Control | None = None,
+    faults: Faults | None = None,
 ) -> None:
     """Run one broker until it is told to stop. Raises `RaftlogError` when it cannot start.
 
     With `own_process` it watches signals and tunes the process; without, it leaves both alone.
+    `faults` are those of a test.
     """
     with ExitStack() as stack:
         machine = this_machine(config, clock or SystemClock(), tracer, stack)
-        await serve_on(machine, config, tracer, started, own_process=own_process, control=control)
+        if faults is not None:
+            machine = attrs.evolve(machine, disk=_faulty(faults, config, machine, tracer))
+        await serve_on(
+            machine,
+            config,
+            tracer,
+            started,
+            own_process=own_process,
+            control=control,
+            faults=faults,
+        )
+
+
+def _faulty(faults: Faults, config: ServerConfig, machine: Machine, tracer: Tracer) -> Disk:
+    if not config.loopback_only():
+        raise ConfigError(
+            "faults of tests are refused beyond loopback",
+            on=config.data_dir,
+            do="bind every listener to 127.0.0.1",
+        )
+    tracer.emit(TraceEvent("test-faults", config.data_dir, ()))
+    return faults.over_disk(machine.disk)
 
 
 async def serve_on(
@@ -117,11 +141,12 @@ async def serve_on(
     *,
     own_process: bool = False,
     control: Control | None = None,
+    faults: Faults | None = None,
 ) -> None:
     """`serve` with the ports of a machine."""
     if not is_formatted(machine.disk):
         await _format_as_joiner(machine, config, tracer)
-    process = _BrokerProcess(machine, config, _open_image(config, machine.disk), tracer)
+    process = _BrokerProcess(machine, config, _open_image(config, machine.disk), tracer, faults)
     if control is not None:
         control.attach(process.driver, process.stop)
     await process.run(started, own_process)
@@ -208,7 +233,12 @@ class _BrokerProcess:
     """The parts of a running broker."""
 
     def __init__(
-        self, machine: Machine, config: ServerConfig, image: DirectoryImage, tracer: Tracer
+        self,
+        machine: Machine,
+        config: ServerConfig,
+        image: DirectoryImage,
+        tracer: Tracer,
+        faults: Faults | None,
     ) -> None:
         self.machine = machine
         self.config = config
@@ -230,7 +260,11 @@ class _BrokerProcess:
         self.threads = DirectoryThreads(
             directory, disk, writer, clock, self._deliver, machine.workers
         )
-        self.driver = Driver(config.broker.node, self.broker, clock, {directory: self.threads})
+        driven = self.broker if faults is None else faults.over_broker(self.broker)
+        self.driver = Driver(config.broker.node, driven, clock, {directory: self.threads})
+        self.fault_door = None if faults is None else faults.door
+        if faults is not None:
+            faults.attach(self.driver.turn_soon, self.threads.allow_inline)
 
     def _deliver(self, events: Sequence[Event]) -> None:
         self.driver.post_all(events)
@@ -264,7 +298,7 @@ class _BrokerProcess:
                     machine.network,
                     config.broker.release.codecs,
                 )
-                admin = AdminServer(driver, self.tracer, self._headers())
+                admin = AdminServer(driver, self.tracer, self._headers(), self.fault_door)
                 driver.connections, driver.peers, driver.admin = connections, links, admin
                 ports = await self._listen(nursery, connections, links, admin)
                 if own_process:

@@ -38,6 +38,17 @@ def test_embed(at):
     run_python(blocks("embed.md", "python")[at], "embed.md")
 
 
+@pytest.mark.parametrize("at", range(len(blocks("fault_verbs.md", "python"))))
+def test_fault_verbs(at):
+    run_python(blocks("fault_verbs.md", "python")[at], "fault_verbs.md")
+
+
+@pytest.mark.needs_command("curl")
+def test_faults_over_the_admin_listener(tmp_path: Path):
+    (snippet,) = blocks("fault_verbs.md", "sh")
+    assert run_shell([snippet], tmp_path, "") == ""
+
+
 def test_client():
     snippets = blocks("client.md", "python")
     assert len(snippets) >= 5

@@ -5,7 +5,7 @@ import pytest
 
 from raftlog.base.errors import OperatingError
 from raftlog.embed.cluster import Cluster
-from raftlog.embed.health import broker_status, lacking
+from raftlog.embed.health import broker_status, lacking, newest_leader
 
 
 def group(number=1, role="leader", term=3, in_sync=(1, 2, 3), **more):
@@ -46,6 +46,19 @@ def test_what_is_missing_is_named(groups, what):
     told = lacking(statuses(*groups))
     assert told is not None
     assert told.startswith(what)
+
+
+def test_a_closed_replica_has_no_role():
+    closed = {"group": 1, "name": "t-1", "state": "failed"}
+    assert lacking(statuses(closed)) == "t-1 has no leader"
+    assert lacking(statuses(closed, group(in_sync=(1, 2)))) == "t-1 has in sync [1, 2] only"
+    assert newest_leader("t-1", statuses(closed)) is None
+
+
+def test_the_newest_leader_is_that_of_the_highest_term():
+    told = [{"node_id": 4 - term, "groups": [group(term=term)]} for term in (3, 2)]
+    assert newest_leader("t-1", told) == 1
+    assert newest_leader("t-2", told) is None
 
 
 def test_a_leader_of_an_older_term_counts_no_longer():

@@ -58,6 +58,50 @@ def test_it_is_used_in_an_event_loop(run, raftlog_cluster, raftlog_topic):
     run(main)
 """
 
+FAULTS = """
+from confluent_kafka import Producer
+
+
+def send(cluster, topic):
+    told = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0,
+                         "message.send.max.retries": 0})
+    producer.produce(topic, b"v", on_delivery=lambda error, _: told.append(error))
+    producer.flush(30)
+    return told[0] and told[0].name()
+
+
+def test_one_breaks_it(raftlog_faults, raftlog_topic):
+    assert send(raftlog_faults, raftlog_topic) is None
+    raftlog_faults.on("Produce").error("INVALID_RECORD", times=7)
+    raftlog_faults.isolate(1)
+    assert send(raftlog_faults, raftlog_topic) == "INVALID_RECORD"
+    raftlog_faults.kill(2)
+    raftlog_faults.pause(3)
+    assert False, "so that the report is shown"
+
+
+def test_the_next_one_has_it_whole(raftlog_faults, raftlog_topic):
+    assert raftlog_faults.alive == [1, 2, 3]
+    assert send(raftlog_faults, raftlog_topic) is None
+"""
+
+
+@pytest.mark.processes
+def test_faults_of_a_test_end_with_it_and_are_reported(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_theirs.py").write_text(FAULTS)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_theirs.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert 'used 1 time, brokers 1, 2, 3: {"do": "error", "on": "Produce"' in done.stdout
+
 
 @pytest.mark.processes
 def test_a_run_of_ones_own(tmp_path):

@@ -164,9 +164,28 @@ CLUSTER_CALLS: Mapping[str, Mapping[str, Any]] = {
     "resume": {"node": 7},
     "leader_of": {"topic": "t", "partition": 0, "seconds": 0.0},
     "wait_until_healthy": {"seconds": 0.0},
+    "recover": {"seconds": 0.0},
 }
 """Of a cluster of node 1: 7 is none, so that nothing is killed."""
+VERB_CALLS: Mapping[str, Mapping[str, Any]] = {
+    "partition": {"first": [1], "second": [7], "third": [8], "one_way": False},
+    "isolate": {"node": 7},
+    "delay": {"first": [1], "second": [7], "ms": 1},
+    "slow_disk": {"node": 7, "ms": 1},
+    "full_disk": {"node": 7},
+    "fail_sync": {"node": 7},
+    "on": {"api": "Produce", "topic": "t", "client_id": "c", "connection": "h:1", "node": 7},
+}
+"""Fault verbs of the same cluster; `heal` takes nothing."""
+REQUEST_VERB_CALLS: Mapping[str, Mapping[str, Any]] = {
+    "drop_response": {"times": 1, "nth": 1},
+    "error": {"error": "NOT_LEADER_OR_FOLLOWER", "times": 1, "nth": 1},
+    "delay": {"ms": 1, "times": 1, "nth": 1},
+    "disconnect": {"executed": False, "times": 1, "nth": 1},
+}
+"""Of `cluster.on(...)`."""
 CLUSTER_OWN = {
+    "heal",
     "start",
     "start_all",
     "stop",

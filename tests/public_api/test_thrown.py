@@ -22,6 +22,8 @@ from tests.public_api.calls import (
     LOG_CALLS,
     OTHERS,
     PLACE,
+    REQUEST_VERB_CALLS,
+    VERB_CALLS,
     VERIFY_CALLS,
     Target,
     blocking_target,
@@ -147,6 +149,27 @@ def test_the_cluster_lives(
 
     throw(Target(name, call, CLUSTER_CALLS[name], partial(produces, client)), data)
     assert cluster.alive == [1]
+
+
+@pytest.mark.parametrize("name", [*VERB_CALLS, *(f"on.{each}" for each in REQUEST_VERB_CALLS)])
+@THROWN
+@given(data=st.data())
+def test_fault_verbs_leave_the_cluster_alive(
+    cluster: Cluster, client: BlockingClient, name: str, data: st.DataObject
+):
+    _, on, verb = name.rpartition("on.")
+    method = getattr(cluster.on("ListGroups") if on else cluster, verb or name)
+
+    def call(**arguments: Any) -> None:
+        if arguments.get("node") != 1:  # a right one: its disk would fail for good
+            method(**arguments)
+
+    def lives() -> None:
+        cluster.heal()
+        produces(client)
+
+    right = REQUEST_VERB_CALLS[verb] if on else VERB_CALLS[name]
+    throw(Target(name, call, right, lives), data)
 
 
 @pytest.mark.parametrize("name", LOG_CALLS)

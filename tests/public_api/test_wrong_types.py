@@ -25,7 +25,9 @@ from raftlog.client.core import asks
 from raftlog.client.core.client import KnowTopic, Produce
 from raftlog.client.core.values import ClientOptions, TopicPartition
 from raftlog.client.trio_driver import Client
-from raftlog.embed.cluster import AsyncFace, Cluster
+from raftlog.embed.async_face import AsyncFace
+from raftlog.embed.cluster import Cluster
+from raftlog.embed.faults import ApiFaults
 from raftlog.embed.replicated_log import AsyncReplicatedLog, ReplicatedLog
 from raftlog.verify import HistoryWriter
 from tests.public_api.calls import (
@@ -39,6 +41,8 @@ from tests.public_api.calls import (
     OPTIONS,
     OTHERS,
     PLACE,
+    REQUEST_VERB_CALLS,
+    VERB_CALLS,
     VERIFY_CALLS,
     VERIFY_OWN,
     VERIFY_RESULTS,
@@ -63,7 +67,8 @@ def public_names(kind: type) -> set[str]:
     [
         (Client, CLIENT_OWN | set(CLIENT_CALLS)),
         (BlockingClient, set(CLIENT_CALLS)),
-        (Cluster, CLUSTER_OWN - {"aio"} | set(CLUSTER_CALLS)),
+        (Cluster, CLUSTER_OWN - {"aio"} | set(CLUSTER_CALLS) | set(VERB_CALLS)),
+        (ApiFaults, set(REQUEST_VERB_CALLS)),
         (AsyncFace, {"start_all", *CLUSTER_CALLS}),
         (ReplicatedLog, {"aio", "cluster"} | set(LOG_CALLS)),
         (AsyncReplicatedLog, {"cluster"} | set(LOG_CALLS)),
@@ -132,14 +137,22 @@ def test_a_wrong_type_is_named_by_what_is_asked(module: Any, name: str):
     assert target.call(**target.right) is not None
 
 
-@pytest.mark.parametrize("name", CLUSTER_CALLS)
+@pytest.mark.parametrize("name", [*CLUSTER_CALLS, *VERB_CALLS])
 def test_a_wrong_type_is_named_by_the_cluster(cluster: Cluster, name: str):
-    target = Target(name, getattr(cluster, name), CLUSTER_CALLS[name], bool)
+    right = {**CLUSTER_CALLS, **VERB_CALLS}[name]
+    target = Target(name, getattr(cluster, name), right, bool)
     for argument in target.right:
         refused_by_name(target, argument)
     if "node" in target.right:
         refused_by_name(target, "node", 7)
     assert cluster.alive == [1]
+
+
+@pytest.mark.parametrize("name", REQUEST_VERB_CALLS)
+def test_a_wrong_type_is_named_by_the_faults_of_an_api(cluster: Cluster, name: str):
+    target = Target(name, getattr(cluster.on("Produce"), name), REQUEST_VERB_CALLS[name], bool)
+    for argument in target.right:
+        refused_by_name(target, argument)
 
 
 @pytest.mark.parametrize("name", LOG_CALLS)

@@ -24,6 +24,7 @@ from raftlog.runtime import server
 from raftlog.runtime.config_keys import SETTINGS
 from raftlog.runtime.real_ports import PosixDisk, make_data_directory
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog.testing.faults import faults_of
 from tests.runtime.setting_effects import judged
 from tests.runtime.test_broker_setting_effects import EFFECTS as DECISIONS
 from tests.runtime.test_broker_setting_effects import Effect
@@ -87,7 +88,11 @@ class _Life:
         with trio.CancelScope() as self.scope:
             self.begun.set()
             await server.serve(
-                self.config, tracer=self.tracer, started=self._started, own_process=False
+                self.config,
+                tracer=self.tracer,
+                started=self._started,
+                own_process=False,
+                faults=faults_of(self.config) if self.config.faults.on else None,
             )
 
     def _started(self, told):
@@ -291,6 +296,25 @@ def with_secret(first, secret, value):
 ADDRESS = "127.0.0.1:0"
 TWO = f"PLAINTEXT://{ADDRESS},INSIDE://{ADDRESS}"
 MAP = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT"}
+
+
+def serves_faults(running):
+    with socket.create_connection(("127.0.0.1", running.admin_port), timeout=PATIENCE_S) as asking:
+        asking.sendall(b"GET /faults HTTP/1.1\r\nHost: h\r\n\r\n")
+        return asking.recv(4096).startswith(b"HTTP/1.1 200")
+
+
+def faults_after_a_restart(secret, told):
+    """A folder is named from where the test's files lie."""
+    folder = told["raftlog.testing.faults.directory"]
+    path = folder and tempfile.mkdtemp(dir=secret.parent)
+    settings = {"raftlog.testing.faults": "true", "raftlog.testing.faults.directory": path}
+    config = judged(secret, {**ONE, **settings})
+    room = faults_of(config).room
+    room.install({"do": "full_disk"})
+    return len(faults_of(config).room.listed())
+
+
 EFFECTS = {
     "advertised.listeners": Effect(
         with_server(told_address),
@@ -325,6 +349,11 @@ EFFECTS = {
         with_server(peer_hosts), {ADDRESS: ["127.0.0.1"], "127.0.0.2:0": ["127.0.0.2"]}
     ),
     "raftlog.peer.routes": Effect(joins(with_route), {"to the first": True, "": False}),
+    "raftlog.testing.faults": Effect(
+        with_server(serves_faults, **{"raftlog.admin.listener": ADDRESS}),
+        {"false": False, "true": True},
+    ),
+    "raftlog.testing.faults.directory": Effect(faults_after_a_restart, {"": 0, "f": 1}),
     "socket.request.max.bytes": Effect(
         with_server(takes_a_request_of_100_kb), {"65536": False, "1048576": True}
     ),

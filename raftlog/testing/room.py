@@ -1,0 +1,173 @@
+"""The faults that are in force on one broker, and how often each was used.
+
+A room outlives its broker: a fault holds until it is removed, across a kill and a restart. In a
+process of its own the room keeps its faults in a file of a folder that the brokers of a cluster
+share (`raftlog.testing.faults.directory`). The file is read when the broker starts and whenever it
+changed, which is looked at before each turn: so a fault can be given to a broker that is dead or
+stands still, and holds from its first turn on.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, final
+
+from raftlog.base.errors import LocalMisuse
+from raftlog.runtime.faulty_disk import FaultsNow
+from raftlog.runtime.real_ports import OsEntropy
+from raftlog.testing.rules import (
+    Action,
+    ApiFault,
+    DiskFault,
+    Fault,
+    PeerFault,
+    as_json,
+    parse_fault,
+)
+from raftlog.testing.uses import FileUses, MemoryUses, Uses, used
+
+FAULTS_MAX: Final = 64
+"""In force on a broker at one time: each request is compared with each of them."""
+
+
+@final
+class FaultRoom:
+    """See the module. Any thread may call it; the three tuples are replaced as wholes."""
+
+    def __init__(self, node: int, uses: Uses | None = None, folder: Path | None = None) -> None:
+        self.node = node
+        self.uses: Uses = uses or (MemoryUses() if folder is None else FileUses(folder))
+        self.api: tuple[ApiFault, ...] = ()
+        self.peers: tuple[PeerFault, ...] = ()
+        self.disk: tuple[DiskFault, ...] = ()
+        self._lock = threading.RLock()
+        self._faults: dict[str, Fault] = {}
+        self._path = None if folder is None else folder / f"broker{node}.json"
+        self._seen: tuple[int, int] | None = None
+        self._changed: Callable[[], None] | None = None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        self.refresh()
+
+    # --- for tests --------------------------------------------------------------------------------
+
+    def install(self, told: object) -> Fault:
+        """Put a fault in force: a JSON object of `raftlog.testing.rules`. `WrongValue` for one
+        that is none, `LocalMisuse` when its id is in force already or too many are."""
+        with self._lock:
+            self.refresh()
+            fault = parse_fault(told, new_id)
+            if fault.id in self._faults:
+                raise LocalMisuse(f"fault {fault.id} is in force already", do="remove it first")
+            if len(self._faults) == FAULTS_MAX:
+                raise LocalMisuse(f"{FAULTS_MAX} faults are in force", do="remove some")
+            self._replace({**self._faults, fault.id: fault})
+        return fault
+
+    def remove(self, fault: str) -> bool:
+        """Remove one; whether it was in force."""
+        with self._lock:
+            self.refresh()
+            kept = {name: each for name, each in self._faults.items() if name != fault}
+            found = len(kept) < len(self._faults)
+            self._replace(kept)
+        return found
+
+    def clear(self) -> None:
+        """Remove all."""
+        with self._lock:
+            self._replace({})
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Each fault in force, as JSON, with how often it was used."""
+        with self._lock:
+            self.refresh()
+            faults = list(self._faults.values())
+        return [{**as_json(each), "used": self.used(each)} for each in faults]
+
+    def used(self, fault: Fault) -> int:
+        """How often it was used, by all brokers that share the counts."""
+        matches = self.uses.matches(fault.id)
+        if isinstance(fault, ApiFault):
+            return used(matches, fault.nth, fault.times)
+        return matches
+
+    # --- for the broker ---------------------------------------------------------------------------
+
+    def attach(self, changed: Callable[[], None]) -> None:
+        """A broker begins: `changed()` is called, from any thread, when faults have changed."""
+        self._changed = changed
+
+    def refresh(self) -> None:
+        """Read the file again when it has changed; a room without one has nothing to do."""
+        if self._path is None:
+            return
+        try:
+            state = os.stat(self._path)
+        except FileNotFoundError:
+            seen = None
+        else:
+            seen = (state.st_ino, state.st_mtime_ns)
+        if seen == self._seen:
+            return
+        with self._lock:
+            told = [] if seen is None else json.loads(self._path.read_text(encoding="utf-8"))
+            faults = [parse_fault(each, new_id) for each in told]
+            self._take({each.id: each for each in faults})
+            self._seen = seen
+
+    def acts(self, fault: ApiFault) -> bool:
+        """Count a request that matches; whether the fault acts on it."""
+        number = self.uses.match(fault.id)
+        return used(number, fault.nth, fault.times) > used(number - 1, fault.nth, fault.times)
+
+    def count(self, fault: PeerFault | DiskFault) -> None:
+        """Count one use."""
+        self.uses.match(fault.id)
+
+    def disk_now(self) -> FaultsNow:
+        """What the test disk does now (`faulty_disk.FaultSource`)."""
+        faults = self.disk
+        if not faults:
+            return _SOUND
+        actions = [each.action for each in faults]
+        return FaultsNow(
+            slow_sync_ms=sum(each.ms for each in faults),
+            fail_sync=Action.FAIL_SYNC in actions,
+            full=Action.FULL_DISK in actions,
+        )
+
+    def disk_used(self, what: str) -> None:
+        """The test disk has slowed, failed or refused something."""
+        for each in self.disk:
+            if each.action.value == what:
+                self.count(each)
+
+    def _replace(self, faults: dict[str, Fault]) -> None:
+        if self._path is not None:
+            text = json.dumps([as_json(each) for each in faults.values()])
+            aside = self._path.with_suffix(".tmp")
+            aside.write_text(text, encoding="utf-8")
+            aside.replace(self._path)
+            state = os.stat(self._path)
+            self._seen = (state.st_ino, state.st_mtime_ns)
+        self._take(faults)
+        if self._changed is not None:
+            self._changed()
+
+    def _take(self, faults: dict[str, Fault]) -> None:
+        self._faults = faults
+        each = faults.values()
+        self.api = tuple(one for one in each if isinstance(one, ApiFault))
+        self.peers = tuple(one for one in each if isinstance(one, PeerFault))
+        self.disk = tuple(one for one in each if isinstance(one, DiskFault))
+
+
+_SOUND: Final = FaultsNow()
+
+
+def new_id() -> str:
+    """An id that no other fault has."""
+    return OsEntropy().bytes(6).hex()
