@@ -25,9 +25,9 @@ PROFILES = ("swarm", "wide", "trio", "varied")
 """What batches of seeds draw, one after another: each finds what the others do not play."""
 COMPILED_PROFILES = ("swarm", "wide")
 PARTS = ("seeds", "examples", "power", "crashes")
-NAMED_PARTS = ("fresh", "strangers")
-"""Parts that run only when they are named: one round takes an hour."""
-ONCE = ("strangers",)
+NAMED_PARTS = ("fresh", "strangers", "blackbox")
+"""Parts that run only when they are named: one round takes an hour, or all of the time."""
+ONCE = ("strangers", "blackbox")
 """Parts that have nothing to find by a second round."""
 SKIPPED = 3
 """The exit code of a part that could not run whole, though nothing failed."""
@@ -36,6 +36,10 @@ SHRINK_SECONDS = 300
 OVER_SECONDS = 60
 """How much later than the limit a sweep may end: it shrinks what it found last."""
 END_SECONDS = 30
+RUN_SECONDS = 60
+"""Faults of one black-box run."""
+LAST_RUN_SECONDS = 300
+"""Enough for the last one to heal, to be read back and to be judged."""
 INTERRUPTED = 130
 USAGE = 64
 
@@ -154,6 +158,8 @@ class Soak:
             return ["scripts/fresh"]
         if part == "strangers":
             return self.strangers()
+        if part == "blackbox":
+            return self.blackbox()
         pytest = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout", "1800"]
         if part == "crashes":
             return [*pytest, "--soak", "-m", "soak"]
@@ -169,6 +175,13 @@ class Soak:
         for name, folder in given.items():
             command += [name, str(folder)] if folder else []
         return command
+
+    def blackbox(self):
+        """The matrix of workloads and nemeses, for all of the time that is left; it ends by itself
+        after its last run."""
+        command = [sys.executable, "-m", "jepsen_style_tests", "suite", "--seed", str(self.seed)]
+        minutes = max(1.0, (self.left - LAST_RUN_SECONDS) / 60)
+        return [*command, "--minutes", f"{minutes:.1f}", "--run-seconds", str(RUN_SECONDS)]
 
     def sweep(self):
         options, first = self.options, self.seed

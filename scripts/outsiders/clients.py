@@ -14,6 +14,8 @@ KAFKAJS = ("kafkajs@2.2.4", "kafkajs-snappy@1.1.0", "lz4js@0.2.0", "@bokuweb/zst
 CODECS = ("cramjam==2.14.0", "python-snappy==0.7.3")
 FASTSTREAM = ("faststream[kafka]==0.7.8", "aiokafka==0.14.0", *CODECS)
 FRANZ_GO = ("github.com/twmb/franz-go@v1.22.3", "github.com/twmb/franz-go/pkg/kadm@v1.20.0")
+SARAMA = "github.com/IBM/sarama@v1.61.1"
+SEGMENT = "github.com/segmentio/kafka-go@v0.4.51"
 JACKSON = "com.fasterxml.jackson.core:jackson-databind:2.21.7"
 SILENT_LOGGER = "org.slf4j:slf4j-nop:1.7.36"
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
@@ -134,14 +136,14 @@ CLIENTS = [
         "sarama",
         "Go",
         "IBM's client",
-        lambda: preparing.go("sarama.go", "github.com/IBM/sarama@v1.61.1"),
+        lambda: preparing.go("sarama.go", SARAMA),
         (),
     ),
     Client(
         "kafka-go",
         "Go",
         "Segment's client",
-        lambda: preparing.go("segment.go", "github.com/segmentio/kafka-go@v0.4.51"),
+        lambda: preparing.go("segment.go", SEGMENT),
         (),
     ),
     Client(

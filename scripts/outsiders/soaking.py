@@ -17,16 +17,17 @@ import _system
 from jepsen_style_tests.clients.choice import PROGRAMS
 from jepsen_style_tests.clients.face import Settings, Unknown
 from jepsen_style_tests.clients.lines import LineClient
-from outsiders import clients, preparing, suite_table, suites
+from outsiders import clients, group_faults, preparing, suite_table, suites
 from outsiders.main import cluster
 
 SKIPPED = 3
 USAGE = 64
-PARTS = ("matrix", "subjects", "librdkafka", "kafka-python", "franz-go")
+PARTS = ("matrix", "groups", "subjects", "librdkafka", "kafka-python", "franz-go")
 WORKLOADS = ("append", "idempotent")
 SUBJECT_SECONDS = 60
-SETTINGS = {"num.partitions": "4"}
-"""What the suites expect of a topic that is made by its first record."""
+SETTINGS = {"num.partitions": "4", "group.min.session.timeout.ms": "2500"}
+"""What the suites expect: of a topic that is made by its first record; and sessions of 3 s, which
+the brokers that kafka-python's tests start allow too."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,6 +79,8 @@ def run_part(part, options):
     if part == "matrix":
         command = [sys.executable, "scripts/_strangers.py"]
         return [] if subprocess.run(command, check=False).returncode == 0 else ["see above"]
+    if part == "groups":
+        return run_groups()
     if part == "subjects":
         return run_subjects()
     makers = {
@@ -86,6 +89,14 @@ def run_part(part, options):
         "franz-go": suites.FranzGo,
     }
     return run_suite(makers[part](), options)
+
+
+def run_groups():
+    """Groups of each client through faults of the brokers."""
+    wrong, skipped = group_faults.run(group_faults.NAMES, say)
+    if skipped and len(skipped) == len(group_faults.NAMES):
+        raise suites.Missing("; ".join(f"{name}: {why}" for name, why in skipped.items()))
+    return wrong + [f"{name} cannot be prepared: {why}" for name, why in skipped.items()]
 
 
 def run_suite(suite, options):

@@ -55,9 +55,8 @@ class Member(ABC):
     def say(self, who, kind, f, value, at_ns=None, error=None):
         """Write a line: the operation of `who` begins or ends now, or at `at_ns`."""
         generation = self.generation()
-        at_ns = at_ns or time.monotonic_ns()
-        line = {"ns": at_ns, "who": who, "type": kind, "f": f, "value": value}
-        line["generation"] = generation
+        line = {"ns": at_ns or time.monotonic_ns(), "who": who, "type": kind, "f": f}
+        line |= {"value": value, "generation": generation}
         if error is not None:
             line["error"] = repr(error)[:200]
         with self.lock:
@@ -142,8 +141,7 @@ class Confluent(Member):
         from confluent_kafka import Consumer, KafkaException, TopicPartition
 
         settings = self.settings
-        self.gathered = {}
-        self.consumer = None
+        self.gathered, self.closing, self.consumer = {}, False, None
         self.place, self.failure = TopicPartition, KafkaException
         configs = {
             "bootstrap.servers": settings["bootstrap"],
@@ -178,6 +176,7 @@ class Confluent(Member):
             if self.wants_commit():
                 self.commit(self.to_commit())
         self.commit(self.to_commit())
+        self.closing = True
         consumer.close()
 
     def generation(self):
@@ -217,7 +216,8 @@ class Confluent(Member):
     def on_revoke(self, consumer, places):
         self.flush()
         partitions = [place.partition for place in places]
-        self.commit(self.to_commit(partitions))
+        if not self.closing:  # a commit inside of close is not heard any more
+            self.commit(self.to_commit(partitions))
         self.gave_up("revoked", partitions)
         self.polling()
 

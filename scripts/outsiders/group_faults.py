@@ -1,0 +1,369 @@
+"""Other people's clients as members of consumer groups, while brokers are killed, paused and
+restarted in turn.
+
+Each client has a topic, a group and two members, which are programs of the client's own language:
+
+    PROGRAM BOOTSTRAP TOPIC GROUP
+
+A member says each value that it processed on a line, commits it after that, and runs until it is
+killed. Every broker has its turn of each fault, so each group's coordinator and each partition's
+leader has one, and one member of each group is killed. What must hold for each group:
+
+* every acknowledged record is processed by some member, and committed, once the brokers are well;
+* no committed offset ever goes back;
+* no member ends by itself.
+"""
+
+import itertools
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Producer,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from outsiders import clients, preparing
+from raftlog.runtime import local_cluster
+
+PARTITIONS = 4
+MEMBERS = 2
+BROKERS = 3
+SEND_EVERY_SECONDS = 0.1
+LOOK_EVERY_SECONDS = 0.5
+DOWN_SECONDS = 3.0
+PAUSE_SECONDS = 8.0
+"""Longer than a session: the group's coordinator is another broker when this one wakes."""
+BETWEEN_SECONDS = 3.0
+BEGIN_SECONDS = 120.0
+"""Virtual machines of five members start beside three brokers."""
+SETTLE_SECONDS = 150.0
+ASK_SECONDS = 5.0
+TAIL_BYTES = 500
+VALUE = re.compile(rb"\bv\d+-\d+\b")
+SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "500",
+}
+
+
+class Member(NamedTuple):
+    """A client: how its program is prepared; the command takes bootstrap, topic and group."""
+
+    name: str
+    command: Callable[[], Callable[[str, str, str], list[str]]]
+
+
+def program(made: Callable[[], list[str]]):
+    """Of a program that takes the three as its arguments."""
+
+    def prepared():
+        command = made()
+        return lambda *place: [*command, *place]
+
+    return prepared
+
+
+def go(source, *modules):
+    return program(lambda: preparing.go(source, *modules, beside=("member.go",)))
+
+
+def java_tool(tool, flags):
+    """Of one of Kafka's own command-line tools."""
+
+    def prepared():
+        command = [*preparing.JAVA, "-cp", f"{clients.kafka_jars(clients.KAFKA_4)}/*", tool]
+
+        def of(bootstrap, topic, group):
+            words = flags.format(topic=topic, group=group).split()
+            return [*command, "--bootstrap-server", bootstrap, *words]
+
+        return of
+
+    return prepared
+
+
+MEMBERS_OF = [
+    Member("confluent-kafka", program(lambda: preparing.own_python("member_confluent.py"))),
+    Member("franz-go", go("member_franz.go", *clients.FRANZ_GO)),
+    Member("sarama", go("member_sarama.go", clients.SARAMA)),
+    Member("kafka-go", go("member_segment.go", clients.SEGMENT)),
+    Member("kafkajs", program(lambda: preparing.npm("member_kafkajs.js", *clients.KAFKAJS))),
+    Member(
+        "faststream",
+        program(lambda: preparing.virtual_environment("member_faststream.py", *clients.FASTSTREAM)),
+    ),
+    Member(
+        "console-consumer",
+        java_tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            "--topic {topic} --group {group} --from-beginning "
+            "--command-property session.timeout.ms=6000 "
+            "--command-property heartbeat.interval.ms=1000 "
+            "--command-property auto.commit.interval.ms=200",
+        ),
+    ),
+    Member(
+        "verifiable-consumer",
+        java_tool(
+            "org.apache.kafka.tools.VerifiableConsumer",
+            "--topic {topic} --group-id {group} --reset-policy earliest --verbose "
+            "--session-timeout 6000",
+        ),
+    ),
+]
+NAMES = [member.name for member in MEMBERS_OF]
+
+
+class Watched:
+    """One client's group: what was sent, what its members said, how far it committed."""
+
+    def __init__(self, name, command, bootstrap):
+        self.name, self.command, self.bootstrap = name, command, bootstrap
+        self.topic = self.group = f"faults-{name}"
+        self.sent = itertools.count()
+        self.acknowledged = {}
+        self.processed = Counter()
+        self.committed = {}
+        self.wrong = []
+        self.running = []
+        self.lock = threading.Lock()
+        self.members_lock = threading.Lock()
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def start(self):
+        """One more member."""
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - until it ended
+        process = subprocess.Popen(
+            self.command(self.bootstrap, self.topic, self.group),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+        )
+        reader = threading.Thread(target=self.read, args=(process,), daemon=True)
+        reader.start()
+        self.running.append((process, errors, reader))
+
+    def read(self, process):
+        for line in process.stdout:
+            for value in VALUE.findall(line):
+                with self.lock:
+                    self.processed[value.decode()] += 1
+
+    def kill_one(self):
+        """End the member that has lived longest, as a crash would; another takes its place."""
+        with self.members_lock:
+            self.end(*self.running.pop(0))
+            self.start()
+
+    def look_at_members(self):
+        """Say which of them ended by itself, and put another in its place."""
+        with self.members_lock:
+            for each in [each for each in self.running if each[0].poll() is not None]:
+                process, errors, _ = each
+                size = errors.seek(0, os.SEEK_END)
+                errors.seek(max(0, size - TAIL_BYTES))
+                told = " ".join(errors.read().decode(errors="replace").split())
+                self.wrong.append(f"a member ended with {process.returncode}: {told}")
+                self.running.remove(each)
+                self.end(*each)
+                self.start()
+
+    def end(self, process, errors, reader):
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()
+        errors.close()
+
+    def end_all(self):
+        while self.running:
+            self.end(*self.running.pop())
+
+    # --- records and offsets ----------------------------------------------------------------------
+
+    def send(self, producer):
+        number = next(self.sent)
+        partition = number % PARTITIONS
+        value = f"v{partition}-{number}"
+
+        def delivered(error, message):
+            if error is None:
+                self.acknowledged[value] = (partition, message.offset())
+
+        producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
+
+    def look_at_offsets(self, admin):
+        """Compare the committed offsets with those of before. Brokers that are down say nothing."""
+        asked = ConsumerGroupTopicPartitions(self.group)
+        try:
+            future = admin.list_consumer_group_offsets([asked], request_timeout=ASK_SECONDS)
+            found = future[self.group].result(2 * ASK_SECONDS)
+        except (KafkaException, TimeoutError):
+            return
+        for place in found.topic_partitions:
+            before = self.committed.get(place.partition, -1)
+            if place.error is None and place.offset < before:
+                self.wrong.append(
+                    f"partition {place.partition}: {before} was committed, then {place.offset}"
+                )
+            if place.error is None:
+                self.committed[place.partition] = place.offset
+
+    def lacks(self):
+        """What is not processed or not committed yet; empty when all is."""
+        with self.lock:
+            missing = [value for value in self.acknowledged if value not in self.processed]
+        ends = dict.fromkeys(range(PARTITIONS), 0)
+        for partition, offset in self.acknowledged.values():
+            ends[partition] = max(ends[partition], offset + 1)
+        behind = {at: end for at, end in ends.items() if self.committed.get(at, 0) < end}
+        told = []
+        if missing:
+            told.append(f"{len(missing)} records never processed, the first is {missing[0]}")
+        if behind:
+            told.append(f"committed {self.committed} of {ends}")
+        return "; ".join(told)
+
+    def summary(self):
+        twice = sum(count > 1 for count in self.processed.values())
+        return f"{len(self.acknowledged)} records acknowledged, {twice} processed more than once"
+
+
+def run(names: Sequence[str], say) -> tuple[list[str], dict[str, str]]:
+    """Run these clients through all faults at once: what went wrong, a line each; and the clients
+    that cannot be prepared here, with the reason."""
+    commands, skipped = {}, {}
+    for member in MEMBERS_OF:
+        if member.name in names:
+            try:
+                commands[member.name] = member.command()
+            except (preparing.PreparationError, OSError) as error:
+                skipped[member.name] = str(error)
+    if not commands:
+        return [], skipped
+    with tempfile.TemporaryDirectory(prefix="raftlog-groups-") as folder:
+        cluster = local_cluster.found(Path(folder), brokers=BROKERS, settings=SETTINGS)
+        try:
+            cluster.start_all()
+            say(f"{len(commands)} clients, {MEMBERS} members each, {BROKERS} brokers")
+            return _faults(cluster, commands, say), skipped
+        finally:
+            cluster.stop()
+
+
+def _faults(cluster, commands, say):
+    bootstrap = cluster.bootstrap_servers
+    groups = [Watched(name, command, bootstrap) for name, command in commands.items()]
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topics = [NewTopic(group.topic, PARTITIONS, BROKERS) for group in groups]
+    for future in admin.create_topics(topics).values():
+        future.result(60)
+    try:
+        for group in groups:
+            for _ in range(MEMBERS):
+                group.start()
+        with _load(groups, bootstrap, admin):
+            _until(lambda: all(group.processed for group in groups), BEGIN_SECONDS)
+            late = [group for group in groups if not group.processed]
+            for group in late:
+                group.wrong.append("its members processed nothing before the first fault")
+            for step, fault in enumerate(_steps(cluster, groups), 1):
+                say(f"{step}: {fault}")
+                time.sleep(BETWEEN_SECONDS)
+        admin.poll(0)
+        _until(lambda: not any(_left(group, admin) for group in groups), SETTLE_SECONDS)
+        for group in groups:
+            if lacking := group.lacks():
+                group.wrong.append(lacking)
+            say(f"{group.name}: {group.summary()}" + ("" if not group.wrong else ", see below"))
+    finally:
+        for group in groups:
+            group.end_all()
+    return [f"{group.name}: {line}" for group in groups for line in dict.fromkeys(group.wrong)]
+
+
+def _steps(cluster, groups):
+    """The faults, each undone before the next; says what was done."""
+    nodes = [place.node for place in cluster.places]
+    for node in nodes:
+        cluster.kill(node)
+        time.sleep(DOWN_SECONDS)
+        cluster.restart(node)
+        yield f"broker {node} was killed and is back"
+    for node in nodes:
+        cluster.pause(node)
+        time.sleep(PAUSE_SECONDS)
+        cluster.resume(node)
+        cluster.wait_ready(node)
+        yield f"broker {node} was paused for {PAUSE_SECONDS:.0f} s"
+    for group in groups:
+        group.kill_one()
+    yield "a member of each group was killed and replaced"
+    for node in nodes:
+        cluster.terminate(node)
+        cluster.restart(node)
+        yield f"broker {node} was restarted"
+
+
+@contextmanager
+def _load(groups, bootstrap, admin):
+    """Records for every group, and a look at members and offsets now and then."""
+    stopping = threading.Event()
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "enable.idempotence": True,
+            "message.timeout.ms": 120_000,
+            "linger.ms": 0,
+        }
+    )
+
+    def produce():
+        while not stopping.wait(SEND_EVERY_SECONDS):
+            for group in groups:
+                with suppress(BufferError):
+                    group.send(producer)
+            producer.poll(0)
+
+    def look():
+        while not stopping.wait(LOOK_EVERY_SECONDS):
+            for group in groups:
+                group.look_at_members()
+                group.look_at_offsets(admin)
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (produce, look)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join()
+        producer.flush(SETTLE_SECONDS)
+
+
+def _left(group, admin):
+    group.look_at_members()
+    group.look_at_offsets(admin)
+    return group.lacks()
+
+
+def _until(done, seconds):
+    deadline = time.monotonic() + seconds
+    while not done() and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_SECONDS)
