@@ -345,7 +345,7 @@ class Broker:
             if removal.topic_id not in image.topics:
                 self.context.router.forget(removal.group)
         if delta.deleted:
-            self.context.groups.topics_deleted()
+            self.context.groups.topics_deleted(delta.deleted_names)
         for group in delta.moved:
             if group in self.context.replicas:
                 self.reassignment.look(group)

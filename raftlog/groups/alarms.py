@@ -30,6 +30,8 @@ class Alarm(IntEnum):
     """Of the partition: offsets are looked through for expired ones."""
     REMOVAL = 5
     """Of the partition: tombstones that could not be written are tried again."""
+    SWEEP = 6
+    """Of the partition: offsets of topics that are gone are looked for."""
 
 
 AlarmKey: TypeAlias = tuple[Alarm, str, str]

@@ -240,6 +240,9 @@ class Coordinator:
         if alarm is Alarm.REMOVAL:
             self._removals.remove_again()
             return
+        if alarm is Alarm.SWEEP:
+            self._removals.sweep()
+            return
         group = self._shared.find(group_id)
         if group is None:
             return

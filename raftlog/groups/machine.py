@@ -13,11 +13,13 @@ Snapshot: 8 bytes magic and version | u32 groups | entries | u32 floors | entrie
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, TypeVar, final
 
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.errors import CorruptData
+from raftlog.base.frozen import Frozen
 from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.limits import BATCH_BYTES_MAX
 from raftlog.groups.records import FloorRecord, GroupRecord, OffsetRecord, ReadRecord, read_record
@@ -38,6 +40,9 @@ MAGIC: Final = b"RLGROUP\x01"
 """Of a snapshot; the last byte is its version."""
 DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << (8 * DIGEST_BYTES)
+_COUNT_BYTES: Final = 4
+_ENTRY_BYTES_MORE: Final = 3
+"""An entry's length in the snapshot, without the letter of its kind, which only digests have."""
 _ENTRY_BYTES_MIN: Final = 12
 """A floor of a group without a name."""
 
@@ -61,13 +66,27 @@ _NO_OFFSETS: Final[Mapping[PartitionKey, _Held]] = MappingProxyType({})
 class GroupsMachine:
     """The applied machine of an offsets partition: groups, committed offsets, generation floors."""
 
-    __slots__ = ("_floors", "_groups", "_offsets", "_sum", "state_bytes")
+    __slots__ = (
+        "_by_topic",
+        "_entries",
+        "_floors",
+        "_groups",
+        "_lent",
+        "_offsets",
+        "_sum",
+        "state_bytes",
+    )
 
     def __init__(self) -> None:
         self._groups: dict[str, _Held] = {}
         self._floors: dict[str, _Held] = {}
         self._offsets: dict[str, dict[PartitionKey, _Held]] = {}
+        self._by_topic: dict[str, dict[tuple[str, int], None]] = {}
+        """The same by topic: groups and partitions."""
+        self._lent: dict[str, None] = {}
+        """Groups whose table of offsets a frozen state may have, too."""
         self._sum = 0
+        self._entries = 0
         self.state_bytes = 0
         """Size of all entries in a snapshot; what memory they take is proportional to it."""
 
@@ -112,6 +131,14 @@ class GroupsMachine:
         """Topics and partitions with a committed offset of the group, sorted."""
         return sorted(self._offsets.get(group_id, _NO_OFFSETS))
 
+    def topics(self) -> list[str]:
+        """Topics with a committed offset of any group; the order says nothing."""
+        return list(self._by_topic)
+
+    def offsets_of_topic(self, topic: str) -> list[tuple[str, int]]:
+        """Groups and partitions with a committed offset in the topic; the order says nothing."""
+        return list(self._by_topic.get(topic, ()))
+
     # --- the applied machine --------------------------------------------------------------------
 
     def apply(self, batch: Buffer, base_offset: Offset, index: RaftIndex) -> None:
@@ -134,17 +161,15 @@ class GroupsMachine:
 
     def snapshot(self) -> bytes:
         """The whole state; equal states give equal bytes."""
-        out = Writer().raw(MAGIC).u32(len(self._groups))
-        for group_id in sorted(self._groups):
-            out.block(_group_bytes(group_id, self._groups[group_id]))
-        out.u32(len(self._floors))
-        for group_id in sorted(self._floors):
-            out.block(_floor_bytes(group_id, self._floors[group_id]))
-        out.u32(sum(map(len, self._offsets.values())))
-        for group_id in sorted(self._offsets):
-            for key in sorted(self._offsets[group_id]):
-                out.block(_offset_bytes(group_id, key, self._offsets[group_id][key]))
-        return out.bytes()
+        return _snapshot_of(self._groups, self._floors, self._offsets)
+
+    def frozen(self) -> Frozen:
+        """The present state for a job. The tables of offsets are shared with it: `_take_offset`
+        copies the one that it changes first. Values never change."""
+        self._lent = dict.fromkeys(self._offsets)
+        size = len(MAGIC) + 3 * _COUNT_BYTES + self.state_bytes + self._entries * _ENTRY_BYTES_MORE
+        tables = dict(self._groups), dict(self._floors), dict(self._offsets)
+        return Frozen(size, partial(_snapshot_of, *tables))
 
     def restore(self, body: Buffer) -> None:
         """Become the state of a snapshot. CorruptData when it is not one; then nothing changed."""
@@ -162,7 +187,9 @@ class GroupsMachine:
         if fresh.snapshot() != body:
             raise data.fail("the entries are not in their one order and form")
         self._groups, self._floors, self._offsets = fresh._groups, fresh._floors, fresh._offsets
+        self._by_topic = fresh._by_topic
         self._sum, self.state_bytes = fresh._sum, fresh.state_bytes
+        self._entries, self._lent = fresh._entries, {}
 
     def digest(self) -> bytes:
         """16 bytes of the state; equal states give equal bytes."""
@@ -190,12 +217,23 @@ class GroupsMachine:
             if stored is None:
                 return
             table = self._offsets[read.group] = {}
+        if read.group in self._lent:
+            del self._lent[read.group]
+            table = self._offsets[read.group] = dict(table)
         entry = b""
         if stored is not None:
             entry = b"o" + encode_offset(read.group, read.topic, read.partition, stored)
         self._put(table, key, stored, entry)
         if not table:
             del self._offsets[read.group]
+            self._lent.pop(read.group, None)
+        if stored is not None:
+            self._by_topic.setdefault(read.topic, {})[read.group, read.partition] = None
+            return
+        places = self._by_topic.get(read.topic, {})
+        places.pop((read.group, read.partition), None)
+        if not places:
+            self._by_topic.pop(read.topic, None)
 
     def _put(
         self,
@@ -209,11 +247,31 @@ class GroupsMachine:
         if old is not None:
             self._sum = (self._sum - old.mark) % _MODULUS
             self.state_bytes -= old.size
+            self._entries -= 1
         if value is not None:
             mark = int.from_bytes(hashlib.blake2b(entry, digest_size=DIGEST_BYTES).digest(), "big")
             table[key] = _Held(value, mark, len(entry))
             self._sum = (self._sum + mark) % _MODULUS
             self.state_bytes += len(entry)
+            self._entries += 1
+
+
+def _snapshot_of(
+    groups: Mapping[str, _Held],
+    floors: Mapping[str, _Held],
+    offsets: Mapping[str, Mapping[PartitionKey, _Held]],
+) -> bytes:
+    out = Writer().raw(MAGIC).u32(len(groups))
+    for group_id in sorted(groups):
+        out.block(_group_bytes(group_id, groups[group_id]))
+    out.u32(len(floors))
+    for group_id in sorted(floors):
+        out.block(_floor_bytes(group_id, floors[group_id]))
+    out.u32(sum(map(len, offsets.values())))
+    for group_id in sorted(offsets):
+        for key in sorted(offsets[group_id]):
+            out.block(_offset_bytes(group_id, key, offsets[group_id][key]))
+    return out.bytes()
 
 
 def _entry(data: Reader) -> Reader:

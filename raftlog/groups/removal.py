@@ -8,9 +8,15 @@ whose generation is about to be forgotten.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, final
+from typing import Final, NamedTuple, final
 
-from raftlog.base.limits import GROUP_WRITE_PAUSE_MS, GROUPS_EXPIRED_AT_ONCE
+from raftlog.base.limits import (
+    GROUP_WRITE_PAUSE_MS,
+    GROUPS_EXPIRED_AT_ONCE,
+    OFFSETS_EXPIRED_AT_ONCE,
+    OFFSETS_SWEPT_AT_ONCE,
+)
+from raftlog.base.probes import probe
 from raftlog.groups.alarms import Alarm
 from raftlog.groups.live import CONSUMER, GroupState
 from raftlog.groups.machine import PartitionKey
@@ -26,8 +32,11 @@ from raftlog.kafka.messages.offset_delete import (
 )
 from raftlog.kafka.shape import ZERO_ID
 
+_NEXT_TURN_MS: Final = 1
+"""Not at once: an alarm for the present instant would fire again in the same turn."""
 _RETENTION = (Alarm.RETENTION, "", "")
 _REMOVAL = (Alarm.REMOVAL, "", "")
+_SWEEP = (Alarm.SWEEP, "", "")
 
 
 @final
@@ -43,12 +52,17 @@ class _Doomed(NamedTuple):
 class Removals:
     """Removal of groups and offsets of a coordinator."""
 
-    __slots__ = ("_doomed", "_shared", "_unchecked")
+    __slots__ = ("_changed", "_doomed", "_shared", "_suspects", "_topic_ids", "_unchecked")
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._unchecked: list[str] = []
         """Groups that the present round of expiry has not looked at, the next one last."""
+        self._topic_ids: TopicIds | None = None
+        self._changed: dict[str, None] = {}
+        """Topics that are gone or were made again, whose offsets nothing has looked at yet."""
+        self._suspects: list[tuple[str, PartitionKey]] = []
+        """Offsets of one of them, the next one last."""
         self._doomed: list[_Doomed] = []
         shared.alarms.set(_RETENTION, shared.after(shared.settings.retention_check_ms))
 
@@ -163,62 +177,99 @@ class Removals:
     # --- topics that are gone -----------------------------------------------------------------
 
     def topics_changed(self, topic_ids: TopicIds, names: Sequence[str] | None) -> None:
-        """Remove offsets of topics that are gone, or have another id than when they were made."""
-        machine = self._shared.machine
-        wanted = None if names is None else dict.fromkeys(names)
-        now: dict[str, bytes | None] = {}
-        for group_id in machine.group_ids():
-            doomed: list[_Doomed] = []
-            for key in machine.offset_keys(group_id):
-                topic = key[0]
-                if wanted is not None and topic not in wanted:
-                    continue
-                if topic not in now:
-                    now[topic] = topic_ids(topic)
-                stored = machine.offset(group_id, *key)
-                assert stored is not None, key
-                if now[topic] is None or stored.topic_id not in (ZERO_ID, now[topic]):
-                    doomed.append(_Doomed(group_id, key, stored))
-            self._doom(doomed)
-        for group_id, table in self._shared.undecided_offsets.items():
+        """Remove offsets of topics that are gone, or have another id than when they were made; in
+        this turn some, and the rest in later ones."""
+        shared = self._shared
+        self._topic_ids = topic_ids
+        changed = dict.fromkeys(shared.machine.topics() if names is None else names)
+        self._changed.update(changed)
+        for group_id, table in shared.undecided_offsets.items():
             # Commits that are on their way to the log: their topic existed when they came.
-            gone = [key for key in sorted(table) if wanted is None or key[0] in wanted]
-            gone = [key for key in gone if topic_ids(key[0]) is None]
-            for unit in self._shared.proposals.split(
-                [offset_record(group_id, *key, None) for key in gone]
+            gone = [key for key in table if key[0] in changed and topic_ids(key[0]) is None]
+            for unit in shared.proposals.split(
+                [offset_record(group_id, *key, None) for key in sorted(gone)]
             ):
-                self._shared.write(unit, _nothing)
+                shared.write(unit, _nothing)
+        self.sweep()
+
+    def sweep(self) -> None:
+        """Look at some of the offsets whose topic may be gone. The alarm brings the others."""
+        shared = self._shared
+        if shared.proposals.is_full:
+            shared.alarms.set(_SWEEP, shared.after(GROUP_WRITE_PAUSE_MS))
+            return
+        doomed: list[_Doomed] = []
+        for _ in range(OFFSETS_SWEPT_AT_ONCE):
+            if self._suspects:
+                self._judge(*self._suspects.pop(), doomed)
+            elif self._changed:
+                topic = next(iter(self._changed))
+                del self._changed[topic]
+                self._suspects = [
+                    (group_id, (topic, partition))
+                    for group_id, partition in shared.machine.offsets_of_topic(topic)
+                ]
+            else:
+                break
+        self._doom(doomed)
+        if self._suspects or self._changed:
+            probe("offsets-of-gone-topics-wait-for-a-turn")
+            shared.alarms.set(_SWEEP, shared.after(_NEXT_TURN_MS))
+
+    def _judge(self, group_id: str, key: PartitionKey, doomed: list[_Doomed]) -> None:
+        """Whether an offset is of a topic that is gone; then it is doomed, now or later."""
+        stored = self._shared.machine.offset(group_id, *key)
+        assert self._topic_ids is not None, "topics have changed"
+        topic_id = self._topic_ids(key[0])
+        if stored is None or (topic_id is not None and stored.topic_id in (ZERO_ID, topic_id)):
+            return
+        one = _Doomed(group_id, key, stored)
+        if key in self._shared.undecided_offsets.get(group_id, {}):
+            # A commit to the topic that has the name now: the tombstone would come behind it.
+            self._doom_later([one])
+        else:
+            doomed.append(one)
 
     def _doom(self, doomed: list[_Doomed]) -> None:
         """Write the tombstones of these offsets; try again until they are written."""
         shared = self._shared
-        for one in doomed:
-            tombstone = offset_record(one.group_id, *one.key, None)
-            shared.write([tombstone], partial(self._doom_decided, one))
+        tombstones = [offset_record(one.group_id, *one.key, None) for one in doomed]
+        at = 0
+        for unit in shared.proposals.split(tombstones):
+            shared.write(unit, partial(self._doom_decided, doomed[at : at + len(unit)]))
+            at += len(unit)
 
-    def _doom_decided(self, one: _Doomed, error: ErrorCode | None) -> None:
+    def _doom_decided(self, doomed: list[_Doomed], error: ErrorCode | None) -> None:
         if error is not None and not self._shared.is_closed:
-            self._doom_later(one)
+            self._doom_later(doomed)
 
-    def _doom_later(self, one: _Doomed) -> None:
+    def _doom_later(self, doomed: list[_Doomed]) -> None:
         shared = self._shared
-        self._doomed.append(one)
+        self._doomed += doomed
         if not shared.alarms.is_set(_REMOVAL):
             shared.alarms.set(_REMOVAL, shared.after(GROUP_WRITE_PAUSE_MS))
 
     def remove_again(self) -> None:
         """The alarm after tombstones that could not be written. An offset that was committed since
         is of the topic that exists now, and stays."""
-        doomed, self._doomed = self._doomed, []
         shared = self._shared
+        if shared.proposals.is_full:
+            shared.alarms.set(_REMOVAL, shared.after(GROUP_WRITE_PAUSE_MS))
+            return
+        some = self._doomed[:OFFSETS_SWEPT_AT_ONCE]
+        self._doomed = self._doomed[OFFSETS_SWEPT_AT_ONCE:]
         again: list[_Doomed] = []
-        for one in doomed:
+        for one in some:
+            if shared.machine.offset(one.group_id, *one.key) != one.stored:
+                continue
             if one.key in shared.undecided_offsets.get(one.group_id, {}):
                 # The tombstone would come behind that commit and remove it.
-                self._doom_later(one)
-            elif shared.machine.offset(one.group_id, *one.key) == one.stored:
+                self._doom_later([one])
+            else:
                 again.append(one)
         self._doom(again)
+        if self._doomed and not shared.alarms.is_set(_REMOVAL):
+            shared.alarms.set(_REMOVAL, shared.after(_NEXT_TURN_MS))
 
     # --- expiry -------------------------------------------------------------------------------
 
@@ -233,28 +284,33 @@ class Removals:
             return
         if not self._unchecked:
             self._unchecked = shared.machine.all_ids()[::-1]
+        looked_at = 0
         for _ in range(min(GROUPS_EXPIRED_AT_ONCE, len(self._unchecked))):
-            self._expire_group(self._unchecked.pop())
-        pause_ms = 0 if self._unchecked else shared.settings.retention_check_ms
+            looked_at += self._expire_group(self._unchecked.pop())
+            if looked_at >= OFFSETS_EXPIRED_AT_ONCE:
+                break
+        pause_ms = _NEXT_TURN_MS if self._unchecked else shared.settings.retention_check_ms
         shared.alarms.set(_RETENTION, shared.after(pause_ms))
 
-    def _expire_group(self, group_id: str) -> None:
-        """Remove expired offsets of a group, and the group itself when it is empty without them."""
+    def _expire_group(self, group_id: str) -> int:
+        """Remove expired offsets of a group, and the group itself when it is empty without them.
+        How many offsets were looked at."""
         shared = self._shared
         if group_id in shared.removing:
-            return
+            return 0
         machine = shared.machine
         group, stored_group = shared.find(group_id), machine.group(group_id)
         state, subscribed = shared.state_of(group_id), set[str]()
         if group is not None and state is not GroupState.EMPTY:
             topics = group.subscribed_topics() if state is GroupState.STABLE else None
             if topics is None:
-                return
+                return 0
             subscribed = topics
         undecided = shared.undecided_offsets.get(group_id, {})
         kept = bool(undecided)
         expired: list[NewRecord] = []
-        for key in machine.offset_keys(group_id):
+        keys = machine.offset_keys(group_id)
+        for key in keys:
             stored = machine.offset(group_id, *key)
             assert stored is not None, key
             if key in undecided or key[0] in subscribed:
@@ -265,9 +321,10 @@ class Removals:
                 kept = True
         if not kept and (group is None or group.is_idle):
             self._remove_group(group_id, _nothing)
-            return
+            return len(keys)
         for unit in shared.proposals.split(expired):
             shared.write(unit, _nothing)
+        return len(keys)
 
     def _is_expired(
         self, stored: StoredOffset, group: StoredGroup | None, state: GroupState

@@ -55,7 +55,7 @@ class ClusterDelta:
       controller once the files are gone (ConfirmRemoved).
     * `configured`: topics with a replica here whose overrides changed.
     * `moved`: groups, anywhere, whose leader, membership or target changed (for waiting requests).
-    * `created`, `deleted`: topics, anywhere.
+    * `created`, `deleted`: topics, anywhere; `deleted_names`: the names that those had.
     * `brokers`: nodes whose registration, addresses or fencing changed, or that went.
     * `evicted`: the node goes on with another directory, or this one was condemned: nothing here
       may take part in anything any more. The lists for the partition manager are then empty.
@@ -69,6 +69,7 @@ class ClusterDelta:
     moved: tuple[GroupId, ...]
     created: tuple[TopicId, ...]
     deleted: tuple[TopicId, ...]
+    deleted_names: tuple[str, ...]
     brokers: tuple[NodeId, ...]
     feature_level: int
     evicted: bool
@@ -108,6 +109,7 @@ def delta_between(
         moved=tuple(parts.moved),
         created=tuple(parts.created),
         deleted=tuple(parts.deleted),
+        deleted_names=tuple(before.topics[each].name for each in parts.deleted),
         brokers=_changed_brokers(before, after),
         feature_level=after.feature_level,
         evicted=evicted,

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple, Protocol
 
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.errors import CorruptData, FutureFormat
+from raftlog.base.frozen import Frozen
 from raftlog.base.ids import GroupId, Offset, RaftIndex
 from raftlog.base.limits import (
     MACHINE_SNAPSHOT_BYTES_MAX,
@@ -48,6 +49,11 @@ class AppliedMachine(Protocol):
     def snapshot(self) -> bytes:
         """The whole state in a format of its own that names its version. Equal states give equal
         bytes. Of at most MACHINE_SNAPSHOT_BYTES_MAX, or the log is not trimmed."""
+        ...
+
+    def frozen(self) -> Frozen:
+        """What `snapshot` gives, to be made by a job: the bytes of a large state take too long for
+        a turn, so this call must not make them."""
         ...
 
     def restore(self, body: Buffer) -> None:
@@ -78,6 +84,13 @@ def write_state(producers: bytes, machine: bytes) -> bytes:
     writer = Writer().raw(MAGIC).u16(VERSION).block(producers)
     content = writer.u64(len(machine)).raw(machine).bytes()
     return content + _digest(content)
+
+
+def write_frozen_state(producers: bytes, frozen: Frozen) -> bytes:
+    """The same of a state that is yet to be made into bytes: for a job."""
+    made = frozen.make()
+    assert len(made) == frozen.size, (len(made), frozen.size)
+    return write_state(producers, made)
 
 
 def read_state(group: GroupId, body: Buffer) -> PartitionState:

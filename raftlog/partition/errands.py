@@ -30,7 +30,7 @@ from raftlog.records.batch import crc_matches, read_header
 from raftlog.storage.cold import ColdRead, EntriesRead, SegmentsRemoved
 from raftlog.storage.jobs import remove_files
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.snapshot import newest_snapshot, write_snapshot
+from raftlog.storage.snapshot import newest_snapshot, write_made_snapshot, write_snapshot
 
 _NO_CHAIN: Final = Chain(0)
 _ALL_BYTES: Final = 2**62
@@ -177,6 +177,13 @@ class Errands:
         """The state of the partition at the begin of a segment."""
         self.want_removal()
         self._start(write_snapshot, (self._log.spec, position, body), then)
+
+    def write_made_snapshot(
+        self, position: InstallPosition, make: Callable[[], bytes], then: JobThen
+    ) -> None:
+        """The same of a state whose bytes take long to make: the job makes them."""
+        self.want_removal()
+        self._start(write_made_snapshot, (self._log.spec, position, make), then)
 
     def want_removal(self) -> None:
         """The log start moved, or a segment was closed: see whether segments can go, until all

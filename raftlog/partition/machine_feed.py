@@ -41,7 +41,7 @@ from raftlog.base.ports import Tracer
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
 from raftlog.base.units import NEVER, Instant, millis
-from raftlog.partition.applied import AppliedMachine, read_state, write_state
+from raftlog.partition.applied import AppliedMachine, read_state, write_frozen_state
 from raftlog.partition.errands import Errands
 from raftlog.partition.tracker import Snapshot
 from raftlog.records.control import parse_control_entry, read_marker
@@ -260,15 +260,15 @@ class MachineFeed:
         while self._due and self._due[0].before <= self.applied + 1:
             due = self._due.popleft()
             assert due.before == self.applied + 1, (due.before, self.applied)
-            body = self.machine.snapshot()
-            if len(body) > MACHINE_SNAPSHOT_BYTES_MAX:
+            frozen = self.machine.frozen()
+            if frozen.size > MACHINE_SNAPSHOT_BYTES_MAX:
                 probe("machine-snapshot-too-large")
-                fields = (("bytes", len(body)), ("bytes_max", MACHINE_SNAPSHOT_BYTES_MAX))
+                fields = (("bytes", frozen.size), ("bytes_max", MACHINE_SNAPSHOT_BYTES_MAX))
                 self._tracer.emit(TraceEvent("machine-snapshot-too-large", self._where, fields))
                 continue
-            self._errands.write_snapshot(
+            self._errands.write_made_snapshot(
                 due.position,
-                write_state(due.producers, body),
+                partial(write_frozen_state, due.producers, frozen),
                 partial(self._covers, due.position.next_offset),
             )
 

@@ -13,6 +13,7 @@ directory synced, so what has the final name and fails its digest is damage. Lay
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import Final
 
 from raftlog.base.binary import Buffer, Reader, Writer
@@ -93,6 +94,14 @@ def write_snapshot(disk: Disk, spec: ReplicaSpec, position: InstallPosition, bod
     """Job: put the state before entry `position.raft_index + 1` beside the segments, durably."""
     name = snapshot_name(RaftIndex(position.raft_index + 1))
     write_whole(disk, f"{spec.path}/{name}", snapshot_bytes(spec, position, body))
+
+
+def write_made_snapshot(
+    disk: Disk, spec: ReplicaSpec, position: InstallPosition, make: Callable[[], Buffer]
+) -> None:
+    """Job: the same of a body that is made here, off the loop; `make` gives the same bytes whenever
+    it is called."""
+    write_snapshot(disk, spec, position, make())
 
 
 def read_snapshot(

@@ -96,6 +96,7 @@ UNREACHABLE: Final = {
     "too-many-deletes-wait": _MUCH,
     "read-index-refused": _MUCH,
     "described-groups-over-limit": _MUCH,
+    "offsets-of-gone-topics-wait-for-a-turn": _MUCH,
     "fetched-offsets-over-limit": _MUCH,
     "message-refused": _FOUND,
     "metadata-loader-stopped": _FOUND,

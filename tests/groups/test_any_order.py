@@ -217,6 +217,21 @@ class AnyOrder(RuleBasedStateMachine):
             assert not group.is_idle
 
     @invariant()
+    def offsets_are_found_by_their_topic(self):
+        machine = self.world.machine
+        by_group = [
+            (topic, group, partition)
+            for group in machine.group_ids()
+            for topic, partition in machine.offset_keys(group)
+        ]
+        by_topic = [
+            (topic, *place)
+            for topic in machine.topics()
+            for place in machine.offsets_of_topic(topic)
+        ]
+        assert sorted(by_topic) == sorted(by_group)
+
+    @invariant()
     def acknowledged_commits_are_read(self):
         self.look()
         still = []

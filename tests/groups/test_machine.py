@@ -59,6 +59,18 @@ def test_a_snapshot_restores_to_the_same_state_and_bytes(written):
     assert other.group_ids() == machine.group_ids()
 
 
+@given(st.lists(records, max_size=12), st.lists(records, max_size=12), st.lists(records))
+def test_a_frozen_state_is_changed_by_nothing_that_is_applied_later(first, second, third):
+    machine = machine_of(first)
+    once, before = machine.frozen(), machine.snapshot()
+    feed(machine, *second)
+    twice, between = machine.frozen(), machine.snapshot()
+    feed(machine, *third)
+    assert (once.make(), twice.make()) == (before, between)
+    assert (once.size, twice.size) == (len(before), len(between))
+    assert machine.snapshot() == machine_of([*first, *second, *third]).snapshot()
+
+
 @given(st.lists(records, max_size=12), st.data())
 def test_a_compacted_prefix_gives_the_same_state_and_digest(written, data):
     """Compaction keeps the last record of each key of a prefix, and may drop tombstones that

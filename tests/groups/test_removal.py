@@ -1,12 +1,15 @@
 """What takes groups and offsets away, and what must not."""
 
+from itertools import pairwise
+
 import pytest
 
+from raftlog.base import limits
 from raftlog.groups.settings import GroupSettings
 from raftlog.kafka.embedded import encode_embedded
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.consumer_protocol import ConsumerProtocolSubscription
-from tests.groups.world import U_ID, World
+from tests.groups.world import IDS, U_ID, World
 
 NONE = ErrorCode.NONE
 HOUR = 3_600_000
@@ -199,6 +202,51 @@ def test_tombstones_that_could_not_be_written_are_tried_again():
     world.writes = True
     world.pass_ms(1_000)
     assert world.committed() == -1
+
+
+def test_a_turn_looks_at_a_bounded_number_of_offsets_of_a_deleted_topic():
+    """The deletion of any topic walked all offsets of all groups, in one turn."""
+    world = World()
+    for group in "ghi":
+        world.commit(group, {("t", each): 1 for each in range(900)} | {("u", 0): 2})
+    world.coordinator.topics_changed({"u": U_ID}.get, ["t"], *world.time)
+    world.write()
+    left = [2_700, len(world.machine.offsets_of_topic("t"))]
+    while left[-1] and len(left) < 10:
+        world.pass_ms(1)
+        left.append(len(world.machine.offsets_of_topic("t")))
+    assert all(0 < a - b <= limits.OFFSETS_SWEPT_AT_ONCE for a, b in pairwise(left))
+    assert [world.machine.offset_keys(group) for group in "ghi"] == [[("u", 0)]] * 3
+    assert world.machine.topics() == ["u"]
+
+
+def test_a_sweep_waits_while_too_much_is_undecided_and_spares_what_is_committed_meanwhile(
+    monkeypatch,
+):
+    world = World()
+    world.commit("g", {("t", each): 1 for each in range(10)})
+    monkeypatch.setattr("raftlog.groups.proposals.GROUPS_UNDECIDED_UNITS_MAX", 1)
+    world.writes = False
+    world.commit("h", {("u", 0): 1})
+    again = {"t": b"T" * 16, "u": U_ID}
+    world.coordinator.topics_changed(again.get, ["t"], *world.time)
+    world.write()
+    assert len(world.machine.offset_keys("g")) == 10
+    monkeypatch.setitem(IDS, "t", again["t"])
+    world.commit("g", {("t", 3): 7})
+    world.writes = True
+    world.pass_ms(3_000)
+    assert world.machine.offset_keys("g") == [("t", 3)]
+    assert world.fetch("g", ids=again.get) == {("t", 0): (-1, "")}
+
+
+def test_expiry_looks_at_a_bounded_number_of_offsets_in_a_turn(monkeypatch):
+    monkeypatch.setattr("raftlog.groups.removal.OFFSETS_EXPIRED_AT_ONCE", 10)
+    world = World()
+    for number in range(5):
+        world.commit(f"g{number}", {("t", each): 1 for each in range(10)})
+    world.pass_ms(world.settings.offsets_retention_ms + world.settings.retention_check_ms)
+    assert world.listed() == {}
 
 
 @pytest.mark.parametrize("decided_first", [True, False])

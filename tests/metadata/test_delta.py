@@ -62,6 +62,7 @@ def test_nothing_changed_nothing_to_do():
         "moved": (),
         "created": (),
         "deleted": (),
+        "deleted_names": (),
         "brokers": (),
         "feature_level": 1,
         "evicted": False,

@@ -4,10 +4,13 @@ The rule that everything here is about: no replica deletes a record that a durab
 own does not cover, wherever the committed log start is.
 """
 
+from functools import partial
+
 import pytest
 from raftlog_sim.disk import Keep, SimulatedCrashError
 
 from raftlog.base.errors import CorruptData, DiskError, FutureFormat
+from raftlog.base.frozen import Frozen
 from raftlog.base.limits import MACHINE_SNAPSHOT_BYTES_MAX, REMOVAL_PAUSE_MS
 from raftlog.base.units import millis
 from raftlog.partition import machine_feed
@@ -69,6 +72,35 @@ def test_the_log_stays_short_and_all_replicas_hold_the_same():
     assert len(values(group, 1)) == KEYS
 
 
+class NoBytesOnTheLoop(LastValues):
+    """Its bytes take long to make."""
+
+    def snapshot(self):
+        raise AssertionError("made on the loop")
+
+    def digest(self):
+        return LastValues.snapshot(self)[-32:] or b"none"
+
+    def frozen(self):
+        made = LastValues.snapshot(self)
+        return Frozen(len(made), partial(bytes, made))
+
+
+def test_the_bytes_of_a_snapshot_are_made_by_the_job_that_writes_it():
+    """They were made on the loop: 300 ms of 100,000 committed offsets, at each roll."""
+    group = Group(1, 2, 3, machine=NoBytesOnTheLoop, options=SMALL)
+    group.elect(1)
+    group.places[2].jobs_held = True
+    filled(group, 60)
+    group.advance(ELECTION)
+    assert snapshots_of(group.places[2].disk, group.places[2].spec.path) == []
+    group.places[2].jobs_held = False
+    group.advance(ELECTION)
+    place = group.places[2]
+    assert snapshots_of(place.disk, place.spec.path) != []
+    assert_covered(place)
+
+
 def test_a_boot_begins_with_the_newest_snapshot():
     group = small_group(count=200)
     before = group[2].machine.snapshot()
@@ -90,7 +122,7 @@ def test_a_replica_without_a_snapshot_of_its_own_keeps_its_records(monkeypatch):
     call, full = place.call, [True]
 
     def failing(function, args):
-        if function.__name__ == "write_snapshot" and full[0]:
+        if function.__name__ == "write_made_snapshot" and full[0]:
             return DiskError("no snapshot today", on="disk")
         return call(function, args)
 
@@ -121,7 +153,7 @@ def test_a_replica_whose_snapshots_rot_keeps_its_records(monkeypatch):
 
     def rotting(function, args):
         result = call(function, args)
-        if function.__name__ == "write_snapshot":
+        if function.__name__ == "write_made_snapshot":
             spoil(place, args[1].raft_index + 1)
         return result
 

@@ -4,9 +4,11 @@
 """
 
 import hashlib
+from functools import partial
 
 from raftlog.base.binary import Reader, Writer
 from raftlog.base.errors import CorruptData, FutureFormat
+from raftlog.base.frozen import Frozen
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.record import records_of
 from tests.partition.group import WALL
@@ -35,10 +37,10 @@ class LastValues:
                 self.values[bytes(record.key)] = bytes(record.value)
 
     def snapshot(self):
-        writer = Writer().raw(b"TOY1").u64(self.keyless).u32(len(self.values))
-        for key in sorted(self.values):
-            writer.block(key).block(self.values[key])
-        return writer.bytes()
+        return snapshot_of(self.keyless, self.values)
+
+    def frozen(self):
+        return Frozen(len(self.snapshot()), partial(snapshot_of, self.keyless, dict(self.values)))
 
     def restore(self, body):
         reader = Reader(body, CorruptData, ON)
@@ -53,6 +55,13 @@ class LastValues:
 
     def digest(self):
         return hashlib.blake2b(self.snapshot(), digest_size=16).digest()
+
+
+def snapshot_of(keyless, values):
+    writer = Writer().raw(b"TOY1").u64(keyless).u32(len(values))
+    for key in sorted(values):
+        writer.block(key).block(values[key])
+    return writer.bytes()
 
 
 def pairs(*items):

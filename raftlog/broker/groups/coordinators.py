@@ -14,7 +14,7 @@ The order within a turn:
    who waits hears NOT_COORDINATOR before anything committed later is looked at.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, final
 
@@ -185,12 +185,11 @@ class GroupCoordinators:
         """The group's replica runs here no more."""
         self._end(group)
 
-    def topics_deleted(self) -> None:
+    def topics_deleted(self, names: Sequence[str]) -> None:
         """Topics are gone from the image, and offsets go with their topic."""
-        for group, led in self._led.items():
+        for led in self._led.values():
             if led.leads:
-                self._tell_topics(led)
-                self._dirty[group] = None
+                self._tell_topics(led, names)
 
     # --- one partition ---
 
@@ -245,8 +244,7 @@ class GroupCoordinators:
         if not self._is_present(led):
             return
         if current:
-            self._tell_topics(led)
-            self._dirty[led.replica.group] = None
+            self._tell_topics(led, None)
         else:
             again = Instant(self.context.now + self.context.config.request_ns)
             self.context.at(again, self._ask_again, led)
@@ -255,9 +253,10 @@ class GroupCoordinators:
         if self._is_present(led):
             self._ask_for_topics(led)
 
-    def _tell_topics(self, led: Led) -> None:
+    def _tell_topics(self, led: Led, names: Sequence[str] | None) -> None:
         context = self.context
-        led.coordinator.topics_changed(self._topic_id, None, context.now, context.wall)
+        led.coordinator.topics_changed(self._topic_id, names, context.now, context.wall)
+        self._dirty[led.replica.group] = None
 
     def _topic_id(self, name: str) -> TopicId | None:
         return self.context.image.names.get(name)
