@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, final
 
-from raftlog.base.errors import RaftlogError
+from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.client.core.asks import LATEST, metadata
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.group.protocol import decode_assignment
@@ -94,21 +94,53 @@ class GroupDescription(NamedTuple):
         }
 
 
-async def list_all(client: Client) -> list[ListedGroup]:
-    """The consumer groups of all brokers, sorted by name."""
+@final
+class Listing(NamedTuple):
+    """The groups of the brokers that told of theirs, sorted by name, and why others did not."""
+
+    groups: list[ListedGroup]
+    silent: dict[int, RaftlogError]
+
+    def check(self) -> None:
+        """`OperatingError` that names the brokers whose groups are missing."""
+        if not self.silent:
+            return
+        whys = "; ".join(f"broker {node}: {self.silent[node]}" for node in sorted(self.silent))
+        raise OperatingError(
+            f"the groups of some brokers are missing: {whys}",
+            on="brokers " + ",".join(map(str, sorted(self.silent))),
+            do="ask again; when a broker is dead, others coordinate its groups in a few seconds",
+        )
+
+
+async def list_known(client: Client) -> Listing:
+    """The consumer groups of all brokers that answer."""
     await client.know_brokers()
     brokers = (await client.ask(metadata([]))).brokers
     found: dict[str, ListedGroup] = {}
+    silent: dict[int, RaftlogError] = {}
 
     async def ask(node: int) -> None:
-        for each in await client.ask(list_groups(node)):
+        try:
+            told = await client.ask(list_groups(node))
+        except RaftlogError as error:
+            silent[node] = error
+            return
+        for each in told:
             if each.protocol_type in CONSUMER_GROUPS:
                 found[each.group_id] = each
 
     async with gather() as nursery:
         for broker in brokers:
             nursery.start_soon(ask, broker.node_id)
-    return [found[name] for name in sorted(found)]
+    return Listing([found[name] for name in sorted(found)], silent)
+
+
+async def list_all(client: Client) -> list[ListedGroup]:
+    """The consumer groups of all brokers, sorted by name; an error when one does not answer."""
+    listing = await list_known(client)
+    listing.check()
+    return listing.groups
 
 
 async def describe(client: Client, name: str) -> GroupDescription:

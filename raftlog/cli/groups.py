@@ -17,7 +17,7 @@ from raftlog.cli.group_reset import (
     parse_duration,
     plan,
 )
-from raftlog.cli.group_view import GroupDescription, all_places, describe, list_all, parse_places
+from raftlog.cli.group_view import GroupDescription, all_places, describe, list_known, parse_places
 from raftlog.cli.render import (
     DONE_CODE,
     FAILED_CODE,
@@ -44,14 +44,18 @@ def groups() -> None:
 @bootstrap_option()
 @format_option()
 def list_command(bootstrap: str, form: str) -> None:
-    """List the groups of all brokers with their states, sorted."""
-    found = with_client(bootstrap, list_all)
+    """List the groups of all brokers with their states, sorted.
+
+    When a broker does not answer, the groups of the others are listed, and the exit code is 1.
+    """
+    found = with_client(bootstrap, list_known)
     if form == "json":
-        print_json(
-            {"groups": [{"group": each.group_id, "state": each.group_state} for each in found]}
-        )
-    elif found:
-        print_table(["GROUP", "STATE"], [[each.group_id, each.group_state] for each in found])
+        shown = [{"group": each.group_id, "state": each.group_state} for each in found.groups]
+        print_json({"groups": shown, "silent_brokers": sorted(found.silent)})
+    elif found.groups:
+        rows = [[each.group_id, each.group_state] for each in found.groups]
+        print_table(["GROUP", "STATE"], rows)
+    found.check()
 
 
 @groups.command(

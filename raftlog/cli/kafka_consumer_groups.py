@@ -15,13 +15,14 @@ from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.group_reset import GroupIsActive, Wish, execute, plan
-from raftlog.cli.group_view import GroupDescription, describe, list_all, parse_places
+from raftlog.cli.group_view import GroupDescription, describe, list_all, list_known, parse_places
 from raftlog.cli.groups import delete_groups, delete_some, wishes_of
 from raftlog.cli.kafka_shim import ShimCommand, check_command_config, usage
 from raftlog.cli.render import DONE_CODE, FAILED_CODE, format_option, print_json
 from raftlog.client.core.group.protocol import by_topic
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode, error_name
+from raftlog.kafka.messages.list_groups import ListedGroup
 
 _ACTIONS = ("list", "describe", "delete", "reset_offsets", "delete_offsets")
 _VERBOSE_COLUMNS = ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
@@ -127,22 +128,27 @@ async def _names(flags: dict[str, Any], client: Client) -> list[str]:
 
 
 async def _list(flags: dict[str, Any], client: Client) -> int:
-    found = await list_all(client)
+    listing = await list_known(client)
+    _print_list(flags, listing.groups)
+    listing.check()
+    return DONE_CODE
+
+
+def _print_list(flags: dict[str, Any], found: Sequence[ListedGroup]) -> None:
     if flags["form"] == "json":
         states = [{"group": each.group_id, "state": each.group_state} for each in found]
         print_json({"groups": states})
-        return DONE_CODE
+        return
     if flags["state"] is None:
         for each in found:
             print(each.group_id)
-        return DONE_CODE
+        return
     wanted = {each.strip().lower() for each in flags["state"].split(",") if each.strip()}
     shown = [each for each in found if not wanted or each.group_state.lower() in wanted]
     width = _width(15, (each.group_id for each in shown))
     print(f"{'GROUP'.ljust(width)} {'STATE'.ljust(20)}")
     for each in shown:
         print(f"{each.group_id.ljust(width)} {each.group_state.ljust(20)}")
-    return DONE_CODE
 
 
 async def _describe(flags: dict[str, Any], client: Client) -> int:

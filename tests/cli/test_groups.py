@@ -78,6 +78,31 @@ def test_list(run):
     assert run("groups", "list").out == "GROUP  STATE\ng      Empty\n"
     found = run("groups", "list", "--format", "json").json
     assert found["groups"] == [{"group": "g", "state": "Empty"}]
+    assert found["silent_brokers"] == []
+
+
+@pytest.mark.parametrize("command", ["groups list", "groups list --format json", "shim"])
+def test_a_broker_that_does_not_tell_its_groups_is_named_and_the_others_are_listed(
+    run, cluster, command
+):
+    """The whole list failed with that one."""
+    asked = []
+
+    def refused_by_the_last(body):
+        asked.append(body)
+        return body._replace(error_code=30, groups=()) if len(asked) == cluster.nodes else body
+
+    cluster.changed[16] = refused_by_the_last
+    words = ["kafka-consumer-groups", "--list"] if command == "shim" else command.split()
+    done = run(*words)
+    assert done.code == 1
+    assert "the groups of some brokers are missing" in done.err
+    (silent,) = {node for node in "123" if f"broker {node}: " in done.err}
+    assert "GROUP_AUTHORIZATION_FAILED" in done.err
+    if "json" in command:
+        assert done.json["silent_brokers"] == [int(silent)]
+    else:
+        assert "GROUP" in done.out or done.out in ("g\n", "")
 
 
 def test_describe_shows_members_offsets_and_lag(run, cluster):
