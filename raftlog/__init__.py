@@ -10,7 +10,7 @@ Public names are loaded on first use, so that importing one floor never imports 
 
 from importlib import import_module
 
-__all__ = ["Cluster", "ReplicatedLog"]
+__all__ = ["Cluster", "ReplicatedLog", "verify"]
 
 # Public name -> the module that defines it.
 _HOMES = {
@@ -33,6 +33,8 @@ _refuse_optimised(__debug__)
 
 def __getattr__(name: str) -> object:
     """Load a public name from its home module, once."""
+    if name == "verify":
+        return import_module("raftlog.verify")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,9 +25,9 @@ PROFILES = ("swarm", "wide", "trio", "varied")
 """What batches of seeds draw, one after another: each finds what the others do not play."""
 COMPILED_PROFILES = ("swarm", "wide")
 PARTS = ("seeds", "examples", "power", "crashes")
-NAMED_PARTS = ("fresh", "strangers", "blackbox")
+NAMED_PARTS = ("fresh", "strangers", "blackbox", "wheels")
 """Parts that run only when they are named: one round takes an hour, or all of the time."""
-ONCE = ("strangers", "blackbox")
+ONCE = ("strangers", "blackbox", "wheels")
 """Parts that have nothing to find by a second round."""
 SKIPPED = 3
 """The exit code of a part that could not run whole, though nothing failed."""
@@ -156,6 +156,8 @@ class Soak:
             return self.sweep()
         if part == "fresh":
             return ["scripts/fresh"]
+        if part == "wheels":
+            return ["scripts/wheels", "--try"]
         if part == "strangers":
             return self.strangers()
         if part == "blackbox":

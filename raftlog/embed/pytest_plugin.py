@@ -1,22 +1,84 @@
-"""The pytest plugin: `raftlog_cluster`, `raftlog_faults`, `raftlog_topic`. The only importer of
-pytest.
+"""The pytest plugin, the only importer of pytest. It starts nothing until a test asks.
 
-A conftest.py names it, `pytest_plugins = ["raftlog.embed.pytest_plugin"]`; it is no entry point,
-for then pytest would rewrite every assertion of the product. It starts nothing until a test asks.
+The wheel `pytest-raftlog` names it to pytest. Without that wheel a conftest.py does,
+`pytest_plugins = ["raftlog.embed.pytest_plugin"]`. It is no entry point of raftlog's own, for then
+pytest would rewrite every assertion of the product.
+
+What a failed test leaves lies in `raftlog-failures/` (`--raftlog-failures DIR`), in a folder per
+test that its output names: history and report of `raftlog_history`, and the brokers' output.
+A test that passes leaves nothing.
 """
 
-from collections.abc import Iterator
+import contextlib
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from raftlog.base.arguments import checked
+from raftlog.base.errors import LocalMisuse
 from raftlog.embed.cluster import Cluster
+from raftlog.embed.recording.history import Recording
+from raftlog.embed.recording.recording import recording
+from raftlog.embed.test_names import seed_of, topic_name
+from raftlog.runtime.real_ports import OsEntropy
+
+__all__ = ["topic_name"]
+
+_HISTORY: Final = pytest.StashKey[Recording]()
+_FAILED: Final = pytest.StashKey[bool]()
+_RUN_SEED: Final = pytest.StashKey[int]()
+_SEEDS: Final = 1 << 32
+_PREFIX: Final = "raftlog_"
+_TO_A_WORKER: Final = "raftlog_seed"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options."""
+    group = parser.getgroup("raftlog")
+    group.addoption(
+        "--raftlog-seed",
+        type=int,
+        metavar="N",
+        help="the seed of which raftlog_seed makes each test's own; a failed test prints it",
+    )
+    group.addoption(
+        "--raftlog-failures",
+        default="raftlog-failures",
+        metavar="DIR",
+        help="where failed tests leave histories, reports and the brokers' output",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw a seed, unless it is given. Workers of pytest-xdist get that of the whole run."""
+    given = config.getoption("--raftlog-seed")
+    handed: dict[str, Any] = getattr(config, "workerinput", {})
+    seed = handed.get(_TO_A_WORKER, given)
+    config.stash[_RUN_SEED] = OsEntropy().below(_SEEDS) if seed is None else seed
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist the run's seed."""
+    node.workerinput[_TO_A_WORKER] = node.config.stash[_RUN_SEED]
+
+
+# --- fixtures -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def raftlog_cluster() -> Iterator[Cluster]:
     """A cluster of three brokers in this process, for all tests of the run (of each worker, under
-    pytest-xdist). Tests that break brokers start their own."""
+    pytest-xdist). Tests that break brokers take `raftlog_own_cluster`."""
+    with Cluster(brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def raftlog_own_cluster() -> Iterator[Cluster]:
+    """A cluster of three brokers for this test alone, which may break it."""
     with Cluster(brokers=3) as cluster:
         yield cluster
 
@@ -38,12 +100,83 @@ def raftlog_topic(request: pytest.FixtureRequest) -> str:
     return topic_name(request.node.nodeid)
 
 
-@checked
-def topic_name(node_id: str) -> str:
-    """The letters of a test's id that a topic name may hold, shortened, and made unique by what the
-    id hashes to under a fixed function."""
-    kept = "".join(each if each.isascii() and each.isalnum() else "-" for each in node_id)
-    total = 0
-    for byte in node_id.encode("utf-8", "backslashreplace"):
-        total = (total * 131 + byte) % (1 << 61)
-    return f"{kept[-150:].strip('-')}-{total:x}"
+@pytest.fixture
+def raftlog_seed(request: pytest.FixtureRequest) -> int:
+    """A number for this test's dice, `random.Random(raftlog_seed)`: the same again under the same
+    `--raftlog-seed`."""
+    return seed_of(request.config.stash[_RUN_SEED], request.node.nodeid)
+
+
+@pytest.fixture
+def raftlog_history(request: pytest.FixtureRequest) -> Iterator[Recording]:
+    """A history for `raftlog.verify.record(client, raftlog_history)`. It is judged when the test
+    has passed, and fails it if it is not valid. Call `raftlog_history.read_back(servers)` last."""
+    folder = _folder_of(request.node)
+    folder.mkdir(parents=True, exist_ok=True)
+    with recording(folder / "history.jsonl") as history:
+        request.node.stash[_HISTORY] = history
+        yield history
+
+
+# --- what a failed test leaves --------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Judge the history of a test that has passed."""
+    result = yield
+    history = item.stash.get(_HISTORY, None)
+    if history is not None:
+        history.check(report=_folder_of(item) / "report.html")
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say where the traces of a failed test are, and how to run it again."""
+    report = yield
+    if any(name.startswith(_PREFIX) for name in getattr(item, "fixturenames", ())):
+        if report.failed:
+            item.stash[_FAILED] = True
+            report.sections.append(("raftlog", "\n".join(_left_by(item))))
+        elif report.when == "teardown" and not item.stash.get(_FAILED, False):
+            folder = _folder_of(item)
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # others have put something there
+                folder.parent.rmdir()
+    return report
+
+
+def _left_by(item: pytest.Item) -> list[str]:
+    folder = _folder_of(item)
+    seed = item.config.stash[_RUN_SEED]
+    lines = [f'run it again: pytest "{item.nodeid}" --raftlog-seed={seed}']
+    history = item.stash.get(_HISTORY, None)
+    if history is not None:
+        report = folder / "report.html"
+        if not report.exists():
+            history.judge(report=report)
+        lines += [f"history: {history.path}", f"report: {report}"]
+    for each in getattr(item, "funcargs", {}).values():
+        if isinstance(each, Cluster):
+            lines += [f"broker: {copy}" for copy in _copied_output(each, folder)]
+    return lines
+
+
+def _copied_output(cluster: Cluster, folder: Path) -> Iterator[Path]:
+    """The brokers' output; the cluster removes its own when it stops."""
+    try:
+        outputs = sorted(cluster.directory.glob("broker*.log"))
+    except LocalMisuse:
+        return  # the test has stopped it
+    folder.mkdir(parents=True, exist_ok=True)
+    for output in outputs:
+        if output.stat().st_size > 0:
+            yield Path(shutil.copy(output, folder / output.name))
+
+
+def _folder_of(item: pytest.Item) -> Path:
+    chosen: str = item.config.getoption("--raftlog-failures")
+    return item.config.rootpath / chosen / topic_name(item.nodeid)

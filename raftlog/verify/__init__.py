@@ -5,8 +5,12 @@
     print(verdict.verdict, [result.name for result in verdict.failures()])
 
 Imports `raftlog.base` only and opens no files. docs/guides/verify.md is the guide,
-docs/reference/anomalies.md has every definition.
+docs/reference/anomalies.md has every definition. `record` and `recording` write the history of an
+application; they live in `raftlog.embed.recording`, and are loaded on first use.
 """
+
+from importlib import import_module
+from typing import Any
 
 from raftlog.verify.check import Judgement, check_history, judge, judge_operations
 from raftlog.verify.history import BadHistory, Header, HistoryWriter, Op
@@ -34,4 +38,22 @@ __all__ = [
     "intervals",
     "judge",
     "judge_operations",
+    "record",
+    "recording",
 ]
+
+# Public name -> the module above that defines it: its user looks for it beside the judge.
+_HOMES = {
+    "record": "raftlog.embed.recording.recording",
+    "recording": "raftlog.embed.recording.recording",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from its home module, once."""
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

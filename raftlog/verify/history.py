@@ -22,6 +22,7 @@ import msgspec
 
 from raftlog.base.arguments import AnyText, check, checked
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongType, WrongValue
+from raftlog.verify.late_keys import chosen_late
 
 FORMAT: Final = 1
 SOURCES: Final = ("sim", "blackbox", "demo", "embed", "import")
@@ -213,6 +214,7 @@ class HistoryWriter:
         """Record the end of the open operation of `process`: `ok`, `fail` or `info`.
 
         A missing `value` is the invocation's, except for `ok`, whose value is what the system said.
+        For a send to `topic/?`, `key=` is the partition that the client chose.
         """
         if kind not in ("ok", "fail", "info"):
             raise WrongValue(f"kind must be ok, fail or info, not {kind!r}")
@@ -222,7 +224,10 @@ class HistoryWriter:
         call = self._open[process]
         if value is None and kind != "ok":
             value = call.value
-        op = self._op(process, kind, call.f, time_ns, call.key, value, fields)
+        key = check("key", fields.pop("key", None) or call.key, AnyText | None)
+        op = self._op(process, kind, call.f, time_ns, key, value, fields)
+        if key != call.key and not chosen_late(call, op):
+            raise LocalMisuse(f"key {key!r} is no partition of {call.key!r}, which was called")
         self._put(op.document())
         del self._open[process]
         self._last_ns[process] = time_ns

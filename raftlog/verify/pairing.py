@@ -17,6 +17,7 @@ import attrs
 import msgspec
 
 from raftlog.verify.history import NEMESIS, BadHistory, Op
+from raftlog.verify.late_keys import chosen_late, settle_keys
 from raftlog.verify.pairs import KnownLog, Pairs, Value, values_of
 from raftlog.verify.shapes import SHAPES, are_texts, completed, poll
 
@@ -146,6 +147,8 @@ class Pairing:
     open_ops: dict[int | str, Op] = attrs.field(factory=dict)
     retired: dict[int | str, None] = attrs.field(factory=dict)
     logs: dict[str, KnownLog] = attrs.field(factory=dict)
+    unanswered: list[Interval] = attrs.field(factory=list)
+    """Sends that were not acknowledged."""
     last_index: int = -1
 
     def feed(self, ops: Iterable[Op]) -> None:
@@ -175,7 +178,9 @@ class Pairing:
                 self.retired[process] = None
             found = interval_of(call, op, self.logs)
             self.found.append(found)
-            if found.f == "send" and found.type == "ok" and found.value is not None:
+            if found.f == "send" and found.type != "ok":
+                self.unanswered.append(found)
+            elif found.f == "send" and found.value is not None:
                 log = self.log_of(str(found.key))
                 for offset, value in enumerate(values_of(found.asked), found.value):
                     log.put(offset, value)
@@ -189,7 +194,10 @@ class Pairing:
 
     def finish(self) -> None:
         """What is still open may have happened, or may yet."""
-        self.found.extend(interval_of(call, None) for call in self.open_ops.values())
+        left = [interval_of(call, None) for call in self.open_ops.values()]
+        self.found += left
+        self.unanswered += [op for op in left if op.f == "send"]
+        self.found += settle_keys(self.found, self.unanswered)
         for log in self.logs.values():
             log.close()
 
@@ -227,7 +235,7 @@ def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = Non
         kind, end_ns, value, node = "info", OPEN, None, call.node
     else:
         kind, value, node = end.type, end.value, end.node
-        if end.f != call.f or end.key != call.key:
+        if end.f != call.f or (end.key != call.key and not chosen_late(call, end)):
             raise BadHistory("f or key differ between call and completion", on=_at(call, end))
         if end.time_ns < call.time_ns:
             raise BadHistory("an operation ends before it begins", on=_at(call, end))
@@ -247,7 +255,8 @@ def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = Non
             f"the value of {call.f} has the wrong shape ({why})", on=_at(call, end)
         ) from None
     assert type(call.process) is int, call.process
-    f, key = intern(call.f), call.key if call.key is None else intern(call.key)
+    key = call.key if end is None else end.key
+    f, key = intern(call.f), None if key is None else intern(key)
     if node is not None and type(node) is not str:
         raise BadHistory("node is a name", on=_at(call, end))
     interval = Interval(

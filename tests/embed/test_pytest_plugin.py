@@ -4,14 +4,16 @@ A run of its own also keeps its cluster, which lives for the whole run, out of t
 other tests patch the product's classes.
 """
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.embed.pytest_plugin import topic_name
+from raftlog.embed.test_names import seed_of, topic_name
 from raftlog.metadata.topic_names import topic_name_problem
 
 CONFTEST = 'pytest_plugins = ["raftlog.embed.pytest_plugin"]\n'
@@ -123,3 +125,65 @@ def test_a_run_of_ones_own(tmp_path):
 def test_names_are_allowed_and_differ(one, other):
     assert topic_name_problem(topic_name(one)) is None
     assert (topic_name(one) == topic_name(other)) == (one == other)
+
+
+@given(st.integers(0, 1 << 62), st.text(max_size=50), st.text(max_size=50))
+def test_seeds_repeat_and_differ_by_test(seed, one, other):
+    assert seed_of(seed, one) == seed_of(seed, one) >= 0
+    assert (seed_of(seed, one) == seed_of(seed, other)) == (one == other)
+
+
+FAILING = """
+from raftlog.embed.recording.history import Seats
+
+
+def test_what_is_lost_is_told(raftlog_history, raftlog_seed):
+    print("dice", raftlog_seed)
+    seats = Seats()
+    for at, value in enumerate("ab"):
+        raftlog_history.begin_send(seats, "t", 0, value).sent("t", 0, at, value)
+    raftlog_history.begin(seats, "poll").ok({"t/0": [[1, "b"]]})
+
+
+def test_of_its_own_accord(raftlog_history, raftlog_seed):
+    print("dice", raftlog_seed)
+    raise AssertionError("no order came")
+
+
+def test_that_passes(raftlog_history):
+    raftlog_history.begin_send(Seats(), "t", 0, "a").sent("t", 0, 0, "a")
+"""
+
+
+def test_what_a_failed_test_leaves_is_where_its_output_says(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_theirs.py").write_text(FAILING)
+    once = failed_run(tmp_path, "-n", "2")
+    assert "2 failed, 1 passed" in once
+    assert "lost-write (1)" in once
+    kept = re.findall(r"^(history|report): (.+)$", once, re.M)
+    assert len(kept) >= 4
+    for _, place in kept:
+        assert Path(place).stat().st_size > 0
+    # The test that passed has left nothing.
+    folders = {Path(place).parent for _, place in kept}
+    assert set((tmp_path / "raftlog-failures").iterdir()) == folders
+    (seed,) = set(re.findall(r"--raftlog-seed=(\d+)", once))
+    again = failed_run(tmp_path, "--raftlog-seed", seed)
+    assert sorted(re.findall(r"^dice \d+$", once, re.M)) == sorted(
+        re.findall(r"^dice \d+$", again, re.M)
+    )
+    assert len(set(re.findall(r"^dice \d+$", again, re.M))) == 2
+
+
+def failed_run(folder, *options):
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, "test_theirs.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout

@@ -275,6 +275,24 @@ VERIFY_CALLS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         lambda **more: _invoked().complete(**more),
         {"process": 1, "kind": "ok", "time_ns": 2, "value": 1},
     ),
+    "recording": (
+        verify.recording,
+        {
+            "path": "history.jsonl",
+            "topics": ["t"],
+            "consumer": "assign",
+            "final_read": True,
+            "options": {"dense": True},
+        },
+    ),
+    "record": (
+        verify.record,
+        {
+            "client": Cluster(),
+            "history": verify.recording("history.jsonl"),
+            "identity": lambda record: record.key,
+        },
+    ),
     "nemesis": (
         lambda **more: _invoked().nemesis(**more),
         {"f": "kill", "time_ns": 2, "value": 1},
@@ -313,6 +331,7 @@ OTHERS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
         Cluster,
         {"brokers": 1, "processes": False, "directory": "d", "settings": {}, "controllers": 1},
     ),
+    "verify": (verify.check_history, {"source": [HISTORY]}),
     "ReplicatedLog": (
         ReplicatedLog,
         {"replicas": 1, "name": "log", "directory": "d", "cluster": None, "processes": False},

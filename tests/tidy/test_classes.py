@@ -22,6 +22,7 @@ OPEN_BASES = {
     "NamedTuple",
     "TypedDict",
 }
+EXTENDED_BY_USERS = {"ClusterMixin"}
 ERROR_SUFFIXES = ("Error", "Exception", "ExceptionGroup", "Warning")
 ATTRS = {"attrs.define", "attrs.frozen", "attrs.mutable", "define", "frozen", "mutable"}
 OTHER_RECORDS = {"dataclass", "dataclasses.dataclass", "attr.s", "attr.attrs", "attr.dataclass"}
@@ -43,7 +44,7 @@ def bases(node: ast.ClassDef) -> list[str]:
 def not_final(files: Iterable[SourceFile]) -> Iterator[str]:
     """Concrete classes that could be extended."""
     found = [(file, node, bases(node)) for file in files for node in classes(file)]
-    extended = {name for _, _, names in found for name in names}
+    extended = {name for _, _, names in found for name in names} | EXTENDED_BY_USERS
     errors = _error_classes(found)
     for file, node, names in found:
         decorators = {dotted(decorator) for decorator in node.decorator_list}

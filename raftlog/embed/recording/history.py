@@ -1,0 +1,361 @@
+"""The history that an application's clients write together, from any thread and any event loop.
+
+How it keeps to the truth:
+
+1. A call is on its way to the disk before the client may send it (`HistoryWriter.invoke`).
+2. A client has one seat, a process number, for each call that it has open. A seat is used again
+   when its call ended in `ok` or `fail`, so calls of one process follow each other in real time.
+   After `info` the seat is gone.
+3. What is still open at the end may have happened: readers take it as `info`.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, final
+
+from raftlog.base.amounts import amount
+from raftlog.base.arguments import checked
+from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.client.core.arguments import Seconds, TopicName
+from raftlog.embed.recording.door import Identify, Identity, by_value, sent_twice
+from raftlog.verify import Header, HistoryWriter, Judgement, Verdict, judge
+from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report_proof import digest_of
+from raftlog.verify.verdict import INVALID
+
+OPERATIONS_MAX: Final = 5_000_000
+"""A history is judged in memory."""
+CONSUMERS: Final = ("subscribe", "assign")
+_FAILURES_SHOWN: Final = 5
+
+
+@final
+class Seats:
+    """The process numbers of one client that are free."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+
+    def take(self) -> int | None:
+        """The one that was free last, if any."""
+        return self._free.pop() if self._free else None
+
+    def give_back(self, process: int) -> None:
+        self._free.append(process)
+
+    def leave(self) -> None:
+        """Begin with new numbers."""
+        self._free.clear()
+
+
+@final
+class Operation:
+    """A call that was recorded. It ends once; what ends it later is ignored."""
+
+    def __init__(self, history: "Recording", seats: Seats, process: int, f: str, key: str) -> None:
+        self.history = history
+        self.seats = seats
+        self.process = process
+        self.f = f
+        self.key = key
+        self.look: Callable[[], None] | None = None
+        """Ends the operation if its client knows the outcome already, though it has not told."""
+
+    def ok(self, value: Any, *, key: str | None = None) -> None:
+        """It happened."""
+        self.history.end(self, "ok", value=value, key=key)
+
+    def sent(self, topic: str, partition: int, offset: int | None, identity: Identity) -> None:
+        """A record was acknowledged at this place."""
+        self.history.acknowledged(f"{topic}/{partition}", offset)
+        self.ok([offset, identity], key=f"{topic}/{partition}")
+
+    def fail(self, error: object) -> None:
+        """It certainly did not happen, and never will."""
+        self.history.end(self, "fail", error=_told(error))
+
+    def info(self, error: object) -> None:
+        """It may have happened, or may yet: a timeout, a lost connection, and all else."""
+        self.history.end(self, "info", error=_told(error))
+
+
+@final
+class Recording:
+    """See the module. `path` is the history.jsonl that is written; an older one is replaced.
+
+    `topics` limits what is recorded, by default to all. `consumer="assign"` also judges the order
+    in which each consumer got its records; that is right for consumers that no rebalance moves.
+    `final_read=False` says that the application does not read everything in the end, so that an
+    acknowledged record that nothing read is no finding. `options` are further options of the
+    history's header."""
+
+    @checked
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        topics: Sequence[TopicName] | None = None,
+        consumer: str = "subscribe",
+        final_read: bool = True,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if consumer not in CONSUMERS:
+            raise LocalMisuse(f"consumer is one of {', '.join(CONSUMERS)}, not {consumer!r}")
+        self.path = Path(path)
+        self.header = Header(
+            source="embed",
+            options={"consumer": consumer, "final_read": final_read, **(options or {})},
+        )
+        self._topics = None if topics is None else frozenset(topics)
+        self._lock = threading.RLock()
+        self._sink: Any = StringIO()
+        self._writer: HistoryWriter | None = None
+        self._failure: Exception | None = None
+        self._open: dict[Operation, None] = {}
+        self._refused: dict[Operation, str] = {}
+        self._sent: dict[str, dict[Identity, Operation | None]] = {}
+        """Topic -> what was sent to it; with the operation while the client has refused it and the
+        application may try again."""
+        self._ends: dict[str, int] = {}
+        self._processes = 0
+        self._operations = 0
+        self._last_ns = 0
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            if self._writer is not None:
+                raise LocalMisuse("a recording is begun once", on=str(self.path))
+            try:
+                self._sink = self.path.open("w", encoding="utf-8")
+            except OSError as error:
+                raise OperatingError(
+                    f"the history cannot be written: {error.strerror}", on=str(self.path)
+                ) from None
+            self._writer = HistoryWriter(self._sink, self.header)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, trace
+        self._close()
+        if error is None:
+            self._raise_failure()
+
+    def _close(self) -> None:
+        with self._lock:
+            self._settle()
+            self._open.clear()
+            if self._writer is not None and self._failure is None:
+                self._writer.close()
+            self._sink.close()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise OperatingError(
+                f"the history could not be written: {self._failure}", on=str(self.path)
+            ) from self._failure
+
+    # --- for the wrappers -------------------------------------------------------------------------
+
+    def records(self, topic: str) -> bool:
+        """Whether operations on this topic are recorded."""
+        return self._topics is None or topic in self._topics
+
+    def begin(self, seats: Seats, f: str, key: str | None = None, value: Any = None) -> Operation:
+        """Record a call; it is on its way to the disk when this returns."""
+        with self._lock:
+            writer = self._running()
+            if self._operations >= OPERATIONS_MAX:
+                raise LocalMisuse(
+                    f"a recording holds {amount(OPERATIONS_MAX, 'operation', grouped=True)}",
+                    on=str(self.path),
+                    do="record a shorter run, or fewer topics: recording(..., topics=[...])",
+                )
+            process = seats.take()
+            if process is None:
+                process = self._processes
+                self._processes += 1
+            begun = Operation(self, seats, process, f, key or "")
+            writer.invoke(process, f, time_ns=self._now(), key=key, value=value)
+            self._operations += 1
+            self._open[begun] = None
+            return begun
+
+    def begin_send(
+        self, seats: Seats, topic: str, partition: int | None, identity: Identity
+    ) -> Operation:
+        """Record a send. One that the client refused goes on when the application tries again."""
+        key = f"{topic}/{'?' if partition is None or partition < 0 else partition}"
+        with self._lock:
+            self._running()
+            sent = self._sent.setdefault(topic, {})
+            if identity in sent:
+                refused = sent[identity]
+                if refused is None or refused.key != key:
+                    raise sent_twice(topic, identity)
+                sent[identity] = None
+                self._refused.pop(refused, None)
+                return refused
+            begun = self.begin(seats, "send", key, identity)
+            sent[identity] = None
+            return begun
+
+    def refuse(self, refused: Operation, topic: str, identity: Identity, error: object) -> None:
+        """The client raised before it took the record. That is `fail`, written at the end: until
+        then the application may try again with the same value, as it does after a full queue."""
+        with self._lock:
+            if refused in self._open:
+                self._sent[topic][identity] = refused
+                self._refused[refused] = _told(error)
+
+    def end(
+        self, ended: Operation, kind: str, *, value: Any = None, key: str | None = None, **more: Any
+    ) -> None:
+        """Record a return, once."""
+        with self._lock:
+            if self._writer is None or ended not in self._open:
+                return  # it has ended, or the recording has
+            del self._open[ended]
+            try:
+                self._writer.complete(
+                    ended.process, kind, time_ns=self._now(), value=value, key=key, **more
+                )
+            except OSError as error:
+                # This may run in a callback of the client, which must not raise for our disk.
+                self._failure = self._failure or error
+                return
+            if kind != "info":
+                ended.seats.give_back(ended.process)
+
+    def look(self, seats: Seats) -> None:
+        """End what a client has open, and knows the outcome of, though it has not told."""
+        with self._lock:
+            for each in list(self._open):
+                if each.seats is seats and each.look is not None:
+                    each.look()
+
+    def acknowledged(self, key: str, offset: int | None) -> None:
+        """Remember how far `read_back` has to come."""
+        if offset is not None:
+            with self._lock:
+                self._ends[key] = max(self._ends.get(key, 0), offset + 1)
+
+    def _running(self) -> HistoryWriter:
+        if self._writer is None or self._sink.closed:
+            raise LocalMisuse(
+                "this history is not being recorded",
+                on=str(self.path),
+                do="use recorded clients inside `with raftlog.verify.recording(...) as history`",
+            )
+        self._raise_failure()
+        return self._writer
+
+    def _settle(self) -> None:
+        """End what is known to have ended. Futures know their outcome before they tell."""
+        for each in list(self._open):
+            if each.look is not None:
+                each.look()
+        refused, self._refused = self._refused, {}
+        for each, error in refused.items():
+            self.end(each, "fail", error=error)
+
+    def _now(self) -> int:
+        """One clock for all; it does not run backwards."""
+        self._last_ns = max(self._last_ns, time.perf_counter_ns())
+        return self._last_ns
+
+    # --- for the user -----------------------------------------------------------------------------
+
+    @checked
+    def fault(self, name: str, node: int | None = None, **details: Any) -> None:
+        """Note a fault or a repair ("kill", "restart", "pause", "resume", "partition", "heal") for
+        the report's pictures. `record(cluster, history)` does it by itself."""
+        with self._lock:
+            value = {**({} if node is None else {"node": f"n{node}"}), **details}
+            self._running().nemesis(name, time_ns=self._now(), value=value)
+
+    @checked
+    def read_back(
+        self,
+        bootstrap_servers: str,
+        *,
+        seconds: Seconds = 30.0,
+        value: Callable[[bytes | None], Any] | None = None,
+        identity: Identify | None = None,
+    ) -> int:
+        """Read every recorded topic from its beginning, with a client of its own, so that the judge
+        sees what is there in the end; the number of records. `value` is what consumers deserialize
+        values with, `identity` as for `record`.
+
+        `OperatingError` when an acknowledged record is not reached within `seconds`."""
+        # The client is a large import, and most histories are read by the application.
+        from raftlog.embed.recording.reading_back import read_everything  # noqa: PLC0415
+
+        with self._lock:
+            self._running()
+            self._settle()
+            topics, ends = list(self._sent), dict(self._ends)
+        return read_everything(
+            self, bootstrap_servers, topics, ends, seconds, value, identity or by_value
+        )
+
+    @checked
+    def judge(self, *, report: str | Path | None = None) -> Verdict:
+        """Judge what was recorded so far, and write the HTML report."""
+        return self._judged(report)[0].verdict
+
+    @checked
+    def check(self, *, report: str | Path | None = None) -> Verdict:
+        """Judge, write the report, and raise AssertionError unless the history is valid: with what
+        contradicts what, and where the report is."""
+        judgement, told = self._judged(report)
+        verdict = judgement.verdict
+        if verdict.exit_code != 0:
+            raise AssertionError(told)
+        return verdict
+
+    def _judged(self, report: str | Path | None) -> tuple[Judgement, str]:
+        with self._lock:
+            if self._writer is None:
+                raise LocalMisuse("nothing was recorded yet", on=str(self.path))
+            self._raise_failure()
+            if not self._sink.closed:
+                self._settle()
+                self._writer.flush()
+        with self.path.open("rb") as stream:
+            judgement = judge(stream)
+        if report is not None:
+            with self.path.open("rb") as stream:
+                folder = RunFolder(
+                    name=self.path.stem, place=str(self.path), history_sha256=digest_of(stream)
+                )
+            Path(report).write_text(render(judgement, folder), encoding="utf-8")
+        return judgement, _summary(judgement.verdict, self.path, report)
+
+
+def _summary(verdict: Verdict, path: Path, report: str | Path | None) -> str:
+    lines = [f"the history is {verdict.verdict}"]
+    failures = verdict.failures()
+    for result in failures[:_FAILURES_SHOWN]:
+        text = "" if result.witness is None else result.witness.text
+        lines.append(f"{result.name} ({result.count}): {text}")
+    if len(failures) > _FAILURES_SHOWN:
+        lines.append(f"and {len(failures) - _FAILURES_SHOWN} more classes")
+    if verdict.verdict != INVALID:
+        lines += verdict.notes
+    lines.append(f"history: {path}")
+    if report is not None:
+        lines.append(f"report: {report}")
+    return "\n".join(lines)
+
+
+def _told(error: object) -> str:
+    return (error if isinstance(error, str) else repr(error))[:500]

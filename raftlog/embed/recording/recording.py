@@ -1,0 +1,112 @@
+"""`raftlog.verify.record` and `raftlog.verify.recording`."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from raftlog.base.arguments import check, checked
+from raftlog.base.errors import LocalMisuse, WrongType
+from raftlog.client.core.arguments import TopicName
+from raftlog.embed.recording import aio_kafka, confluent, kafka_python
+from raftlog.embed.recording.door import Identify, by_value
+from raftlog.embed.recording.history import Recording
+from raftlog.embed.recording.wrapper import Recorded
+
+Client = TypeVar("Client")
+
+_OTHERS: Final[Sequence[tuple[str, str, type[Recorded]]]] = (
+    (confluent.LIBRARY, "Producer", confluent.RecordedProducer),
+    (confluent.LIBRARY, "Consumer", confluent.RecordedConsumer),
+    (kafka_python.LIBRARY, "KafkaProducer", kafka_python.RecordedProducer),
+    (kafka_python.LIBRARY, "KafkaConsumer", kafka_python.RecordedConsumer),
+    (aio_kafka.LIBRARY, "AIOKafkaProducer", aio_kafka.RecordedProducer),
+    (aio_kafka.LIBRARY, "AIOKafkaConsumer", aio_kafka.RecordedConsumer),
+)
+_OURS: Final = (
+    ("raftlog.client.blocking", "BlockingClient", "RecordedBlockingClient"),
+    ("raftlog.client.blocking_consumer", "BlockingConsumer", "RecordedBlockingConsumer"),
+    ("raftlog.client.trio_driver", "Client", "RecordedClient"),
+    ("raftlog.client.consumer", "Consumer", "RecordedConsumer"),
+)
+
+
+@checked
+def recording(
+    path: str | Path,
+    *,
+    topics: Sequence[TopicName] | None = None,
+    consumer: str = "subscribe",
+    final_read: bool = True,
+    options: Mapping[str, Any] | None = None,
+) -> Recording:
+    """A history to record into: `with raftlog.verify.recording("history.jsonl") as history`.
+
+    `Recording` says what the arguments are."""
+    return Recording(path, topics=topics, consumer=consumer, final_read=final_read, options=options)
+
+
+def record(
+    client: Client,
+    history: Recording,
+    *,
+    identity: Identify | None = None,
+    **more: Any,
+) -> Client:
+    """A stand-in for a Kafka client that behaves as it does, and writes the history.
+
+    `client` is a producer or consumer of confluent-kafka, kafka-python, aiokafka or raftlog, or a
+    `raftlog.Cluster`, whose faults are noted for the report. `identity` tells what is unique in a
+    record (topic, key, value, headers); by default its value is. `on_delivery` is for a producer of
+    confluent-kafka that was configured with callbacks.
+
+    Raises `WrongType` for another object; the stand-in raises `WrongValue` for a value that the
+    judge could not tell from an earlier one."""
+    check("history", history, Recording)
+    identify = check("identity", identity or by_value, Callable[..., Any])
+    if type(client) in _wrappers():
+        raise LocalMisuse("this client is recorded already", on=repr(client))
+    found: Any = _of_another_library(client) or _of_ours(client)
+    if found is not None:
+        return found(client, history, identify, **more)  # type: ignore[no-any-return]
+    # Imported late: a cluster is a large import, and recording needs none.
+    from raftlog.embed.cluster import Cluster  # noqa: PLC0415
+    from raftlog.embed.recording.faults import RecordedCluster  # noqa: PLC0415
+
+    if isinstance(client, Cluster):
+        return RecordedCluster(client, history, **more)  # type: ignore[return-value]
+    raise WrongType(
+        "client must be a producer or consumer of confluent-kafka, kafka-python, aiokafka or "
+        f"raftlog, or a raftlog.Cluster, not {type(client).__module__}.{type(client).__qualname__}",
+        do="write the history by raftlog.verify.HistoryWriter for another library",
+    )
+
+
+def _of_another_library(client: object) -> type[Recorded] | None:
+    """The wrapper, if the client is of one of them. The library of an object is imported."""
+    for library, name, wrapper in _OTHERS:
+        kind = getattr(sys.modules.get(library), name, None)
+        if isinstance(kind, type) and isinstance(client, kind):
+            return wrapper
+    return None
+
+
+def _of_ours(client: object) -> type[Recorded] | None:
+    for module, name, wrapper in _OURS:
+        kind = getattr(sys.modules.get(module), name, None)
+        if isinstance(kind, type) and isinstance(client, kind):
+            from raftlog.embed.recording import ours  # noqa: PLC0415
+
+            found: type[Recorded] = getattr(ours, wrapper)
+            return found
+    return None
+
+
+def _wrappers() -> list[type]:
+    found: list[type] = []
+    waiting: list[type] = [Recorded]
+    while waiting:
+        kind = waiting.pop()
+        found.append(kind)
+        waiting += kind.__subclasses__()
+    return found

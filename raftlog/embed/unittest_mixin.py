@@ -1,0 +1,44 @@
+"""A cluster for unittest.
+
+class OrdersTest(ClusterMixin, unittest.TestCase):
+    def test_orders(self):
+        shop = Shop(self.raftlog_cluster.bootstrap_servers, topic=self.raftlog_topic)
+"""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from raftlog.embed.cluster import Cluster
+from raftlog.embed.test_names import topic_name
+
+if TYPE_CHECKING:
+    import unittest
+
+    _Base = unittest.TestCase
+else:
+    _Base = object
+
+
+class ClusterMixin(_Base):
+    """`raftlog_cluster` is a cluster of `raftlog_brokers` for all tests of the class, and
+    `raftlog_topic` the name of a topic that no other test uses. With `raftlog_own_cluster = True`
+    each test has a cluster of its own, which it may break. It stands before `TestCase` in the list
+    of bases, and `IsolatedAsyncioTestCase` serves as well."""
+
+    raftlog_brokers: ClassVar[int] = 3
+    raftlog_own_cluster: ClassVar[bool] = False
+    raftlog_cluster: Cluster
+    raftlog_topic: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Start the cluster of the class."""
+        super().setUpClass()
+        if not cls.raftlog_own_cluster:
+            cls.raftlog_cluster = cls.enterClassContext(Cluster(cls.raftlog_brokers))
+
+    def setUp(self) -> None:
+        """Name the topic, and start the test's own cluster."""
+        super().setUp()
+        if self.raftlog_own_cluster:
+            self.raftlog_cluster = self.enterContext(Cluster(self.raftlog_brokers))
+        self.raftlog_topic = topic_name(self.id())
