@@ -3,7 +3,17 @@
 import argparse
 from pathlib import Path
 
-from benches import consuming, creating, failing, idling, latency, measuring, producing, simulating
+from benches import (
+    consuming,
+    creating,
+    failing,
+    grouping,
+    idling,
+    latency,
+    measuring,
+    producing,
+    simulating,
+)
 
 TOTAL = 200_000_000
 
@@ -24,6 +34,8 @@ def run(name: str, rounds: int, *, compiled: bool) -> dict:
         return creating.measure(rounds)
     if name == "idle":
         return idling.measure(rounds)
+    if name == "groups":
+        return grouping.measure(rounds)
     if name == "simulator":
         return simulating.measure(rounds, trio=not compiled)
     return failing.measure(rounds)
@@ -38,6 +50,7 @@ NAMES = [
     "create",
     "failover",
     "idle",
+    "groups",
     "simulator",
 ]
 

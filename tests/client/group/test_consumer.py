@@ -10,6 +10,7 @@ from raftlog.client.core.group.membership import Phase
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey
+from tests.client.fake_cluster import START
 from tests.client.group.world import (
     ALL,
     COOPERATIVE,
@@ -46,6 +47,18 @@ def test_two_members_share_and_the_one_that_is_left_takes_over(strategy):
     world.groups.expire("g", two.consumer.membership.identity.member_id)
     joined(world, one)
     assert not one.errors
+
+
+def test_the_join_with_the_given_id_follows_at_once():
+    """The answer with the id ended the turn, and the next turn came with another timer: half a
+    second later, in each start of a consumer."""
+    world = start()
+    reader = world.reader("t")
+    reader.act()
+    reader.harness.turn()
+    reader.harness.run_until(lambda: reader.consumer.membership.phase is Phase.STABLE)
+    assert world.cluster.count(ApiKey.JOIN_GROUP) == 2
+    assert reader.harness.now - START < millis(40)
 
 
 def test_eager_members_give_up_all_before_they_join():

@@ -297,12 +297,16 @@ class GroupConsumer:
         if self._notices:
             return
         self._watch_topics()
+        if self._stage is _Stage.JOINING:
+            # First, for what it ends in may be that the member joins again at once, with the id
+            # that it was given; no timer would wake it for that.
+            self._follow_join()
+        if self._notices:
+            return
         if self._stage is _Stage.IDLE and self._polling and membership.may_join:
             self._begin_rebalance()
         elif self._stage is _Stage.COMMITTING and self.turn.now >= self._stage_until:
             self._go_on_after_commit()
-        if self._stage is _Stage.JOINING:
-            self._follow_join()
 
     def _watch_polls(self) -> None:
         """A member that does not poll any more keeps its partitions from the others: it leaves."""
