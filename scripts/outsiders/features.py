@@ -47,6 +47,9 @@ FEATURES = [
     Feature("transaction", "produce inside a transaction and commit it", True),
     Feature("kip-848", "subscribe with the new group protocol, read every record"),
 ]
+LOST_ANSWER = Feature(
+    "lost-answer", "over `/faults`, lose the answer to a Produce; every record is there once", True
+)
 TOOLS = "kafka-tools"
 TOOL_FEATURES = [
     Feature(name, f"`{call.tool} {call.flags}`".replace(" `", "`")) for name, call in CALLS.items()
@@ -67,6 +70,7 @@ JAVA_FEATURES = [
     Feature("record", "headers, a timestamp of its own and no value, as they were written"),
     Feature("too-large", "a record above the limit is refused as too large"),
     Feature("out-of-range", "a position behind the end is refused as out of range"),
+    LOST_ANSWER,
 ]
 LIBRDKAFKA = "confluent-kafka"
 LIBRDKAFKA_FEATURES = [
@@ -108,11 +112,13 @@ OWN_FEATURES = {
     TOOLS: TOOL_FEATURES,
     SEGMENT: SEGMENT_FEATURES,
     SPARK: SPARK_FEATURES,
+    "franz-go": [LOST_ANSWER],
+    "kafkajs": [LOST_ANSWER],
 }
 """Head of the names of clients -> what they alone are asked."""
 NAMES = [feature.name for feature in FEATURES]
 OWN_NAMES = list(dict.fromkeys(each.name for own in OWN_FEATURES.values() for each in own))
-WRITING = [feature.name for feature in FEATURES if feature.writes]
+WRITING = [feature.name for feature in [*FEATURES, LOST_ANSWER] if feature.writes]
 
 
 def names_of(client):

@@ -15,6 +15,7 @@ from outsiders import clients, features, matrix, preparing
 from outsiders.running import judge, run_program
 from outsiders.topics import Topics
 from raftlog.runtime import local_cluster
+from raftlog.runtime.local_ports import HOST
 
 USAGE = 64
 EVERY_FEATURE = [*features.NAMES, *features.OWN_NAMES]
@@ -144,12 +145,12 @@ def run_all(commands, options):
     seen, untold = {}, {}
     if not commands:
         return seen, untold
-    with cluster() as bootstrap:
+    with cluster(settings={"raftlog.testing.faults": "true"}) as (bootstrap, admins):
         _say("a cluster of three brokers is ready")
         for client, command in commands.items():
             began = time.monotonic()
             try:
-                seen[client.name] = column = _run_one(bootstrap, client, command, options)
+                seen[client.name] = column = _run_one(bootstrap, admins, client, command, options)
             except (KafkaException, RuntimeError) as error:
                 untold[client.name] = f"the witness cannot make or read its topics: {error}"
                 continue
@@ -157,11 +158,12 @@ def run_all(commands, options):
     return seen, untold
 
 
-def _run_one(bootstrap, client, command, options):
+def _run_one(bootstrap, admins, client, command, options):
     names = _features(client, options)
     topics = Topics(bootstrap, client.name)
     topics.make(names)
-    run = run_program(command, [bootstrap, client.name], names, client.silent_seconds)
+    place, environment = [bootstrap, client.name], {"RAFTLOG_ADMIN": admins}
+    run = run_program(command, place, names, client.silent_seconds, environment)
     judge(run, topics)
     topics.remove()
     return matrix.Column(run.version, run.cells)
@@ -169,12 +171,13 @@ def _run_one(bootstrap, client, command, options):
 
 @contextlib.contextmanager
 def cluster(brokers=3, settings=None):
-    """Brokers in processes of their own, with these settings; yields where they listen."""
+    """Brokers in processes of their own, with these settings; yields where they listen for clients
+    and for operators."""
     with tempfile.TemporaryDirectory(prefix="raftlog-strangers-") as folder:
         made = local_cluster.found(Path(folder), brokers=brokers, settings=settings)
         try:
             made.start_all()
-            yield made.bootstrap_servers
+            yield made.bootstrap_servers, ",".join(f"{HOST}:{p.admin_port}" for p in made.places)
         finally:
             made.stop()
 

@@ -37,13 +37,14 @@ class Run:
         return remaining[1:]
 
 
-def run_program(command, place, features, seconds):
+def run_program(command, place, features, seconds, environment=None):
     """Run `command` with `place` (bootstrap, prefix) until each feature has its cell."""
     run = Run()
     remaining = list(features)
     while remaining:
         before = remaining
-        remaining, cell = _started(run, [*command, *place], remaining, seconds)
+        asked = [*command, *place]
+        remaining, cell = _started(run, asked, remaining, seconds, environment or {})
         if cell is not None:
             run.cells[remaining[0]] = cell
             remaining = remaining[1:]
@@ -58,7 +59,7 @@ def judge(run, topics):
             run.cells[feature] = Cell(WRONG, f"it said that it works, but {denial}")
 
 
-def _started(run, command, remaining, seconds):
+def _started(run, command, remaining, seconds, environment):
     """One process: the features that remain after it, and a cell for the first of them when the
     process did not come so far."""
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -70,6 +71,7 @@ def _started(run, command, remaining, seconds):
             stderr=errors,
             start_new_session=True,
             cwd=place,
+            env={**os.environ, **environment},
         )
         try:
             for line in _lines(process.stdout, seconds):

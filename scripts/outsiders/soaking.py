@@ -106,7 +106,7 @@ def run_suite(suite, options):
         return [f"there is no test {', '.join(unknown)}"]
     if not every:
         return ["the suite has no tests"]
-    with cluster(suite.brokers, SETTINGS) as bootstrap:
+    with cluster(suite.brokers, SETTINGS) as (bootstrap, _):
         endings = suites.run(suite, options.test or every, bootstrap, options.jobs, say)
     table = suite_table.load()
     if options.write:

@@ -5,6 +5,10 @@
  * speaking.py says what the lines mean, topics.py which topics there are.
  */
 
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -142,6 +146,7 @@ public class Client {
         all.put("record", Client::record);
         all.put("too-large", Client::tooLarge);
         all.put("out-of-range", Client::outOfRange);
+        all.put("lost-answer", Client::lostAnswer);
         return all;
     }
 
@@ -245,6 +250,39 @@ public class Client {
             throw refused;
         }
         throw new IllegalStateException("a record of 2 MB was accepted");
+    }
+
+    /** Each broker that is asked takes the fault; with one id, they count together. */
+    static void lostAnswer(Place place) throws Exception {
+        String id = place.topic().replace('.', '-');
+        String fault = """
+            {"id": "%s", "do": "drop_response", "on": "Produce", "topic": "%s", "times": 1}
+            """.formatted(id, place.topic());
+        askAll("POST", "/faults", fault, 201, "\"used\": 0");
+        Map<String, Object> impatient = Map.of("enable.idempotence", true, "acks", "all");
+        Map<String, Object> settings = place.settings(impatient);
+        settings.put("delivery.timeout.ms", (int) PATIENCE_MILLIS);
+        settings.put("request.timeout.ms", 1000);
+        try (var producer = new KafkaProducer<>(
+                settings, new StringSerializer(), new StringSerializer())) {
+            write(producer, place);
+        }
+        askAll("DELETE", "/faults/" + id, "", 200, "\"used\": 1");
+    }
+
+    static void askAll(String method, String path, String body, int status, String holds)
+            throws Exception {
+        for (String admin : System.getenv("RAFTLOG_ADMIN").split(",")) {
+            var request = HttpRequest.newBuilder(URI.create("http://" + admin + path))
+                .header("Content-Type", "application/json")
+                .method(method, HttpRequest.BodyPublishers.ofString(body))
+                .build();
+            var answer = HttpClient.newHttpClient()
+                .send(request, HttpResponse.BodyHandlers.ofString());
+            if (answer.statusCode() != status || !answer.body().contains(holds)) {
+                throw new IllegalStateException(answer.statusCode() + " " + answer.body());
+            }
+        }
     }
 
     static void outOfRange(Place place) throws Exception {

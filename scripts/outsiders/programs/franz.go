@@ -3,8 +3,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -212,6 +218,50 @@ func kip848(ctx context.Context, place Place) error {
 	return readAll(ctx, place, kgo.ServerSideBalancer(), balancer, group, topics, start)
 }
 
+// ask calls the admin listener of every broker: those that have a fault of one id count together.
+func ask(ctx context.Context, method, path, body string, judge func(status int, body []byte) error) error {
+	for _, admin := range strings.Split(os.Getenv("RAFTLOG_ADMIN"), ",") {
+		request, err := http.NewRequestWithContext(ctx, method, "http://"+admin+path, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil {
+			return err
+		}
+		if err := judge(answer.StatusCode, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func lostAnswer(ctx context.Context, place Place) error {
+	id := place.topic()
+	fault := fmt.Sprintf(`{"id": %q, "do": "drop_response", "on": "Produce", "topic": %q, "times": 1}`, id, id)
+	err := ask(ctx, "POST", "/faults", fault, func(status int, _ []byte) error { return expect(status, 201, "status") })
+	if err != nil {
+		return err
+	}
+	impatient := produce(kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second))
+	if err := impatient(ctx, place); err != nil {
+		return err
+	}
+	return ask(ctx, "DELETE", "/faults/"+id, "", func(_ int, body []byte) error {
+		var told struct{ Removed []struct{ Used int } }
+		if err := json.Unmarshal(body, &told); err != nil {
+			return err
+		}
+		return expect(told.Removed[0].Used, 1, "lost answers")
+	})
+}
+
 func main() {
 	plain := kgo.DisableIdempotentWrite()
 	codec := func(codec kgo.CompressionCodec) Function { return produce(kgo.ProducerBatchCompression(codec)) }
@@ -239,5 +289,6 @@ func main() {
 		"group":            group,
 		"transaction":      transaction,
 		"kip-848":          kip848,
+		"lost-answer":      lostAnswer,
 	})
 }

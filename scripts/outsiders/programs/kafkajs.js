@@ -148,6 +148,32 @@ async function transaction(feature) {
   }
 }
 
+/** Each broker that is asked takes the fault; with one id, they count together. The connection ends
+ * with the answer: kafkajs would go on to ask over one that says nothing. */
+async function lostAnswer(feature) {
+  const admins = (process.env.RAFTLOG_ADMIN ?? "").split(",");
+  const fault = { id: topicOf(feature), do: "disconnect", executed: true, on: "Produce", times: 1 };
+  for (const admin of admins) {
+    const answer = await fetch(`http://${admin}/faults`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify({ ...fault, topic: topicOf(feature) }),
+    });
+    expect(answer.status, 201, "status");
+  }
+  const producer = kafka.producer({ idempotent: true, maxInFlightRequests: 1 });
+  await producer.connect();
+  try {
+    await producer.send({ topic: topicOf(feature), messages: messagesOf(feature), acks: -1 });
+  } finally {
+    await producer.disconnect();
+  }
+  for (const admin of admins) {
+    const answer = await fetch(`http://${admin}/faults/${fault.id}`, { method: "DELETE" });
+    expect((await answer.json()).removed[0].used, 1, "lost answers");
+  }
+}
+
 async function group(feature) {
   const consumer = kafka.consumer({ groupId: topicOf(feature), retry: { retries: 1 } });
   const wanted = [];
@@ -205,6 +231,7 @@ const FEATURES = {
   group,
   transaction,
   "kip-848": absent("kafkajs has the classic group protocol alone"),
+  "lost-answer": lostAnswer,
 };
 
 function silence() {
