@@ -127,7 +127,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     result = yield
     history = item.stash.get(_HISTORY, None)
     if history is not None:
-        history.check(report=_folder_of(item) / "report.html")
+        try:
+            history.check(report=_folder_of(item) / "report.html")
+        except AssertionError as error:
+            pytest.fail(str(error), pytrace=False)  # our own frames say nothing to the user
     return result
 
 

@@ -291,7 +291,7 @@ class ReplicatedLog:
 @final
 class AsyncReplicatedLog:
     """The methods of an open `ReplicatedLog`, awaitable from trio and from asyncio. `cluster` has
-    its own under `cluster.aio`. Each call may take the log's `timeout`."""
+    its own under `cluster.aio`. `timeout` is as there."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self._log = log
@@ -301,31 +301,35 @@ class AsyncReplicatedLog:
         """The cluster in which the log lies."""
         return self._log.cluster
 
-    async def append(self, data: bytes) -> Offset:
+    async def append(self, data: bytes, *, timeout: float | None = None) -> Offset:
         """`ReplicatedLog.append`."""
-        return await in_thread(self._log.append, data)
+        return await in_thread(self._log.append, data, timeout=timeout)
 
-    async def append_many(self, pieces: list[bytes]) -> list[Offset]:
+    async def append_many(
+        self, pieces: list[bytes], *, timeout: float | None = None
+    ) -> list[Offset]:
         """`ReplicatedLog.append_many`."""
-        return await in_thread(self._log.append_many, pieces)
+        return await in_thread(self._log.append_many, pieces, timeout=timeout)
 
-    async def start(self) -> Offset:
+    async def start(self, *, timeout: float | None = None) -> Offset:
         """`ReplicatedLog.start`."""
-        return await in_thread(self._log.start)
+        return await in_thread(self._log.start, timeout=timeout)
 
-    async def end(self) -> Offset:
+    async def end(self, *, timeout: float | None = None) -> Offset:
         """`ReplicatedLog.end`."""
-        return await in_thread(self._log.end)
+        return await in_thread(self._log.end, timeout=timeout)
 
-    async def trim(self, before: int) -> Offset:
+    async def trim(self, before: int, *, timeout: float | None = None) -> Offset:
         """`ReplicatedLog.trim`."""
-        return await in_thread(self._log.trim, before)
+        return await in_thread(self._log.trim, before, timeout=timeout)
 
     @checked
-    async def read(self, from_offset: OffsetFrom = 0) -> AsyncIterator[LogEntry]:
+    async def read(
+        self, from_offset: OffsetFrom = 0, *, timeout: Timeout | None = None
+    ) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.read`, for `async for`."""
-        end = await self.end()
-        pieces = self._log._pieces(from_offset, end, None)
+        end = await self.end(timeout=timeout)
+        pieces = self._log._pieces(from_offset, end, timeout)
         while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry
@@ -336,9 +340,10 @@ class AsyncReplicatedLog:
         from_offset: OffsetFrom = 0,
         *,
         seconds: Seconds | None = None,
+        timeout: Timeout | None = None,
     ) -> AsyncIterator[LogEntry]:
         """`ReplicatedLog.follow`, for `async for`; a cancellation ends it at once."""
-        pieces = self._log._pieces_on(from_offset, seconds, None)
+        pieces = self._log._pieces_on(from_offset, seconds, timeout)
         while (piece := await in_thread_abandoned(next, pieces, None)) is not None:
             for entry in piece:
                 yield entry

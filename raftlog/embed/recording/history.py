@@ -316,6 +316,7 @@ class Recording:
     def check(self, *, report: str | Path | None = None) -> Verdict:
         """Judge, write the report, and raise AssertionError unless the history is valid: with what
         contradicts what, and where the report is."""
+        __tracebackhide__ = True  # for pytest: the caller's line is what its user wants to see
         judgement, told = self._judged(report)
         verdict = judgement.verdict
         if verdict.exit_code != 0:
