@@ -18,6 +18,7 @@ from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.spark.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables
 from raftlog.verify.history import BadHistory, Header
 from raftlog.verify.history_reader import HistoryReader, header_of
+from raftlog.verify.late_keys import UNKNOWN_PARTITION
 from raftlog.verify.pairing import OPEN
 
 HISTORY_FILE: Final = "history.jsonl"
@@ -119,9 +120,16 @@ def _operations(lines: DataFrame) -> DataFrame:
     wrong = paired.where(
         "(type = 'invoke' AND call.type IN ('invoke', 'info')) OR "
         "(type != 'invoke' AND (call IS NULL OR call.type != 'invoke' OR call.f != f "
-        "OR NOT (call.key <=> key) OR time_ns < call.time_ns))"
+        "OR NOT (call.key <=> key) OR time_ns < call.time_ns)) OR "
+        "(type = 'invoke' AND f = 'send' AND key LIKE '%/?')"
     )
     first = wrong.orderBy("index").limit(1).collect()
+    if first and first[0]["type"] == "invoke" and str(first[0]["key"]).endswith(UNKNOWN_PARTITION):
+        raise OperatingError(
+            "a client chose the partition of this send, which the job cannot follow",
+            on=f"index {first[0]['index']}",
+            do="judge the history by raftlog verify",
+        )
     if first:
         raise BadHistory(
             f"process {first[0]['process']} has a {first[0]['type']} that fits no invocation",

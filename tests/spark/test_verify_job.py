@@ -321,3 +321,9 @@ def test_lines_that_contradict_each_other_are_refused(spark, tmp_path):
             read_history(spark, tmp_path)
     with pytest.raises(OperatingError, match="no history"):
         read_history(spark, tmp_path / "nowhere")
+
+
+def test_a_partition_that_a_client_chose_is_refused_by_name(spark, tmp_path):
+    (tmp_path / "history.jsonl").write_text(written([("send", "t/?", "a#1", "info", None, {})]))
+    with pytest.raises(OperatingError, match="raftlog verify"):
+        read_history(spark, tmp_path)
