@@ -76,7 +76,9 @@ class LogEntry(NamedTuple):
 
 @final
 class ReplicatedLog:
-    """See the module. It starts a cluster of its own, or uses one that runs: a `Cluster`, or the
+    """A log on several disks: `append`, `read`, `follow`, `trim`, and a linearizable `end`.
+
+    It starts a cluster of its own, or uses one that runs: a `Cluster`, or the
     addresses of its brokers as `host:port,host:port`. `name` tells several logs of a cluster apart.
     With a directory the log is there again the next time. `timeout` is how many seconds a call may
     take that does not say so itself."""

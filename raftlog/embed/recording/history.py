@@ -85,7 +85,9 @@ class Operation:
 
 @final
 class Recording:
-    """See the module. `path` is the history.jsonl that is written; an older one is replaced.
+    """The history of an application's clients. `with` begins and ends it; `record` hands clients to
+    it; `read_back`, then `check` or `judge`. `path` is the history.jsonl that is written; an older
+    one is replaced.
 
     `topics` limits what is recorded, by default to all. `consumer="assign"` also judges the order
     in which each consumer got its records; that is right for consumers that no rebalance moves.
