@@ -93,13 +93,17 @@ def broker_settings():
         lines.append(f"| `{name}` | {default} | {_allowed(setting)} | {setting.about} |")
     lines += ["", "## Defaults of topic settings", ""]
     lines += [
-        "They are in the class of their topic setting ([Topic settings](topic_settings.md)).",
+        "They are in the class of their topic setting ([Topic settings](topic_settings.md)). Some",
+        "change while brokers run, for one broker or for every one",
+        "(`raftlog configs alter broker`); what is given so counts before the file.",
         "",
     ]
-    lines += ["| setting | topic setting | class |", "|---|---|---|"]
+    lines += ["| setting | topic setting | class | changes while it runs |", "|---|---|---|---|"]
+    dynamic = import_module("raftlog.metadata.broker_settings").DYNAMIC
     for name in keys.BROKER_DEFAULT_NAMES:
         config = keys.default_of(name)
-        lines.append(f"| `{name}` | `{config.name}` | {config.classed.value} |")
+        runs = "yes" if name in dynamic else ""
+        lines.append(f"| `{name}` | `{config.name}` | {config.classed.value} | {runs} |")
     groups = import_module("raftlog.runtime.kafka_settings").GROUPS
     for title, classed in (
         ("Without effect", "NO_EFFECT"),

@@ -22,6 +22,7 @@ from raftlog.broker.events import Effects, Hangup, Job, LinkUp, Read, Reply
 from raftlog.broker.ledger import Ledger
 from raftlog.broker.peer_messages import ControllerReply
 from raftlog.broker.requests import Connection, Waiting
+from raftlog.broker.topic_settings import BrokerDefaults, defaults_of
 from raftlog.kafka.shape import Part
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.partition.replica import PartitionReplica
@@ -86,6 +87,11 @@ class Context:
     @property
     def node(self) -> NodeId:
         return self.config.node
+
+    @property
+    def defaults(self) -> BrokerDefaults:
+        """What this broker says about topics: its file, and what the image holds for it."""
+        return defaults_of(self.config, self.image.settings)
 
     # --- replicas ---
 

@@ -104,7 +104,7 @@ class PartitionManager:
         topic = self.context.image.topics.get(wanted.topic_id)
         if topic is None:
             return
-        values = topic_values(topic.configs, self.context.config)
+        values = topic_values(topic.configs, self.context.defaults)
         self._host(
             wanted.group,
             wanted.replica,
@@ -213,7 +213,7 @@ class PartitionManager:
         topic = self.context.image.topics.get(topic_id)
         if topic is None:
             return
-        values = topic_values(topic.configs, self.context.config)
+        values = topic_values(topic.configs, self.context.defaults)
         config = partition_config(values, self.context.config, internal=topic.internal)
         for partition in topic.partitions:
             host = self.hosts.get(partition.group)

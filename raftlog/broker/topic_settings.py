@@ -1,13 +1,15 @@
 """A topic's settings as this broker sees them: where each value comes from, and what they become.
 
 The table of names and what is valid is `metadata.topic_configs`; here the broker's own defaults are
-laid between the built-in ones and the topic's overrides.
+laid between the built-in ones and the topic's overrides: those of its file, over them what group 0
+holds for every broker, and over that what it holds for this one.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from raftlog.broker.config import BrokerConfig
+from raftlog.metadata.broker_settings import EVERY_BROKER, BrokerSettings, topic_level
 from raftlog.metadata.topic_config_table import TOPIC_CONFIGS, TopicConfig
 from raftlog.metadata.topic_configs import effective_configs, retention_deletes
 from raftlog.metadata.topic_defaults import built_in_defaults
@@ -16,8 +18,12 @@ from raftlog.storage.replica import LogOptions
 
 # DescribeConfigs' numbers of where a value comes from.
 SOURCE_TOPIC: Final = 1
+SOURCE_DYNAMIC_BROKER: Final = 2
+SOURCE_DYNAMIC_DEFAULT: Final = 3
 SOURCE_BROKER: Final = 4
 SOURCE_DEFAULT: Final = 5
+
+_BROKER_SOURCES: Final = (SOURCE_DYNAMIC_BROKER, SOURCE_DYNAMIC_DEFAULT, SOURCE_BROKER)
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -32,42 +38,57 @@ class EffectiveSetting(NamedTuple):
     synonyms: tuple[tuple[str, str, int], ...]
 
 
-def broker_topic_defaults(config: BrokerConfig) -> dict[str, str]:
-    """What this broker's own configuration says about topics, by topic-level name."""
-    defaults = dict(config.topic_defaults)
+@final
+class BrokerDefaults(NamedTuple):
+    """What a broker says about topics, by topic-level name: given to it, given to every broker, and
+    read from its file. The first that has a name counts."""
+
+    own: Mapping[str, str]
+    every: Mapping[str, str]
+    file: Mapping[str, str]
+
+    def merged(self) -> dict[str, str]:
+        """Name to the value that counts."""
+        return {**self.file, **self.every, **self.own}
+
+
+def defaults_of(config: BrokerConfig, settings: BrokerSettings) -> BrokerDefaults:
+    """The defaults of a broker, under settings of the image."""
+    file = dict(config.topic_defaults)
     if config.read_consistency != "committed":
-        defaults.setdefault("raftlog.read.consistency", config.read_consistency)
-    return defaults
+        file.setdefault("raftlog.read.consistency", config.read_consistency)
+    own, every = (topic_level(settings.get(who, ())) for who in (config.node, EVERY_BROKER))
+    return BrokerDefaults(own, every, file)
 
 
-def effective_settings(overrides: Pairs, config: BrokerConfig) -> list[EffectiveSetting]:
+def effective_settings(overrides: Pairs, defaults: BrokerDefaults) -> list[EffectiveSetting]:
     """All settings of a topic, by name."""
-    own, broker = dict(overrides), broker_topic_defaults(config)
+    own = dict(overrides)
     built_in = built_in_defaults(own.items())
-    return [_effective(setting, own, broker, built_in) for setting in TOPIC_CONFIGS.values()]
+    return [_effective(setting, own, defaults, built_in) for setting in TOPIC_CONFIGS.values()]
 
 
 def _effective(
     setting: TopicConfig,
     own: Mapping[str, str],
-    broker: Mapping[str, str],
+    broker: BrokerDefaults,
     built_in: Mapping[str, str],
 ) -> EffectiveSetting:
     broker_name = setting.broker_names[0][0] if setting.broker_names else setting.name
     lines: list[tuple[str, str, int]] = []
     if setting.name in own:
         lines.append((setting.name, own[setting.name], SOURCE_TOPIC))
-    if setting.name in broker:
-        lines.append((broker_name, broker[setting.name], SOURCE_BROKER))
+    for source, values in zip(_BROKER_SOURCES, broker, strict=True):
+        if setting.name in values:
+            lines.append((broker_name, values[setting.name], source))
     lines.append((broker_name, built_in[setting.name], SOURCE_DEFAULT))
     return EffectiveSetting(setting, lines[0][1], lines[0][2], tuple(lines))
 
 
-def topic_values(overrides: Pairs, config: BrokerConfig) -> dict[str, str]:
+def topic_values(overrides: Pairs, defaults: BrokerDefaults) -> dict[str, str]:
     """Name to effective value."""
     own = tuple(overrides)
-    defaults = {**built_in_defaults(own), **broker_topic_defaults(config)}
-    return effective_configs(own, defaults.items())
+    return effective_configs(own, {**built_in_defaults(own), **defaults.merged()}.items())
 
 
 def partition_config(

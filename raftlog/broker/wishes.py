@@ -12,11 +12,13 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.metadata import commands as c
+from raftlog.metadata.broker_settings import altered_settings
 from raftlog.metadata.config_changes import altered_configs
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.placement import place_partitions
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import (
+    AlterBrokerWish,
     AlterTopicWish,
     CreateTopicWish,
     GrowTopicWish,
@@ -61,6 +63,8 @@ def command_of(
         return reassign(image, wish)
     if isinstance(wish, AlterTopicWish):
         return alter_topic(image, wish)
+    if isinstance(wish, AlterBrokerWish):
+        return alter_broker(image, wish)
     if isinstance(wish, PreferWish):
         return prefer(image, wish)
     problem = submitted_problem(wish.command, sender)
@@ -206,6 +210,15 @@ def alter_topic(image: ClusterImage, wish: AlterTopicWish) -> c.AlterTopicConfig
     return c.AlterTopicConfigs(
         topic_id=wish.topic_id, changed=altered.changed, removed=altered.removed
     )
+
+
+def alter_broker(image: ClusterImage, wish: AlterBrokerWish) -> c.AlterBrokerConfigs | Refused:
+    """The command that changes settings of a broker, or of every one."""
+    own = image.settings.get(wish.owner, ())
+    altered = altered_settings(own, wish.changes, replace=wish.replace)
+    if isinstance(altered, str):
+        return Refused(Refusal.INVALID_CONFIG, altered)
+    return c.AlterBrokerConfigs(owner=wish.owner, changed=altered.changed, removed=altered.removed)
 
 
 def prefer(image: ClusterImage, wish: PreferWish) -> c.SetTarget | Refused:

@@ -150,4 +150,5 @@ _RULES: Final[dict[type[Any], Callable[[ClusterImage, Any], Applied]]] = {
     c.CompareDigest: _compare_digest,
     c.SnapshotImage: _snapshot_image,
     c.CloseRequest: _close_request,
+    c.AlterBrokerConfigs: apply_brokers.alter_configs,
 }

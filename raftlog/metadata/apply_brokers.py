@@ -1,4 +1,5 @@
-"""The rules for brokers: registration, fencing, condemned directories, confirmed removals.
+"""The rules for brokers: registration, fencing, condemned directories, confirmed removals,
+settings.
 
 A replica id binds node, directory and placement (DESIGN 4). So a broker that comes back with
 another directory cannot be what it was: in one step every replica id on its old directory gets a
@@ -11,10 +12,11 @@ later boot can hide it.
 import attrs
 
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId
-from raftlog.base.limits import BROKERS_MAX, FORMER_DIRECTORIES_MAX
+from raftlog.base.limits import BROKERS_MAX, CONFIGS_PER_TOPIC_MAX, FORMER_DIRECTORIES_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata.applied import Applied
 from raftlog.metadata.broker_image import BrokerImage
+from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.partition_rules import replace_directory
 from raftlog.metadata.refusals import Refusal
@@ -186,7 +188,38 @@ def unregister(image: ClusterImage, command: c.UnregisterBroker) -> Applied:
                 )
     left = {node: broker for node, broker in image.brokers.items() if node != command.node}
     removals = {node: kept for node, kept in image.removals.items() if node != command.node}
-    return Applied(attrs.evolve(image, version=image.version + 1, brokers=left, removals=removals))
+    settings = {node: kept for node, kept in image.settings.items() if node != command.node}
+    return Applied(
+        attrs.evolve(
+            image,
+            version=image.version + 1,
+            brokers=left,
+            removals=removals,
+            settings=settings,
+        )
+    )
+
+
+def alter_configs(image: ClusterImage, command: c.AlterBrokerConfigs) -> Applied:
+    """Set and remove settings that change while brokers run."""
+    owner = command.owner
+    if owner != EVERY_BROKER and owner not in image.brokers:
+        return _unknown(image, owner)
+    if len(dict(command.changed)) != len(command.changed):
+        return Applied(image, Refusal.INVALID_CONFIG, "a setting is given twice")
+    configs = dict(image.settings.get(owner, ()))
+    configs.update(command.changed)
+    for name in command.removed:
+        configs.pop(name, None)
+    if len(configs) > CONFIGS_PER_TOPIC_MAX:
+        return Applied(image, Refusal.INVALID_CONFIG, f"more than {CONFIGS_PER_TOPIC_MAX} settings")
+    ordered = tuple(sorted(configs.items()))
+    if ordered == image.settings.get(owner, ()):
+        return Applied(image)
+    settings = {node: kept for node, kept in image.settings.items() if node != owner}
+    if ordered:
+        settings[owner] = ordered
+    return Applied(attrs.evolve(image, version=image.version + 1, settings=settings))
 
 
 def confirm_removed(image: ClusterImage, command: c.ConfirmRemoved) -> Applied:

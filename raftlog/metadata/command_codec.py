@@ -33,6 +33,7 @@ from raftlog.base.limits import (
 from raftlog.metadata import commands as c
 from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import LISTENERS
+from raftlog.metadata.broker_settings import OWNER
 from raftlog.metadata.features import FEATURE_LEVEL_MIN
 from raftlog.metadata.image import DIGEST_BYTES
 from raftlog.metadata.performed import ONCE_ID, REFUSAL, OnceId
@@ -115,6 +116,14 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     17: (c.CompareDigest, (("version", f.U64), ("digest", f.blob(DIGEST_BYTES)))),
     18: (c.SnapshotImage, (("snapshot", f.blob(COMMAND_BYTES_MAX)),)),
     19: (c.CloseRequest, (("refusal", REFUSAL),)),
+    20: (
+        c.AlterBrokerConfigs,
+        (
+            ("owner", OWNER),
+            ("changed", CONFIGS),
+            ("removed", f.many(f.text(CONFIG_NAME_BYTES_MAX), CONFIGS_PER_TOPIC_MAX)),
+        ),
+    ),
 }
 
 

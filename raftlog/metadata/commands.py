@@ -201,6 +201,17 @@ class AlterTopicConfigs:
 
 @final
 @attrs.frozen(kw_only=True)
+class AlterBrokerConfigs:
+    """Set and remove settings of one broker, or (`broker_settings.EVERY_BROKER`) of every one.
+    Names and values were judged before the command was proposed."""
+
+    owner: NodeId
+    changed: Configs
+    removed: tuple[str, ...]
+
+
+@final
+@attrs.frozen(kw_only=True)
 class RaiseFeatureLevel:
     """From here on things of that level may be written; all registered brokers must support it."""
 
@@ -256,4 +267,5 @@ Command = (
     | CompareDigest
     | SnapshotImage
     | CloseRequest
+    | AlterBrokerConfigs
 )

@@ -13,9 +13,10 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaId, TopicId
 from raftlog.metadata.broker_image import BrokerImage, Removal
+from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.commands import Place
 from raftlog.metadata.image import ClusterImage
-from raftlog.metadata.topic_image import PartitionImage, TopicImage
+from raftlog.metadata.topic_image import Configs, PartitionImage, TopicImage
 
 
 @final
@@ -53,7 +54,8 @@ class ClusterDelta:
 
     * `start`, `delete`, `retarget`: for the partition manager. `delete` is confirmed to the
       controller once the files are gone (ConfirmRemoved).
-    * `configured`: topics with a replica here whose overrides changed.
+    * `configured`: topics with a replica here whose overrides changed; all of them when settings of
+      this broker or of every one did.
     * `moved`: groups, anywhere, whose leader, membership or target changed (for waiting requests).
     * `created`, `deleted`: topics, anywhere; `deleted_names`: the names that those had.
     * `brokers`: nodes whose registration, addresses or fencing changed, or that went.
@@ -93,10 +95,13 @@ def delta_between(
     parts = _Parts()
     evicted = is_evicted(after, node, directory)
     here = None if evicted else (node, directory)
+    resettled = any(_settings(before, who) != _settings(after, who) for who in (EVERY_BROKER, node))
     for topic_id in sorted(after.topics):
         old, new = before.topics.get(topic_id), after.topics[topic_id]
         if old is not new:
             _topic_delta(parts, old, new, here)
+        if resettled and here is not None:
+            _configured(parts, new, here)
     parts.deleted.extend(
         topic_id for topic_id in sorted(before.topics) if topic_id not in after.topics
     )
@@ -153,10 +158,20 @@ def _topic_delta(
                     target_version=partition.target_version,
                 )
             )
-    if here is None or (old is not None and old.configs == new.configs):
+    if here is not None and (old is None or old.configs != new.configs):
+        _configured(parts, new, here)
+
+
+def _configured(parts: _Parts, topic: TopicImage, here: Place) -> None:
+    """Once for each topic with a replica here: topics come in order."""
+    if parts.configured[-1:] == [topic.topic_id]:
         return
-    if any(local_replica(partition, *here) for partition in new.partitions):
-        parts.configured.append(new.topic_id)
+    if any(local_replica(partition, *here) for partition in topic.partitions):
+        parts.configured.append(topic.topic_id)
+
+
+def _settings(image: ClusterImage, owner: NodeId) -> Configs:
+    return image.settings.get(owner, ())
 
 
 def _start(

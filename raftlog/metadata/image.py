@@ -10,12 +10,15 @@ Format (big-endian; fields in the order of the tables in this folder):
     0 magic "RLIMAGE1"   8 format version u16   10 minimum reader version u16, the same
     12 the fields of ClusterImage; brokers by node, topics by topic id, removals by node
     version 2, written when there are any: performed requests by node
+    version 3, written when there are any: behind those, settings by broker, which change while it
+    runs; those of every broker first
 
 A snapshot is these bytes followed by their 32-byte BLAKE2b digest.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Final, final
 
 import attrs
@@ -26,12 +29,14 @@ from raftlog.base.ids import ClusterId, DirectoryId, GroupId, NodeId, ReplicaId,
 from raftlog.base.limits import BROKERS_MAX, TOPICS_MAX
 from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import BROKER, REMOVALS, BrokerImage, Removal
+from raftlog.metadata.broker_settings import SETTINGS, BrokerSettings
 from raftlog.metadata.performed import PERFORMED, Performed
 from raftlog.metadata.topic_image import TOPIC_IMAGE, PartitionImage, TopicImage
 
 _MAGIC: Final = b"RLIMAGE1"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _VERSION_OF_PERFORMED: Final = 2
+_VERSION_OF_SETTINGS: Final = 3
 DIGEST_BYTES: Final = 32
 
 
@@ -43,7 +48,8 @@ class ClusterImage:
     `founders` are the controllers as formatted, the membership of group 0 at raft index 0;
     `controllers` are the voters wanted now. `names` and `places` are derived. `removals` are
     replicas that left and whose node has not yet confirmed that their files are gone. `performed`
-    are requests of brokers that may be asked again.
+    are requests of brokers that may be asked again. `settings` are those of brokers that change
+    while they run; no owner has an empty tuple of them.
     """
 
     cluster_id: ClusterId | None
@@ -57,6 +63,7 @@ class ClusterImage:
     topics: Mapping[TopicId, TopicImage]
     removals: Mapping[NodeId, tuple[Removal, ...]]
     performed: Mapping[NodeId, Performed]
+    settings: BrokerSettings
     names: Mapping[str, TopicId]
     places: Mapping[GroupId, tuple[TopicId, int]]
     _digest: list[bytes] = attrs.field(factory=list, init=False, eq=False, repr=False)
@@ -111,6 +118,7 @@ EMPTY_IMAGE: Final = ClusterImage(
     topics={},
     removals={},
     performed={},
+    settings={},
     names={},
     places={},
 )
@@ -132,13 +140,17 @@ _REMOVALS: Final = f.many(f.pair(f.NODE, REMOVALS), BROKERS_MAX)
 def encode_image(image: ClusterImage) -> bytes:
     """Canonical bytes: equal images give equal bytes on every machine and release."""
     version = _VERSION_OF_PERFORMED if image.performed else 1
+    if image.settings:
+        version = _VERSION_OF_SETTINGS
     writer = Writer().raw(_MAGIC).u16(version).u16(version)
     f.write_fields(writer, image, _SCALARS)
     _BROKERS.write(writer, [image.brokers[node] for node in sorted(image.brokers)])
     _TOPICS.write(writer, [image.topics[topic_id] for topic_id in sorted(image.topics)])
     _REMOVALS.write(writer, sorted(image.removals.items()))
-    if image.performed:
+    if version >= _VERSION_OF_PERFORMED:
         PERFORMED.write(writer, sorted(image.performed.items()))
+    if version >= _VERSION_OF_SETTINGS:
+        SETTINGS.write(writer, sorted(image.settings.items()))
     return writer.bytes()
 
 
@@ -177,13 +189,19 @@ def _read_body(reader: Reader, version: int) -> ClusterImage:
     topics = {topic.topic_id: topic for topic in _TOPICS.read(reader)}
     removals = dict(_REMOVALS.read(reader))
     performed = PERFORMED.read(reader) if version >= _VERSION_OF_PERFORMED else ()
+    settings = SETTINGS.read(reader) if version >= _VERSION_OF_SETTINGS else ()
     reader.end()
+    if version >= _VERSION_OF_SETTINGS:
+        lists = [settings, *(configs for _, configs in settings)]
+        if not all(each and _rises([key for key, _ in each]) for each in lists):
+            raise reader.fail("settings of a metadata snapshot are missing or not in order")
     image = ClusterImage(
         **scalars,
         brokers=brokers,
         topics=topics,
         removals=removals,
         performed=dict(performed),
+        settings=dict(settings),
         names={topic.name: topic.topic_id for topic in topics.values()},
         places={
             partition.group: (topic.topic_id, number)
@@ -193,6 +211,10 @@ def _read_body(reader: Reader, version: int) -> ClusterImage:
     )
     _check_canonical(reader, image, version)
     return image
+
+
+def _rises(keys: Sequence[Any]) -> bool:
+    return all(one < other for one, other in pairwise(keys))
 
 
 def _check_canonical(reader: Reader, image: ClusterImage, version: int) -> None:
@@ -208,7 +230,7 @@ def _check_canonical(reader: Reader, image: ClusterImage, version: int) -> None:
     if any(keys != sorted(keys) for keys in keyed):
         raise reader.fail("keys of a metadata snapshot are not in order")
     partitions = sum(len(topic.partitions) for topic in image.topics.values())
-    if version >= _VERSION_OF_PERFORMED and not performed:
+    if version == _VERSION_OF_PERFORMED and not performed:
         raise reader.fail("a metadata snapshot of version 2 has no performed requests")
     if any(len(numbers) != len(dict.fromkeys(numbers)) for numbers in performed):
         raise reader.fail("a metadata snapshot repeats a performed request")

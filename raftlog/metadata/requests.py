@@ -25,6 +25,7 @@ from raftlog.base.limits import (
 from raftlog.base.units import Nanos
 from raftlog.metadata import commands as c
 from raftlog.metadata import fields as f
+from raftlog.metadata.broker_settings import OWNER
 from raftlog.metadata.command_codec import (
     REGISTER_FIELDS,
     Proposal,
@@ -139,6 +140,18 @@ class AlterTopicWish:
 
 @final
 @attrs.frozen(kw_only=True)
+class AlterBrokerWish:
+    """Change settings of one broker, or of every one. `replace`: those that no change names go
+    away."""
+
+    owner: NodeId
+    changes: tuple[ConfigChange, ...]
+    replace: bool
+    validate_only: bool
+
+
+@final
+@attrs.frozen(kw_only=True)
 class PreferWish:
     """Hand a partition to its preferred leader: its target is set once more as it is, which tells
     the leader to do so now."""
@@ -154,7 +167,13 @@ class DescribeQuorum:
 
 
 Performable = (
-    SubmitCommand | CreateTopicWish | GrowTopicWish | ReassignWish | AlterTopicWish | PreferWish
+    SubmitCommand
+    | CreateTopicWish
+    | GrowTopicWish
+    | ReassignWish
+    | AlterTopicWish
+    | PreferWish
+    | AlterBrokerWish
 )
 """What is performed by one command."""
 
@@ -180,6 +199,7 @@ Wish = (
     | ReassignWish
     | AlterTopicWish
     | PreferWish
+    | AlterBrokerWish
     | DescribeQuorum
     | c.RegisterBroker
     | Heartbeat
@@ -222,7 +242,7 @@ _COMMAND: Final = f.Field(
     _read_command,
     1,
 )
-_ONCE_TAGS: Final = (1, 2, 3, 4, 11, 12)
+_ONCE_TAGS: Final = (1, 2, 3, 4, 11, 12, 14)
 
 
 def _read_once(reader: Reader) -> Wish:
@@ -305,6 +325,15 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
     ),
     12: (PreferWish, (("topic_id", f.TOPIC), ("partition", f.U32))),
     13: (DescribeQuorum, ()),
+    14: (
+        AlterBrokerWish,
+        (
+            ("owner", OWNER),
+            ("changes", CHANGES),
+            ("replace", f.FLAG),
+            ("validate_only", f.FLAG),
+        ),
+    ),
 }
 _TAGS: Final = {made_by: tag for tag, (made_by, _) in _TABLE.items()}
 

@@ -7,11 +7,13 @@ from raftlog.base.ids import ReplicaId
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.broker_image import Listener
+from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.performed import OnceId
 from raftlog.metadata.refusals import Refusal
 
 nodes = st.integers(0, 2**31 - 1)
+owners = st.one_of(st.just(EVERY_BROKER), nodes)
 directories = st.integers(1, 2**64 - 1)
 u16 = st.integers(0, 2**16 - 1)
 u32 = st.integers(0, 2**32 - 1)
@@ -87,6 +89,12 @@ commands = st.one_of(
         changed=configs,
         removed=st.lists(texts, max_size=2).map(tuple),
     ),
+    st.builds(
+        c.AlterBrokerConfigs,
+        owner=owners,
+        changed=configs,
+        removed=st.lists(texts, max_size=2).map(tuple),
+    ),
     st.builds(c.RaiseFeatureLevel, level=u16),
     st.builds(c.CompareDigest, version=u64, digest=st.binary(max_size=32)),
     st.builds(c.SnapshotImage, snapshot=st.binary(max_size=40)),
@@ -119,6 +127,15 @@ performable = st.one_of(
     st.builds(
         r.AlterTopicWish,
         topic_id=ids,
+        changes=st.lists(
+            st.builds(ConfigChange, st.sampled_from(Operation), texts, texts), max_size=3
+        ).map(tuple),
+        replace=st.booleans(),
+        validate_only=st.booleans(),
+    ),
+    st.builds(
+        r.AlterBrokerWish,
+        owner=owners,
         changes=st.lists(
             st.builds(ConfigChange, st.sampled_from(Operation), texts, texts), max_size=3
         ).map(tuple),

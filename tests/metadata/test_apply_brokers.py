@@ -370,4 +370,4 @@ class TestSnapshots:
         snapshot = bytearray(encode_snapshot(cluster(1)))
         snapshot[9], snapshot[11] = 9, 9
         answer = refused(EMPTY_IMAGE, c.SnapshotImage(snapshot=bytes(snapshot)))
-        assert "this release reads 2" in answer.message
+        assert "this release reads 3" in answer.message

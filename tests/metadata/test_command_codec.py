@@ -67,7 +67,7 @@ def test_flipped_bits_give_a_value_or_a_named_error(command, once, data):
     assert encode_proposal(proposal) == bytes(whole)
 
 
-@given(st.binary(max_size=200), st.integers(1, 18))
+@given(st.binary(max_size=200), st.integers(1, 20))
 def test_noise_gives_a_value_or_a_named_error(noise, kind):
     try:
         decode(bytes([1, kind, 1, 0]) + noise)
@@ -80,7 +80,7 @@ def test_noise_gives_a_value_or_a_named_error(noise, kind):
     [
         (0, 2, FutureFormat),
         (0, 0, CorruptData),
-        (1, 20, FutureFormat),
+        (1, 21, FutureFormat),
         (1, 255, FutureFormat),
         (1, 0, CorruptData),
         (2, 2, FutureFormat),

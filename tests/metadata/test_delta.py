@@ -5,9 +5,11 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch
 from raftlog.metadata import commands as c
+from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.delta import delta_between, local_replica
 from raftlog.metadata.image import EMPTY_IMAGE
 from tests.metadata.clusters import (
+    FLIGHTS,
     ORDERS,
     cluster,
     directory,
@@ -182,6 +184,25 @@ def test_settings_concern_those_who_host():
     assert delta(before, after, 3).configured == (ORDERS,)
     only = do(cluster(1, 2), topic(cluster(1, 2), (1,)))
     assert delta(only, do(only, alter), 2).configured == ()
+
+
+def test_settings_of_brokers_concern_every_topic_that_they_host():
+    before = do(four(), topic(four(), (1,), name="flights", topic_id=FLIGHTS))
+    changed = (("log.retention.ms", "1"),)
+    for owner, hosts in ((EVERY_BROKER, (1, 2, 3)), (NodeId(2), (2,))):
+        alter = c.AlterBrokerConfigs(owner=owner, changed=changed, removed=())
+        after = do(before, alter)
+        for node in (1, 2, 3):
+            topics = delta(before, after, node).configured
+            assert (ORDERS in topics) == (node in hosts), (owner, node)
+            assert (FLIGHTS in topics) == (node == 1 and node in hosts), (owner, node)
+        assert delta(after, do(after, fence(after, 4)), 1).configured == ()
+    both = do(
+        before,
+        alter,
+        c.AlterTopicConfigs(topic_id=ORDERS, changed=(("retention.ms", "1"),), removed=()),
+    )
+    assert delta(before, both, 2).configured == (ORDERS,)
 
 
 def test_brokers_that_changed_are_named_in_order():

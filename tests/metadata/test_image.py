@@ -13,6 +13,7 @@ from raftlog.base.limits import PARTITIONS_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata.apply import apply
 from raftlog.metadata.broker_image import Removal
+from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.image import (
     DIGEST_BYTES,
     EMPTY_IMAGE,
@@ -55,6 +56,30 @@ def test_a_snapshot_gives_the_image_back():
     assert encode_image(read) == encode_image(image)
     assert read.places == image.places
     assert read.names == image.names
+
+
+def test_settings_of_brokers_lie_behind_the_rest():
+    """An image without them has the bytes that older releases read."""
+    image = rich()
+    settings = {EVERY_BROKER: (("log.retention.ms", "1"),), NodeId(2): (("a", "b"), ("c", "d"))}
+    held = attrs.evolve(image, settings=dict(reversed(settings.items())))
+    assert decode_snapshot(encode_snapshot(held)) == held
+    assert encode_image(held)[8:12] == b"\0\3\0\3"
+    assert held.digest() != image.digest()
+    assert encode_image(image)[8:12] == b"\0\1\0\1"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {NodeId(1): ()},
+        {NodeId(1): (("b", ""), ("a", ""))},
+        {NodeId(1): (("a", ""), ("a", ""))},
+    ],
+)
+def test_settings_that_are_not_canonical_are_refused(wrong):
+    with pytest.raises(CorruptData):
+        decode_snapshot(encode_snapshot(attrs.evolve(rich(), settings=wrong)))
 
 
 def test_the_empty_image_too():
@@ -136,8 +161,8 @@ def test_content_is_checked_even_under_a_right_digest(data):
 
 def test_a_snapshot_of_the_future_names_both_versions():
     whole = bytearray(encode_snapshot(EMPTY_IMAGE))
-    whole[9], whole[11] = 4, 3
-    with pytest.raises(FutureFormat, match="version 4, readable from 3; this release reads 2"):
+    whole[9], whole[11] = 5, 4
+    with pytest.raises(FutureFormat, match="version 5, readable from 4; this release reads 3"):
         decode_snapshot(bytes(whole))
 
 

@@ -1,12 +1,13 @@
 """The common part of IncrementalAlterConfigs and AlterConfigs: a resource and its outcome.
 
-A topic's settings go through the controller, which makes one command of all changes of a topic; the
+Settings go through the controller, which makes one command of all changes of a resource; the
 answer waits until this broker's image shows them. A running replica acts upon them as soon as its
 broker has applied the command.
 
-No setting of a broker changes while it runs: all of them are read from its file at the start. So a
-change of one is refused like Kafka's read-only settings, and taking away a dynamic value, which
-none has, is done already: Kafka's reassignment tool does that after every move.
+Of a broker's settings those change while it runs that `metadata.broker_settings` names: defaults of
+topics. All others are read from its file at the start. So a change of one is refused like Kafka's
+read-only settings, and taking away a dynamic value, which none has, is done already: Kafka's
+reassignment tool does that after every move.
 """
 
 from collections import Counter
@@ -24,8 +25,9 @@ from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata.broker_settings import DYNAMIC, EVERY_BROKER
 from raftlog.metadata.config_changes import ConfigChange, Operation
-from raftlog.metadata.requests import AlterTopicWish
+from raftlog.metadata.requests import AlterBrokerWish, AlterTopicWish
 from raftlog.metadata.topic_configs import nearest
 from raftlog.metadata.topic_names import topic_name_problem
 
@@ -79,12 +81,13 @@ def _alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) 
     refused = changes if isinstance(changes, Refused) else _refusal(context, asked, changes)
     if refused is not None:
         calls.known(*refused)
-    elif asked.resource_type == BROKER:
-        calls.known(ErrorCode.NONE)
+        return
+    assert not isinstance(changes, Refused), changes
+    if asked.resource_type == BROKER:
+        _alter_broker(context, calls, body, asked, changes)
     else:
         topic = context.router.topic(asked.resource_name)
         assert topic is not None, asked.resource_name
-        assert not isinstance(changes, Refused), changes
         calls.wish(
             AlterTopicWish(
                 topic_id=topic.topic_id,
@@ -93,6 +96,28 @@ def _alter(context: Context, calls: ControllerCalls, body: Any, asked: Changes) 
                 validate_only=body.validate_only,
             )
         )
+
+
+def _alter_broker(
+    context: Context,
+    calls: ControllerCalls,
+    body: Any,
+    asked: Changes,
+    changes: tuple[ConfigChange, ...],
+) -> None:
+    """The changes are of dynamic settings, or take other names away, which none has."""
+    known = tuple(each for each in changes if each.name in DYNAMIC)
+    if not known and not asked.replace:
+        calls.known(ErrorCode.NONE)
+        return
+    calls.wish(
+        AlterBrokerWish(
+            owner=context.node if asked.resource_name else EVERY_BROKER,
+            changes=known,
+            replace=asked.replace,
+            validate_only=body.validate_only,
+        )
+    )
 
 
 def told(outcome: Outcome) -> tuple[int, str | None]:
@@ -160,7 +185,11 @@ def _broker_refusal(
     code = ErrorCode.INVALID_REQUEST
     if name not in ("", str(context.node)):
         return Refused(code, f"Unexpected broker id, expected {context.node}, but received {name}")
-    asked = [each.name for each in changes if each.operation is not Operation.DELETE]
+    asked = [
+        each.name
+        for each in changes
+        if each.operation is not Operation.DELETE and each.name not in DYNAMIC
+    ]
     if not asked:
         return None
     unknown = _unknown(context, asked)

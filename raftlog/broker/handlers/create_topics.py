@@ -109,7 +109,7 @@ class _Creation:
         overrides = [(config.name, config.value or "") for config in topic.configs]
         overrides.append(MADE_NOW)
         count, factor = _shape(self.context, topic, made)
-        values = topic_values(overrides, self.context.config)
+        values = topic_values(overrides, self.context.defaults)
         warnings = [*_even_factor_warnings(factor), *config_warnings(values, dict(overrides))]
         return CreatableTopicResult(
             topic.name,
@@ -120,7 +120,7 @@ class _Creation:
             replication_factor=factor,
             configs=[
                 CreatableTopicConfigs(each.setting.name, each.value, False, each.source)
-                for each in effective_settings(overrides, self.context.config)
+                for each in effective_settings(overrides, self.context.defaults)
             ],
         )
 

@@ -112,7 +112,7 @@ def _refusal(context: Context, name: str) -> ErrorCode:
     topic = context.router.topic(name)
     if topic is None:
         return ErrorCode.NONE
-    policy = topic_values(topic.configs, context.config)["cleanup.policy"]
+    policy = topic_values(topic.configs, context.defaults)["cleanup.policy"]
     if topic.internal or not retention_deletes(policy):
         return ErrorCode.POLICY_VIOLATION
     return ErrorCode.NONE

@@ -12,6 +12,9 @@ from raftlog.broker.requests import KafkaRequest
 from raftlog.broker.topic_settings import (
     SOURCE_BROKER,
     SOURCE_DEFAULT,
+    SOURCE_DYNAMIC_BROKER,
+    SOURCE_DYNAMIC_DEFAULT,
+    BrokerDefaults,
     EffectiveSetting,
     effective_settings,
 )
@@ -25,12 +28,14 @@ from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from raftlog.metadata.broker_settings import DYNAMIC, EVERY_BROKER
 from raftlog.metadata.topic_config_table import ConfigType, SettingClass, TopicConfig
 from raftlog.metadata.topic_defaults import MADE_NOW
 from raftlog.metadata.topic_names import topic_name_problem
 
 TOPIC: Final = 2
 BROKER: Final = 4
+_DYNAMIC_SOURCES: Final = (SOURCE_DYNAMIC_BROKER, SOURCE_DYNAMIC_DEFAULT)
 _KNOWN_EMPTY: Final = {8: "broker loggers", 16: "client metrics", 32: "groups"}
 
 
@@ -40,6 +45,12 @@ class _BrokerSetting(NamedTuple):
     kind: int
     about: str
     source: int = SOURCE_BROKER
+    places: tuple[tuple[str, str, int], ...] = ()
+    """All places that give it a value, where there may be several."""
+
+    @property
+    def lines(self) -> tuple[tuple[str, str, int], ...]:
+        return self.places or ((self.name, self.value, self.source),)
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
@@ -80,7 +91,7 @@ def _topic(
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return _refused(resource, code, code.message)
-    settings = effective_settings(topic.configs, context.config)
+    settings = effective_settings(topic.configs, context.defaults)
     wanted = _filter(resource, [each.setting.name for each in settings])
     return _result(
         resource, [_line(each, body) for each in settings if each.setting.name in wanted]
@@ -110,14 +121,15 @@ def _documentation(setting: TopicConfig) -> str:
 def _broker(
     context: Context, resource: DescribeConfigsResource, body: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
-    """This broker's own settings; the empty name asks for cluster-wide dynamic ones: there are
-    none."""
+    """This broker's own settings; the empty name asks for those that were given to every broker
+    while it ran."""
     if resource.resource_name == "":
-        return _result(resource, [])
-    if resource.resource_name != str(context.node):
+        settings = _given_to_every(context)
+    elif resource.resource_name == str(context.node):
+        settings = _all_settings(context)
+    else:
         what = f"this is broker {context.node}; ask broker {resource.resource_name} itself"
         return _refused(resource, ErrorCode.INVALID_REQUEST, what)
-    settings = _all_settings(context.config)
     wanted = _filter(resource, [each.name for each in settings])
     return _result(
         resource,
@@ -125,10 +137,10 @@ def _broker(
             DescribeConfigsResourceResult(
                 each.name,
                 each.value,
-                True,
+                each.name not in DYNAMIC,
                 each.source,
                 False,
-                [DescribeConfigsSynonym(each.name, each.value, each.source)]
+                [DescribeConfigsSynonym(*line) for line in each.lines]
                 if body.include_synonyms
                 else (),
                 each.kind,
@@ -140,8 +152,24 @@ def _broker(
     )
 
 
-def _all_settings(config: BrokerConfig) -> list[_BrokerSetting]:
+def _given_to_every(context: Context) -> list[_BrokerSetting]:
+    """What group 0 holds for every broker."""
+    return [
+        _BrokerSetting(
+            name,
+            value,
+            DYNAMIC[name].kind,
+            _documentation(DYNAMIC[name]),
+            SOURCE_DYNAMIC_DEFAULT,
+        )
+        for name, value in context.image.settings.get(EVERY_BROKER, ())
+        if name in DYNAMIC
+    ]
+
+
+def _all_settings(context: Context) -> list[_BrokerSetting]:
     """What the file says and what it leaves out, under what is in force where that is known."""
+    config = context.config
     found = {
         each.name: _BrokerSetting(
             each.name,
@@ -152,9 +180,11 @@ def _all_settings(config: BrokerConfig) -> list[_BrokerSetting]:
         )
         for each in config.told
     }
-    for setting in (*_broker_settings(config), *_topic_defaults(config)):
+    for setting in (*_broker_settings(config), *_topic_defaults(context.defaults)):
         told = found.get(setting.name, setting)
-        found[setting.name] = setting._replace(source=told.source, about=told.about)
+        given = setting.source in _DYNAMIC_SOURCES
+        source = setting.source if given else told.source
+        found[setting.name] = setting._replace(source=source, about=told.about)
     return list(found.values())
 
 
@@ -207,13 +237,14 @@ def _broker_settings(config: BrokerConfig) -> list[_BrokerSetting]:
     ]
 
 
-def _topic_defaults(config: BrokerConfig) -> Iterable[_BrokerSetting]:
+def _topic_defaults(defaults: BrokerDefaults) -> Iterable[_BrokerSetting]:
     """The broker-wide forms of topic settings, as they take effect."""
-    for each in effective_settings((MADE_NOW,), config):
+    for each in effective_settings((MADE_NOW,), defaults):
         name = each.synonyms[-1][0]
-        yield _BrokerSetting(
-            name, each.value, each.setting.kind, _documentation(each.setting), each.source
-        )
+        about = _documentation(each.setting)
+        dynamic = each.source in _DYNAMIC_SOURCES
+        places = each.synonyms if dynamic else ()
+        yield _BrokerSetting(name, each.value, each.setting.kind, about, each.source, places)
 
 
 def _ms(nanos: int) -> str:

@@ -77,7 +77,17 @@ CALLS = {
         "ConfigCommand", "--describe --broker 1 --all", shows="log.retention.ms="
     ),
     "configs-broker-alter": Call(
-        "ConfigCommand", "--alter --broker 1 --add-config log.cleaner.threads=2", shows="Completed"
+        "ConfigCommand",
+        "--alter --broker 1 --add-config log.retention.ms=604800000",
+        shows="Completed",
+    ),
+    "configs-broker-dynamic": Call(
+        "ConfigCommand", "--describe --broker 1", shows="DYNAMIC_BROKER_CONFIG:log.retention.ms="
+    ),
+    "configs-broker-fixed": Call(
+        "ConfigCommand",
+        "--alter --broker 1 --add-config log.cleaner.threads=2",
+        refused="Cannot update these configs dynamically",
     ),
     "configs-brokers-default": Call(
         "ConfigCommand", "--describe --entity-type brokers --entity-default"
@@ -138,7 +148,10 @@ CALLS = {
     "quorum-status": Call("MetadataQuorumCommand", "describe --status", shows="LeaderId"),
     "quorum-replication": Call("MetadataQuorumCommand", "describe --replication", shows="Leader"),
     "api-versions": Call("BrokerApiVersionsCommand", "", shows="Produce"),
-    "features": Call("FeatureCommand", "describe"),
+    "features": Call("FeatureCommand", "describe", shows="raftlog.version"),
+    "features-upgrade": Call(
+        "FeatureCommand", "upgrade --feature raftlog.version=1", shows="was upgraded to 1"
+    ),
     "cluster-id": Call("ClusterTool", "cluster-id", shows="Cluster ID"),
     "unregister": Call("ClusterTool", "unregister --id 9", refused="ID 9|id 9|NotRegistered"),
     "endpoints": Call("ClusterTool", "list-endpoints", shows="127.0.0.1"),

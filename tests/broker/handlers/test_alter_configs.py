@@ -159,6 +159,74 @@ def test_a_broker_that_has_no_dynamic_setting_has_none_to_take_away(one):
     assert replace(one, "1", (rate, "1"), kind=BROKER).error_code == 42
 
 
+def settings_of(cluster, name, at=1):
+    """{name: (value, source, read-only)} of those of a broker that were given while it ran."""
+    body = DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, None)], True)
+    (result,) = cluster.ask(at, ApiKey.DESCRIBE_CONFIGS, body).results
+    assert result.error_code == 0
+    found = [each for each in result.configs if each.config_source in (2, 3)]
+    return {each.name: (each.value, each.config_source, each.read_only) for each in found}
+
+
+def config_of(cluster, at):
+    replica = cluster.world.nodes[at].broker.context.router.replica("orders", 0)
+    return replica.config
+
+
+def test_settings_of_brokers_change_while_they_run(three):
+    """For one broker, and for every one: replicas act upon them at once, and describe says where
+    they come from. They outlive a restart."""
+    every = [("log.retention.ms", SET, "7000"), ("message.max.bytes", SET, "20000")]
+    (answer,) = alter(three, resource("", *every, kind=BROKER), at=2)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    (answer,) = alter(three, resource("3", ("log.retention.ms", SET, "9000"), kind=BROKER), at=3)
+    assert answer.error_code == 0
+    three.run(0.5)
+    shown = {"log.retention.ms": ("7000", 3, False), "message.max.bytes": ("20000", 3, False)}
+    assert settings_of(three, "1") == settings_of(three, "") == shown
+    assert settings_of(three, "3", at=3)["log.retention.ms"] == ("9000", 2, False)
+    assert [config_of(three, at).retention_ms for at in (1, 2, 3)] == [7000, 7000, 9000]
+    assert three.produce("orders", ["x" * 30_000]).error_code == 10
+    for at in (1, 2, 3):
+        three.kill(at)
+    for at in (1, 2, 3):
+        three.restart(at)
+    three.ready()
+    three.wait(lambda: three.leader("orders") is not None, what="a leader")
+    assert [config_of(three, at).retention_ms for at in (1, 2, 3)] == [7000, 7000, 9000]
+    alter(three, resource("3", ("log.retention.ms", DELETE, None), kind=BROKER), at=3)
+    three.run(0.5)
+    assert config_of(three, 3).retention_ms == 7000
+    assert alter(three, resource("orders", ("retention.ms", SET, "5")))[0].error_code == 0
+    three.run(0.5)
+    assert config_of(three, 3).retention_ms == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "says"),
+    [
+        ("log.retention.ms", "soon", 40, "log.retention.ms=soon"),
+        ("log.retention.hours", "1", 42, "Cannot update these configs dynamically"),
+        ("node.id", "9", 42, "Cannot update these configs dynamically: node.id"),
+        ("log.retention.m", "1", 42, "did you mean"),
+    ],
+)
+def test_settings_of_brokers_that_are_refused(one, name, value, code, says):
+    for owner in ("", "1"):
+        (answer,) = alter(one, resource(owner, (name, SET, value), kind=BROKER))
+        assert (answer.error_code, says in answer.error_message or "mean" in says) == (code, True)
+    assert settings_of(one, "1") == settings_of(one, "") == {}
+
+
+def test_a_validation_of_settings_of_brokers_changes_nothing(one):
+    asked = resource("1", ("log.retention.ms", SET, "7000"), kind=BROKER)
+    assert alter(one, asked, validate_only=True)[0].error_code == 0
+    assert settings_of(one, "1") == {}
+    assert replace(one, "1", ("log.retention.ms", "7000"), kind=BROKER).error_code == 0
+    assert replace(one, "1", ("min.insync.replicas", "1"), kind=BROKER).error_code == 0
+    assert settings_of(one, "1") == {"min.insync.replicas": ("1", 2, False)}
+
+
 def test_every_broker_shows_the_change_and_acts_upon_it_at_once(three):
     """`max.message.bytes`, `segment.bytes` and `min.insync.replicas` of a topic that takes
     records."""

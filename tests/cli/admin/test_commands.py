@@ -90,6 +90,26 @@ def test_every_setting_is_shown_on_demand(on_cluster):
     assert "whole" in names
 
 
+def test_settings_of_brokers_change_while_they_run(on_cluster):
+    asked = ("configs", "alter", "broker", "--brokers-default")
+    done = on_cluster(*asked, "--set", "log.retention.ms=700000")
+    assert (done.code, done.out) == (0, "every broker: changed\n")
+    one = on_cluster("configs", "alter", "broker", 2, "--set", "log.retention.ms=800000")
+    assert (one.code, one.out) == (0, "broker 2: changed\n")
+    assert on_cluster("configs", "describe", "broker", 2).out.splitlines() == [
+        "broker 2:",
+        "SETTING           VALUE   SOURCE                 READ-ONLY",
+        "log.retention.ms  800000  DYNAMIC_BROKER_CONFIG  no",
+    ]
+    told = on_cluster("configs", "describe", "broker", 1, "--all", *FORM).json["resources"]
+    (retention,) = [each for each in told[0]["settings"] if each["name"] == "log.retention.ms"]
+    sources = [each["source"] for each in retention["synonyms"]]
+    assert sources[0] == retention["source"] == "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    on_cluster("configs", "alter", "broker", 2, "--delete", "log.retention.ms")
+    on_cluster(*asked, "--delete", "log.retention.ms")
+    assert "log.retention.ms" not in on_cluster("configs", "describe", "broker").out
+
+
 def test_settings_that_are_refused(on_cluster):
     on_cluster("topics", "create", "firm")
     unknown = on_cluster("configs", "alter", "topic", "firm", "--set", "retention.mss=1", *FORM)
