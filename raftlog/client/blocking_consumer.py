@@ -73,9 +73,17 @@ class BlockingConsumer:
     # --- what to read -----------------------------------------------------------------------------
 
     @checked
-    def subscribe(self, topics: Sequence[TopicName], *, listener: object | None = None) -> None:
+    def subscribe(
+        self,
+        topics: Sequence[TopicName] = (),
+        *,
+        pattern: str | None = None,
+        listener: object | None = None,
+    ) -> None:
         """`Consumer.subscribe`."""
-        self._thread.do(partial(self._consumer.subscribe, topics, listener=listener))
+        self._thread.do(
+            partial(self._consumer.subscribe, topics, pattern=pattern, listener=listener)
+        )
 
     def subscription(self) -> list[str]:
         """`Consumer.subscription`."""

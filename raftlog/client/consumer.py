@@ -119,7 +119,7 @@ class Consumer:
     def _may_commit(self) -> bool:
         if self.settings.group_id is None:
             return False
-        return self._core.membership.is_member or not self._core.subscribed.topics
+        return self._core.membership.is_member or not self._core.subscribed.active
 
     def _begin_leave(self, call_id: int) -> Effects:
         self._core.leave(call_id)
@@ -128,18 +128,32 @@ class Consumer:
     # --- what to read -----------------------------------------------------------------------------
 
     @checked
-    def subscribe(self, topics: Sequence[TopicName], *, listener: object | None = None) -> None:
-        """Share these topics with the group; the next polls join it. A listener has methods
-        `on_partitions_revoked`, `on_partitions_assigned` and, if it likes, `on_partitions_lost`,
-        plain or async, which `poll` calls with a list of partitions."""
-        if not topics:
+    def subscribe(
+        self,
+        topics: Sequence[TopicName] = (),
+        *,
+        pattern: str | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Share these topics with the group, or those that match a pattern; the next polls join it.
+
+        A pattern is a regular expression that names match from their first character on. Topics
+        that are made later are found within `metadata_max_age_ns`; internal ones never match. A
+        listener has methods `on_partitions_revoked`, `on_partitions_assigned` and, if it likes,
+        `on_partitions_lost`, plain or async, which `poll` calls with a list of partitions."""
+        if topics and pattern is not None:
+            raise LocalMisuse("topics and a pattern", do="subscribe to one of them")
+        if pattern is not None:
+            self._core.subscribe_pattern(pattern)
+        elif topics:
+            self._core.subscribe(topics)
+        else:
             raise LocalMisuse("no topics to subscribe to", do="call unsubscribe to leave the group")
-        self._core.subscribe(topics)
         self._listener = listener
         self._turn()
 
     def subscription(self) -> list[str]:
-        """The topics subscribed to."""
+        """The topics subscribed to; of a pattern those that match it now."""
         return list(self._core.subscribed.topics)
 
     def unsubscribe(self) -> None:

@@ -98,6 +98,7 @@ class FakeCluster:
     """`nodes` brokers; node n listens on port 9000 + n."""
 
     nodes: int = 3
+    internal: set[str] = attrs.Factory(set)
     topics: dict[str, list[Partition]] = attrs.Factory(dict)
     ids: dict[str, bytes] = attrs.Factory(dict)
     paused: set[int] = attrs.Factory(set)
@@ -252,7 +253,9 @@ class FakeCluster:
             )
             for at, (leader, epoch) in enumerate(leaders)
         ]
-        return metadata.MetadataResponseTopic(0, name, self.ids[name], partitions=partitions)
+        return metadata.MetadataResponseTopic(
+            0, name, self.ids[name], is_internal=name in self.internal, partitions=partitions
+        )
 
     def _name(self, each: Any) -> str | None:
         name = getattr(each, "name", "") or getattr(each, "topic", "")

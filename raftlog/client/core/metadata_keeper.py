@@ -8,6 +8,7 @@ telling what it knew, for as long as it is asked (docs/bugs.md, *A client that a
 ever*).
 """
 
+import re
 from collections import Counter
 from functools import partial
 from typing import Final, final
@@ -21,10 +22,12 @@ from raftlog.base.units import NEVER, Instant
 from raftlog.client.core.connections import Connections
 from raftlog.client.core.metadata_cache import MetadataCache
 from raftlog.client.core.values import ANY_NODE, ClientOptions
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponseTopic,
 )
 from raftlog.kafka.versions import ApiKey
 
@@ -41,6 +44,12 @@ class MetadataKeeper:
     cache: MetadataCache
     connections: Connections
     topics: dict[str, None] = attrs.field(factory=dict, init=False)
+    pattern: re.Pattern[str] | None = attrs.field(default=None, init=False)
+    """Set by `follow_pattern`: all topics are asked for, and those that match are kept, too."""
+    matching: dict[str, None] = attrs.field(factory=dict, init=False)
+    """Topics that match it and that clients may read, as the last answer told; in its order."""
+    matched: int = attrs.field(default=0, init=False)
+    """How many answers have told of all topics."""
     learned: int = attrs.field(default=0, init=False)
     current_as_of: Instant = attrs.field(default=Instant(0), init=False)
     last_error: RaftlogError | None = attrs.field(default=None, init=False)
@@ -64,6 +73,17 @@ class MetadataKeeper:
         if topic not in self.topics:
             self._begin(topic)
             self.topics[topic] = None
+
+    def follow_pattern(self, pattern: re.Pattern[str] | None) -> None:
+        """Keep the topics whose names match from the first character on, new ones too; None: no
+        longer."""
+        self.pattern, self.matching, self.matched = pattern, {}, 0
+        self._wanted = True
+        self._not_before = Instant(0)
+
+    def unfollow(self, topic: str) -> None:
+        """The reverse of `follow`."""
+        self.topics.pop(topic, None)
 
     def begin_wait(self, topic: str) -> None:
         """Keep it until `end_wait`, called as often as this."""
@@ -126,18 +146,23 @@ class MetadataKeeper:
         self._asked_at = now
         self._not_before = Instant(now + self.options.metadata_retry_ns)
         self._fresh_until = Instant(now + self.options.metadata_max_age_ns)
+        named = tuple(MetadataRequestTopic(name=name) for name in self._asked_for())
         request = MetadataRequest(
-            topics=tuple(MetadataRequestTopic(name=name) for name in self._asked_for()),
-            allow_auto_topic_creation=self.options.auto_create,
+            topics=named if self.pattern is None else None,
+            allow_auto_topic_creation=self.options.auto_create and self.pattern is None,
         )
-        then = partial(self._answered, self._asks, now)
+        then = partial(self._answered, self._asks, now, self.pattern)
         waiting = self.connections.send(
             ANY_NODE, ApiKey.METADATA, request, then, now, other_than=other_than
         )
         self._asked = waiting.target
 
     def _answered(
-        self, number: int, asked_at: Instant, answer: MetadataResponse | RaftlogError
+        self,
+        number: int,
+        asked_at: Instant,
+        pattern: re.Pattern[str] | None,
+        answer: MetadataResponse | RaftlogError,
     ) -> None:
         if number == self._asking:
             self._asking = _NOBODY
@@ -145,10 +170,31 @@ class MetadataKeeper:
             self.last_error = answer
             self.refresh()
             return
-        self.cache.learn(answer)
+        self.cache.learn(answer if pattern is None else self._kept(answer, pattern))
         self.learned += 1
         self.current_as_of = max(self.current_as_of, asked_at)
         self.last_error = None
+
+    def _kept(self, answer: MetadataResponse, pattern: re.Pattern[str]) -> MetadataResponse:
+        """What is kept of an answer about all topics. One that it lacks does not exist, as far as
+        that broker has heard."""
+        told = {topic.name or "": topic for topic in answer.topics or ()}
+        matching = {
+            name: None
+            for name, topic in told.items()
+            if not topic.is_internal and pattern.match(name)
+        }
+        if pattern is self.pattern:
+            self.matching = matching
+            self.matched += 1
+        asked_for = self._asked_for()
+        gone = [
+            MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name=name)
+            for name in asked_for
+            if name not in told
+        ]
+        kept = [topic for name, topic in told.items() if name in matching or name in asked_for]
+        return answer._replace(topics=[*kept, *gone])
 
     def next_instant(self, now: Instant) -> Instant:
         """When `drive` has something to do again."""

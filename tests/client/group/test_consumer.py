@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.base.errors import LocalMisuse
+from raftlog.base.errors import LocalMisuse, WrongValue
 from raftlog.base.units import millis
 from raftlog.client.core.errors import CommitFailed
 from raftlog.client.core.group.consumer import Change
@@ -15,12 +15,14 @@ from tests.client.group.world import (
     ALL,
     COOPERATIVE,
     EAGER,
+    Reader,
     commit,
     generation,
     joined,
     place,
     start,
 )
+from tests.client.test_fetcher import fill
 
 # --- sharing --------------------------------------------------------------------------------------
 
@@ -366,3 +368,102 @@ def test_subscribing_and_assigning_exclude_each_other():
         reader.consumer.subscribe(["t"])
     with pytest.raises(LocalMisuse, match="group_id"):
         world.reader(group_id=None).consumer.subscribe(["t"])
+
+
+# --- patterns -------------------------------------------------------------------------------------
+
+
+def fast(**more):
+    return {"client": {"metadata_max_age_ns": millis(500), "topic_wait_ns": millis(2_000)}, **more}
+
+
+def made(world, *names, partitions=1):
+    for name in names:
+        for each in world.cluster.topic(name, partitions):
+            fill(each, 1)
+
+
+def test_a_pattern_stands_for_the_topics_that_match_it_and_for_new_ones():
+    world = start()
+    made(world, "orders-eu", "orders-us", "reorders")
+    reader = world.reader(**fast())
+    reader.consumer.subscribe_pattern("orders-")
+    world.run_until(lambda: reader.places() == ["orders-eu-0", "orders-us-0"])
+    made(world, "orders-asia", "other")
+    world.run_until(lambda: len(reader.places()) == 3)
+    assert reader.places() == ["orders-asia-0", "orders-eu-0", "orders-us-0"]
+    world.cluster.remove("orders-us")
+    world.run_until(lambda: len(reader.places()) == 2)
+    assert reader.places() == ["orders-asia-0", "orders-eu-0"]
+    assert reader.consumer.subscribed.topics == ("orders-asia", "orders-eu")
+    assert not reader.errors
+
+
+def test_members_of_one_pattern_share_its_topics():
+    world = start()
+    made(world, "orders-eu", "orders-us", partitions=2)
+    readers = [world.reader(**fast()) for _ in range(2)]
+    for reader in readers:
+        reader.consumer.subscribe_pattern("orders-.*")
+    world.run_until(lambda: sorted(map(len, map(Reader.places, readers))) == [2, 2])
+    assert {each for reader in readers for each in reader.places()} == {
+        f"orders-{where}-{at}" for where in ("eu", "us") for at in range(2)
+    }
+
+
+def test_a_pattern_that_nothing_matches_waits_and_matches_no_internal_topic():
+    world = start()
+    made(world, "__consumer_offsets")
+    world.cluster.internal.add("__consumer_offsets")
+    reader = world.reader(**fast())
+    reader.consumer.subscribe_pattern("__.*")
+    world.run_until(lambda: reader.consumer.membership.phase is Phase.STABLE)
+    world.run_for(millis(3_000))
+    assert reader.places() == []
+    assert not reader.errors
+    made(world, "__mine")
+    world.run_until(lambda: reader.places() == ["__mine-0"])
+
+
+def test_a_broker_that_is_behind_takes_no_topic_from_a_pattern():
+    """One answer lacks the topic, the next one has it: nothing moves."""
+    world = start()
+    made(world, "orders-eu")
+    reader = world.reader(**fast())
+    reader.consumer.subscribe_pattern("orders-")
+    world.run_until(lambda: reader.places() == ["orders-eu-0"])
+
+    def behind(body):
+        return body._replace(topics=[each for each in body.topics if each.name != "orders-eu"])
+
+    world.cluster.changed[ApiKey.METADATA] = behind
+    world.run_for(millis(1_200))
+    del world.cluster.changed[ApiKey.METADATA]
+    world.run_for(millis(5_000))
+    assert reader.places() == ["orders-eu-0"]
+    assert reader.told(Change.REVOKED) == []
+
+
+def test_a_pattern_gives_way_to_names_and_names_to_a_pattern():
+    world = start()
+    made(world, "orders-eu")
+    reader = world.reader("t", **fast())
+    world.run_until(lambda: reader.places() == ALL)
+    reader.consumer.subscribe_pattern("orders-")
+    world.run_until(lambda: reader.places() == ["orders-eu-0"])
+    reader.consumer.subscribe(["t"])
+    world.run_until(lambda: reader.places() == ALL)
+    reader.consumer.unsubscribe()
+    assert reader.places() == []
+    assert not reader.consumer.subscribed.active
+
+
+def test_what_is_no_pattern_is_refused_at_the_door():
+    reader = start().reader()
+    with pytest.raises(WrongValue, match="no regular expression"):
+        reader.consumer.subscribe_pattern("orders-(")
+    reader.consumer.assign([place("t-0")])
+    with pytest.raises(LocalMisuse, match="assigned by hand"):
+        reader.consumer.subscribe_pattern("t")
+    with pytest.raises(LocalMisuse, match="group_id"):
+        start().reader(group_id=None).consumer.subscribe_pattern("t")

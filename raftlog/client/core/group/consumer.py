@@ -20,6 +20,7 @@ done with all records, and goes through these stages:
 """
 
 import enum
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -27,7 +28,7 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
-from raftlog.base.errors import LocalMisuse, RaftlogError
+from raftlog.base.errors import LocalMisuse, RaftlogError, WrongValue
 from raftlog.base.ids import Offset
 from raftlog.base.limits import GROUP_NOTICES_MAX
 from raftlog.base.ports import Entropy
@@ -134,14 +135,31 @@ class GroupConsumer:
         """Share these topics with the group. The next polls join it."""
         if self.settings.group_id is None:
             raise LocalMisuse("subscribe needs a group_id", do="give one, or call assign")
-        if not self.subscribed.topics and self.positions.places():
-            raise LocalMisuse("partitions are assigned by hand", do="call unsubscribe first")
+        self._must_not_be_assigned()
         if self.subscribed.set(topics):
             self.membership.rejoin_wanted = self.membership.phase is not Phase.UNJOINED
 
+    def subscribe_pattern(self, pattern: str) -> None:
+        """Share the topics whose names match this regular expression from the first character on,
+        also those that are made later; never internal ones. Metadata is asked for all topics, and
+        again after `metadata_max_age_ns`. The next polls join the group."""
+        if self.settings.group_id is None:
+            raise LocalMisuse("subscribe needs a group_id", do="give one, or call assign")
+        self._must_not_be_assigned()
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise WrongValue(f"the pattern {pattern!r} is no regular expression: {error}") from None
+        self.subscribed.set_pattern(compiled)
+        self.membership.rejoin_wanted = self.membership.phase is not Phase.UNJOINED
+
+    def _must_not_be_assigned(self) -> None:
+        if not self.subscribed.active and self.positions.places():
+            raise LocalMisuse("partitions are assigned by hand", do="call unsubscribe first")
+
     def assign(self, places: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions, whoever else reads them; a group only keeps offsets."""
-        if self.subscribed.topics:
+        if self.subscribed.active:
             raise LocalMisuse("topics are subscribed to", do="call unsubscribe first")
         wanted = dict.fromkeys(places)
         self.positions.drop([each for each in self.positions.places() if each not in wanted])
@@ -149,7 +167,7 @@ class GroupConsumer:
 
     def unsubscribe(self) -> None:
         """Leave the group, and read nothing."""
-        if self.subscribed.topics:
+        if self.subscribed.active:
             self.membership.leave(_ignore)
         self.membership.lost = False
         self.subscribed.set(())
@@ -223,7 +241,7 @@ class GroupConsumer:
     def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], then: Any) -> None:
         assert self.settings.group_id is not None, "only groups keep offsets"
         identity = self._identity()
-        outside = self.subscribed.topics and not self.membership.is_member
+        outside = self.subscribed.active and not self.membership.is_member
         if outside and (offsets or self._notices):
             # What was polled may have been lost meanwhile, which the next poll says.
             group = f"group {self.settings.group_id}"
@@ -235,7 +253,7 @@ class GroupConsumer:
             self.requests.start_own(ask, partial(self._committed, offsets, identity, then))
 
     def _identity(self) -> Identity:
-        return self.membership.identity if self.subscribed.topics else NO_MEMBER
+        return self.membership.identity if self.subscribed.active else NO_MEMBER
 
     def _committed(
         self,
@@ -273,7 +291,7 @@ class GroupConsumer:
 
     def drive(self) -> None:
         """Everything that is due."""
-        if self.subscribed.topics:
+        if self.subscribed.active:
             self._drive_group()
         self.positions.drive()
         if self._auto_commits and not self._committing and self.turn.now >= self._commit_at:
@@ -283,7 +301,7 @@ class GroupConsumer:
     def _auto_commits(self) -> bool:
         if not self.settings.enable_auto_commit or self.settings.group_id is None:
             return False
-        return self._polling and (self.membership.is_member or not self.subscribed.topics)
+        return self._polling and (self.membership.is_member or not self.subscribed.active)
 
     def _drive_group(self) -> None:
         membership = self.membership
@@ -303,7 +321,8 @@ class GroupConsumer:
             self._follow_join()
         if self._notices:
             return
-        if self._stage is _Stage.IDLE and self._polling and membership.may_join:
+        may_join = membership.may_join and self.subscribed.known
+        if self._stage is _Stage.IDLE and self._polling and may_join:
             self._begin_rebalance()
         elif self._stage is _Stage.COMMITTING and self.turn.now >= self._stage_until:
             self._go_on_after_commit()
@@ -319,6 +338,11 @@ class GroupConsumer:
         error = self.subscribed.refused()
         if error is not None:
             self._error = error
+        try:
+            if self.subscribed.match_again():
+                self.membership.rejoin_wanted = self.membership.phase is not Phase.UNJOINED
+        except LocalMisuse as misuse:
+            self._error = misuse
         divided = self.membership.leads and self.membership.phase is Phase.STABLE
         if divided and self.subscribed.changed():
             self.membership.rejoin_wanted = True
@@ -419,7 +443,7 @@ class GroupConsumer:
 
     def leave(self, call_id: CallId) -> None:
         """Leave the group; completes the call when the coordinator knows, or cannot be told."""
-        if self.subscribed.topics and self.membership.identity.member_id:
+        if self.subscribed.active and self.membership.identity.member_id:
             self.membership.leave(partial(self._left, call_id))
         else:
             self._left(call_id, None)
@@ -441,7 +465,7 @@ class GroupConsumer:
         wake = self.positions.next_instant(now)
         if self._auto_commits and not self._committing:
             wake = min(wake, max(self._commit_at, now))
-        if not self.subscribed.topics:
+        if not self.subscribed.active:
             return wake
         wake = min(wake, self.membership.next_instant(now), self._stage_until)
         if not self._polling and self.membership.phase is not Phase.UNJOINED:

@@ -1,9 +1,12 @@
 """The topics that a consumer subscribes to, and how many partitions those of the group have.
 
+A pattern stands for the topics that match it: new ones as soon as metadata tells of them.
+
 The member that leads divides the topics of all members. It looks at metadata for changes, and calls
 for a rebalance when one has more partitions, is new, or is gone for good.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, final
 
@@ -29,6 +32,11 @@ class SubscribedTopics:
     keeper: MetadataKeeper
     turn: Turn
     topics: tuple[str, ...] = attrs.field(default=(), init=False)
+    """Those named, or those that match the pattern now."""
+    pattern: re.Pattern[str] | None = attrs.field(default=None, init=False)
+    _absent_since: dict[str, Instant] = attrs.field(factory=dict, init=False)
+    """Topics that matched and that the last answer lacks, and when that began."""
+    _matched: int = attrs.field(default=0, init=False)
     _counts: dict[str, int] = attrs.field(factory=dict, init=False)
     """What the last division was made from."""
     _unknown_since: dict[str, Instant] = attrs.field(factory=dict, init=False)
@@ -37,15 +45,64 @@ class SubscribedTopics:
     _refused_at: int = attrs.field(default=-1, init=False)
     _refresh_at: Instant = attrs.field(default=NEVER, init=False)
 
+    @property
+    def active(self) -> bool:
+        """Whether anything is subscribed to; no topic may match the pattern yet."""
+        return bool(self.topics) or self.pattern is not None
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known which topics these are."""
+        return self.pattern is None or self._matched > 0
+
     def set(self, topics: Sequence[str]) -> bool:
         """Subscribe to exactly these; whether that is a change."""
         wanted = tuple(sorted(set(topics)))
         for topic in wanted:
             self.keeper.follow(topic)
-        changed = wanted != self.topics
+        changed = wanted != self.topics or self.pattern is not None
+        if self.pattern is not None:
+            self.pattern = None
+            self.keeper.follow_pattern(None)
         self.topics = wanted
         if not wanted:
             self._counts, self._refresh_at = {}, NEVER
+        return changed
+
+    def set_pattern(self, pattern: re.Pattern[str]) -> None:
+        """Subscribe to the topics that match, whenever there are some."""
+        self.pattern, self._matched, self._absent_since = pattern, 0, {}
+        self.keeper.follow_pattern(pattern)
+
+    def match_again(self) -> bool:
+        """Take in which topics match by today's metadata; whether others than before. One that is
+        told of no more may only be unknown to the broker that was asked: it stays for a while.
+        `LocalMisuse` when there are more than a client can follow."""
+        keeper = self.keeper
+        if self.pattern is None or self._matched == keeper.matched:
+            return False
+        first, self._matched = self._matched == 0, keeper.matched
+        if first:
+            self._absent_since = {}
+        told = keeper.matching
+        self._absent_since = {
+            topic: self._absent_since.get(topic, keeper.current_as_of)
+            for topic in self.topics
+            if topic not in told and self.pattern.match(topic)
+        }
+        kept = [
+            topic
+            for topic, since in self._absent_since.items()
+            if keeper.current_as_of < since + self.options.topic_wait_ns
+        ]
+        wanted = tuple(sorted({*told, *kept}))
+        for topic in wanted:
+            keeper.follow(topic)
+        for topic in self.topics:
+            if topic not in wanted:
+                keeper.unfollow(topic)
+        changed = wanted != self.topics or first
+        self.topics = wanted
         return changed
 
     def refused(self) -> KafkaError | None:
@@ -77,7 +134,7 @@ class SubscribedTopics:
 
     def changed(self) -> bool:
         """Whether a division by today's metadata would be another one."""
-        if any(count == 0 for count in self._counts.values()):
+        if any(count == 0 for count in self._counts.values()) or self._absent_since:
             # It is waited for, so a usual refresh of metadata would be minutes late.
             age = self.options.retry_backoff_max_ns
             self._refresh_at = self.keeper.refresh_if_older(age, self.turn.now)
