@@ -206,13 +206,19 @@ class Joins:
         if group.state is GroupState.COMPLETING and same:
             # The answer to its join was lost: it gets the same one again.
             self._answer_with_generation(group, join)
-        elif group.state is GroupState.STABLE and same and group.leader != member.member_id:
+        elif self._is_newest(group) and same and group.leader != member.member_id:
             # A follower that says the same again changes nothing. A leader does: it has seen new
             # partitions or topics.
             self._answer_with_generation(group, join)
         else:
             self._update(group, join, member)
             self._rebalances.prepare_or_complete(group)
+
+    def _is_newest(self, group: LiveGroup) -> bool:
+        """Whether the group is stable, and no member has heard of a later generation. A coordinator
+        that died before the assignment of one was committed leaves such a number behind."""
+        floor = self._shared.machine.generation_floor(group.group_id)
+        return group.state is GroupState.STABLE and group.generation >= floor
 
     def _answer_with_generation(self, group: LiveGroup, join: _Join) -> None:
         """The answer of the present generation, not before its number is on record."""
@@ -250,7 +256,7 @@ class Joins:
         self._update(group, join, member)
         group.came_from(member, join.client.client_id, join.client.host)
         self._shared.keep_alive(group, member)
-        if group.state is GroupState.STABLE and group.protocol == group.choose_protocol():
+        if self._is_newest(group) and group.protocol == group.choose_protocol():
             self._record_replacement(group, join, member, former)
         elif group.state is GroupState.PREPARING:
             self._rebalances.complete_if_all_joined(group)

@@ -210,6 +210,23 @@ def test_no_generation_is_given_out_twice_over_a_failover_between_join_and_sync(
     assert again.value.generation_id == 3
 
 
+def test_no_join_is_answered_with_a_generation_before_one_that_was_given_out():
+    """Found by simulated members whose coordinator was killed in a sync phase: the next one loaded
+    generation 2, which had an assignment, and gave it to a follower after others had heard of 3."""
+    world = World()
+    leader, follower = world.stable(2)
+    before = world.machine.group("g").generation
+    world.join(member=leader)
+    again = world.join(member=follower)
+    assert again.value.generation_id == before + 1
+    world.fail_over()
+    assert world.heartbeat(member=follower, generation=before) is NONE
+    late = world.join(member=follower)
+    assert late.waits
+    assert world.join(member=leader).value.generation_id == before + 2
+    assert late.value.generation_id == before + 2
+
+
 def test_lost_leadership_answers_everything_that_waits_once():
     world = World()
     first, second = world.stable(2)
