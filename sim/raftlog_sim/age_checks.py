@@ -37,7 +37,7 @@ class AgeChecks:
         self, node: "Node", replica: PartitionReplica, committed: Committed
     ) -> Iterator[tuple[str, str]]:
         """More is committed: see what new markers let go."""
-        if replica.group == METADATA_GROUP:
+        if replica.group == METADATA_GROUP or replica.machine is not None:
             return  # trimmed behind its snapshots, however young it is
         seen = self._seen.get(replica.group, 0)
         if not self.retention_ms or len(committed.starts) == seen:

@@ -29,6 +29,7 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "min_in_sync": (1, 9),
     "producers": (0, 1_000),  # as many as slots that a step can name
     "pipelines": (0, 1_000),
+    "members": (0, 100),
     "release": (0, len(RELEASES) - 1),
     "sync_us": (0, _SECOND_US),
     "latency_us": (0, _SECOND_US),

@@ -29,6 +29,7 @@ from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.walk import TERM_BEGINNERS
 
 if TYPE_CHECKING:
+    from raftlog_sim.group_log import GroupLog
     from raftlog_sim.node import Node
 
 _ALL_BYTES: Final = 2**62
@@ -87,6 +88,8 @@ class Committed:
     were in nobody's memory are missing."""
     producers: dict[int, Producer] = attrs.Factory(dict)
     clock_ms: int = -1
+    groups: "GroupLog | None" = None
+    """Of a partition of the internal topic: what its records say of groups."""
 
     def follow(
         self, log: PartitionLog, commit: RaftIndex, others: Callable[[], Logs]
@@ -100,6 +103,7 @@ class Committed:
             told = [membership for index, membership in log.memberships if index <= commit]
             self.membership = told[-1] if told else self.membership
         problem = misplaced = ""
+        said: list[tuple[str, str]] = []
         for entry in entries:
             if entry.raft_index > commit:
                 break
@@ -107,12 +111,14 @@ class Committed:
             misplaced = misplaced or self._misplaced(entry, header)
             if entry.kind is _RECORDS:
                 problem = self._records(entry, header) or problem
+                if self.groups is not None and self.whole:
+                    said += self.groups.take(entry)
             else:
                 self._control(entry, header)
             if entry.term != self.last_term:
                 self.epochs.append((entry.term, entry.base_offset))
             self.last_term, self.next_offset = entry.term, entry.next_offset
-        return ("producers-ascend", problem), ("offsets-dense", misplaced)
+        return ("producers-ascend", problem), ("offsets-dense", misplaced), *said
 
     @property
     def log_start(self) -> int:

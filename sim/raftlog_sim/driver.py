@@ -5,7 +5,7 @@ brokers neither loses nor reorders; what breaks is the broker at the other end.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import attrs
 
@@ -13,6 +13,8 @@ from raftlog.base.ids import ConnectionId, NodeId
 from raftlog.base.units import NANOS_PER_MICRO, NEVER, Instant, millis
 from raftlog.broker.events import Request
 from raftlog.client.core.client import Call, ClientCore
+from raftlog.client.core.group.consumer import GroupConsumer
+from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.values import (
     ClientOptions,
     Complete,
@@ -34,6 +36,19 @@ DIAL_NS: Final = millis(1)
 WAY_NS: Final = 60 * NANOS_PER_MICRO
 _LENGTH_BYTES: Final = 4
 Then = Callable[[Any], None]
+
+
+class Listens(Protocol):
+    """Who hears what a client says and is told, frame by frame, each without its length."""
+
+    def says(self, dial: int, frame: bytes) -> None:
+        """A request leaves."""
+
+    def hears(self, dial: int, frame: bytes) -> None:
+        """An answer has come."""
+
+    def loses(self, dial: int) -> None:
+        """A connection is gone; whatever was asked over it is not answered any more."""
 
 
 @final
@@ -78,6 +93,9 @@ class SimClient:
     world: "World"
     name: str
     options: ClientOptions
+    listens: Listens | None = None
+    on_turn: Callable[[], None] | None = None
+    """Is called after each turn that events or time brought about."""
     core: ClientCore = attrs.field(init=False)
     _wires: dict[int, _Wire] = attrs.Factory(dict)
     _thens: dict[int, Then] = attrs.Factory(dict)
@@ -94,6 +112,27 @@ class SimClient:
         self._thens[self._calls] = then
         self._perform(self.core.call(self._calls, request, Instant(self.world.now)))
 
+    def open_consumer(self, settings: ConsumerOptions) -> GroupConsumer:
+        """A consumer on this client."""
+        return self.core.open_consumer(settings)
+
+    def begin(self, own: Callable[[int], None], then: Then) -> None:
+        """Begin a call that is the consumer's: `own` gets its number."""
+        self._calls += 1
+        self._thens[self._calls] = then
+        own(self._calls)
+        self.turn()
+
+    def turn(self) -> None:
+        """A turn, after something was changed."""
+        self._perform(self.core.handle((), Instant(self.world.now)))
+
+    def die(self) -> None:
+        """The client's process is gone, without a word."""
+        if not self.core.closed:
+            self.on_turn = None
+            self._perform(self.core.close(Instant(self.world.now)))
+
     def later(self, delay_ns: int, event: Event) -> None:
         """An event that reaches the core after a while."""
         self.world.after(delay_ns, self._arrive, event)
@@ -102,7 +141,13 @@ class SimClient:
         self._turn((event,))
 
     def _turn(self, events: Sequence[Event]) -> None:
+        if self.core.closed:
+            return
+        if self.listens is not None:
+            _tell(self.listens, events)
         self._perform(self.core.handle(events, Instant(self.world.now)))
+        if self.on_turn is not None:
+            self.on_turn()
 
     def _perform(self, effects: Effects) -> None:
         for action in effects.actions:
@@ -133,6 +178,8 @@ class SimClient:
             self._set_alarm(self._wake_at)
 
     def _dial(self, dial: Dial) -> None:
+        if self.core.closed:
+            return
         node = self.world.nodes[NodeId(int(dial.host.removeprefix("n")))]
         if not node.up:
             self._turn((Disconnected(dial.dial, "nobody listens"),))
@@ -146,12 +193,24 @@ class SimClient:
         if wire is None or not wire.open or not wire.node.up:
             return
         frame = b"".join(bytes(part) for part in send.parts)[_LENGTH_BYTES:]  # type: ignore[arg-type]
+        if self.listens is not None:
+            self.listens.says(send.dial, frame)
         wire.node.arrive_later(WAY_NS, Request(wire.connection, wire.requests, frame))
         wire.requests += 1
 
     def _hang_up(self, dial: int) -> None:
         wire = self._wires.pop(dial, None)
+        if self.listens is not None:
+            self.listens.loses(dial)
         if wire is not None and wire.open:
             wire.open = False
             if wire.node.up:
                 wire.node.disconnect(wire.connection)
+
+
+def _tell(listens: Listens, events: Sequence[Event]) -> None:
+    for event in events:
+        if isinstance(event, Frame):
+            listens.hears(event.dial, bytes(event.frame))
+        elif isinstance(event, Disconnected):
+            listens.loses(event.dial)

@@ -15,6 +15,7 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
 from raftlog.broker.events import WriteFailed
+from raftlog.groups.machine import GroupsMachine
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
 from raftlog.verify.run_checks import counted
@@ -31,6 +32,8 @@ from raftlog_sim.answer_checks import AnswerChecks
 from raftlog_sim.cluster_checks import ClusterChecks
 from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.election_checks import ElectionChecks
+from raftlog_sim.group_log import GroupLog, Walls
+from raftlog_sim.group_rest import beyond_bounds
 from raftlog_sim.life_checks import LifeChecks
 from raftlog_sim.membership_checks import MembershipChecks
 from raftlog_sim.metadata_checks import MetadataChecks
@@ -84,6 +87,7 @@ class Invariants:
     changes: MembershipChecks = attrs.Factory(MembershipChecks)
     cluster: ClusterChecks = attrs.Factory(ClusterChecks)
     ages: AgeChecks = attrs.Factory(AgeChecks)
+    walls: Walls = attrs.Factory(Walls)
     damaged: "Collection[NodeId]" = ()
     """Nodes whose disks the run itself has damaged."""
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
@@ -100,7 +104,7 @@ class Invariants:
     def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
         """Check the node's replicas and what it sent. Raises `Violation`."""
         for send in effects.sends:
-            if node.rolled_back and not _is_heard(node, send.peer):
+            if node.rolled_back and not truth.is_heard(node, send.peer):
                 continue
             for message in send.messages:
                 if type(message) in _PROMISES:
@@ -114,6 +118,8 @@ class Invariants:
             damaged = node.number in self.damaged
             self.judge(self.elections.granted(node, self.outlines, damaged=damaged))
         context = node.broker.context
+        if self.walls.retention_ms:
+            self.walls.look(node.number, context.wall)
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas, events)
         if self.metadata.has_news(node):
@@ -412,6 +418,8 @@ class Invariants:
                 ghost[index] = Seen(term, -1 if chain is None else chain)
         self.ghost_end[group] = replica.commit
         committed = self.committed.setdefault(group, Committed())
+        if not committed.end and isinstance(replica.machine, GroupsMachine):
+            committed.groups = GroupLog(self.walls)
         self.judge(committed.follow(log, replica.commit, partial(logs_of, node, group)))
         self.judge(self.ages.look(node, replica, committed))
         # Only an entry of its own term ends what a leader commits.
@@ -462,6 +470,7 @@ class Invariants:
         for node in nodes:
             self.judge(self.replicas.whole(node))
             self.judge((("bounded", bound_checks.queues(node)),))
+            self.judge((("bounded", beyond_bounds(node)),))
             self.judge((("mark-synced", replica_checks.marks_ahead(node)),))
             for group, replica in node.broker.context.replicas.items():
                 self._durable(node, group, replica)
@@ -486,13 +495,3 @@ class Invariants:
     def document(self, violated: str = "") -> dict[str, object]:
         """For verdict.json."""
         return counted(self.checked, violated)
-
-
-def _is_heard(node: "Node", peer: NodeId) -> bool:
-    """Whether a peer listens to this node at all: what an old copy of a disk says to one who
-    refuses it is no promise (seed 4100339)."""
-    other = node.world.nodes.get(peer)
-    if other is None or not other.up:
-        return False
-    links = other.broker.links
-    return node.number in links.context.sessions and node.number not in links.refused

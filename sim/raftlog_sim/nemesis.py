@@ -17,6 +17,7 @@ from raftlog_sim import (
     clock_faults,
     cluster_faults,
     disk_faults,
+    group_faults,
     loss_faults,
     network_faults,
     process_faults,
@@ -50,7 +51,7 @@ _STRIKES: Final[dict[str, Strike]] = {
 _TRIES: Final = 6
 _TRY_AGAIN_NS: Final = millis(60)
 _OF_LEADERS: Final = ("transfer",)
-_ROLES: Final = ("leader:", "follower:", "controller", "most-led")
+_ROLES: Final = ("leader:", "follower:", "coordinator:", "controller", "most-led")
 
 
 def _needs_a_role(step: Step) -> bool:
@@ -100,7 +101,9 @@ class Nemesis:
         has a role is waited for a little."""
         if self.healed:
             return
-        if _STRIKES[step.kind](self, step):
+        if step.kind == group_faults.KIND:
+            group_faults.kill_when(self, step)
+        elif _STRIKES[step.kind](self, step):
             self.struck(step)
         elif patience > 1 and _needs_a_role(step):
             self.world.after(_TRY_AGAIN_NS, self.strike, step, patience - 1)

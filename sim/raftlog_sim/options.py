@@ -95,6 +95,8 @@ class SimOptions:
     producers: int = 2
     pipelines: int = 0
     """Plain producers that do not wait for answers."""
+    members: int = 0
+    """Members of consumer groups."""
     encode: bool = False
     release: int = 0
     """What all nodes begin with: 0 is this release, others are made of it (`releases`)."""
@@ -283,6 +285,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         min_in_sync=stream.between(1, 2) if replication == 3 else 1,
         producers=stream.between(1, 4),
         pipelines=_draw_pipelines(seed, profile),
+        members=0 if trio else _draw_members(seed, profile),
         encode=stream.chance(1, 10),
         release=_draw_release(seed, profile, dict(gaps)["upgrade"]),
         sync_us=150 << stream.below(8),
@@ -367,6 +370,12 @@ def _draw_pipelines(seed: int, profile: str) -> int:
     """In a third of the seeds some send without waiting."""
     stream = Stream(seed, f"options/{profile}/pipelines")
     return stream.between(1, 2) if stream.chance(1, 3) else 0
+
+
+def _draw_members(seed: int, profile: str) -> int:
+    """In a fifth of the seeds groups share the topic."""
+    stream = Stream(seed, f"options/{profile}/members")
+    return stream.between(1, 4) if stream.chance(1, 5) else 0
 
 
 def _draw_snapshots(seed: int, profile: str) -> int:

@@ -42,28 +42,19 @@ _HONEST: Final = "brokers do not lie to each other"
 _OWN_CLIENTS: Final = "clients are the product's own, and ask for what is served"
 _MUCH: Final = "more than a run of some seconds can hold"
 _FOUND: Final = "it would be a finding: an invariant fails first"
-_NO_GROUPS: Final = "simulated clients use no consumer groups yet"
+_JUST_THEN: Final = "a machine reads its log at boot: a fault must fall into that millisecond"
 UNREACHABLE: Final = {
-    "client-coordinator-moved-in-silence": _NO_GROUPS,
-    "client-group-goes-on-without-member": _NO_GROUPS,
     "leaders-shown-unknown-to-the-controller": "every simulated controller knows the question",
     "preferred-leader-asked-for": "simulated administrators ask for no elections",
     "version-waits-full": _MUCH,
-    "offsets-topic-waits-for-brokers": _NO_GROUPS,
-    "group-request-waits-for-the-coordinator": _NO_GROUPS,
-    "group-request-gave-up-loading": _NO_GROUPS,
-    "group-records-refused-partition-full": _NO_GROUPS,
-    "offset-commit-timed-out": _NO_GROUPS,
-    "log-start-behind-a-machine-snapshot": _NO_GROUPS,
-    "machine-digest-compared": _NO_GROUPS,
-    "machine-installed": _NO_GROUPS,
-    "machine-is-level": _NO_GROUPS,
-    "machine-read-failed": _NO_GROUPS,
-    "machine-read-of-a-replaced-log": _NO_GROUPS,
-    "machine-reads-the-log": _NO_GROUPS,
-    "machine-snapshot-too-large": _NO_GROUPS,
-    "machine-stopped": _NO_GROUPS,
-    "replica-with-another-state-stopped": _NO_GROUPS,
+    "group-request-gave-up-loading": "who leads and commits nothing gives up within that second",
+    "group-records-refused-partition-full": _MUCH,
+    "offset-commit-timed-out": "simulated clients have less patience than a commit",
+    "machine-read-failed": _JUST_THEN,
+    "machine-read-of-a-replaced-log": _JUST_THEN,
+    "machine-snapshot-too-large": _MUCH,
+    "machine-stopped": _FOUND,
+    "replica-with-another-state-stopped": _FOUND,
     "append-content-refused": _WHOLE_WIRES,
     "append-fails-crc": _WHOLE_WIRES,
     "chain-refused-at-append": _WHOLE_WIRES,

@@ -143,9 +143,15 @@ class ReplicaChecks:
         assert machine is not None, replica.where
         digest = machine.digest()
         first = self.machines.setdefault((replica.group, applied), digest)
-        if digest == first:
+        if digest != first:
+            return f"{replica.where} holds {digest.hex()} at entry {applied}; another {first.hex()}"
+        known = self.committed.get(replica.group, _NOTHING)
+        if known.groups is None or not known.whole or applied > known.end:
             return ""
-        return f"{replica.where} holds {digest.hex()} at entry {applied}; another {first.hex()}"
+        replayed = known.groups.digest_at(applied)
+        if digest == replayed:
+            return ""
+        return f"{replica.where} holds {digest.hex()} at entry {applied}; the log {replayed.hex()}"
 
     def _log_start(self, replica: PartitionReplica) -> str:
         """The log start is what the last committed marker that was applied says (after an install:

@@ -170,7 +170,8 @@ def _missing(step: Step, options: SimOptions) -> str:
         for word in words:
             if word.startswith("n") and int(word[1:]) > options.brokers:
                 return f"there is no node {word}: this run has n1 to n{options.brokers}"
-        roles = [word.partition(":")[2] for word in words if ":" in word]
+        parts = [word.partition(":") for word in words]
+        roles = [number for role, _, number in parts if number and role != "coordinator"]
         partitions = [int(role) for role in roles] + ([int(value)] if name == "partition" else [])
         for partition in partitions:
             if partition >= options.partitions:

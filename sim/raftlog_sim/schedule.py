@@ -8,6 +8,7 @@ same: a node by its number, or a role that is looked up when the step strikes.
     leader:0      who leads partition 0 of the topic
     follower:0    the lowest-numbered running node with a replica of partition 0 that does not lead
     controller    who leads the metadata group
+    coordinator:0 who coordinates the consumer group g0
     most-led      who leads the most partitions
     n1+leader:2   several
     all           every node
@@ -36,7 +37,7 @@ REPEATING: Final = ("load", "reads")
 SMALL_MAX: Final = 999
 _BELOW: Final = {"small": SMALL_MAX + 1, "int": 1 << 40}
 _TARGET: Final = re.compile(
-    r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|controller|most-led|all)"
+    r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|coordinator:[0-9]{1,3}|controller|most-led|all)"
 )
 _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
 _SEE_KINDS: Final = "see docs/guides/simulate.md for what each kind takes"
@@ -65,6 +66,8 @@ _ROTS: Final = "flip|zero|alien|unreadable|twin|gone|cut|old-chunk|before-member
 _MESSAGES: Final = "appends|acks|asks|votes|echoes"
 _HOW: Final = "loud|silent"
 _WAY: Final = "kill|stop"
+_MOMENTS: Final = "joins|generation|syncs|assignment|commits|stable"
+_IMPOSTORS: Final = "generations|strangers|joins|twice|left|deleter|vanished-leader"
 KINDS: Final = {
     "crash": Kind(
         (("node", "nodes"),), True, "nemesis",
@@ -297,6 +300,26 @@ KINDS: Final = {
         "a client asks where a partition ends or begins, or where an epoch ends, so many before "
         "the leader's; in wide seeds",
     ),
+    "kill-coordinator": Kind(
+        (("group", "small"), ("when", _MOMENTS)), True, "nemesis",
+        "the process that coordinates a group is killed as soon as the group is at that moment",
+    ),
+    "consume": Kind(
+        (("member", "small"), ("group", "small"), ("how", "eager|cooperative"),
+         ("id", "dynamic|static|shared"), ("every_ms", "small")), True, "clients",
+        "a member of a group subscribes, polls every so many ms, commits, and leaves in the end",
+    ),
+    "commit": Kind((("member", "small"),), False, "clients", "a member commits where it stands"),
+    "die": Kind(
+        (("member", "small"),), False, "clients", "a member is gone, and has not left its group",
+    ),
+    "committed": Kind(
+        (("group", "small"),), False, "clients", "a client asks what a group has committed",
+    ),
+    "impostor": Kind(
+        (("group", "small"), ("what", _IMPOSTORS)), False, "clients",
+        "a client speaks for members of a group, or for nobody, and must be refused",
+    ),
     "flood": Kind(
         (("node", "nodes"), ("count", "small")), True, "clients",
         "in trio mode: a few clients send so many requests at once and read nothing for so long",
@@ -307,6 +330,8 @@ CHURN: Final = ("reassign", "create-topic", "grow-topic")
 """Kinds that place replicas anew."""
 OUTSIDE_ATLAS: Final = ("lying-sync", "rot-everywhere", "empty-disk")
 """Kinds that no protocol survives: for scenarios that are about them."""
+OF_MEMBERS: Final = ("consume", "commit", "die", "committed", "impostor")
+"""Kinds of members of groups, and of who would be one."""
 DEMANDS: Final = ("must-be-led",)
 """Kinds that do nothing, and say what a scenario expects at an instant."""
 

@@ -9,9 +9,9 @@ In half of the seeds a core must do that alone before all is healed. What must b
 """
 
 import io
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 import attrs
 
@@ -22,7 +22,7 @@ from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
 from raftlog.verify import Verdict, check_history
-from raftlog_sim import endings
+from raftlog_sim import endings, group_phase
 from raftlog_sim.atlas import planned_places
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import (
@@ -35,8 +35,10 @@ from raftlog_sim.convergence import (
 )
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.failures import told
+from raftlog_sim.goals import Goal
 from raftlog_sim.invariants import Invariants
 from raftlog_sim.last_writes import LastWrites
+from raftlog_sim.members import Members
 from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import DEAF, STALLED, SimOptions
@@ -158,18 +160,6 @@ def _complaint(verdict: Verdict) -> str:
     return f"history-{failures[0].name}: {witness.text if witness is not None else ''}".strip()
 
 
-class _Goal(NamedTuple):
-    """What a phase waits for, for how long at the most."""
-
-    reached: Callable[[], bool]
-    limit_ns: int
-    what: str
-    look_ms: int = 0
-    """It costs much to look: no more often than this."""
-    why_not: Callable[[], str] | None = None
-    """Says what is in its way."""
-
-
 @final
 class Run:
     """One schedule under way. `advance` lets one thing happen, so that a debugger can stop
@@ -202,6 +192,8 @@ class Run:
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None
         self.workload.questions = Questions(self.workload, self.onlooker.invariants, TOPIC)
+        self.members = Members(world, options, self.onlooker.invariants)
+        self.workload.members = None if options.trio else self.members
         churn = any(step.kind in CHURN for step in schedule.steps)
         self.nemesis = Nemesis(world, self.workload, churn, planned_places(schedule.steps))
         self.onlooker.invariants.damaged = self.nemesis.atlas.damaged
@@ -214,7 +206,7 @@ class Run:
         self._created: list[Any] = []
         self._final: dict[int, int] = {}
         self._plan = self._phases()
-        self._goal: _Goal | None = next(self._plan)
+        self._goal: Goal | None = next(self._plan)
         self._deadline = world.now + self._goal.limit_ns
 
     # --- running ----------------------------------------------------------------------------------
@@ -282,24 +274,25 @@ class Run:
 
     # --- phases -----------------------------------------------------------------------------------
 
-    def _phases(self) -> Iterator[_Goal]:
+    def _phases(self) -> Iterator[Goal]:
         yield from self._set_up()
         self.phase = "safety"
         self._schedule_steps()
-        yield _Goal(self._safety_over, millis(self.options.safety_ms) + seconds(1), "safety phase")
+        yield Goal(self._safety_over, millis(self.options.safety_ms) + seconds(1), "safety phase")
         self.workload.stop()
         self.buggify = None
         limit = self.liveness_ns
         yield from self._core_alone()
         self.phase = "liveness"
         self.nemesis.heal()
-        yield _Goal(lambda: self.workload.busy == 0, limit, "every call answered")
-        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
+        yield Goal(lambda: self.workload.busy == 0, limit, "every call answered")
+        yield Goal(lambda: is_converged(self.world), limit, "all replicas converged", 1)
+        yield from group_phase.settle(self.members, self.workload, limit)
         yield from self._commit(self.world.nodes)
-        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged again", 1)
+        yield Goal(lambda: is_converged(self.world), limit, "all replicas converged again", 1)
         self.phase = "final read"
         yield from self._read_everything(FINAL_READER)
-        yield _Goal(self._rest(), limit, "all at rest", 1)
+        yield Goal(self._rest(), limit, "all at rest", 1)
         self._finish()
         yield from self._read_from_each()
         reboots = endings.REBOOTS if self.options.reboot else ()
@@ -307,7 +300,7 @@ class Run:
             yield from self._reboot(kind, FINAL_READER + number)
         self.phase = "over"
 
-    def _core_alone(self) -> Iterator[_Goal]:
+    def _core_alone(self) -> Iterator[Goal]:
         """A majority works alone, if the seed has one, and enough is left of it."""
         core = tuple(NodeId(number) for number in self.options.core)
         if not core:
@@ -320,24 +313,24 @@ class Run:
             if self.options.rest == DEAF:
                 linked = self.world.now + _LINKED_AGAIN_NS
                 self.world.at(linked, endings.nothing)
-                yield _Goal(lambda: self.world.now >= linked, self.liveness_ns, "links are back")
+                yield Goal(lambda: self.world.now >= linked, self.liveness_ns, "links are back")
                 self.nemesis.deafen(core)
             if self.options.rest != STALLED:
                 alive = partial(is_core_alive, self.world, core)
-                yield _Goal(alive, self.liveness_ns, f"the core {core} works", 1)
+                yield Goal(alive, self.liveness_ns, f"the core {core} works", 1)
             yield from self._commit(core)
             if self.options.rest == STALLED:  # who leads, and has nothing to write, sees no stall
                 led = partial(do_lead, self.world, core, TOPIC, self.last_writes.committed)
-                yield _Goal(led, self.liveness_ns, f"the core {core} leads what was written to", 1)
+                yield Goal(led, self.liveness_ns, f"the core {core} leads what was written to", 1)
 
-    def _commit(self, members: Collection[NodeId]) -> Iterator[_Goal]:
+    def _commit(self, members: Collection[NodeId]) -> Iterator[Goal]:
         """A record is acknowledged in every partition that these nodes can commit in."""
         last = self.last_writes
         last.begin(self.phase, members)
-        yield _Goal(last.done, self.liveness_ns, "all committed a record", 1, last.refusals)
+        yield Goal(last.done, self.liveness_ns, "all committed a record", 1, last.refusals)
         last.end()
 
-    def _read_from_each(self) -> Iterator[_Goal]:
+    def _read_from_each(self) -> Iterator[Goal]:
         """Some lead, as far as they can, and all is read from each: what is rotten is repaired or
         given up, but never served."""
         partitions, limit = self.options.partitions, self.liveness_ns
@@ -346,25 +339,26 @@ class Run:
             endings.hand_over(self.nemesis, number, partitions)
             led = partial(endings.leads, self.world, number, partitions)
             until = endings.patience(self.world)
-            yield _Goal(lambda led=led, until=until: led() or until(), limit, "handed over", 1)  # type: ignore[misc]
+            yield Goal(lambda led=led, until=until: led() or until(), limit, "handed over", 1)  # type: ignore[misc]
             yield from self._read_everything(FINAL_READER + 10 + number)
-            yield _Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
+            yield Goal(lambda: is_converged(self.world), limit, "all at rest", 1)
 
-    def _reboot(self, kind: str, reader: int) -> Iterator[_Goal]:
+    def _reboot(self, kind: str, reader: int) -> Iterator[Goal]:
         """Everybody boots once more, all is as it was, and works."""
         self.phase, limit = "reboot", self.liveness_ns
         before = endings.standings(self.world)
         endings.begin_reboot(self.nemesis, kind)
         until = endings.patience(self.world)
-        yield _Goal(lambda: not self.world.running() or until(), limit, "all stopped", 1)
+        yield Goal(lambda: not self.world.running() or until(), limit, "all stopped", 1)
         endings.end_reboot(self.nemesis)
-        yield _Goal(self._rest(), limit, "all replicas converged", 1)
+        yield Goal(self._rest(), limit, "all replicas converged", 1)
         problem = endings.lost_by_reboot(before, endings.standings(self.world))
         self.onlooker.invariants.judge((("same-after-reboot", problem),))
         yield from self._commit(self.world.nodes)
-        yield _Goal(lambda: is_converged(self.world), limit, "all replicas converged again", 1)
+        yield Goal(lambda: is_converged(self.world), limit, "all replicas converged again", 1)
         yield from self._read_everything(reader)
-        yield _Goal(self._rest(), limit, "all at rest", 1)
+        yield from group_phase.audit(self.members, limit)
+        yield Goal(self._rest(), limit, "all at rest", 1)
         self._finish()
 
     def _rest(self) -> endings.Rest:
@@ -378,17 +372,17 @@ class Run:
         if not self.options.trio:  # there a consumer polls to the very end
             invariants.at_rest(running)
 
-    def _set_up(self) -> Iterator[_Goal]:
+    def _set_up(self) -> Iterator[Goal]:
         limit = seconds(SETUP_SECONDS)
-        yield _Goal(self._registered, limit, "brokers registered")
+        yield Goal(self._registered, limit, "brokers registered")
         self.workload.create_topic(self._created.append)
-        yield _Goal(lambda: bool(self._created), limit, "topic created")
+        yield Goal(lambda: bool(self._created), limit, "topic created")
         if isinstance(self._created[0], Exception):
             raise StuckError(f"the topic was not created: {self._created[0]}")
         for result in self._created[0]:
             result.check()
         led = partial(is_led, self.world, TOPIC, self.options.partitions)
-        yield _Goal(led, limit, "every partition led", 1)
+        yield Goal(led, limit, "every partition led", 1)
 
     def _registered(self) -> bool:
         brokers, running = self.options.brokers, self.world.running()
@@ -424,7 +418,7 @@ class Run:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def _read_everything(self, reader: int) -> Iterator[_Goal]:
+    def _read_everything(self, reader: int) -> Iterator[Goal]:
         """A last reader reads every partition to its end; what it saw is in the history, and where
         the log begins, if that moves. StuckError when it is not told more for too long."""
         ends, limit = self._ends(), self.liveness_ns
@@ -437,7 +431,7 @@ class Run:
                 then = partial(self._advance, done)
                 self.workload.fetch(reader, partition, self._final[partition], then)
                 before = self._final[partition]
-                yield _Goal(partial(bool, done), limit, "final read answered")
+                yield Goal(partial(bool, done), limit, "final read answered")
                 if self._final[partition] > before:
                     stuck_at = self.world.now + limit
                 elif self.world.now > stuck_at:

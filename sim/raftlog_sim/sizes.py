@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from raftlog.base.units import NANOS_PER_MICRO, Nanos, millis
-from raftlog.broker.config import BrokerConfig, BrokerLimits
+from raftlog.broker.config import BrokerConfig, BrokerLimits, OffsetsTopicSettings
+from raftlog.groups.settings import GroupSettings
 from raftlog.storage.replica import LogOptions
 from raftlog_sim.options import SEGMENT_BYTES, SimOptions
 
@@ -26,6 +27,39 @@ _TIGHT: Final = BrokerLimits(
 _METADATA_SEGMENT_BYTES: Final = 8_000
 _ELECTIONS_A_SESSION: Final = 4
 """A controller is elected, and hears of who lives, before it fences anybody."""
+_SESSION_MS_MIN: Final = 800
+_ELECTIONS_A_MEMBER: Final = 5
+OFFSETS_RETENTION_MS: Final = 3_600_000
+OFFSETS_PARTITIONS: Final = 2
+
+
+def session_ms(options: SimOptions) -> int:
+    """The session of a group's member. It outlives the failover of a coordinator, so that nobody is
+    expired whom the old one still hears."""
+    return max(_SESSION_MS_MIN, _ELECTIONS_A_MEMBER * options.election_ms)
+
+
+def rebalance_ms(options: SimOptions) -> int:
+    """How long a rebalance waits for a member that does not come back."""
+    return 2 * session_ms(options)
+
+
+def _with_groups(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
+    """How groups are kept: few partitions, and a short delay in every second seed."""
+    return attrs.evolve(
+        config,
+        groups=GroupSettings(
+            session_timeout_ms_min=session_ms(options),
+            initial_rebalance_delay_ms=(0, 100)[options.seed % 2],
+            offsets_retention_ms=OFFSETS_RETENTION_MS,
+            retention_check_ms=200,
+        ),
+        offsets_topic=OffsetsTopicSettings(
+            partitions=OFFSETS_PARTITIONS,
+            replication=options.replication,
+            segment_bytes=max(options.segment_bytes, SEGMENT_BYTES),
+        ),
+    )
 
 
 def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
@@ -37,6 +71,7 @@ def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
         election_ns=election_ns,
         session_ns=Nanos(max(config.session_ns, _ELECTIONS_A_SESSION * election_ns)),
     )
+    config = _with_groups(options, config)
     if options.narrow_appends:
         config = attrs.evolve(config, append_bytes_max=1, appends_in_flight_max=1)
     if options.segment_bytes < SEGMENT_BYTES:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId
+from raftlog_sim.group_rest import coordinator_of
 
 if TYPE_CHECKING:
     from raftlog_sim.world import World
@@ -26,6 +27,9 @@ def _one(world: "World", part: str, topic: str) -> tuple[NodeId, ...]:
         return tuple(leaders_of(world, METADATA_GROUP)[-1:])
     if word == "most-led":
         return _leads_most(world)
+    if word == "coordinator":
+        found = coordinator_of(world, f"g{number}")
+        return () if found is None else (found[0].number,)
     if word in ("leader", "follower"):
         group = group_of(world, topic, int(number))
         if group is None:

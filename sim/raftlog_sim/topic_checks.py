@@ -16,6 +16,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.errors import RaftlogError
 from raftlog.kafka.codec import decode_request, decode_response
 from raftlog.kafka.error_codes import ErrorCode, error_name
+from raftlog.metadata.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage
@@ -110,6 +111,8 @@ class TopicChecks:
     ) -> str:
         if before == now:
             return ""
+        if name == OFFSETS_TOPIC and before is None:
+            return ""  # whoever looks for a coordinator has it made
         asked = frozenset(wish.key for wish in self.under_way.get(name, ()))
         if before is not None and (now is None or now[0] != before[0]):
             return "" if DELETE_TOPICS in asked else f"topic {name} was deleted"

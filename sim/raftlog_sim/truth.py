@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from raftlog.base.binary import Buffer
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
-from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, ReplicaId, Term
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.metadata.apply import apply
 from raftlog.metadata.image import EMPTY_IMAGE
@@ -227,3 +227,13 @@ def difference(one: Story, other: Story) -> str:
     if one[1:] != other[1:]:
         return f"{one} and {other}"
     return ""
+
+
+def is_heard(node: "Node", peer: NodeId) -> bool:
+    """Whether a peer listens to this node at all: what an old copy of a disk says to one who
+    refuses it is no promise (seed 4100339)."""
+    other = node.world.nodes.get(peer)
+    if other is None or not other.up:
+        return False
+    links = other.broker.links
+    return node.number in links.context.sessions and node.number not in links.refused

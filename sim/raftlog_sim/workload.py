@@ -32,10 +32,11 @@ from raftlog.verify import Header, HistoryWriter
 from raftlog_sim.clock import WALL_START_MS
 from raftlog_sim.options import SEGMENT_BYTES, SimOptions
 from raftlog_sim.pipelines import Pipelines
-from raftlog_sim.schedule import Step
+from raftlog_sim.schedule import OF_MEMBERS, Step
 from raftlog_sim.targets import log_start_of, resolve
 
 if TYPE_CHECKING:
+    from raftlog_sim.members import Members
     from raftlog_sim.questions import Questions
     from raftlog_sim.world import World
 
@@ -139,6 +140,8 @@ class Workload:
     when it began, and the high watermark in the answer."""
     questions: "Questions | None" = None
     """Who asks for offsets."""
+    members: "Members | None" = None
+    """Who share the topic."""
     stored: dict[int, int] = attrs.Factory(dict)
     """Per partition the offset after the last one that was acknowledged."""
     sent: int = 0
@@ -218,6 +221,10 @@ class Workload:
         """A step of the schedule; one about a partition that is not there does nothing."""
         if step.kind == "flood":
             self._flood(step)
+            return
+        if step.kind in OF_MEMBERS:
+            if self.running and self.members is not None:
+                self.members.perform(step)
             return
         partition = int(step.argument("partition"))
         if not self.running or partition >= self.options.partitions:

@@ -1,0 +1,304 @@
+"""Planted bugs of consumer groups and of the machines that hold them. As in raft_mutants.py."""
+
+from collections.abc import Callable
+from typing import Any
+
+from raftlog.broker.groups.coordinators import GroupCoordinators, Led
+from raftlog.groups import fences, leaving, offsets, syncing
+from raftlog.groups.coordinator import Coordinator
+from raftlog.groups.joining import Joins
+from raftlog.groups.live import GroupState, LiveGroup
+from raftlog.groups.machine import GroupsMachine
+from raftlog.groups.offsets import Offsets
+from raftlog.groups.rebalance import Rebalances
+from raftlog.groups.removal import Removals
+from raftlog.groups.shared import Shared
+from raftlog.groups.syncing import Syncs
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.offset_commit import OffsetCommitRequest
+
+
+def commits_answered_at_once() -> None:
+    """62: a commit is said to be done when it is proposed."""
+    real = Offsets.commit
+
+    def commit(self: Offsets, request: OffsetCommitRequest, version: int, answer: Any) -> None:
+        told: list[Any] = []
+        real(self, request, version, told.append)
+        answer(told[0] if told else offsets._commit_response(request, {}, None))
+
+    Offsets.commit = commit  # type: ignore[method-assign]
+
+
+def _answered_at_once(what: str) -> Callable[[], None]:
+    """Whoever rests on records of that kind is answered when they are proposed."""
+
+    def apply() -> None:
+        real = Shared.write_of
+
+        def write_of(self: Shared, group: LiveGroup, records: Any, then: Any) -> Any:
+            if what not in then.func.__name__:
+                return real(self, group, records, then)
+            ticket = real(self, group, records, _nothing)
+            then(None)
+            return ticket
+
+        Shared.write_of = write_of  # type: ignore[method-assign]
+
+    return apply
+
+
+def _nothing(error: object) -> None:
+    del error
+
+
+def coordinators_open_before_they_load() -> None:
+    """63: a coordinator begins without the groups that its log holds."""
+    Shared.load = lambda self: None  # type: ignore[method-assign]
+
+
+def coordinators_outlive_their_leadership() -> None:
+    """64: what a coordinator held is kept when the leadership is lost, and goes on with the
+    next."""
+    real = GroupCoordinators._look
+    Led.leads = property(lambda self: True)  # type: ignore[method-assign, assignment]
+
+    def look(self: GroupCoordinators, replica: Any) -> None:
+        if replica.group not in self._led:
+            real(self, replica)
+
+    GroupCoordinators._look = look  # type: ignore[method-assign]
+
+
+def lost_leadership_answers_nobody() -> None:
+    """64b: who waits in a coordinator that ends hears nothing."""
+
+    def close(self: Coordinator, error: ErrorCode) -> None:
+        del error
+        self._shared.is_closed = True
+        self._shared.groups.clear()
+
+    Coordinator.close = close  # type: ignore[method-assign]
+
+
+def generations_are_not_compared() -> None:
+    """66: a member may speak for any generation."""
+    real = fences.heartbeat_fence
+
+    def fence(group: LiveGroup, member_id: str, instance_id: str | None, generation: int) -> Any:
+        error = real(group, member_id, instance_id, generation)
+        return None if error is ErrorCode.ILLEGAL_GENERATION else error
+
+    fences.heartbeat_fence = fence
+    leaving.heartbeat_fence = fence  # type: ignore[attr-defined]
+
+
+def who_left_may_commit() -> None:
+    """66b: the id of a member that is gone commits on."""
+    real = fences.commit_fence
+
+    def fence(shared: Shared, request: OffsetCommitRequest, version: int) -> Any:
+        error = real(shared, request, version)
+        return None if error is ErrorCode.UNKNOWN_MEMBER_ID else error
+
+    offsets.commit_fence = fence  # type: ignore[attr-defined]
+
+
+def instances_are_not_fenced() -> None:
+    """66c: a member of which another one took the instance id is told that it is unknown, and takes
+    it back."""
+
+    def fence(group: LiveGroup, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        del instance_id
+        return None if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    fences.member_fence = fence
+    leaving.member_fence = fence  # type: ignore[attr-defined]
+
+
+def offsets_expire_by_one_clock() -> None:
+    """67: offsets go by the leader's wall clock, whatever the others' show."""
+    real = Removals.expire
+
+    def expire(self: Removals, *, wall_agreed: bool) -> None:
+        del wall_agreed
+        real(self, wall_agreed=True)
+
+    Removals.expire = expire  # type: ignore[method-assign]
+
+
+def deletes_write_nothing() -> None:
+    """68: the deletion of a group is answered, and no record says so."""
+    Removals._remove_group = lambda self, group_id, then: then(None)  # type: ignore[method-assign]
+
+
+def older_joins_are_forgotten() -> None:
+    """69: of two joins of a member that wait, the older is never answered."""
+
+    def update(self: Joins, group: LiveGroup, join: Any, member: Any) -> None:
+        del self
+        group.update(member, join.protocols, join.rebalance_ms, join.request.session_timeout_ms)
+        group.wait_for_join(member, join.answer)
+
+    Joins._update = update  # type: ignore[method-assign]
+
+
+def sessions_do_not_begin_with_a_coordinator() -> None:
+    """70: who coordinates anew waits for nobody's session."""
+    load, keep_alive = Shared.load, Shared.keep_alive
+    loading: list[bool] = []
+
+    def loads(self: Shared) -> None:
+        loading.append(True)
+        load(self)
+        loading.clear()
+
+    def keeps_alive(self: Shared, group: LiveGroup, member: Any) -> None:
+        if not loading:
+            keep_alive(self, group, member)
+
+    Shared.load = loads  # type: ignore[method-assign]
+    Shared.keep_alive = keeps_alive  # type: ignore[method-assign]
+
+
+def sessions_never_end() -> None:
+    """70b: a member that has died belongs to its group for ever."""
+    Rebalances.session_is_over = lambda self, group, member_id: None  # type: ignore[method-assign]
+
+
+def pending_ids_never_go() -> None:
+    """72: an id that was given out and is not used holds up every rebalance."""
+    real = Rebalances.session_is_over
+
+    def over(self: Rebalances, group: LiveGroup, member_id: str) -> None:
+        if member_id not in group.pending:
+            real(self, group, member_id)
+
+    Rebalances.session_is_over = over  # type: ignore[method-assign]
+
+
+def offsets_without_a_majority() -> None:
+    """73: who coordinates tells offsets without asking whether it still does."""
+
+    def confirmed(self: GroupCoordinators, group_id: str, then: Any) -> None:
+        del self, group_id
+        then(ErrorCode.NONE)
+
+    GroupCoordinators.confirmed = confirmed  # type: ignore[method-assign]
+
+
+def generations_given_twice() -> None:
+    """74: a coordinator counts on from the generation that has an assignment."""
+
+    def floor(self: GroupsMachine, group_id: str) -> int:
+        stored = self.group(group_id)
+        return 0 if stored is None else stored.generation
+
+    GroupsMachine.generation_floor = floor  # type: ignore[method-assign]
+
+
+def older_generations_are_given_again() -> None:
+    """74b: a join may get the stored generation, though another member heard of a later one."""
+
+    def is_newest(self: Joins, group: LiveGroup) -> bool:
+        del self
+        return group.state is GroupState.STABLE
+
+    Joins._is_newest = is_newest  # type: ignore[method-assign]
+
+
+def snapshots_lack_floors() -> None:
+    """75: the generation numbers are not in a machine's snapshot."""
+    real = GroupsMachine.snapshot
+
+    def snapshot(self: GroupsMachine) -> bytes:
+        floors, self._floors = self._floors, {}
+        found = real(self)
+        self._floors = floors
+        return found
+
+    GroupsMachine.snapshot = snapshot  # type: ignore[method-assign]
+
+
+def tombstones_are_passed_over() -> None:
+    """76: a machine keeps what a record without a value removes."""
+    real = GroupsMachine._put
+
+    def put(self: GroupsMachine, table: Any, key: Any, value: Any, entry: bytes) -> None:
+        if value is not None:
+            real(self, table, key, value, entry)
+
+    GroupsMachine._put = put  # type: ignore[method-assign]
+
+
+def the_first_offset_stays() -> None:
+    """77: now and then a machine keeps the older of two commits."""
+    real = GroupsMachine._take_offset
+
+    def take(self: GroupsMachine, read: Any) -> None:
+        held = self.offset(read.group, read.topic, read.partition)
+        if held is not None and read.stored is not None and read.stored.offset % 4 == 0:
+            return
+        real(self, read)
+
+    GroupsMachine._take_offset = take  # type: ignore[method-assign]
+
+
+def leaves_share_out_nothing() -> None:
+    """78: when a member leaves, its partitions belong to nobody."""
+    Rebalances.member_left = lambda self, group: None  # type: ignore[method-assign]
+
+
+def all_get_what_the_leader_gets() -> None:
+    """79: each member is told the assignment of whoever leads."""
+    real = syncing._assigned
+
+    def assigned(group: LiveGroup, member: Any) -> Any:
+        return real(group, group.members.get(group.leader or "", member))
+
+    syncing._assigned = assigned
+
+
+def syncs_do_not_wait_for_the_leader() -> None:
+    """80: a follower that syncs early is told what it had before."""
+    real = Syncs.sync
+
+    def sync(self: Syncs, request: Any, answer: Any) -> None:
+        group = self._shared.find(request.group_id)
+        member = None if group is None else group.members.get(request.member_id)
+        if group is None or member is None or group.leader == request.member_id:
+            real(self, request, answer)
+        elif member.assignment and request.generation_id == group.generation:
+            answer(syncing._assigned(group, member))
+        else:
+            real(self, request, answer)
+
+    Syncs.sync = sync  # type: ignore[method-assign]
+
+
+def undecided_commits_are_not_counted_off() -> None:
+    """81: a coordinator remembers every commit as undecided."""
+    real = Offsets._count
+
+    def count(self: Offsets, group_id: str, keys: Any, step: int) -> None:
+        if step > 0:
+            real(self, group_id, keys, step)
+
+    Offsets._count = count  # type: ignore[method-assign]
+
+
+def alarms_of_the_gone() -> None:
+    """82: sessions of members that are gone go on."""
+    Shared.end_session = lambda self, group_id, member_id: None  # type: ignore[method-assign]
+
+
+MUTANTS = (
+    ("62", "commits-answered-at-once", commits_answered_at_once, ("group-on-record",)),
+    ("62b", "joins-answered-at-once", _answered_at_once("_generation"), ("group-on-record",)),
+    ("62c", "syncs-answered-at-once", _answered_at_once("_assignment"), ("group-on-record",)),
+    ("66", "generations-are-not-compared", generations_are_not_compared, ("group-fences",)),
+    ("66b", "who-left-may-commit", who_left_may_commit, ("group-fences",)),
+    ("67", "offsets-expire-by-one-clock", offsets_expire_by_one_clock, ("group-offsets-live",)),
+    ("68", "deletes-write-nothing", deletes_write_nothing, ("group-offsets-kept",)),
+    ("70b", "sessions-never-end", sessions_never_end, ("liveness",)),
+)  # fmt: skip

@@ -1,0 +1,36 @@
+"""What groups must come to when the cluster is whole again: every group that has members settles,
+within a rebalance and a session (I-G3); nothing was skipped; who asks for offsets is told what was
+committed; and all who leave get their answers.
+"""
+
+from collections.abc import Iterator
+
+from raftlog_sim.goals import Goal
+from raftlog_sim.group_rest import unsettled
+from raftlog_sim.members import Members, patience_ns
+from raftlog_sim.workload import TOPIC, Workload
+
+
+def settle(members: Members, workload: Workload, limit_ns: int) -> Iterator[Goal]:
+    """All of it, when there were members."""
+    if not members.groups:
+        return
+
+    def waits() -> str:
+        partitions = members.options.partitions
+        return unsettled(members.world, members.groups, members.alive, TOPIC, partitions)
+
+    yield Goal(lambda: not waits(), patience_ns(members.options), "groups settled", 1, waits)
+    judge = members.invariants.judge
+    if not workload.shrinks:
+        judge((("group-skips-nothing", members.skipped(workload.acknowledged)),))
+    yield from audit(members, limit_ns)
+    members.leave_all()
+    yield Goal(members.all_over, limit_ns, "all members have left", 1)
+    judge((("group-answered-once", members.checks.owes()),))
+
+
+def audit(members: Members, limit_ns: int) -> Iterator[Goal]:
+    """Somebody asks for every offset of every group."""
+    members.audit()
+    yield Goal(members.audited, limit_ns, "all offsets told")
