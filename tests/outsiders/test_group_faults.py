@@ -9,6 +9,8 @@ import pytest
 from outsiders import group_faults
 from outsiders.group_faults import Watched
 
+from raftlog.client.core.values import TopicPartition
+
 # Says what its second argument has, and ends as the third tells.
 PROGRAM = """
 import sys, time
@@ -46,13 +48,11 @@ class Admin:
     def __init__(self, **offsets):
         self.offsets = offsets
 
-    def list_consumer_group_offsets(self, asked, request_timeout):
-        places = [
-            SimpleNamespace(partition=int(name[1:]), offset=offset, error=None)
+    def ask(self, request):
+        return {
+            TopicPartition("t", int(name[1:])): SimpleNamespace(offset=offset)
             for name, offset in self.offsets.items()
-        ]
-        answer = SimpleNamespace(topic_partitions=places)
-        return {asked[0].group_id: SimpleNamespace(result=lambda seconds: answer)}
+        }
 
 
 def test_values_are_found_in_whatever_a_member_says(watched):
@@ -84,7 +84,9 @@ def test_an_offset_that_goes_back_is_told(watched):
     group = watched()
     for offset in (5, 5, 7, 6):
         group.look_at_offsets(Admin(p0=offset))
-    assert group.wrong == ["partition 0: 7 was committed, then 6"]
+    group.look_at_offsets(Admin())
+    told = ["partition 0: 7 was committed, then 6", "partition 0: 6 was committed, then -1"]
+    assert group.wrong == told
 
 
 def test_a_member_that_ends_by_itself_is_told_and_replaced(watched):

@@ -278,7 +278,7 @@ def parts(monkeypatch):
 
 def test_all_parts_as_expected_end_well(parts, capsys):
     assert soaking.main([]) == 0
-    assert "strangers: 5 parts, 0 not as expected, 0 skipped" in capsys.readouterr().out
+    assert "strangers: 6 parts, 0 not as expected, 0 skipped" in capsys.readouterr().out
 
 
 def test_a_skipped_part_is_counted_and_has_its_exit_code(parts, capsys):
@@ -286,7 +286,7 @@ def test_a_skipped_part_is_counted_and_has_its_exit_code(parts, capsys):
     assert soaking.main([]) == 3
     told = capsys.readouterr().out
     assert "skipped: librdkafka: give --librdkafka DIR\n" in told
-    assert "strangers: 4 parts, 0 not as expected, 1 skipped" in told
+    assert "strangers: 5 parts, 0 not as expected, 1 skipped" in told
 
 
 def test_a_difference_fails_also_beside_a_skip(parts, capsys):
