@@ -41,7 +41,7 @@ class RecordedProducer(Recorded):
             if type(error).__name__ in UNSURE or not isinstance(error, Exception):
                 sending.info(error)
             else:
-                self._raftlog_history.refuse(sending, topic, identity, error)
+                sending.fail(error)
             raise
 
         def told(done: Any) -> None:

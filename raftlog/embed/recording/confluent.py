@@ -47,7 +47,7 @@ class RecordedProducer(Recorded):
 
     def produce(self, *args: Any, **more: Any) -> None:
         """As the original's, recorded."""
-        original, history = self._raftlog_original, self._raftlog_history
+        original = self._raftlog_original
         plain = not isinstance(original, getattr(sys.modules[LIBRARY], "SerializingProducer", ()))
         names = (*(_PLAIN if plain else _SERIALIZING), *_REST)
         given = dict(zip(names, args, strict=False))
@@ -80,7 +80,7 @@ class RecordedProducer(Recorded):
             original.produce(**given, on_delivery=delivered)
         except BaseException as error:
             # The client took nothing: its queue is full, or an argument is wrong.
-            history.refuse(sending, topic, identity, error)
+            sending.fail(error)
             raise
 
     produce_batch = not_recorded("Producer.produce_batch", ONE_BY_ONE)

@@ -6,7 +6,10 @@ How it keeps to the truth:
 2. A client has one seat, a process number, for each call that it has open. A seat is used again
    when its call ended in `ok` or `fail`, so calls of one process follow each other in real time.
    After `info` the seat is gone.
-3. What is still open at the end may have happened: readers take it as `info`.
+3. A send that timed out, or that the client refused, stays open: the application may try again with
+   the same value. Both attempts are one send then, from the first call to the last answer. `info`
+   and `fail` are written at the end.
+4. What is still open at the end may have happened: readers take it as `info`.
 """
 
 import threading
@@ -56,12 +59,17 @@ class Seats:
 class Operation:
     """A call that was recorded. It ends once; what ends it later is ignored."""
 
-    def __init__(self, history: "Recording", seats: Seats, process: int, f: str, key: str) -> None:
+    def __init__(
+        self, history: "Recording", seats: Seats, process: int, f: str, key: str, value: Any
+    ) -> None:
         self.history = history
+        self.value = value
         self.seats = seats
         self.process = process
         self.f = f
         self.key = key
+        self.unsure = ""
+        """Why an earlier attempt may have been written, if any was of unknown outcome."""
         self.look: Callable[[], None] | None = None
         """Ends the operation if its client knows the outcome already, though it has not told."""
 
@@ -76,11 +84,11 @@ class Operation:
 
     def fail(self, error: object) -> None:
         """It certainly did not happen, and never will."""
-        self.history.end(self, "fail", error=_told(error))
+        self.history.put_off(self, "fail", _told(error))
 
     def info(self, error: object) -> None:
         """It may have happened, or may yet: a timeout, a lost connection, and all else."""
-        self.history.end(self, "info", error=_told(error))
+        self.history.put_off(self, "info", _told(error))
 
 
 @final
@@ -118,10 +126,10 @@ class Recording:
         self._writer: HistoryWriter | None = None
         self._failure: Exception | None = None
         self._open: dict[Operation, None] = {}
-        self._refused: dict[Operation, str] = {}
-        self._sent: dict[str, dict[Identity, Operation | None]] = {}
-        """Topic -> what was sent to it; with the operation while the client has refused it and the
-        application may try again."""
+        self._put_off: dict[Operation, tuple[str, str]] = {}
+        """Sends that the application may try again -> how they end if it does not, and why."""
+        self._sent: dict[str, dict[Identity, Operation]] = {}
+        """Topic -> what was sent to it."""
         self._ends: dict[str, int] = {}
         self._processes = 0
         self._operations = 0
@@ -185,7 +193,7 @@ class Recording:
             if process is None:
                 process = self._processes
                 self._processes += 1
-            begun = Operation(self, seats, process, f, key or "")
+            begun = Operation(self, seats, process, f, key or "", value)
             writer.invoke(process, f, time_ns=self._now(), key=key, value=value)
             self._operations += 1
             self._open[begun] = None
@@ -194,29 +202,31 @@ class Recording:
     def begin_send(
         self, seats: Seats, topic: str, partition: int | None, identity: Identity
     ) -> Operation:
-        """Record a send. One that the client refused goes on when the application tries again."""
+        """Record a send. One that came to nothing goes on when the application tries again."""
         key = f"{topic}/{'?' if partition is None or partition < 0 else partition}"
         with self._lock:
             self._running()
             sent = self._sent.setdefault(topic, {})
             if identity in sent:
-                refused = sent[identity]
-                if refused is None or refused.key != key:
+                before = sent[identity]
+                if before not in self._put_off or before.key != key:
                     raise sent_twice(topic, identity)
-                sent[identity] = None
-                self._refused.pop(refused, None)
-                return refused
-            begun = self.begin(seats, "send", key, identity)
-            sent[identity] = None
+                kind, error = self._put_off.pop(before)
+                before.unsure = before.unsure or (error if kind == "info" else "")
+                return before
+            sent[identity] = begun = self.begin(seats, "send", key, identity)
             return begun
 
-    def refuse(self, refused: Operation, topic: str, identity: Identity, error: object) -> None:
-        """The client raised before it took the record. That is `fail`, written at the end: until
-        then the application may try again with the same value, as it does after a full queue."""
+    def put_off(self, ended: Operation, kind: str, error: str) -> None:
+        """End a call that came to nothing, or that nobody knows of. A send ends so when the
+        recording does: until then the application may try again with the same value. What is
+        `info` once stays so: a later refusal says nothing of the first attempt."""
         with self._lock:
-            if refused in self._open:
-                self._sent[topic][identity] = refused
-                self._refused[refused] = _told(error)
+            if ended.f != "send":
+                self.end(ended, kind, error=error)
+            elif ended in self._open:
+                unsure = ended.unsure
+                self._put_off[ended] = ("info", unsure) if unsure else (kind, error)
 
     def end(
         self, ended: Operation, kind: str, *, value: Any = None, key: str | None = None, **more: Any
@@ -226,6 +236,7 @@ class Recording:
             if self._writer is None or ended not in self._open:
                 return  # it has ended, or the recording has
             del self._open[ended]
+            self._put_off.pop(ended, None)
             try:
                 self._writer.complete(
                     ended.process, kind, time_ns=self._now(), value=value, key=key, **more
@@ -261,13 +272,17 @@ class Recording:
         return self._writer
 
     def _settle(self) -> None:
-        """End what is known to have ended. Futures know their outcome before they tell."""
+        """End what is known to have ended, and what was put off."""
+        self._look()
+        put_off, self._put_off = self._put_off, {}
+        for each, (kind, error) in put_off.items():
+            self.end(each, kind, error=error)
+
+    def _look(self) -> None:
+        """Futures know their outcome before they tell."""
         for each in list(self._open):
             if each.look is not None:
                 each.look()
-        refused, self._refused = self._refused, {}
-        for each, error in refused.items():
-            self.end(each, "fail", error=error)
 
     def _now(self) -> int:
         """One clock for all; it does not run backwards."""
@@ -303,7 +318,7 @@ class Recording:
 
         with self._lock:
             self._running()
-            self._settle()
+            self._look()
             topics, ends = list(self._sent), dict(self._ends)
         return read_everything(
             self, bootstrap_servers, topics, ends, seconds, value, identity or by_value

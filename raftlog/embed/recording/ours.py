@@ -45,7 +45,7 @@ class _RecordedSender(Recorded):
         ):
             sending.info(outcome)
         else:
-            self._raftlog_history.refuse(sending, sending.key.rpartition("/")[0], identity, outcome)
+            sending.fail(outcome)
 
     def _found_pieces(self, pieces: list[Any]) -> dict[str, list[list[Any]]]:
         whole = [piece for piece in pieces if not isinstance(piece, Trouble)]
