@@ -21,7 +21,7 @@ import trio
 from raftlog.base.errors import DiskError, RaftlogError
 from raftlog.base.ids import DirectoryId, GroupId, IoId
 from raftlog.base.ports import Clock, Disk
-from raftlog.base.units import KIB, NANOS_PER_MICRO
+from raftlog.base.units import KIB, NANOS_PER_MICRO, Instant
 from raftlog.broker.events import (
     Event,
     Job,
@@ -34,9 +34,9 @@ from raftlog.broker.events import (
     Written,
 )
 from raftlog.runtime.search_lanes import SearchLanes
-from raftlog.runtime.workers import Worker, Workers
+from raftlog.runtime.workers import Steps, Worker, Workers
 from raftlog.storage.ops import AppendBytes, CloseGroup, StoreRecords, WriteOp
-from raftlog.storage.write_round import RoundResult
+from raftlog.storage.write_round import SYNCS, RoundResult, StepKind
 
 ROUNDS_TOGETHER_MAX: Final = 64
 """Rounds that share one sync: a sync should not wait for an endless stream of writes."""
@@ -65,14 +65,68 @@ SLOW_ROUND_NANOS: Final = 1_000 * NANOS_PER_MICRO
 """Where a round takes less, `Written` is not reported: `Persisted` says it a moment later."""
 
 
+class RoundSteps(Protocol):
+    """`raftlog.storage.write_round.WriteRound`, as this file uses it."""
+
+    @property
+    def written(self) -> bool: ...
+    @property
+    def result(self) -> RoundResult | None: ...
+    @property
+    def next(self) -> StepKind | None: ...
+    def take(self) -> None: ...
+
+
 class RoundWriter(Protocol):
     """`raftlog.storage.write_round.DirectoryWriter`, as this file uses it."""
 
-    def perform(
-        self, io_id: IoId, ops: Sequence[WriteOp], on_written: Callable[[], None] | None = None
-    ) -> RoundResult: ...
+    def begin(self, io_id: IoId, ops: Sequence[WriteOp]) -> RoundSteps: ...
 
     def close(self) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class _Performing:
+    """Rounds that are performed as one, with one sync: `raftlog.runtime.workers.Steps`. `written`
+    is told once when only syncs are left, and `ended` at the end.
+
+    A failure of the disk is in the result; anything that is raised is a bug of ours and becomes a
+    poisoned directory that names it, for the thread must not just die and leave everybody
+    waiting."""
+
+    writes: Sequence[Write]
+    writer: RoundWriter
+    written: Callable[[Sequence[Write]], None] | None = None
+    ended: Callable[["_Performing"], None] | None = None
+    result: RoundResult | None = None
+    _steps: RoundSteps | None = None
+
+    @property
+    def syncs(self) -> bool:
+        """See `Steps`."""
+        return self._steps is not None and self._steps.next in SYNCS
+
+    def step(self) -> bool:
+        """See `Steps`."""
+        try:
+            steps = self._steps
+            if steps is None:
+                ops = [op for write in self.writes for op in write.ops]
+                steps = self._steps = self.writer.begin(self.writes[-1].io_id, ops)
+            else:
+                steps.take()
+            if self.written is not None and steps.written:
+                self.written(self.writes)
+                self.written = None
+            self.result = steps.result
+        except Exception as error:
+            self.result = RoundResult(self.writes[-1].io_id, DiskError(repr(error)), {})
+        if self.result is None:
+            return True
+        if self.ended is not None:
+            self.ended(self)
+        return False
 
 
 @final
@@ -157,7 +211,10 @@ class DirectoryThreads:
             return ()
         limit = INLINE_SYNC_NANOS_MAX + INLINE_NANOS_PER_KIB * _inline_size(write) // KIB
         started = self.clock.now()
-        events, synced = self._perform([write], None)
+        performing = _Performing([write], self.writer)
+        while performing.step():
+            pass
+        events, synced = self._came_of(performing)
         took = self.clock.now() - started
         if not synced:
             return events  # its time says nothing about the disk
@@ -198,30 +255,24 @@ class DirectoryThreads:
 
     # --- the log thread ---------------------------------------------------------------------------
 
-    def _write_rounds(self, together: list[Write]) -> None:
-        on_written = partial(self._written, together) if self._slow else None
-        started = self.clock.now()
-        events, synced = self._perform(together, on_written)
+    def _write_rounds(self, together: list[Write]) -> Steps:
+        ended = partial(self._rounds_ended, self.clock.now())
+        return _Performing(together, self.writer, self._written if self._slow else None, ended)
+
+    def _rounds_ended(self, started: Instant, performing: _Performing) -> None:
+        events, synced = self._came_of(performing)
         if synced:
             self._slow = self.clock.now() - started >= SLOW_ROUND_NANOS
-        self._log.report(self._arrived, events, len(together), synced)
+        self._log.report(self._arrived, events, len(performing.writes), synced)
 
-    def _written(self, writes: list[Write]) -> None:
+    def _written(self, writes: Sequence[Write]) -> None:
         for write in writes:
             self.written.append(Written(write.io_id, self.directory))
 
-    def _perform(
-        self, writes: list[Write], on_written: Callable[[], None] | None
-    ) -> tuple[list[Event], int]:
-        """Perform rounds as one, with one sync: what came of them, and how many had something to
-        sync. A failure of the disk is in the result; anything that is raised is a bug of ours and
-        becomes a poisoned directory that names it, for the thread must not just die and leave
-        everybody waiting."""
-        ops = [op for write in writes for op in write.ops]
-        try:
-            result = self.writer.perform(writes[-1].io_id, ops, on_written)
-        except Exception as error:
-            result = RoundResult(writes[-1].io_id, DiskError(repr(error)), {})
+    def _came_of(self, performing: _Performing) -> tuple[list[Event], int]:
+        """What came of the rounds, and how many had something to sync."""
+        writes, result = performing.writes, performing.result
+        assert result is not None, "it has ended"
         if result.poisoned is not None:
             poisoned = result.poisoned
             return [WriteFailed(each.io_id, self.directory, None, poisoned) for each in writes], 0

@@ -36,13 +36,27 @@ class Worker(Protocol[Taken_contra]):
         ...
 
 
+class Steps(Protocol):
+    """Work that was begun, and is done step by step."""
+
+    @property
+    def syncs(self) -> bool:
+        """Whether the next step waits until a disk has synced something."""
+        ...
+
+    def step(self) -> bool:
+        """Do one step; whether any is left."""
+        ...
+
+
 class Workers(Protocol):
     """Where workers come from."""
 
     def start(
-        self, name: str, work: Callable[[list[Item]], None], together_max: int
+        self, name: str, work: Callable[[list[Item]], Steps | None], together_max: int
     ) -> Worker[Item]:
-        """A worker that calls `work` with what is queued, at most so many things at a time."""
+        """A worker that calls `work` with what is queued, at most so many things at a time. Where
+        that returns steps, it does them all before it takes more."""
         ...
 
 
@@ -55,7 +69,7 @@ class ThreadWorkers:
         self._token = token
 
     def start(
-        self, name: str, work: Callable[[list[Item]], None], together_max: int
+        self, name: str, work: Callable[[list[Item]], Steps | None], together_max: int
     ) -> Worker[Item]:
         """See `Workers`."""
         return _ThreadWorker(self._token, name, work, together_max)
@@ -69,7 +83,7 @@ class _ThreadWorker(Generic[Item]):
         self,
         token: trio.lowlevel.TrioToken,
         name: str,
-        work: Callable[[list[Item]], None],
+        work: Callable[[list[Item]], Steps | None],
         together_max: int,
     ) -> None:
         self._token = token
@@ -109,6 +123,8 @@ class _ThreadWorker(Generic[Item]):
                     ended = True
                 else:
                     together.append(following)
-            self._work(together)
+            steps = self._work(together)
+            while steps is not None and steps.step():
+                pass
             if ended:
                 return

@@ -1,10 +1,13 @@
 """Performs the write rounds of one data directory: all groups positionally, then one round of
 syncs.
 
+A round is a plain value that is taken step by step (`WriteRound`). The log thread of a process
+takes one step after another. A simulated disk takes time for each, and power may fail between any
+two of them.
+
 Rules:
 1. What is reported persisted was synced by a call that returned; what a group wrote before a new
-file
-   of its own is synced before that file exists under its name.
+   file of its own is synced before that file exists under its name.
 2. A failed or short write fails its group alone, in this round and all later ones, until the group
 was
    closed (and reopened through recovery): no hole is ever followed by an acknowledged entry.
@@ -12,7 +15,8 @@ was
    dropped the pages and call them clean, so a retry that succeeds proves nothing.
 """
 
-from collections import OrderedDict
+import enum
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, final
 
@@ -40,6 +44,35 @@ class RoundResult(NamedTuple):
     failed: dict[GroupId, RaftlogError]
 
 
+@final
+class StepKind(enum.Enum):
+    """What a step of a round asks of the disk."""
+
+    WRITE = "write"
+    SYNC_FILE = "sync of one file"
+    SYNC_ALL = "sync of all files"
+    RENAME = "rename"
+    SYNC_DIRECTORY = "sync of a directory"
+
+
+SYNCS: Final = (StepKind.SYNC_FILE, StepKind.SYNC_ALL, StepKind.SYNC_DIRECTORY)
+"""Steps that wait for the disk."""
+
+
+class _Step(NamedTuple):
+    """`path` is None for the store. `op` is what a write or a rename is for."""
+
+    kind: StepKind
+    path: str | None = None
+    op: AppendBytes | CreateFile | None = None
+
+
+_WRITE: Final = StepKind.WRITE
+_SYNC_FILE: Final = StepKind.SYNC_FILE
+_WRITE_STORE: Final = _Step(_WRITE)
+_SYNC_STORE: Final = _Step(_SYNC_FILE)
+
+
 class _OpenFile(NamedTuple):
     group: GroupId
     file: DiskFile
@@ -59,28 +92,22 @@ class DirectoryWriter:
         self._failed: dict[GroupId, RaftlogError] = {}
         self._poison: RaftlogError | None = None
 
+    def begin(self, io_id: IoId, ops: Sequence[WriteOp]) -> "WriteRound":
+        """A round, of which nothing is done yet. It must end before the next one begins."""
+        return WriteRound(self, io_id, ops)
+
     def perform(
         self, io_id: IoId, ops: Sequence[WriteOp], on_written: Callable[[], None] | None = None
     ) -> RoundResult:
         """Write everything, call `on_written`, then sync. Never raises a DiskError."""
-        failed: dict[GroupId, RaftlogError] = {}
-        records: list[bytes] = []
-        try:
-            self._check_poison()
-            for op in ops:
-                if isinstance(op, StoreRecords):
-                    records += op.records
-                else:
-                    self._perform(op, failed)
-            if records:
-                self._write_store(records)
-            if on_written is not None:
-                on_written()
-            self._sync_all()
-        except _PoisonedError as poisoned:
-            self._poison = poisoned.cause
-            return RoundResult(io_id, poisoned.cause, {})
-        return RoundResult(io_id, None, failed)
+        steps = WriteRound(self, io_id, ops)
+        while not steps.written and steps.result is None:
+            steps.take()
+        if steps.written and on_written is not None:
+            on_written()
+        while steps.result is None:
+            steps.take()
+        return steps.result
 
     def close(self) -> None:
         """Close all files; nothing is synced."""
@@ -88,28 +115,6 @@ class DirectoryWriter:
             held.file.close()
         self._open.clear()
         self._store.close()
-
-    def _check_poison(self) -> None:
-        if self._poison is not None:
-            raise _PoisonedError(self._poison)
-
-    def _perform(
-        self, op: CreateFile | AppendBytes | CloseGroup, failed: dict[GroupId, RaftlogError]
-    ) -> None:
-        if isinstance(op, CloseGroup):
-            self._close_group(op.group)
-            return
-        if op.group in self._failed:
-            failed[op.group] = self._failed[op.group]
-            return
-        try:
-            if isinstance(op, AppendBytes):
-                self._append(op)
-            else:
-                self._create(op)
-        except DiskError as error:
-            probe("write-failed-for-one-group")
-            self._failed[op.group] = failed[op.group] = error
 
     def _append(self, op: AppendBytes) -> None:
         held = self._open.get(op.path)
@@ -120,40 +125,22 @@ class DirectoryWriter:
         self._dirty[op.path] = op.group
         held.file.write_at(op.position, op.parts)
 
-    def _create(self, op: CreateFile) -> None:
-        """See `CreateFile`: sync what the group wrote, then make the file under another name, sync,
-        rename, sync the directory."""
-        self._sync_group(op.group)
-        temporary = op.path + TEMPORARY_SUFFIX
-        remove_if_there(self._disk, temporary)
-        file = self._disk.open(temporary, create=True)
-        try:
-            file.write_at(0, [op.header])
-            self._synced(file.sync)
-            self._rename(temporary, op.path)
-            self._synced(lambda: self._disk.sync_dir(parent_of(op.path)))
-        except BaseException:
-            file.close()
-            raise
-        if op.path.endswith(SEGMENT_SUFFIX):
-            self._close_files(op.group)  # they take no more entries, and may soon be removed
-            self._hold(op.group, op.path, file)
+    def _dirty_of(self, group: GroupId) -> list[str]:
+        """The group's files that were written and not synced."""
+        return [path for path, owner in self._dirty.items() if owner == group]
+
+    def _sync_file(self, path: str | None) -> None:
+        if path is None:
+            self._synced(self._store.sync)
+            self._store_dirty = False
         else:
-            file.close()
-
-    def _rename(self, old: str, new: str) -> None:
-        """One that fails may have been done all the same, and a replica that is reopened goes on
-        in the file that it finds."""
-        try:
-            self._disk.rename(old, new)
-        except DiskError:
-            self._synced(lambda: self._disk.sync_dir(parent_of(new)))
-            raise
-
-    def _sync_group(self, group: GroupId) -> None:
-        for path in [path for path, owner in self._dirty.items() if owner == group]:
             self._synced(self._open[path].file.sync)
             del self._dirty[path]
+
+    def _sync_all(self) -> None:
+        self._synced(self._disk.sync_all)
+        self._dirty.clear()
+        self._store_dirty = False
 
     def _write_store(self, records: list[bytes]) -> None:
         """One frame a round: only the last frame may ever be torn."""
@@ -164,18 +151,15 @@ class DirectoryWriter:
             raise _PoisonedError(error) from error
         self._store_dirty = True
 
-    def _sync_all(self) -> None:
-        """Everything written and not synced."""
-        count = len(self._dirty) + self._store_dirty
-        if count >= self._syncfs_from:
-            self._synced(self._disk.sync_all)
-        else:
-            for path in self._dirty:
-                self._synced(self._open[path].file.sync)
-            if self._store_dirty:
-                self._synced(self._store.sync)
-        self._dirty.clear()
-        self._store_dirty = False
+    def _syncs(self) -> list[_Step]:
+        """The steps that make durable everything that was written and not synced. Their order does
+        not matter."""
+        if len(self._dirty) + self._store_dirty >= self._syncfs_from:
+            return [_Step(StepKind.SYNC_ALL)]
+        steps = [_Step(_SYNC_FILE, path) for path in self._dirty]
+        if self._store_dirty:
+            steps.append(_SYNC_STORE)
+        return steps
 
     def _synced(self, sync: Callable[[], None]) -> None:
         """Run a sync; its failure poisons the directory."""
@@ -185,31 +169,213 @@ class DirectoryWriter:
             probe("directory-poisoned-by-failed-sync")
             raise _PoisonedError(error) from error
 
+    def _is_crowded(self, path: str) -> bool:
+        """Whether one more open file would close one that is not synced. What this round has
+        written is behind all others, so all files that are open are then of this round."""
+        if path in self._open or len(self._open) < OPEN_FILES_MAX:
+            return False
+        return next(iter(self._open)) in self._dirty
+
     def _hold(self, group: GroupId, path: str, file: DiskFile) -> _OpenFile:
-        """Keep the file open; the least recently used go when there are too many. What this round
-        has written is behind all others: when such a file is the next to go, all that the round
-        wrote so far is synced now, and not at its end."""
+        """Keep the file open; the least recently used go when there are too many. They are clean:
+        see `_is_crowded`."""
         known = self._open.pop(path, None)
         if known is not None:
             known.file.close()
         held = self._open[path] = _OpenFile(group, file)
         while len(self._open) > OPEN_FILES_MAX:
-            oldest = next(iter(self._open))
-            if oldest in self._dirty:
-                probe("synced-within-a-round")
-                self._sync_all()
-            self._open.pop(oldest).file.close()
+            self._open.popitem(last=False)[1].file.close()
         return held
-
-    def _close_group(self, group: GroupId) -> None:
-        self._sync_group(group)
-        self._close_files(group)
-        self._failed.pop(group, None)
 
     def _close_files(self, group: GroupId) -> None:
         """The group's open files, all clean."""
         for path in [path for path, held in self._open.items() if held.group == group]:
             self._open.pop(path).file.close()
+
+
+@final
+class WriteRound:
+    """One round on its way.
+
+    `written`: everything is written, and only syncs are left. `result` is None until the round has
+    ended. Where `choices` is more than one, the next step may be any of so many.
+    """
+
+    __slots__ = (
+        "_creating", "_failed", "_io_id", "_op", "_ops", "_records", "_steps", "_writer",
+        "result", "written",
+    )  # fmt: skip
+
+    def __init__(self, writer: DirectoryWriter, io_id: IoId, ops: Sequence[WriteOp]) -> None:
+        self._writer = writer
+        self._io_id = io_id
+        self._ops = deque(ops)
+        self._op: WriteOp | None = None
+        """The operation that the next steps are of, until they are all done."""
+        self._steps: deque[_Step] = deque()
+        self._records: list[bytes] = []
+        self._creating: DiskFile | None = None
+        """A new file that has no name of its own yet."""
+        self._failed: dict[GroupId, RaftlogError] = {}
+        self.written = False
+        self.result: RoundResult | None = None
+        if writer._poison is None:
+            self._go_on()
+        else:
+            self.result = RoundResult(io_id, writer._poison, {})
+
+    @property
+    def next(self) -> StepKind | None:
+        """What the next step asks of the disk; None when the round has ended."""
+        return self._steps[0].kind if self.result is None else None
+
+    @property
+    def choices(self) -> int:
+        """How many steps may be the next one: all syncs at the end, in any order."""
+        return len(self._steps) if self.written else 1
+
+    def take(self, choice: int = 0) -> None:
+        """Do the next step, or the one of the `choices`. Never raises a DiskError."""
+        if choice == 0:
+            step = self._steps.popleft()
+        else:
+            step = self._steps[choice]
+            del self._steps[choice]
+        try:
+            self._do(step)
+        except _PoisonedError as poisoned:
+            self._writer._poison = poisoned.cause
+            self._forget_creation()
+            self._steps.clear()
+            self.result = RoundResult(self._io_id, poisoned.cause, {})
+        else:
+            if not self._steps:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        """Find the next step, or end the round."""
+        while not self._steps and self.result is None:
+            if self._op is not None:
+                self._end_op(self._op)
+                self._op = None
+            elif self._ops:
+                self._begin_op(self._ops.popleft())
+            elif self._records:
+                self._steps.append(_WRITE_STORE)
+            elif not self.written:
+                self.written = True
+                self._steps.extend(self._writer._syncs())
+            else:
+                self.result = RoundResult(self._io_id, None, self._failed)
+
+    def _begin_op(self, op: WriteOp) -> None:
+        if isinstance(op, StoreRecords):
+            self._records += op.records
+            return
+        writer = self._writer
+        if isinstance(op, CloseGroup):
+            self._sync_group(op.group)
+            self._op = op
+            return
+        if op.group in writer._failed:
+            self._failed[op.group] = writer._failed[op.group]
+            return
+        if writer._is_crowded(op.path):
+            # Each open file was written in this round and is dirty. One of them must be closed to
+            # open another, so all that the round wrote so far is synced now, not at its end.
+            probe("synced-within-a-round")
+            self._steps.extend(writer._syncs())
+        self._op = op
+        if isinstance(op, AppendBytes):
+            self._steps.append(_Step(_WRITE, op.path, op))
+            return
+        # See `CreateFile`: sync what the group wrote, then make the file under another name, sync,
+        # rename, sync the directory.
+        if not self._steps:
+            self._sync_group(op.group)
+        temporary = op.path + TEMPORARY_SUFFIX
+        self._steps.append(_Step(StepKind.WRITE, temporary, op))
+        self._steps.append(_Step(StepKind.SYNC_FILE, temporary, op))
+        self._steps.append(_Step(StepKind.RENAME, temporary, op))
+        self._steps.append(_Step(StepKind.SYNC_DIRECTORY, op.path))
+
+    def _sync_group(self, group: GroupId) -> None:
+        for path in self._writer._dirty_of(group):
+            self._steps.append(_Step(StepKind.SYNC_FILE, path))
+
+    def _do(self, step: _Step) -> None:
+        kind, _, op = step
+        try:
+            if kind is _WRITE:
+                self._write(op)
+            elif kind is _SYNC_FILE:
+                self._sync(step)
+            elif kind is StepKind.RENAME:
+                assert op is not None, step
+                self._writer._disk.rename(op.path + TEMPORARY_SUFFIX, op.path)
+            elif kind is StepKind.SYNC_DIRECTORY:
+                assert step.path is not None, step
+                self._sync_directory(parent_of(step.path))
+            else:
+                self._writer._sync_all()
+        except DiskError as error:
+            assert op is not None, step
+            self._fail(op.group, error)
+            if kind is StepKind.RENAME:
+                # It may have been done all the same, and a replica that is reopened goes on in the
+                # file that it finds. So the directory is synced before the round ends.
+                self._steps.append(_Step(StepKind.SYNC_DIRECTORY, op.path))
+
+    def _write(self, op: AppendBytes | CreateFile | None) -> None:
+        writer = self._writer
+        if op is None:
+            records, self._records = self._records, []
+            writer._write_store(records)
+        elif isinstance(op, AppendBytes):
+            writer._append(op)
+        else:
+            temporary = op.path + TEMPORARY_SUFFIX
+            remove_if_there(writer._disk, temporary)
+            self._creating = writer._disk.open(temporary, create=True)
+            self._creating.write_at(0, [op.header])
+
+    def _sync(self, step: _Step) -> None:
+        if step.op is None:
+            self._writer._sync_file(step.path)
+        else:
+            assert self._creating is not None, step
+            self._writer._synced(self._creating.sync)
+
+    def _sync_directory(self, path: str) -> None:
+        disk = self._writer._disk
+        self._writer._synced(lambda: disk.sync_dir(path))
+
+    def _fail(self, group: GroupId, error: RaftlogError) -> None:
+        """What is left of the operation is not done, nor any later one of the group."""
+        probe("write-failed-for-one-group")
+        self._writer._failed[group] = self._failed[group] = error
+        self._steps.clear()
+        self._op = None
+        self._forget_creation()
+
+    def _forget_creation(self) -> None:
+        if self._creating is not None:
+            self._creating.close()
+            self._creating = None
+
+    def _end_op(self, op: WriteOp) -> None:
+        """All steps of an operation are done."""
+        writer = self._writer
+        if isinstance(op, CloseGroup):
+            writer._close_files(op.group)
+            writer._failed.pop(op.group, None)
+        elif isinstance(op, CreateFile) and op.path.endswith(SEGMENT_SUFFIX):
+            assert self._creating is not None, op
+            writer._close_files(op.group)  # they take no more entries, and may soon be removed
+            writer._hold(op.group, op.path, self._creating)
+            self._creating = None
+        else:
+            self._forget_creation()
 
 
 @final

@@ -2,16 +2,16 @@
 answers, what the log writer reports; and one of the client's driver. In a heap of events nothing of
 this exists."""
 
-from collections.abc import Callable, Sequence
 from weakref import WeakKeyDictionary
 
-from raftlog.broker.events import Event, Persisted, Reply, Write
+from raftlog.broker.events import Reply
 from raftlog.client.core.fetcher import Polled
 from raftlog.client.trio_driver import Client
+from raftlog.runtime import log_writer
 from raftlog.runtime.intake import Intake, Receiver
 from raftlog.runtime.listener import ClientConnection
-from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.sender import Sender
+from raftlog.storage.write_round import RoundResult
 
 
 def paused_clients_are_read() -> None:
@@ -46,19 +46,20 @@ def answers_as_they_come() -> None:
 
 
 def told_before_it_is_synced() -> None:
-    """35d: a round is reported when the one before it has been written and synced."""
-    perform = DirectoryThreads._perform
-    late: dict[DirectoryThreads, list[Write]] = {}
+    """35d: a round is reported when it is written; the next one syncs what it wrote."""
+    step = log_writer._Performing.step
 
-    def told(
-        self: DirectoryThreads, writes: list[Write], on_written: Callable[[], None] | None
-    ) -> tuple[Sequence[Event], bool]:
-        due, late[self] = late.get(self, []), writes
-        if due:
-            perform(self, due, on_written)
-        return [Persisted(write.io_id, self.directory) for write in writes], True
+    def told(self: log_writer._Performing) -> bool:
+        if not step(self):
+            return False
+        if self._steps is None or not self._steps.written:
+            return True
+        self.result = RoundResult(self.writes[-1].io_id, None, {})
+        if self.ended is not None:
+            self.ended(self)
+        return False
 
-    DirectoryThreads._perform = told  # type: ignore[method-assign, assignment]
+    log_writer._Performing.step = told  # type: ignore[method-assign]
 
 
 def fetched_pieces_are_lost() -> None:
@@ -100,7 +101,7 @@ MUTANTS = (
     ("35b", "rest-of-a-part-is-dropped", rest_of_a_part_is_dropped, ("peer-protocol", "liveness")),
     ("35c", "answers-as-they-come", answers_as_they_come, ("answers-in-order",)),
     ("35d", "told-before-it-is-synced", told_before_it_is_synced,
-     ("promise-durable", "durable-on-disk")),
+     ("promise-durable", "durable-on-disk", "registered-first")),
     ("35e", "fetched-pieces-are-lost", fetched_pieces_are_lost, ("records-followed",)),
     ("35f", "slices-of-lost-clients-stay-pinned", slices_of_lost_clients_stay_pinned,
      ("assertion",)),

@@ -30,6 +30,14 @@ _CALL_NS: Final = WRITE_NS // 10
 """A call to the disk that waits for nothing."""
 
 
+class Steps(Protocol):
+    """`raftlog.runtime.workers.Steps`."""
+
+    @property
+    def syncs(self) -> bool: ...
+    def step(self) -> bool: ...
+
+
 class Start(Protocol):
     """How a task is started."""
 
@@ -205,7 +213,7 @@ class SimWorkers:
     _workers: list["SimWorker[Any]"] = attrs.Factory(list)
 
     def start(
-        self, name: str, work: Callable[[list[Item]], None], together_max: int
+        self, name: str, work: Callable[[list[Item]], Steps | None], together_max: int
     ) -> "SimWorker[Item]":
         """See `Workers`."""
         worker = SimWorker(self, work, together_max)
@@ -229,7 +237,7 @@ class SimWorker(Generic[Item]):
     """One worker; `raftlog.runtime.workers.Worker`."""
 
     workers: SimWorkers
-    work: Callable[[list[Item]], None]
+    work: Callable[[list[Item]], Steps | None]
     together_max: int
     _queue: deque[Item] = attrs.Factory(deque)
     _reports: list[Callable[[], None]] = attrs.Factory(list)
@@ -280,7 +288,9 @@ class SimWorker(Generic[Item]):
         await self.workers.works()
         spending.working = True
         try:
-            self.work(together)
+            steps = self.work(together)
+            while steps is not None and steps.step():
+                pass
         except SimulatedCrashError:
             return  # the boot is over, and so is this
         finally:

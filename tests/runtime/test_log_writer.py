@@ -46,18 +46,33 @@ class FakeWriter:
         self.bug: Exception | None = None
         self.closed = False
 
-    def perform(self, io_id, ops, on_written=None):
+    def begin(self, io_id, ops):
+        return FakeRound(self, io_id, ops)
+
+    def perform(self, io_id, ops):
         self.calls.append(len(ops))
         self.threads.append(threading.current_thread().name)
         self.gate.wait(5)
-        if on_written is not None:
-            on_written()
         if self.bug is not None:
             raise self.bug
         return RoundResult(io_id, self.error, self.failures)
 
     def close(self) -> None:
         self.closed = True
+
+
+class FakeRound:
+    """A round of a `FakeWriter`: one step that writes, and one that does all that it is told."""
+
+    def __init__(self, writer, io_id, ops) -> None:
+        self.perform = lambda: writer.perform(io_id, ops)
+        self.written = False
+        self.result = None
+
+    def take(self) -> None:
+        if self.written:
+            self.result = self.perform()
+        self.written = True
 
 
 class Rig:
@@ -108,6 +123,13 @@ class Rig:
 
 def a_round(number: int) -> Write:
     return Write(HOME, IoId(number), [AppendBytes(GroupId(1), "a", 0, [b"x"])])
+
+
+def write_rounds(rig, *writes) -> None:
+    """What the log thread does with rounds."""
+    steps = rig.threads._write_rounds(list(writes))
+    while steps.step():
+        pass
 
 
 async def test_each_round_is_written_then_persisted(tmp_path):
@@ -208,9 +230,9 @@ async def test_rounds_with_nothing_to_write_say_nothing_of_the_disk(tmp_path):
     rig, clock = Rig(tmp_path, inline=True), SteppedClock()
     rig.threads.clock, perform = clock, rig.writer.perform
 
-    def timed(io_id, ops, on_written=None):
+    def timed(io_id, ops):
         clock.ns += 20_000_000 if ops else 0
-        return perform(io_id, ops, on_written)
+        return perform(io_id, ops)
 
     rig.writer.perform = timed
     on_the_loop = 0
@@ -221,7 +243,7 @@ async def test_rounds_with_nothing_to_write_say_nothing_of_the_disk(tmp_path):
         await rig.until_ended(number)
     assert on_the_loop <= 2 * INLINE_SLOW_MAX
     rig.threads._busy = 1  # the thread has a round: one of nothing
-    rig.threads._write_rounds([Write(HOME, IoId(201), [])])
+    write_rounds(rig, Write(HOME, IoId(201), []))
     assert not rig.threads.round_ends_soon
     rig.threads._busy = 0
     await rig.threads.stop(5)
@@ -235,7 +257,7 @@ async def test_rounds_that_sync_nothing_use_up_no_wait(group_fails, tmp_path):
     rig, clock = Rig(tmp_path, inline=True), SteppedClock()
     rig.threads.clock = clock
 
-    def timed(io_id, ops, on_written=None):
+    def timed(io_id, ops):
         refused = {op.group: DiskError("no") for op in ops if op.group == 2}
         clock.ns += 20_000_000 if len(ops) > len(refused) else 0
         return RoundResult(io_id, None, refused)
@@ -255,7 +277,7 @@ async def test_rounds_that_sync_nothing_use_up_no_wait(group_fails, tmp_path):
             await rig.until_persisted(number)
     assert on_the_loop <= 3 * INLINE_SLOW_MAX
     rig.threads._busy = 1  # the thread has a round: one of nothing
-    rig.threads._write_rounds([Write(HOME, IoId(number + 1), [*nothing, CloseGroup(GroupId(1))])])
+    write_rounds(rig, Write(HOME, IoId(number + 1), [*nothing, CloseGroup(GroupId(1))]))
     assert not rig.threads.round_ends_soon
     rig.threads._busy = 0
     await rig.threads.stop(5)
@@ -266,7 +288,7 @@ async def syncs_on_the_loop(rig, millis) -> list[float]:
     clock, took = SteppedClock(), []
     rig.threads.clock = clock
 
-    def timed(io_id, ops, on_written=None):
+    def timed(io_id, ops):
         clock.ns += int(took[-1] * 1_000_000)
         return RoundResult(io_id, None, {})
 
@@ -337,9 +359,9 @@ async def test_a_sync_that_holds_up_the_loop_is_the_last_one_until_the_disk_is_q
     clock, took = SteppedClock(), [300_000_000]
     rig.threads.clock, perform = clock, rig.writer.perform
 
-    def timed(io_id, ops, on_written=None):
+    def timed(io_id, ops):
         clock.ns += took[0]
-        return perform(io_id, ops, on_written)
+        return perform(io_id, ops)
 
     rig.writer.perform = timed
     on_the_loop = []
@@ -371,9 +393,9 @@ async def test_written_is_left_out_where_syncs_are_fast(tmp_path):
 
 
 def _slowly(perform):
-    def slow(io_id, ops, on_written=None):
+    def slow(io_id, ops):
         threading.Event().wait(0.002)
-        return perform(io_id, ops, on_written)
+        return perform(io_id, ops)
 
     return slow
 

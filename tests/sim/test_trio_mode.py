@@ -341,5 +341,5 @@ def test_a_bug_of_the_shell_is_caught_here_and_not_in_a_heap_of_events(mutant):
         text=True,
         check=True,
     )
-    caught = {"35": "back-pressure", "35d": "promise-durable"}[mutant]
+    caught = {"35": "back-pressure", "35d": "registered-first"}[mutant]
     assert done.stdout.strip() == str(["", caught])
