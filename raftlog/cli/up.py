@@ -6,12 +6,14 @@ from pathlib import Path
 from types import FrameType
 
 import click
+from click.core import ParameterSource
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.render import format_option, print_json, progress
 from raftlog.cli.settings import parse_settings
-from raftlog.runtime import local_cluster, local_state
+from raftlog.runtime import local_cluster, local_growth, local_state
 from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.local_ports import HOST
 
 _WATCH_SECONDS = 0.2
 
@@ -52,17 +54,30 @@ def _dir_option() -> click.Option:
     metavar="KEY=VALUE",
     help="A broker setting, for all brokers.",
 )
+@click.option(
+    "--add-broker",
+    is_flag=True,
+    help="Add one broker to the cluster that runs detached in --dir, and return.",
+)
 @click.option("--detach", is_flag=True, help="Return when the cluster serves; stop it by `down`.")
 @format_option()
 def up(
-    brokers: int, port: int, directory: Path, settings: tuple[str, ...], detach: bool, form: str
+    brokers: int,
+    port: int,
+    directory: Path,
+    settings: tuple[str, ...],
+    add_broker: bool,
+    detach: bool,
+    form: str,
 ) -> int:
     """Start a local cluster and print its bootstrap servers.
 
     The directory is founded once; coming up again finds the same data, at whatever ports. Without
-    --detach the cluster runs until Ctrl-C.
+    --detach the cluster runs until Ctrl-C. --add-broker takes no other option but --dir.
     """
     directory = directory.resolve()
+    if add_broker:
+        return _add_broker(directory, form)
     cluster = local_cluster.found(
         directory,
         brokers=brokers,
@@ -86,6 +101,26 @@ def up(
 
 
 up.params.append(_dir_option())
+
+
+def _add_broker(directory: Path, form: str) -> int:
+    """Start one more broker, and wait until it serves."""
+    context = click.get_current_context()
+    for name in ("brokers", "port", "settings", "detach"):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError("--add-broker takes the settings of the cluster that runs")
+    cluster, place = local_growth.grown(directory)
+    try:
+        with progress("starting the broker", None):
+            cluster.start(place.node)
+            cluster.wait_ready(place.node)
+    except BaseException:
+        cluster.stop()
+        raise
+    if form == "text":
+        print(f"broker {place.node} joined at {HOST}:{place.client_port}", flush=True)
+    _report(cluster, form)
+    return 0
 
 
 @click.command(

@@ -87,6 +87,8 @@ class LocalCluster:
     _lifeline: tuple[int, int] | None = attrs.field(default=None, init=False)
     """A pipe: brokers wait for its end, which comes when nothing holds the second descriptor."""
     processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict, init=False)
+    others: dict[int, int] = attrs.field(factory=dict, init=False)
+    """Process ids of brokers that another process has started; they stay in the state."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -283,7 +285,7 @@ class LocalCluster:
             "brokers": [
                 {
                     **attrs.asdict(place),
-                    "pid": _pid(self.processes.get(place.node)),
+                    "pid": _pid(self.processes.get(place.node)) or self.others.get(place.node),
                 }
                 for place in self.places
             ],
@@ -354,8 +356,7 @@ def found(
     shutil.rmtree(cluster.faults_path, ignore_errors=True)
     _format(cluster, [place.node for place in places[:voters]])
     for place in places:
-        text = _properties(cluster, place, places[:voters])
-        (directory / f"broker{place.node}.properties").write_text(text)
+        _write(cluster, place, places[:voters])
     cluster._save()
     return cluster
 
@@ -427,6 +428,16 @@ def _format(cluster: LocalCluster, voters: list[int]) -> None:
                 controllers=founders,
             ),
         )
+
+
+def write_properties(cluster: LocalCluster, place: BrokerPlace) -> None:
+    """Write the configuration of a broker that joins a cluster, which was founded."""
+    _write(cluster, place, cluster.places[: cluster.founded_controllers])
+
+
+def _write(cluster: LocalCluster, place: BrokerPlace, controllers: tuple[BrokerPlace, ...]) -> None:
+    path = cluster.directory / f"broker{place.node}.properties"
+    path.write_text(_properties(cluster, place, controllers))
 
 
 def _properties(

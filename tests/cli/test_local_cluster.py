@@ -80,6 +80,55 @@ def test_up_down_and_up_again(raftlog, tmp_path):
     assert raftlog("inspect", directory).code == 1
 
 
+def test_a_cluster_that_runs_grows_and_shrinks(raftlog, tmp_path):
+    """A broker joins, partitions move to it by a plan, it is drained, stopped and forgotten."""
+    directory = tmp_path / "data"
+    try:
+        up = started("up", "--brokers", "3", "--port", 0, "--dir", directory, "--detach")
+        first = up["bootstrap_servers"]
+        bootstrap = ("-b", first)
+        raftlog("topics", "create", "t", "--partitions", 4, "--replication-factor", 3, *bootstrap)
+        raftlog("produce", "t", *bootstrap, stdin=b"a\nb\nc\n")
+        grown = started("up", "--add-broker", "--dir", directory)
+        assert [each["node"] for each in grown["brokers"]] == [1, 2, 3, 4]
+        assert grown["bootstrap_servers"].startswith(first)
+        assert len(running(directory)) == 4
+        rows = raftlog("brokers", "list", *bootstrap, "--format", "json").json["brokers"]
+        assert [(each["node"], each["fenced"], each["replicas"]) for each in rows][3] == (
+            4,
+            False,
+            0,
+        )
+        plan = tmp_path / "plan.json"
+        for brokers, held in (("1,2,3,4", 3), ("1,2,3", 0)):
+            made = raftlog("reassign", "generate", "--topic", "t", "--brokers", brokers, *bootstrap)
+            plan.write_text(made.out)
+            assert raftlog("reassign", "execute", plan, *bootstrap).code == 0
+            done = raftlog("reassign", "verify", plan, "--watch", "--timeout", 60, *bootstrap)
+            assert done.code == 0, done.out
+            rows = raftlog("brokers", "list", *bootstrap, "--format", "json").json["brokers"]
+            assert rows[3]["replicas"] == held
+        read = raftlog("consume", "t", "-o", "beginning", "-e", *bootstrap)
+        assert sorted(read.out.split()) == ["a", "b", "c"]
+        process = json.loads((directory / "cluster.json").read_text())["brokers"][3]["pid"]
+        os.kill(process, signal.SIGTERM)
+        deadline = time.perf_counter() + 60
+        while raftlog("brokers", "unregister", 4, *bootstrap).code != 0:
+            assert time.perf_counter() < deadline, "broker 4 is not forgotten"
+        rows = raftlog("brokers", "list", *bootstrap, "--format", "json").json["brokers"]
+        assert [each["node"] for each in rows] == [1, 2, 3]
+    finally:
+        raftlog("down", "--dir", directory)
+    wait_until_gone(directory)
+
+
+def test_a_cluster_that_does_not_run_does_not_grow(raftlog, tmp_path):
+    none = raftlog("up", "--add-broker", "--dir", tmp_path / "nothing")
+    assert (none.code, "no cluster was started here" in none.err) == (1, True)
+    for more in (("--brokers", 3), ("--detach",), ("--set", "a=b"), ("--port", 0)):
+        assert raftlog("up", "--add-broker", "--dir", tmp_path, *more).code == 64
+
+
 def test_a_broker_that_cannot_start_shows_its_last_lines(raftlog, tmp_path):
     """`raftlog up` on a port that is taken."""
     with socket.socket() as taken:

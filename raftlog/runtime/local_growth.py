@@ -1,0 +1,40 @@
+"""One more broker for a local cluster that runs: what `raftlog up --add-broker` does.
+
+The new broker gets the next number, an empty data directory, and ports behind those of the others,
+or any free ones. It asks the controllers and joins. It holds nothing until partitions move to it.
+"""
+
+from pathlib import Path
+
+import attrs
+
+from raftlog.base.errors import LocalMisuse, OperatingError
+from raftlog.runtime.local_cluster import BrokerPlace, LocalCluster, write_properties
+from raftlog.runtime.local_ports import kept_or_free
+from raftlog.runtime.local_state import load_state
+from raftlog.runtime.machine import is_locked
+
+BROKERS_MAX = 9
+
+
+def grown(directory: Path) -> tuple[LocalCluster, BrokerPlace]:
+    """The cluster with one more broker, which is not started yet. `OperatingError` when the cluster
+    of this directory does not run, `LocalMisuse` when it has as many brokers as there may be."""
+    state = load_state(directory)
+    names = [field.name for field in attrs.fields(BrokerPlace)]
+    before = [BrokerPlace(**{name: int(each[name]) for name in names}) for each in state["brokers"]]
+    if not any(is_locked(f"{directory}/broker{place.node}") for place in before):
+        raise OperatingError(
+            "the cluster does not run", on=str(directory), do=f"raftlog up --dir {directory} first"
+        )
+    if len(before) >= BROKERS_MAX:
+        raise LocalMisuse(f"a local cluster has at most {BROKERS_MAX} brokers", on=str(directory))
+    client, peer, admin = kept_or_free(
+        max(ports) + 1 for ports in zip(*(place.ports for place in before), strict=True)
+    )
+    node = max(place.node for place in before) + 1
+    place = BrokerPlace(node=node, client_port=client, peer_port=peer, admin_port=admin)
+    cluster = LocalCluster(directory, (*before, place), dict(state["settings"]), detached=True)
+    cluster.others = {each["node"]: each["pid"] for each in state["brokers"] if each["pid"]}
+    write_properties(cluster, place)
+    return cluster, place
