@@ -33,6 +33,11 @@ def test_importing_a_deciding_floor_imports_no_shell(floor: str):
     assert loaded & {"trio", "raftlog.runtime", "raftlog.cli", "raftlog.embed"} == set()
 
 
+def test_a_broker_that_is_not_under_test_loads_no_faults():
+    loaded = loaded_by("import raftlog.cli.serve, raftlog.runtime.server, raftlog.cli.up")
+    assert {name for name in loaded if name.startswith("raftlog.testing")} == set()
+
+
 def test_an_unknown_name_is_refused_as_python_does():
     with pytest.raises(AttributeError, match="no attribute 'Clutser'"):
         _ = raftlog.Clutser

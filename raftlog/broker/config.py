@@ -173,6 +173,9 @@ class BrokerConfig:
     """raftlog.storage.strict.mark: acks wait until the mark is durable."""
     lease: bool = False
     """raftlog.read.lease.enable: linearizable reads need no round while a lease lasts."""
+    eager_founder: bool = False
+    """Whether the first founder is the first choice to lead the metadata group, and campaigns after
+    a heartbeat. `raftlog serve` has it; scenarios of the simulator are timed without."""
     engine: Engine = "native"
     release: Release = THIS_RELEASE
     """What the process can read and may write; only simulations run another than their own."""

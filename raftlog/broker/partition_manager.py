@@ -126,7 +126,9 @@ class PartitionManager:
             self.start(wanted)
 
     def start_metadata(self, replica: ReplicaId, founders: tuple[ReplicaId, ...]) -> None:
-        """Run this replica of the metadata group, a founder's or a granted one."""
+        """Run this replica of the metadata group, a founder's or a granted one. The first founder
+        is the first choice for leader: all brokers of a new cluster wait for that election."""
+        first = bool(founders) and replica == min(founders)
         self._host(
             METADATA_GROUP,
             replica,
@@ -134,7 +136,7 @@ class PartitionManager:
             partition=0,
             label="__cluster_metadata-0",
             founding=Membership(tuple(sorted(founders))),
-            preferred=False,
+            preferred=first and self.context.config.eager_founder,
             config=PartitionConfig(replica_lag_ns=self.context.config.replica_lag_ns),
             options=LogOptions(segment_bytes=self.context.config.metadata_segment_bytes),
         )

@@ -464,6 +464,7 @@ def _broker_config(
         read_consistency="linearizable" if consistency == "linearizable" else "committed",
         lease=settings.flag("raftlog.read.lease.enable"),
         strict_mark=settings.flag("raftlog.storage.strict.mark"),
+        eager_founder=True,
     )
 
 

@@ -13,6 +13,7 @@ from benches import (
     measuring,
     producing,
     simulating,
+    starting,
 )
 
 TOTAL = 200_000_000
@@ -36,6 +37,8 @@ def run(name: str, rounds: int, *, compiled: bool) -> dict:
         return idling.measure(rounds)
     if name == "groups":
         return grouping.measure(rounds)
+    if name == "start":
+        return starting.measure(rounds)
     if name == "simulator":
         return simulating.measure(rounds, trio=not compiled)
     return failing.measure(rounds)
@@ -51,6 +54,7 @@ NAMES = [
     "failover",
     "idle",
     "groups",
+    "start",
     "simulator",
 ]
 

@@ -3,14 +3,18 @@ ones in vain for ever."""
 
 from collections import Counter
 
+import attrs
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.base.ids import GroupId
-from raftlog.base.units import Instant, Nanos
+from raftlog.base.ids import METADATA_GROUP, GroupId
+from raftlog.base.units import NANOS_PER_SECOND, Instant, Nanos
 from raftlog.broker.campaigns import WINDOW_MAX, WINDOW_MIN, WINDOW_START, Campaigns
 from raftlog.kafka.versions import ApiKey
-from tests.broker.whole_brokers import broker, cluster, image, settled
+from tests.broker.cluster import Cluster
+from tests.broker.whole_brokers import broker, cluster, group_zero, image, settled
+from tests.runtime.setting_effects import judged
 
 ELECTION = 1_000
 
@@ -149,3 +153,47 @@ def test_campaigns_that_a_stalled_disk_did_not_let_begin_keep_no_places():
     world.run(3)
     assert not node.broker.campaigns._running
     assert not node.broker.campaigns._waiting
+
+
+def test_the_first_controller_of_a_new_cluster_is_elected_at_once():
+    """None of the founders was the first choice of the metadata group, so all held back for two
+    election times, and a new cluster was ready a second later than it could be."""
+    for seed in range(5):
+        world = Cluster(3, 3, seed=seed, configure=eager)
+        election_s = broker(world, 1).context.config.election_ns / NANOS_PER_SECOND
+        world.wait(lambda world=world: group_zero(world), election_s, "a controller")
+        assert group_zero(world) is broker(world, 1).context.replicas[METADATA_GROUP]
+
+
+def test_without_the_first_choice_another_controller_is_elected():
+    world = Cluster(3, 3, configure=eager)
+    world.kill(1)
+    world.wait(lambda: group_zero(world), 10.0, "a controller")
+
+
+def test_a_founder_that_starts_again_is_no_first_choice():
+    """It would disturb the leader that was elected meanwhile."""
+    world = cluster(3, 3, configure=eager)
+    world.kill(1)
+    world.run(10.0)
+    leader, term = group_zero(world), group_zero(world).term
+    world.restart(1)
+    world.run(10.0)
+    assert (group_zero(world), group_zero(world).term) == (leader, term)
+
+
+def eager(config):
+    """As brokers are configured by a file."""
+    return attrs.evolve(config, eager_founder=True)
+
+
+@pytest.fixture
+def secret(tmp_path):
+    file = tmp_path / "secret"
+    file.write_text("0123456789abcdef")
+    file.chmod(0o600)
+    return file
+
+
+def test_brokers_of_a_file_are_eager(secret):
+    assert judged(secret, {}).broker.eager_founder
