@@ -130,6 +130,8 @@ class Recording:
         """Sends that the application may try again -> how they end if it does not, and why."""
         self._sent: dict[str, dict[Identity, Operation]] = {}
         """Topic -> what was sent to it."""
+        self._identities: list[Identify] = []
+        """Of the recorded clients, each once."""
         self._ends: dict[str, int] = {}
         self._processes = 0
         self._operations = 0
@@ -174,6 +176,22 @@ class Recording:
             ) from self._failure
 
     # --- for the wrappers -------------------------------------------------------------------------
+
+    def will_identify(self, identify: Identify) -> None:
+        """Remember by what a client tells records apart: `read_back` has to do the same."""
+        if identify not in self._identities:
+            self._identities.append(identify)
+
+    def _identify_read(self, given: Identify | None) -> Identify:
+        if given is not None:
+            return given
+        if len(self._identities) > 1:
+            raise LocalMisuse(
+                "the recorded clients tell records apart in different ways",
+                on=str(self.path),
+                do="say which one is meant: read_back(servers, identity=...)",
+            )
+        return self._identities[0] if self._identities else by_value
 
     def records(self, topic: str) -> bool:
         """Whether operations on this topic are recorded."""
@@ -310,7 +328,7 @@ class Recording:
     ) -> int:
         """Read every recorded topic from its beginning, with a client of its own, so that the judge
         sees what is there in the end; the number of records. `value` is what consumers deserialize
-        values with, `identity` as for `record`.
+        values with. `identity` is that of `record` unless it is given.
 
         `OperatingError` when an acknowledged record is not reached within `seconds`."""
         # The client is a large import, and most histories are read by the application.
@@ -318,11 +336,10 @@ class Recording:
 
         with self._lock:
             self._running()
+            identify = self._identify_read(identity)
             self._look()
             topics, ends = list(self._sent), dict(self._ends)
-        return read_everything(
-            self, bootstrap_servers, topics, ends, seconds, value, identity or by_value
-        )
+        return read_everything(self, bootstrap_servers, topics, ends, seconds, value, identify)
 
     @checked
     def judge(self, *, report: str | Path | None = None) -> Verdict:

@@ -68,6 +68,7 @@ def record(
         raise LocalMisuse("this client is recorded already", on=repr(client))
     found: Any = _of_another_library(client) or _of_ours(client)
     if found is not None:
+        history.will_identify(identify)
         return found(client, history, identify, **more)  # type: ignore[no-any-return]
     # Imported late: a cluster is a large import, and recording needs none.
     from raftlog.embed.cluster import Cluster  # noqa: PLC0415

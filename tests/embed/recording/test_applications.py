@@ -5,6 +5,7 @@ import time
 import pytest
 
 from raftlog import verify
+from raftlog.base.errors import LocalMisuse
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import LATEST, list_offsets
 from raftlog.client.core.values import TopicPartition
@@ -89,6 +90,22 @@ def timed_out(application, path, monkeypatch):
                 time.sleep(0.02)
         assert history.read_back(servers) == 2
     return history
+
+
+def test_records_are_told_apart_by_what_record_was_given(tmp_path):
+    """The values repeat; the keys do not, and `read_back` knows."""
+    with Cluster(brokers=1) as cluster, verify.recording(tmp_path / "h.jsonl") as history:
+        make_topic(cluster)
+        client = BlockingClient(cluster.bootstrap_servers)
+        recorded = verify.record(client, history, identity=lambda record: record.key)
+        with recorded:
+            for number in range(10):
+                recorded.produce(TOPIC, b"the same", key=b"%d" % number)
+        assert history.read_back(cluster.bootstrap_servers) == 10
+        history.check()
+        verify.record(BlockingClient(cluster.bootstrap_servers), history)
+        with pytest.raises(LocalMisuse, match="identity="):
+            history.read_back(cluster.bootstrap_servers)
 
 
 @each_that_gives_up
