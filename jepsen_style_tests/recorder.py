@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -32,8 +31,6 @@ class Recorder:
         self._loaded = True
         self.ends: dict[str, int] = {}
         """Per key, one more than the highest offset that was acknowledged."""
-        self.committed: dict[str, int] = {}
-        """Per key, the highest offset that a group's member committed."""
 
     def begin(self) -> None:
         """The load begins: gaps are counted from here."""
@@ -90,12 +87,6 @@ class Recorder:
         """Remember how far the log must reach at the end."""
         with self._lock:
             self.ends[key] = max(self.ends.get(key, 0), offset + 1)
-
-    def was_committed(self, offsets: Mapping[str, int]) -> None:
-        """Remember how far the group has come."""
-        with self._lock:
-            for key, offset in offsets.items():
-                self.committed[key] = max(self.committed.get(key, 0), offset)
 
     def nemesis(self, f: str, value: Any = None) -> None:
         """A fault or a repair."""

@@ -140,6 +140,7 @@ class ConfluentAdmin:
     """A `face.Admin`."""
 
     def __init__(self, settings: Settings) -> None:
+        self._bootstrap = settings.bootstrap
         self._seconds = settings.seconds
         self._admin = AdminClient(
             {
@@ -177,6 +178,21 @@ class ConfluentAdmin:
         except KafkaException as error:
             raise Unknown(str(error)) from error
         return {name: len(topic.partitions) for name, topic in answer.topics.items()}
+
+    def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
+        """What a group has committed, None where it has nothing."""
+        quiet = {"bootstrap.servers": self._bootstrap, "log_level": 0}
+        consumer = Consumer({**quiet, "group.id": group})
+        places = [TopicPartition(topic, number) for number in range(partitions)]
+        try:
+            found = consumer.committed(places, timeout=self._seconds)
+        except KafkaException as error:
+            raise Unknown(str(error)) from error
+        finally:
+            consumer.close()
+        if any(place.error is not None for place in found):
+            raise Unknown(str(found))
+        return {place.partition: place.offset if place.offset >= 0 else None for place in found}
 
     def _wait(self, future: Any) -> None:
         try:

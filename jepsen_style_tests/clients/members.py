@@ -44,10 +44,8 @@ class MemberProgram:
         self.client = client
         self.name = name
         self._group: str = settings["group"]
-        self._recorder = recorder
         self._actors = {who: Actor(recorder) for who in ("poll", "told", "commit", "life")}
-        self._calls: dict[str, Any] = {}
-        self._broken = ""
+        self.broken = ""
         """How its lines could not become operations: a fault of the test."""
         self._last_words = ""
         """The end of what it wrote to its error stream."""
@@ -92,7 +90,7 @@ class MemberProgram:
             self.kill()
             return ""
         self._end()
-        return f"{self.client} ended with {code}: {self._last_words}" if code else self._broken
+        return f"{self.client} ended with {code}: {self._last_words}" if code else self.broken
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
@@ -119,23 +117,20 @@ class MemberProgram:
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                if self._broken or not line.endswith(b"\n"):  # a killed program leaves half a line
+                if self.broken or not line.endswith(b"\n"):  # a killed program leaves half a line
                     continue
                 try:
                     self._take(json.loads(line))
                 except Exception:
-                    self._broken = traceback.format_exc()
+                    self.broken = f"{line!r}: {traceback.format_exc()}"
 
     def _take(self, line: Mapping[str, Any]) -> None:
         who, at_ns = line["who"], line["ns"]
         actor, member = self._actors[who], self._member(line["generation"])
         match line["type"]:
             case "invoke":
-                self._calls[who] = line["value"]
                 actor.invoke(line["f"], None, line["value"], at_ns=at_ns, member=member)
             case "ok":
                 actor.ok(line["value"], at_ns=at_ns, member=member)
-                if line["f"] == "offset_commit":
-                    self._recorder.was_committed(self._calls[who][1])
             case _:
                 actor.info(line["error"], at_ns=at_ns, member=member)

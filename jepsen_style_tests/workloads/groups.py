@@ -16,7 +16,7 @@ from random import Random
 from typing import Any, Final, final
 
 from jepsen_style_tests.clients.choice import GROUP_NAMES, MIXED, OWN
-from jepsen_style_tests.clients.face import Client, Refused, Unknown, key_of
+from jepsen_style_tests.clients.face import Admin, Client, Refused, Unknown, key_of
 from jepsen_style_tests.clients.members import COOPERATIVE, EAGER, MemberProgram
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.append import CALL_SECONDS, read_everything
@@ -30,7 +30,7 @@ SESSION_MS: Final = 3000
 POLL_INTERVAL_MS: Final = 8000
 """The rebalance timeout: as long do the others wait for a member that does not rejoin."""
 SEND_EVERY_SECONDS: Final = 0.02
-LOOK_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 1.0
 DRAIN_SECONDS: Final = 90.0
 """A coordinator that has just come back waits for the sessions of members that are gone."""
 
@@ -118,6 +118,8 @@ class _Place:
             finally:
                 if member.running:
                     member.kill()
+                if member.broken:  # what it did later is not in the history
+                    self.stage.broken.append(member.broken)
 
     def live(self, member: MemberProgram) -> None:
         """Until it leaves, is killed, or the run is over."""
@@ -173,10 +175,11 @@ def strategy_of(stage: Stage) -> tuple[str, tuple[str, ...]]:
 
 def _drain(stage: Stage) -> None:
     """Fresh members read on until every acknowledged record is committed."""
-    dice, recorder = stage.dice(-1), stage.recorder
+    dice, ends, admin, actor = stage.dice(-1), stage.recorder.ends, stage.admin(), stage.actor()
     members = [member_program(stage, f"last-{number}", dice) for number in range(2)]
     deadline = time.monotonic() + DRAIN_SECONDS
-    while behind := _behind(recorder.ends, recorder.committed):
+    # The brokers are asked: a member may have been killed between its last commit and the answer.
+    while behind := _behind(ends, _committed(admin, actor)):
         if time.monotonic() > deadline:
             stage.broken.append(f"the group did not commit all that was acknowledged: {behind}")
             break
@@ -185,6 +188,21 @@ def _drain(stage: Stage) -> None:
         wrong = member.leave()
         if wrong:
             stage.broken.append(wrong)
+    admin.close()
+
+
+def _committed(admin: Admin, actor: Actor) -> dict[str, int]:
+    """What the coordinator says that the group has committed; nothing when it does not answer."""
+    keys = [key_of(TOPIC, number) for number in range(PARTITIONS)]
+    actor.invoke("offset_fetch", None, [GROUP, keys])
+    try:
+        found = admin.committed(GROUP, TOPIC, PARTITIONS)
+    except Unknown as error:
+        actor.fail(str(error))
+        return {}
+    told = {key_of(TOPIC, number): offset for number, offset in found.items()}
+    actor.ok(told)
+    return {key: offset for key, offset in told.items() if offset is not None}
 
 
 def _behind(ends: Mapping[str, int], committed: Mapping[str, int]) -> dict[str, list[int]]:

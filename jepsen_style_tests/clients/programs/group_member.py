@@ -155,7 +155,6 @@ class Confluent(Member):
             "auto.offset.reset": "earliest",
             "fetch.wait.max.ms": 50,
             "socket.timeout.ms": 2500,
-            "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.interval.ms": 2000,
         }
         if settings["instance"]:
@@ -371,7 +370,8 @@ class AioKafka(Member):
             if self.wants_commit():
                 await self.commit(self.to_commit())
         await self.commit(self.to_commit())
-        await asyncio.wait_for(consumer.stop(), CALL_SECONDS)
+        # aiokafka cancels its own fetches, and may then raise what they say.
+        await asyncio.wait([asyncio.ensure_future(consumer.stop())], timeout=CALL_SECONDS)
 
     def generation(self):
         coordinator = self.consumer and self.consumer._coordinator
