@@ -53,8 +53,21 @@ def _nothing(error: object) -> None:
 
 
 def coordinators_open_before_they_load() -> None:
-    """63: a coordinator begins without the groups that its log holds."""
-    Shared.load = lambda self: None  # type: ignore[method-assign]
+    """63: a coordinator answers before it has loaded what its log holds (Bufstream's spurious
+    zero); its own first record ends that."""
+    begin, decided = Coordinator.__init__, Coordinator.decided
+    loaded: dict[Coordinator, GroupsMachine] = {}
+
+    def begins(self: Coordinator, machine: GroupsMachine, *rest: Any) -> None:
+        begin(self, GroupsMachine(), *rest)
+        loaded[self] = machine
+
+    def loads(self: Coordinator, *arguments: Any) -> None:
+        self._shared.machine = loaded[self]
+        decided(self, *arguments)
+
+    Coordinator.__init__ = begins  # type: ignore[method-assign, assignment]
+    Coordinator.decided = loads  # type: ignore[method-assign]
 
 
 def coordinators_outlive_their_leadership() -> None:
@@ -102,18 +115,6 @@ def who_left_may_commit() -> None:
         return None if error is ErrorCode.UNKNOWN_MEMBER_ID else error
 
     offsets.commit_fence = fence  # type: ignore[attr-defined]
-
-
-def instances_are_not_fenced() -> None:
-    """66c: a member of which another one took the instance id is told that it is unknown, and takes
-    it back."""
-
-    def fence(group: LiveGroup, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        del instance_id
-        return None if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
-
-    fences.member_fence = fence
-    leaving.member_fence = fence  # type: ignore[attr-defined]
 
 
 def offsets_expire_by_one_clock() -> None:
@@ -177,16 +178,6 @@ def pending_ids_never_go() -> None:
     Rebalances.session_is_over = over  # type: ignore[method-assign]
 
 
-def offsets_without_a_majority() -> None:
-    """73: who coordinates tells offsets without asking whether it still does."""
-
-    def confirmed(self: GroupCoordinators, group_id: str, then: Any) -> None:
-        del self, group_id
-        then(ErrorCode.NONE)
-
-    GroupCoordinators.confirmed = confirmed  # type: ignore[method-assign]
-
-
 def generations_given_twice() -> None:
     """74: a coordinator counts on from the generation that has an assignment."""
 
@@ -205,19 +196,6 @@ def older_generations_are_given_again() -> None:
         return group.state is GroupState.STABLE
 
     Joins._is_newest = is_newest  # type: ignore[method-assign]
-
-
-def snapshots_lack_floors() -> None:
-    """75: the generation numbers are not in a machine's snapshot."""
-    real = GroupsMachine.snapshot
-
-    def snapshot(self: GroupsMachine) -> bytes:
-        floors, self._floors = self._floors, {}
-        found = real(self)
-        self._floors = floors
-        return found
-
-    GroupsMachine.snapshot = snapshot  # type: ignore[method-assign]
 
 
 def tombstones_are_passed_over() -> None:
@@ -296,9 +274,30 @@ MUTANTS = (
     ("62", "commits-answered-at-once", commits_answered_at_once, ("group-on-record",)),
     ("62b", "joins-answered-at-once", _answered_at_once("_generation"), ("group-on-record",)),
     ("62c", "syncs-answered-at-once", _answered_at_once("_assignment"), ("group-on-record",)),
+    ("63", "coordinators-open-before-they-load", coordinators_open_before_they_load,
+     ("liveness",)),
+    ("64", "coordinators-outlive-their-leadership", coordinators_outlive_their_leadership,
+     ("liveness", "assertion")),
+    ("64b", "lost-leadership-answers-nobody", lost_leadership_answers_nobody, ("answered-once",)),
     ("66", "generations-are-not-compared", generations_are_not_compared, ("group-fences",)),
     ("66b", "who-left-may-commit", who_left_may_commit, ("group-fences",)),
     ("67", "offsets-expire-by-one-clock", offsets_expire_by_one_clock, ("group-offsets-live",)),
     ("68", "deletes-write-nothing", deletes_write_nothing, ("group-offsets-kept",)),
+    ("69", "older-joins-are-forgotten", older_joins_are_forgotten, ("answered-once",)),
+    ("70", "sessions-do-not-begin-with-a-coordinator", sessions_do_not_begin_with_a_coordinator,
+     ("liveness",)),
     ("70b", "sessions-never-end", sessions_never_end, ("liveness",)),
+    ("72", "pending-ids-never-go", pending_ids_never_go, ("liveness",)),
+    ("74", "generations-given-twice", generations_given_twice, ("group-generations-rise",)),
+    ("74b", "older-generations-are-given-again", older_generations_are_given_again,
+     ("group-generations-rise",)),
+    ("76", "tombstones-are-passed-over", tombstones_are_passed_over, ("machine-agrees",)),
+    ("77", "the-first-offset-stays", the_first_offset_stays, ("group-offsets-kept",)),
+    ("78", "leaves-share-out-nothing", leaves_share_out_nothing, ("liveness",)),
+    ("79", "all-get-what-the-leader-gets", all_get_what_the_leader_gets, ("group-one-owner",)),
+    ("80", "syncs-do-not-wait-for-the-leader", syncs_do_not_wait_for_the_leader,
+     ("group-one-owner",)),
+    ("81", "undecided-commits-are-not-counted-off", undecided_commits_are_not_counted_off,
+     ("bounded",)),
+    ("82", "alarms-of-the-gone", alarms_of_the_gone, ("bounded",)),
 )  # fmt: skip

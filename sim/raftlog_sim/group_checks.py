@@ -144,7 +144,7 @@ class GroupChecks:
             yield "group-answered-once", f"process {request[1]} hears twice of a request"
 
     def owes(self) -> str:
-        """Everybody has left: no JoinGroup or SyncGroup waits for its answer any more."""
+        """All groups have settled: no JoinGroup or SyncGroup waits on a connection that is open."""
         left = [(key, request) for request, key in self.open.items() if key in _ONCE]
         return f"{left[:3]} were never answered" if left else ""
 

@@ -22,12 +22,12 @@ def settle(members: Members, workload: Workload, limit_ns: int) -> Iterator[Goal
 
     yield Goal(lambda: not waits(), patience_ns(members.options), "groups settled", 1, waits)
     judge = members.invariants.judge
+    judge((("group-answered-once", members.checks.owes()),))
     if not workload.shrinks:
         judge((("group-skips-nothing", members.skipped(workload.acknowledged)),))
     yield from audit(members, limit_ns)
     members.leave_all()
     yield Goal(members.all_over, limit_ns, "all members have left", 1)
-    judge((("group-answered-once", members.checks.owes()),))
 
 
 def audit(members: Members, limit_ns: int) -> Iterator[Goal]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from raftlog.base.limits import GROUP_MEMBERS_MAX, GROUPS_LIVE_BYTES_MAX
 from raftlog.broker.groups.offsets_topic import partition_of
 from raftlog.client.core.group.membership import Phase
+from raftlog.groups.alarms import Alarm
 from raftlog.groups.live import GroupState, LiveGroup
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ def _unsettled(
         return "nobody coordinates it"
     if live.state is not GroupState.STABLE:
         return f"it is {live.state.value}"
+    if live.pending:
+        return f"ids that nobody uses are {list(live.pending)}"
     ids = sorted(each.consumer.membership.identity.member_id for each in mine)
     if ids != sorted(live.members):
         return f"its members are {sorted(live.members)}, there are {ids}"
@@ -100,6 +103,11 @@ def beyond_bounds(node: "Node") -> str:
             return f"{len(shared.alarms)} alarms of {len(members)} members, {pending} pending"
         if shared.live_bytes.total > GROUPS_LIVE_BYTES_MAX:
             return f"members take {shared.live_bytes.total} bytes"
+        for alarm, group_id, member_id in shared.alarms._deadlines:
+            live = shared.groups.get(group_id)
+            known = live is not None and (member_id in live.members or member_id in live.pending)
+            if alarm is Alarm.SESSION and not known:
+                return f"a session runs of {member_id}, which is not in {group_id}"
         for group in shared.groups.values():
             if len(group.members) > min(shared.group_size_max, GROUP_MEMBERS_MAX):
                 return f"group {group.group_id} has {len(group.members)} members"

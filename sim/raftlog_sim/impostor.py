@@ -95,6 +95,10 @@ class Impostors:
             if looks * _LOOK_NS < millis(4 * self.session_ms):
                 self.world.after(_LOOK_NS, self._look, client, script, what, pending, looks + 1)
                 return
+            if any(each.done for each in pending):
+                early = [number for number, each in enumerate(pending) if not each.done]
+                problem = f"{what}: of {len(pending)} requests at once {early} hear nothing"
+                self.invariants.judge((("group-answered-once", problem),))
             client.close()  # a node that is paused, or whose coordinator waits for others
         answers = [each.answer for each in pending]
         if client.connection is None or any(isinstance(each, Exception) for each in answers):

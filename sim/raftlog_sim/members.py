@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 import attrs
 
 from raftlog.base.errors import RaftlogError
-from raftlog.base.units import NANOS_PER_MILLI, millis
+from raftlog.base.units import NANOS_PER_MILLI, Nanos, millis
 from raftlog.client.core.group.consumer import GroupConsumer
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group_asks import fetch_offsets
@@ -40,6 +40,8 @@ MEMBER: Final = 3_000_000
 _POLL_WAIT_NS: Final = millis(40)
 _SUSPECT_NS: Final = millis(100)
 """Members soon ask others where a silent coordinator is, and hear it before a heartbeat is over."""
+_PATIENT_NS: Final = millis(1_000)
+"""Who only asks waits for a coordinator that is silent."""
 _ASK_AGAIN_NS: Final = millis(50)
 _COMMIT_MS: Final = 60
 _RECORDS_MAX: Final = 20
@@ -145,8 +147,8 @@ class Members:
         if step.for_ms:
             self.world.after(millis(step.for_ms), self._leave, member)
 
-    def _client(self, name: str, process: int) -> SimClient:
-        options = attrs.evolve(client_options(self.world, name), suspect_ns=_SUSPECT_NS)
+    def _client(self, name: str, process: int, suspect_ns: Nanos = _SUSPECT_NS) -> SimClient:
+        options = attrs.evolve(client_options(self.world, name), suspect_ns=suspect_ns)
         client = self.world.client(name, options)
         client.listens = GroupWire(self.world, self.invariants, self.checks, process)
         return client
@@ -256,7 +258,7 @@ class Members:
 
     def _ask(self, group: str, then: Callable[[Any], None]) -> None:
         if self._auditor is None:
-            self._auditor = self._client("auditor", MEMBER)
+            self._auditor = self._client("auditor", MEMBER, suspect_ns=_PATIENT_NS)
         self._auditor.call(fetch_offsets(group), then)
 
     def _audited(self, group: str, outcome: Any) -> None:

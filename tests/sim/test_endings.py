@@ -107,6 +107,10 @@ def test_what_a_reboot_loses(monkeypatch):
         other = before[key]._replace(**{field: None})
         assert endings.lost_by_reboot(before, {**before, key: other}), field
     assert endings.lost_by_reboot(before, {})
+    led = {key: before[key]._replace(goes_on=True)}
+    more = led[key]._replace(next_offset=led[key].next_offset + 1)
+    assert endings.lost_by_reboot(led, {key: more}) == "", "sessions of groups have ended"
+    assert endings.lost_by_reboot({key: more}, led)
     monkeypatch.setattr(endings, "standings", lambda world: {key: len(world.running())})
     monkeypatch.setattr(endings, "lost_by_reboot", lambda *_: "something")
     assert simulate(schedule(reboot=True)).failure_class == "same-after-reboot"

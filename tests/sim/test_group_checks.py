@@ -263,9 +263,12 @@ def test_members_settle_and_what_keeps_them_is_told():
     assert "owners" in unsettled(run.world, ["g0"], alive, "t", 3)
     assert "its members are" in unsettled(run.world, ["g0"], alive[:1], "t", 2)
     assert unsettled(run.world, ["g9"], alive, "t", 2) == "", "a group of nobody"
+    group = live_group(run.world, "g0")
+    group.pending["asked"] = None
+    assert "ids that nobody uses are ['asked']" in unsettled(run.world, ["g0"], alive, "t", 2)
+    del group.pending["asked"]
     alive[0].consumer.membership.rejoin_wanted = True
     assert "is stable" in unsettled(run.world, ["g0"], alive, "t", 2)
-    group = live_group(run.world, "g0")
     group.generation += 1
     alive[0].consumer.membership.rejoin_wanted = False
     assert "is of generation" in unsettled(run.world, ["g0"], alive, "t", 2)
@@ -287,6 +290,8 @@ def test_a_coordinator_that_counts_wrong_is_seen():
     assert "undecided commits are counted" in beyond_bounds(node)
     shared.proposals.undecided_units -= 1
     shared.undecided_offsets.clear()
+    shared.set_session("g0", "gone", 1_000)
+    assert beyond_bounds(node) == "a session runs of gone, which is not in g0"
     for number in range(20):
         shared.set_session("g0", f"gone-{number}", 1_000)
     assert "alarms of 2 members" in beyond_bounds(node)
