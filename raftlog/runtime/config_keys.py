@@ -220,7 +220,13 @@ SETTINGS: Final[dict[str, Setting]] = {
         2**31 - 1,
         about="The most bytes of records in one answer to a fetch; its first batch goes whole.",
     ),
-    "max.connections": Setting("int", "2048", 1, 1_000_000, about="Client connections in all."),
+    "max.connections": Setting(
+        "int",
+        "2048",
+        1,
+        1_000_000,
+        about="Client connections in all; at most half of the files that the process may open.",
+    ),
     "connections.max.idle.ms": Setting(
         "int",
         "600000",

@@ -28,7 +28,9 @@ from raftlog.runtime.real_ports import (
     OsEntropy,
     PosixDisk,
     make_data_directory,
+    refuse_irregular,
 )
+from raftlog.runtime.regular_files import open_regular
 from raftlog.runtime.slabs import SlabPool
 from raftlog.runtime.streams import Network, TcpNetwork
 from raftlog.runtime.workers import ThreadWorkers, Workers
@@ -82,7 +84,10 @@ def _open_disk(config: ServerConfig, stack: ExitStack, tracer: Tracer) -> Disk:
     if not make_data_directory(config.data_dir):
         do = f"chmod 700 {config.data_dir}, or set log.dirs to a directory of its own"
         tracer.emit(TraceEvent("data-directory-open-to-others", config.data_dir, (("do", do),)))
-    lock = os.open(os.path.join(config.data_dir, _LOCK_FILE), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    refuse_irregular(config.data_dir)
+    lock = open_regular(
+        os.path.join(config.data_dir, _LOCK_FILE), os.O_RDWR | os.O_CREAT, PRIVATE_FILE
+    )
     stack.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,14 +122,19 @@ def is_locked(data_dir: str) -> bool:
     return False
 
 
-def tune_process(clock: Clock) -> None:
-    """Raise the file limit, let the log thread in quickly, keep the collector off what lives for
-    ever (everything made so far is never garbage, and cycles are rare on the data path), and put
-    that on huge pages."""
+def raise_file_limit() -> int:
+    """Let this process open as many files as it may; how many that is."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(OPEN_FILES_WANTED, hard)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return OPEN_FILES_WANTED if soft == resource.RLIM_INFINITY else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
+def tune_process(clock: Clock) -> None:
+    """Let the log thread in quickly, keep the collector off what lives for ever (everything made so
+    far is never garbage, and cycles are rare on the data path), and put that on huge pages."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()

@@ -15,6 +15,7 @@ from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId
 from raftlog.base.ports import Disk
 from raftlog.records.slices import FileSlice
+from raftlog.runtime.regular_files import open_regular
 
 IDLE_FILES_MAX: Final = 256
 """Unpinned descriptors kept for the next fetch of the same file."""
@@ -46,9 +47,9 @@ class PosixDescriptors:
     def open(self, path: str) -> int:
         """See `Descriptors`."""
         try:
-            return os.open(os.path.join(self.root, path), os.O_RDONLY | os.O_CLOEXEC)
+            return open_regular(os.path.join(self.root, path), os.O_RDONLY)
         except OSError as error:
-            raise DiskError(str(error.strerror), on=path) from error
+            raise DiskError(str(error.strerror or error), on=path) from error
 
     def close(self, fd: int) -> None:
         os.close(fd)

@@ -20,8 +20,9 @@ from functools import partial
 from typing import Final, final
 
 from raftlog.base.binary import Buffer
-from raftlog.base.errors import DiskError, DiskFull, LocalMisuse
+from raftlog.base.errors import DiskError, DiskFull, LocalMisuse, OperatingError
 from raftlog.base.units import NANOS_PER_MILLI, Instant, WallMillis
+from raftlog.runtime.regular_files import NotRegular, irregular, open_regular
 
 IOV_PARTS_MAX: Final = 512
 """Below IOV_MAX (1024 on Linux): one `pwritev` takes at most this many parts."""
@@ -115,6 +116,8 @@ def _blame(error: OSError, path: str) -> DiskError:
     """The error that callers know, naming the file. Writes and syncs use it without the context
     manager, which costs as much as a small write."""
     what = os.strerror(error.errno) if error.errno else str(error)
+    if isinstance(error, NotRegular):
+        return DiskError(what, on=path, do="a data directory holds files and directories only")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(what, on=path, do="free some space; replicas reopen then")
     return DiskError(what, on=path, do="check the disk and its permissions")
@@ -220,6 +223,19 @@ def make_data_directory(path: str) -> bool:
         return False
 
 
+def refuse_irregular(path: str) -> None:
+    """Raise `OperatingError` when a name that a broker would open in this data directory is a link,
+    a FIFO or a device. Names that no broker uses are not looked at."""
+    with _blamed_on(path):
+        for name in sorted(filter(_is_own_name, os.listdir(path))):
+            for found, what in irregular(os.path.join(path, name)):
+                raise OperatingError(
+                    f"it is {what}; a data directory holds files and directories only",
+                    on=found,
+                    do="put the file itself there, or move the name out of the data directory",
+                )
+
+
 def _is_own_name(name: str) -> bool:
     return _OWN_NAMES.match(name) is not None
 
@@ -252,24 +268,28 @@ class PosixDisk:
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> PosixFile:
         """`create` makes an empty file and fails when the name exists."""
-        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
+        flags = os.O_RDWR if write else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | os.O_EXCL
         with _blamed_on(path):
-            return PosixFile(os.open(self._at(path), flags, PRIVATE_FILE), path)
+            return PosixFile(open_regular(self._at(path), flags, PRIVATE_FILE), path)
 
     def list(self, path: str) -> list[str]:
         """Names in a directory, sorted; empty when it does not exist."""
         with _blamed_on(path):
             try:
-                return sorted(os.listdir(self._at(path)))
+                fd = self._open_directory(path)
             except FileNotFoundError:
                 return []
+            try:
+                return sorted(os.listdir(fd))
+            finally:
+                os.close(fd)
 
     def exists(self, path: str) -> bool:
         with _blamed_on(path):
             try:
-                os.stat(self._at(path))
+                os.lstat(self._at(path))
             except (FileNotFoundError, NotADirectoryError):
                 return False
         return True
@@ -297,11 +317,16 @@ class PosixDisk:
 
     def sync_dir(self, path: str) -> None:
         with _blamed_on(path):
-            fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = self._open_directory(path)
             try:
                 self._sync_names(partial(os.fsync, fd))
             finally:
                 os.close(fd)
+
+    def _open_directory(self, path: str) -> int:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        # The data directory itself may be a link: its owner chose where it leads.
+        return os.open(self._at(path), flags | (os.O_NOFOLLOW if path else 0))
 
     def sync_all(self) -> None:
         """Make everything written here durable: by one `syncfs` where that can be trusted, else
@@ -333,12 +358,21 @@ class PosixDisk:
 
     def _sync_each(self) -> None:
         for directory, _, names in os.walk(self.root):
-            for path in (*(os.path.join(directory, name) for name in sorted(names)), directory):
-                fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            for name in sorted(names):
                 try:
-                    (os.fsync if path == directory else _sync_data)(fd)
+                    fd = open_regular(os.path.join(directory, name), os.O_RDONLY)
+                except NotRegular:
+                    # The boot refused those among our own names; this one is not ours.
+                    continue
+                try:
+                    _sync_data(fd)
                 finally:
                     os.close(fd)
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def free_bytes(self) -> int:
         with _blamed_on(self.root):

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import ConfigError
+from raftlog.runtime.regular_files import open_regular
 
 SECRET_BYTES_MIN: Final = 16
 
@@ -18,12 +19,13 @@ class Settings(Protocol):
 
 
 def read_secret(settings: Settings) -> bytes:
-    """The secret; `ConfigError` when others can read the file, or when it holds too little."""
+    """The secret; `ConfigError` when another user owns or can read the file, when it is no regular
+    file, or when it holds too little. A link is followed: its target is what is judged."""
     key = "raftlog.cluster.secret.file"
     path, where = settings.required(key), settings.where(key)
     try:
-        with open(path, "rb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        with os.fdopen(open_regular(os.path.realpath(path), os.O_RDONLY), "rb") as file:
+            found = os.fstat(file.fileno())
             secret = file.read(4096).strip()
     except OSError as error:
         raise ConfigError(
@@ -31,6 +33,13 @@ def read_secret(settings: Settings) -> bytes:
             on=where,
             do=f"(umask 077; head -c 32 /dev/urandom | base64 > {path}), the same on every broker",
         ) from error
+    if found.st_uid not in (os.geteuid(), 0):
+        raise ConfigError(
+            f"{path} belongs to another user (number {found.st_uid}), who can change it",
+            on=where,
+            do=f"chown it to the user that runs the broker (number {os.geteuid()}), or to root",
+        )
+    mode = stat.S_IMODE(found.st_mode)
     if mode & 0o077:
         raise ConfigError(
             f"{path} can be read by others (mode {mode:04o})", on=where, do=f"chmod 600 {path}"

@@ -35,7 +35,7 @@ from raftlog.runtime.handshake import PeerIdentity
 from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
 from raftlog.runtime.log_writer import DirectoryThreads
-from raftlog.runtime.machine import Machine, this_machine, tune_process
+from raftlog.runtime.machine import Machine, raise_file_limit, this_machine, tune_process
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.peer_links import PeerLinks
 from raftlog.runtime.real_ports import SystemClock
@@ -269,11 +269,26 @@ class _BrokerProcess:
     def _deliver(self, events: Sequence[Event]) -> None:
         self.driver.post_all(events)
 
+    def _connections_that_fit(self) -> int:
+        """Clients get one half of the files that this process may open: the log, the peers and the
+        admin listener need the other."""
+        most = raise_file_limit() // 2
+        if most < self.config.connections_max:
+            about = (
+                ("max.connections", str(self.config.connections_max)),
+                ("served", str(most)),
+                ("do", "let the process open more files (ulimit -n, LimitNOFILE)"),
+            )
+            self.tracer.emit(TraceEvent("connections-limited-by-files", "process", about))
+        return min(most, self.config.connections_max)
+
     async def run(self, started: Callable[[Started], None], own_process: bool) -> None:
         """Listen, report, and drive until stopped."""
+        config, driver, machine = self.config, self.driver, self.machine
+        connections_max = config.connections_max
         if own_process:
             tune_process(self.clock)
-        config, driver, machine = self.config, self.driver, self.machine
+            connections_max = self._connections_that_fit()
         self.threads.start()
         try:
             async with trio.open_nursery() as nursery:
@@ -283,7 +298,7 @@ class _BrokerProcess:
                     self.files,
                     self.tracer,
                     config.frame_bytes_max,
-                    config.connections_max,
+                    connections_max,
                 )
                 identity = self.image.identity
                 links = PeerLinks(
@@ -420,5 +435,7 @@ async def _accept_for_ever(
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
                 continue
             nursery.start_soon(serve_one, stream, address, name=f"connection {address}")
+            # It may be one too many: it is counted, and closed, before the next one is accepted.
+            await trio.lowlevel.checkpoint()
     finally:
         listening.close()

@@ -1,5 +1,7 @@
 """A configuration is judged before anything starts, and errors name line, key and what to do."""
 
+import os
+
 import pytest
 
 from raftlog.base.errors import ConfigError
@@ -224,3 +226,23 @@ def test_an_engine_that_this_release_does_not_have_stops_the_start(secret):
     with pytest.raises(ConfigError, match="'pysyncobj' is none of native"):
         judged(GOOD + "raftlog.metadata.engine = pysyncobj\n", secret)
     assert judged(GOOD + "raftlog.metadata.engine = native\n", secret).broker.engine == "native"
+
+
+def test_a_secret_of_another_user_is_refused(secret):
+    """Its owner can change it, whatever its mode."""
+    try:
+        os.chown(secret, 12345, -1)
+    except PermissionError:
+        pytest.skip("only root gives files away")
+    with pytest.raises(ConfigError, match="belongs to another user"):
+        judged(GOOD, secret)
+
+
+def test_a_secret_may_be_a_link_and_no_fifo(secret, tmp_path):
+    """Kubernetes shows secrets by links; reading a FIFO would wait for its writer."""
+    link = tmp_path / "link"
+    link.symlink_to(secret)
+    assert judged(GOOD, link).secret == b"0123456789abcdef"
+    os.mkfifo(tmp_path / "fifo", 0o600)
+    with pytest.raises(ConfigError, match="it is a FIFO"):
+        judged(GOOD, tmp_path / "fifo")
