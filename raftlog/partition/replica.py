@@ -44,6 +44,7 @@ from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
 from raftlog.partition.machine_feed import MachineFeed
 from raftlog.partition.output import DeleteAnswer, HardStateStore, ReadAnswer, ReplicaOutput
 from raftlog.partition.produce_path import ProducePath
+from raftlog.partition.producers import ProducerTable
 from raftlog.partition.serving import Serving
 from raftlog.partition.upkeep import Upkeep
 from raftlog.partition.waiters import FetchWaiters, Then
@@ -233,9 +234,9 @@ class PartitionReplica:
         return produces.uncommitted_bytes + produces.parked_bytes
 
     @property
-    def parked_bytes(self) -> int:
-        """Produced bytes that wait until this leader takes proposals."""
-        return self._serving.produces.parked_bytes
+    def producers(self) -> ProducerTable:
+        """What this replica, leader or not, knows of idempotent producers; for reading only."""
+        return self._tracker.producers
 
     @property
     def waiting(self) -> int:

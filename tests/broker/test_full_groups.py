@@ -99,7 +99,7 @@ def test_what_runs_out_of_time_before_the_leader_is_ready_pauses_nobody(cluster)
     client = Client(leader).connect()
     sent = produce(client, 6, timeout_ms=10)
     cluster.run(0.003)
-    assert replica.parked_bytes > LIMIT
+    assert replica.uncommitted_bytes > LIMIT
     assert leader.broker.context.ledger.has_groups_over
     cluster.run(0.010)
     assert [each.answer.responses[0].partition_responses[0].error_code for each in sent] == [7] * 6

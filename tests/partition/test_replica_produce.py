@@ -123,12 +123,12 @@ def test_a_new_leader_parks_until_it_committed_in_its_own_term():
     assert not group[leader].ready
     answers = group.produce(leader, b"new")
     group.settle()
-    assert (answers, group[leader].parked_bytes > 0) == ([], True)
+    assert (answers, group[leader].uncommitted_bytes > 0) == ([], True)
     group.blocked = None
     group.advance(ELECTION)
     assert errors(answers) == [0]
     assert answers[0].base_offset == 1
-    assert group[leader].parked_bytes == 0
+    assert group[leader].uncommitted_bytes == 0
 
 
 def test_a_new_leader_publishes_nothing_before_its_own_commit():
@@ -157,7 +157,7 @@ def test_a_parked_produce_times_out():
     assert answers == []
     group.advance(millis(2))
     assert errors(answers) == [ErrorCode.REQUEST_TIMED_OUT]
-    assert (group[leader].parked_bytes, group[leader].waiting) == (0, 0)
+    assert (group[leader].uncommitted_bytes, group[leader].waiting) == (0, 0)
 
 
 def test_a_parked_produce_hears_of_a_lost_leadership():

@@ -1,5 +1,5 @@
-"""DescribeProducers: the idempotent producers that a partition's leader knows. None has a
-transaction."""
+"""DescribeProducers: the idempotent producers that this broker's replica knows, as leader or not.
+None has a transaction. A tool that looks for hanging transactions asks every replica."""
 
 from typing import Final
 
@@ -42,9 +42,6 @@ def _partition(context: Context, name: str, number: int) -> PartitionResponse:
     replica = context.router.replica(name, number)
     if isinstance(replica, ErrorCode):
         return PartitionResponse(number, replica, replica.message)
-    path = replica.produces(context.now)
-    if isinstance(path, ErrorCode):
-        return PartitionResponse(number, path, path.message)
     producers = [
         ProducerState(
             producer_id,
@@ -54,6 +51,6 @@ def _partition(context: Context, name: str, number: int) -> PartitionResponse:
             _NONE,
             _NONE,
         )
-        for producer_id, state in path.producers.states()
+        for producer_id, state in replica.producers.states()
     ]
     return PartitionResponse(number, 0, None, producers)

@@ -5,6 +5,7 @@ import pytest
 
 from raftlog.base.errors import ProtocolError
 from raftlog.broker.quorum_view import quorum_state
+from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_producers import DescribeProducersRequest
 from raftlog.kafka.messages.describe_producers import TopicRequest as ProducersOf
 from raftlog.kafka.messages.describe_quorum import (
@@ -18,8 +19,14 @@ from raftlog.kafka.messages.describe_topic_partitions import (
     TopicRequest,
 )
 from raftlog.kafka.messages.list_config_resources import ListConfigResourcesRequest
+from raftlog.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from raftlog.kafka.messages.unregister_broker import UnregisterBrokerRequest
 from raftlog.kafka.versions import ApiKey
+from raftlog.records.builder import RecordBatchBuilder
 from tests.broker.cluster import Cluster
 
 
@@ -156,14 +163,33 @@ def producers(cluster, at, name, *numbers):
     return cluster.ask(at, ApiKey.DESCRIBE_PRODUCERS, body, 0).topics[0].partitions
 
 
-def test_the_leader_tells_its_producers_and_nobody_else_does(four):
+def test_every_replica_tells_its_producers(four):
+    """Kafka's tool for hanging transactions asks a broker for all its replicas; followers refused
+    with NOT_LEADER_OR_FOLLOWER, which the tool does not take for an answer."""
     four.create("orders", 1, 3)
     leader = four.leader("orders").number
     (partition,) = producers(four, leader, "orders", 0, 0)
     assert (partition.error_code, partition.active_producers) == (0, ())
-    follower = next(number for number in (1, 2, 3, 4) if number != leader)
-    codes = [each.error_code for each in producers(four, follower, "orders", 0, 9)]
-    assert codes == [6, 3]
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
+    builder.append(b"numbered", timestamp_ms=1)
+    data = PartitionProduceData(0, bytes(builder.build()))
+    body = ProduceRequest(None, -1, 5000, [TopicProduceData("orders", partition_data=[data])])
+    answer = four.ask(leader, ApiKey.PRODUCE, body, 11)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    four.run(2.0)
+    found = {}
+    for number in (1, 2, 3, 4):
+        partition, unknown = producers(four, number, "orders", 0, 9)
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        states = [
+            (each.producer_id, each.producer_epoch, each.last_sequence)
+            for each in partition.active_producers
+        ]
+        found[number] = (partition.error_code, states)
+    replicas = set(four.partition("orders").replica_nodes)
+    (other,) = {1, 2, 3, 4} - replicas
+    assert found.pop(other) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
+    assert found == dict.fromkeys(replicas, (0, [(7, 0, 0)]))
     assert producers(four, leader, "a b", 0)[0].error_code == 17
 
 
