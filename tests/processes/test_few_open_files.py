@@ -37,8 +37,9 @@ def test_connections_leave_files_to_the_log(bootstrap):
         client.create_topic("before", partitions=1, replication_factor=1)
         client.produce("before", b"x")
         try:
-            for _ in range(FLOOD):
-                opened.append(socket.create_connection((host, int(port)), timeout=10))
+            opened.extend(
+                socket.create_connection((host, int(port)), timeout=10) for _ in range(FLOOD)
+            )
             client.create_topic("beside", partitions=30, replication_factor=1)
             for partition in range(30):
                 client.produce("beside", b"x", partition=partition)
