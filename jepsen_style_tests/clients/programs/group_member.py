@@ -37,9 +37,9 @@ class Member(ABC):
         self.topic, self.group = settings["topic"], settings["group"]
         self.dice = random.Random(settings["seed"])
         self.owned = {}
-        """Partition -> how far it was processed, None where nothing was."""
+        """Partition -> how far it was processed, or None."""
         self.committed = {}
-        self.polled_ns = 0
+        self.polled_ns, self.committing = 0, False
         self.lock = threading.Lock()
         self.leaving = threading.Event()
         threading.Thread(target=self.wait_for_the_end, daemon=True).start()
@@ -112,10 +112,16 @@ class Member(ABC):
         return self.dice.random() < COMMITS and bool(self.to_commit())
 
     def call_commit(self, offsets):
+        if self.committing:  # a client gave it up without a word: it may have happened
+            self.commit_ended({}, "the client went on")
+        self.committing = True
         named = {f"{self.topic}/{number}": at for number, at in offsets.items()}
         self.say("commit", "invoke", "offset_commit", [self.group, named])
 
     def commit_ended(self, offsets, error):
+        if not self.committing:
+            return
+        self.committing = False
         if error is None:
             self.say("commit", "ok", "offset_commit", None)
             self.committed |= {n: at for n, at in offsets.items() if n in self.owned}
@@ -153,9 +159,6 @@ class Confluent(Member):
             "max.poll.interval.ms": settings["poll_interval_ms"],
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 50,
-            "socket.timeout.ms": 2500,
-            "topic.metadata.refresh.interval.ms": 2000,
         }
         if settings["instance"]:
             configs["group.instance.id"] = settings["instance"]
@@ -268,10 +271,7 @@ class KafkaPython(Member):
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             fetch_max_wait_ms=50,
-            max_poll_records=RECORDS_MAX,
             request_timeout_ms=settings["poll_interval_ms"] + 2000,
-            reconnect_backoff_max_ms=500,
-            metadata_max_age_ms=2000,
         )
         consumer.subscribe([self.topic], listener=Listener())
         while not self.leaving.is_set():
@@ -358,7 +358,6 @@ class AioKafka(Member):
             fetch_max_wait_ms=50,
             max_poll_records=RECORDS_MAX,
             request_timeout_ms=settings["poll_interval_ms"] + 2000,
-            metadata_max_age_ms=2000,
         )
         consumer.subscribe([self.topic], listener=Listener())
         self.consumer = consumer
