@@ -17,7 +17,7 @@ new), running, closing, waiting; or it ends as lost or poisoned.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, final
+from typing import Any, Final, Protocol, cast, final
 
 import attrs
 
@@ -33,7 +33,8 @@ from raftlog.broker.topic_settings import log_options, partition_config, topic_v
 from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
-from raftlog.partition.applied import MachineFactory, check_state
+from raftlog.partition.applied import AppliedMachine, MachineFactory, check_state
+from raftlog.partition.boot import restored_machine
 from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.producer_snapshot import check_producers
@@ -311,7 +312,25 @@ class PartitionManager:
             self.volume.when_durable(partial(self._run_new, host, value))
         else:
             self._mark_tail(value)
-            self._run(host, value)
+            self._restore(host, value)
+
+    def _restore(self, host: Host, recovered: RecoveredReplica) -> None:
+        """Give a machine the state of the snapshot, off the loop; then run."""
+        replay = recovered.producers
+        if host.make_machine is None or replay is None or replay.snapshot is None:
+            self._run(host, recovered)
+            return
+        probe("machine-restored-by-a-job")
+        args = (host.make_machine, host.spec.group, replay.snapshot)
+        self._job(restored_machine, args, partial(self._restored, host, recovered))
+
+    def _restored(self, host: Host, recovered: RecoveredReplica, value: object) -> None:
+        if not self._is_present(host):
+            return
+        if isinstance(value, RaftlogError):
+            self._wait(host, value)
+        else:
+            self._run(host, recovered, cast("AppliedMachine", value))
 
     def _mark_tail(self, recovered: RecoveredReplica) -> None:
         """What a boot found behind the last mark was acknowledged, perhaps, and is durable: on an
@@ -342,9 +361,16 @@ class PartitionManager:
             return attrs.evolve(self.raft, eager_commit=True, lease_ns=none, earlier_lease_ns=none)
         return self.raft
 
-    def _run(self, host: Host, recovered: RecoveredReplica) -> None:
+    def _run(
+        self, host: Host, recovered: RecoveredReplica, restored: AppliedMachine | None = None
+    ) -> None:
+        """Run the replica: with a machine that was `restored` from its snapshot, or, where there is
+        none, with an empty one."""
         if not self._is_present(host):
             return
+        machine = restored
+        if machine is None and host.make_machine is not None:
+            machine = host.make_machine()
         context, group = self.context, host.spec.group
         replica = PartitionReplica(
             group=group,
@@ -359,7 +385,8 @@ class PartitionManager:
             entropy=context.entropy.fork(f"group {group}"),
             tracer=context.tracer,
             clocks=self.clocks,
-            machine=None if host.make_machine is None else host.make_machine(),
+            machine=machine,
+            restored=restored is not None,
             now=context.now,
         )
         host.state, host.replica, host.why = HostState.RUNNING, replica, ""

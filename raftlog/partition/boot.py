@@ -4,12 +4,13 @@ from typing import final
 
 import attrs
 
+from raftlog.base.binary import Buffer
 from raftlog.base.entries import LogPosition
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
-from raftlog.partition.applied import AppliedMachine, read_state
+from raftlog.partition.applied import AppliedMachine, MachineFactory, read_state
 from raftlog.partition.errands import Errands
 from raftlog.partition.machine_feed import MachineFeed
 from raftlog.partition.producer_snapshot import load_producers
@@ -72,6 +73,17 @@ def booted_tracker(
     return tracker
 
 
+def restored_machine(
+    disk: object, make: MachineFactory, group: GroupId, snapshot: Buffer
+) -> AppliedMachine:
+    """Job, for it takes seconds of a large state and needs no disk: a machine with the state of a
+    partition's snapshot, which recovery has judged."""
+    del disk
+    machine = make()
+    machine.restore(read_state(group, snapshot).machine)
+    return machine
+
+
 def booted_feed(
     machine: AppliedMachine | None,
     log: PartitionLog,
@@ -79,13 +91,15 @@ def booted_feed(
     tracer: Tracer,
     where: str,
     recovered: RecoveredReplica,
+    restored: bool,
 ) -> MachineFeed | None:
-    """The feed of an empty machine, with the newest snapshot; None without a machine."""
+    """The feed of a machine with the newest snapshot, of one that is empty unless it was `restored`
+    from that; None without a machine."""
     if machine is None:
         return None
     assert recovered.producers is not None, recovered.state
     feed = MachineFeed(machine, log, errands, tracer, where)
-    feed.booted(recovered.producers)
+    feed.booted(recovered.producers, restored=restored)
     return feed
 
 

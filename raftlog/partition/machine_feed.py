@@ -125,11 +125,13 @@ class MachineFeed:
         self._named = _NO_INDEX
         self._last_records = _NO_INDEX
 
-    def booted(self, replay: ProducerReplay) -> None:
-        """Begin with the snapshot that recovery found and judged; without one, the log begins with
-        its first entry, and so does the machine."""
-        if replay.snapshot is not None:
+    def booted(self, replay: ProducerReplay, *, restored: bool = False) -> None:
+        """Begin with the snapshot that recovery found and judged, which the machine has already
+        when it was `restored`; without one, the log begins with its first entry, and so does the
+        machine."""
+        if replay.snapshot is not None and not restored:
             self.machine.restore(read_state(self._log.spec.group, replay.snapshot).machine)
+        if replay.snapshot is not None:
             # Its name may not be durable yet: a removal makes sure of that before it counts on it.
             self.covered = replay.covered
         self.applied = RaftIndex(replay.before - 1)

@@ -86,9 +86,10 @@ class PartitionReplica:
         now: Instant,
         clocks: PeerClocks = UNKNOWN_CLOCKS,
         machine: AppliedMachine | None = None,
+        restored: bool = False,
     ) -> None:
         """`recovered` must have a log (not LOST) of a spec with `check_producers`, or for a replica
-        with a machine, which is empty, `check_state`: then recovery has judged the snapshot."""
+        with a machine (empty, or `restored` from the snapshot that was judged) `check_state`."""
         log = recovered.log
         assert log is not None, recovered.state
         self.group = group
@@ -110,7 +111,7 @@ class PartitionReplica:
             now=now,
         )
         self._errands = Errands(log, self.node, tracer, where)
-        self._feed = booted_feed(machine, log, self._errands, tracer, where, recovered)
+        self._feed = booted_feed(machine, log, self._errands, tracer, where, recovered, restored)
         self._tracker = booted_tracker(
             group, log, recovered, self.node.commit, machine=machine is not None
         )

@@ -12,6 +12,7 @@ from raftlog.broker import machines
 from raftlog.broker.hosts import HostState
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata import requests as r
+from raftlog.partition.machine_feed import MachineFeed
 from tests.broker.whole_brokers import ask_controller, broker, cluster, partition, wait_settled
 from tests.partition.toy_machine import LastValues, pairs
 
@@ -103,6 +104,44 @@ def test_machines_come_back_after_a_restart_of_all_brokers(world):
     world.wait(lambda: level(world), 20.0, "all level")
     for each in replicas(world).values():
         assert each.machine.values == {b"0": b"18", b"1": b"19", b"2": b"17", b"more": b"v"}
+
+
+def test_a_boot_restores_the_snapshot_in_a_job(world, monkeypatch):
+    """It took the loop 1.4 s of 100,000 committed offsets."""
+    for number in range(24):
+        put(world, (b"%d" % (number % 3), b"x" * 100_000))
+    world.run(5.0)
+    booted, asked = [], MachineFeed.booted
+
+    def watched(feed, replay, *, restored):
+        booted.append((replay.snapshot is not None, restored))
+        asked(feed, replay, restored=restored)
+
+    monkeypatch.setattr(MachineFeed, "booted", watched)
+    for number in (1, 2, 3):
+        world.kill(number)
+        world.restart(number)
+    put(world, (b"more", b"v"))
+    world.wait(lambda: level(world), 20.0, "all level")
+    assert booted == [(True, True)] * 3
+    values = {b"%d" % number: b"x" * 100_000 for number in range(3)}
+    assert [each.machine.values for each in replicas(world).values()] == [
+        {**values, b"more": b"v"}
+    ] * 3
+
+
+def test_a_broker_that_goes_while_a_snapshot_is_restored_comes_back(world):
+    for number in range(24):
+        put(world, (b"%d" % (number % 3), b"x" * 100_000))
+    world.run(5.0)
+    for delay in (0.0, 0.01, 0.05, 0.1, 0.3):
+        world.kill(2)
+        world.restart(2)
+        world.run(delay)
+    world.kill(2)
+    world.restart(2)
+    world.wait(lambda: level(world), 20.0, "all level")
+    assert len({each.machine.snapshot() for each in replicas(world).values()}) == 1
 
 
 def test_a_broker_that_is_killed_passes_its_machine_on(world):
