@@ -21,7 +21,7 @@ from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants
 from raftlog_sim.options import NOT_ON_STREAMS, draw_options
 from raftlog_sim.scenario_files import load
-from raftlog_sim.schedule import Schedule, schedule_from_text, step
+from raftlog_sim.schedule import OF_MEMBERS, Schedule, schedule_from_text, step
 from raftlog_sim.simulation import simulate
 from raftlog_sim.stepping import TrioSteps
 from raftlog_sim.trio_run import TrioWorld
@@ -147,12 +147,14 @@ def test_what_else_a_seed_draws_does_not_depend_on_the_mode(monkeypatch):
         mine = dict(one.fault_gaps_ms)
         assert all(mine.pop(name) == 0 for name in NOT_ON_STREAMS)
         assert mine == gaps
-        same = attrs.evolve(one, trio=False, fault_gaps_ms=other.fault_gaps_ms)
-        assert same == other
+        assert one.members == 0
+        heap_only = {"fault_gaps_ms": other.fault_gaps_ms, "members": other.members}
+        assert attrs.evolve(one, trio=False, **heap_only) == other
+        not_played = {*NOT_ON_STREAMS, *OF_MEMBERS, "kill-coordinator"}
         kinds = {each.kind for each in draw_schedule(one).steps}
-        assert not kinds & set(NOT_ON_STREAMS)
+        assert not kinds & not_played
         drawn = [each for each in draw_schedule(one).steps if each.kind != "flood"]
-        rest = [each for each in draw_schedule(other).steps if each.kind not in NOT_ON_STREAMS]
+        rest = [each for each in draw_schedule(other).steps if each.kind not in not_played]
         assert drawn == rest
 
 
