@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILT = ROOT / "build" / "wheels"
-SECOND = ROOT / "pytest_raftlog"
+SECOND = ROOT / "scripts" / "pytest_raftlog"
 SAMPLE = SECOND / "sample"
 NAMES = [f"python3.{minor}" for minor in range(11, 20)]
 LIBRARIES = ["confluent-kafka", "kafka-python", "aiokafka", "faststream[kafka]"]
@@ -44,7 +44,7 @@ def build():
     """Both wheels, of one version."""
     version, _ = version_of(ROOT)
     if version_of(SECOND) != (version, [f"raftlog=={version}"]):
-        sys.exit(f"error: pytest_raftlog/pyproject.toml is not of raftlog {version}")
+        sys.exit(f"error: scripts/pytest_raftlog/pyproject.toml is not of raftlog {version}")
     shutil.rmtree(BUILT, ignore_errors=True)
     for folder in (ROOT, SECOND):
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(BUILT)]

@@ -42,8 +42,7 @@ def dead(files: Iterable[SourceFile], also_used: Iterable[str] = ()) -> set[str]
 
 def test_no_module_is_dead():
     configured = LAZY.findall(text_of("pyproject.toml") or "")
-    beside = files_below("scripts/", "pytest_raftlog/")
-    scripts = [name for file in beside for name in used_names(file)]
+    scripts = [name for file in files_below("scripts/") for name in used_names(file)]
     files = files_below(*PRODUCT, "sim/raftlog_sim/")
     assert dead(files, [*configured, *scripts]) == WAITING
 

@@ -22,7 +22,7 @@ FILE_BYTES_MAX = 200_000
 GOLDEN = "tests/golden/"
 TOP_LEVEL = {
     *("pyproject.toml", "README.md", "LICENSE", "NOTICE"),
-    *("raftlog", "sim", "jepsen_style_tests", "pytest_raftlog", "scripts", "docs", "tests"),
+    *("raftlog", "sim", "jepsen_style_tests", "scripts", "docs", "tests"),
 }
 
 
