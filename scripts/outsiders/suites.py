@@ -49,7 +49,7 @@ class Librdkafka:
     """librdkafka's test runner, by test number, without the tests that need no broker."""
 
     name = "librdkafka"
-    seconds = 180
+    seconds = 900
     brokers = 3
 
     def __init__(self, folder):
