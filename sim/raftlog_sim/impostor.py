@@ -118,7 +118,7 @@ class Impostors:
         live = live_group(self.world, group)
         if live is None or not live.members:
             return
-        member = next(iter(live.members.values()))
+        member, *_ = live.members.values()
         who = (member.member_id, member.instance_id)
         for generation in (live.generation + _FAR, live.generation - 1):
             answer = yield _ask(ApiKey.HEARTBEAT, HeartbeatRequest(group, generation, *who))

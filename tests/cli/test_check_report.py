@@ -46,7 +46,7 @@ def test_the_same_history_says_the_same(operations, reported, capsys):
 def test_options_are_the_reports(reported, capsys):
     history, report = reported(LOST, "--allow", "lost-write", "--allow", "unseen")
     assert checked(report, history) == 0
-    assert "allowed: int-send-skip, lost-write, unseen" in capsys.readouterr().out
+    assert "allowed: int-send-skip, lost-write, owner-overlap, unseen" in capsys.readouterr().out
 
 
 def test_another_history_is_different(reported, capsys):

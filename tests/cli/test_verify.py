@@ -193,7 +193,7 @@ def test_junit(folder, tmp_path):
     assert int(suite.get("tests")) == len(suite)
     skipped = [case for case in suite if case.find("skipped") is not None]
     assert [case.get("name") for case in skipped] == ["not checked"], "one line for all"
-    assert skipped[0].find("skipped").get("message").startswith("14: fork, ")
+    assert skipped[0].find("skipped").get("message").startswith("21: fork, ")
     assert suite.get("skipped") == "1"
 
 

@@ -23,6 +23,7 @@ FLOORS += [
     "runtime",
     "client",
     "client/core",
+    "testing",
     "embed",
     "spark",
     "cli",
