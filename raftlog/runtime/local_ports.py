@@ -137,13 +137,21 @@ def holder_of(port: int) -> Holder | None:
     for process in sorted(int(each) for each in os.listdir(_PROC) if each.isdigit()):
         try:
             files = (_PROC / str(process) / "fd").iterdir()
-            if any(os.readlink(each) in sockets for each in files):
+            if any(_link(each) in sockets for each in files):
                 command = (_PROC / str(process) / "cmdline").read_bytes()
                 texts = command.decode(errors="replace").split("\0")
                 return Holder(process, tuple(each for each in texts if each))
         except OSError:
             continue  # it ended meanwhile, or belongs to another user
     return None
+
+
+def _link(file: Path) -> str:
+    """What a descriptor is; empty when its process has closed it since it was listed."""
+    try:
+        return os.readlink(file)
+    except OSError:
+        return ""
 
 
 def _inodes(port: int) -> Iterator[str]:

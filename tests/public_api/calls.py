@@ -204,6 +204,8 @@ LOG_CALLS: Mapping[str, Mapping[str, Any]] = {
     "read": {"from_offset": 0, "timeout": 9.0},
     "follow": {"from_offset": 0, "seconds": 0.0, "timeout": 9.0},
 }
+
+
 def _recorded(**more: Any) -> None:
     """What stands in for a client iterates as the client does: nothing here may begin that."""
     verify.record(**more)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.base.errors import OperatingError
-from raftlog.runtime import local_cluster
+from raftlog.runtime import local_cluster, local_ports
 from raftlog.runtime.local_health import health_of
 from raftlog.runtime.local_ports import (
     HOST,
@@ -170,3 +170,21 @@ def test_readiness_is_believed_of_the_own_cluster_node_and_process_only(tmp_path
     assert told(cluster, 77, **{**own, "node": "2"}) == silence
     assert cluster.lacking(1, 77) == silence
     assert health_of(cluster.place(1).admin_port) is None
+
+
+def test_a_descriptor_that_closes_meanwhile_hides_no_holder(tmp_path, monkeypatch):
+    """One that was gone when it was read let the whole process be passed over, the holder too."""
+    files = tmp_path / "42" / "fd"
+    files.mkdir(parents=True)
+    (tmp_path / "42" / "cmdline").write_bytes(b"python\0serving\0")
+    for number in range(8):
+        (files / str(number)).touch()  # no link: reading it fails, as of one that was closed
+    (files / "8").symlink_to("socket:[77]")
+    (tmp_path / "net").mkdir()
+    port = 25849
+    row = f"0: 0100007F:{port:04X} 00000000:0000 0A 0:0 00:0 0 0 0 77 1"
+    (tmp_path / "net" / "tcp").write_text(f"head\n{row}\n")
+    monkeypatch.setattr(local_ports, "_PROC", tmp_path)
+    holder = local_ports.holder_of(port)
+    assert holder is not None
+    assert (holder.process, holder.command) == (42, ("python", "serving"))
