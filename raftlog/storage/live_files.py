@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from raftlog.base.errors import CorruptData
-from raftlog.base.ids import RaftIndex
+from raftlog.base.ids import RaftIndex, Term
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
@@ -14,11 +14,13 @@ from raftlog.storage.segment_header import SegmentHeader, read_segment_header
 
 
 class LiveFile(NamedTuple):
-    """A segment file; its entries from `stop` on (None: to its end) are void."""
+    """A segment file. Void are its entries from `stop` on (None: to its end), and those of a term
+    above `term_max`, the one before what a younger file holds: terms never fall along a log."""
 
     path: str
     header: SegmentHeader
     stop: RaftIndex | None
+    term_max: Term | None = None
 
 
 class LiveFiles(NamedTuple):
@@ -28,6 +30,7 @@ class LiveFiles(NamedTuple):
     files behind one whose header cannot be read; they only show how far the log once went.
     `unreadable`: why the last live file's end cannot be continued, None when nothing is wrong.
     `head`: the first entry since retention removed something. `paths`: of all segment files.
+    `repair`: what the youngest live file's header says that the replica once held.
     """
 
     live: list[LiveFile]
@@ -37,6 +40,7 @@ class LiveFiles(NamedTuple):
     unreadable: str | None
     head: RaftIndex | None
     paths: list[str]
+    repair: tuple[RaftIndex, Term] | None = None
 
     def vouch_for(self, mark: Mark | None) -> bool:
         """Whether the commit hint of the mark speaks of these entries. A file that cannot be read,
@@ -65,6 +69,7 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
     beyond: list[LiveFile] = []
     unreadable: str | None = None
     stop: RaftIndex | None = None
+    term_max: Term | None = None
     reset = False
     head = read_head(disk, spec)
     named = _named_files(disk, spec.path)
@@ -82,12 +87,18 @@ def find_live_files(disk: Disk, spec: ReplicaSpec) -> LiveFiles:
             beyond, live = live + beyond, []
             unreadable = str(damage)
         else:
-            live.insert(0, LiveFile(name.path, header, stop))
-            reset = header.reset
+            if term_max is not None and header.term_before > term_max:
+                # The file between, which replaced what this one holds, is lost.
+                probe("file-of-void-terms")
+                void.append(name.path)
+                continue
+            live.insert(0, LiveFile(name.path, header, stop, term_max))
+            reset, term_max = header.reset, header.term_before
         stop = name.first_index
     sequence_max = max((name.file_sequence for name in named), default=0)
     paths = [name.path for name in named]
-    return LiveFiles(live, void, beyond, sequence_max, unreadable, head, paths)
+    repair = live[-1].header.repair if live else None
+    return LiveFiles(live, void, beyond, sequence_max, unreadable, head, paths, repair)
 
 
 def _named_files(disk: Disk, path: str) -> list[_Named]:

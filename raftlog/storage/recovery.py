@@ -172,16 +172,32 @@ def recover_replica(
 
 
 def _without_what_a_lost_file_cut(files: LiveFiles, mark: Mark | None) -> LiveFiles:
-    """A younger file than all that are there had a mark, so it is lost. Where it began is not
-    known, but what older files hold behind the mark was void, or the mark would speak of more."""
-    if mark is None or mark.file_sequence <= files.sequence_max:
+    """A younger file than the last live one had the mark, and it is lost or cannot be read. Where
+    it began may not be known, but what older files hold behind the mark, or of a later term, was
+    void, or the mark would speak of it. So they never say more than the mark of what was held."""
+    if mark is None:
         return files
-    probe("marked-file-lost")
-    last, end = files.live[-1], RaftIndex(mark.raft_index + 1)
-    if last.header.first_index > end:
-        return files
-    stop = end if last.stop is None else min(last.stop, end)
-    return files._replace(live=[*files.live[:-1], last._replace(stop=stop)])
+    if mark.file_sequence > files.sequence_max:
+        probe("marked-file-lost")
+    live = list(files.live)
+    while len(live) > 1 and _is_void(live[-1], mark):
+        probe("void-file-beside-a-lost-one")
+        live.pop()
+    last = live[-1]
+    if last.header.file_sequence < mark.file_sequence and not _is_void(last, mark):
+        end = RaftIndex(mark.raft_index + 1)
+        stop = end if last.stop is None else min(last.stop, end)
+        term_max = mark.term if last.term_max is None else min(last.term_max, mark.term)
+        live[-1] = last._replace(stop=stop, term_max=term_max)
+    beyond = [file for file in files.beyond if file.header.file_sequence >= mark.file_sequence]
+    return files._replace(live=live, beyond=beyond)
+
+
+def _is_void(file: LiveFile, mark: Mark) -> bool:
+    """Whether an older file than the mark's begins behind the mark, or in a later term."""
+    header = file.header
+    behind = header.first_index > mark.raft_index + 1 or header.term_before > mark.term
+    return behind and header.file_sequence < mark.file_sequence
 
 
 def _tidy_names(disk: Disk, path: str) -> None:
@@ -233,19 +249,20 @@ def _check_head(spec: ReplicaSpec, files: LiveFiles) -> None:
 
 
 def _claimed(
-    walked: WalkedLog, mark: Mark | None, live: list[LiveFile]
+    walked: WalkedLog, mark: Mark | None, files: LiveFiles
 ) -> tuple[RaftIndex, Term] | None:
     """What the replica once held, when that is more than the valid prefix: the furthest of what the
     mark, the headers (each vouches for what is below it), and an unfinished repair say."""
     claims = [(walked.end.end.term, walked.end.end.raft_index)]
     if walked.fault is not None:
         claims += [
-            (file.header.term_before, RaftIndex(file.header.first_index - 1)) for file in live
+            (file.header.term_before, RaftIndex(file.header.first_index - 1))
+            for file in files.live + files.beyond
         ]
         claims.append((walked.seen.term, walked.seen.raft_index))
         if mark is not None:
             claims.append((mark.term, mark.raft_index))
-    repair = walked.repair
+    repair = files.repair
     if repair is not None:
         claims.append((repair[1], repair[0]))
     term, index = max(claims)
@@ -352,7 +369,7 @@ def _attempt(
     walked = walk_log(
         disk, spec, files, mark, options, trust_indexes=trust_indexes, hint_counts=hint_counts
     )
-    claimed = _claimed(walked, mark, files.live + files.beyond)
+    claimed = _claimed(walked, mark, files)
     log = _log_of(spec, options, files, walked, mark, claimed)
     (order,) = log.plan_producer_replay().args
     assert isinstance(order, ReplayOrder), order

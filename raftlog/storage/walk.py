@@ -53,11 +53,19 @@ class Walk:
     """Iterate `batches()`; afterwards `place` is the end of what is good, and `fault` says why the
     walk stopped there, None when it reached what it was asked for or the exact end of the file."""
 
-    __slots__ = ("_file", "_group", "_size", "fault", "on", "place")
+    __slots__ = ("_file", "_group", "_size", "_term_max", "fault", "on", "place")
 
-    def __init__(self, file: DiskFile, start: WalkPlace, group: GroupId, on: str) -> None:
+    def __init__(
+        self,
+        file: DiskFile,
+        start: WalkPlace,
+        group: GroupId,
+        on: str,
+        term_max: Term | None = None,
+    ) -> None:
         self._file = file
         self._group = group
+        self._term_max = term_max
         self._size = file.size()
         self.place = start
         self.fault: str | None = None
@@ -144,6 +152,8 @@ class Walk:
             return f"batch begins at offset {header.base_offset}, not {self.place.offset}"
         if header.leader_epoch < self.place.term:
             return f"batch of term {header.leader_epoch} after {self.place.term}"
+        if self._term_max is not None and header.leader_epoch > self._term_max:
+            return f"batch of term {header.leader_epoch}, and {self._term_max} follows"
         if crc32c(memoryview(batch)[CRC_FROM:]) != header.crc:
             return "batch fails its CRC"
         return None

@@ -71,7 +71,6 @@ class WalkedLog:
     log_starts: list[tuple[RaftIndex, Offset]]
     fault: str | None
     seen: LogEnd
-    repair: tuple[RaftIndex, Term] | None
     hint_counts: bool
     mended: tuple[Mended, ...]
 
@@ -199,7 +198,7 @@ class _Walker:
             header.first_index, header.base_offset, header.chain_before, header.term_before
         )
         checkpoints = self._checkpoints(file, following)
-        walk = Walk(opened_file, start, self._spec.group, file.path)
+        walk = Walk(opened_file, start, self._spec.group, file.path, file.term_max)
         agreed = start
         stop = file.stop
         for batch in walk.batches(stop):
@@ -294,7 +293,7 @@ class _Walker:
             start = segment_start(
                 header.first_index, header.base_offset, header.chain_before, header.term_before
             )
-            walk = Walk(opened_file, start, self._spec.group, file.path)
+            walk = Walk(opened_file, start, self._spec.group, file.path, file.term_max)
             for _ in walk.batches(file.stop):
                 continue
         return _log_end(walk.place)
@@ -325,7 +324,7 @@ class _Walker:
             mark.chain,
             mark.term,
         )
-        walk = Walk(opened_file, start, self._spec.group, file.path)
+        walk = Walk(opened_file, start, self._spec.group, file.path, file.term_max)
         with self._lenient():
             for _ in walk.batches(file.stop):
                 probe("promise-found-behind-the-mark")
@@ -461,7 +460,6 @@ class _Walker:
             log_starts=[pair for pair in self._log_starts if pair[0] < after],
             fault=fault,
             seen=seen,
-            repair=self._files.live[-1].header.repair,
             hint_counts=self._hint_counts,
             mended=tuple(dict.fromkeys(self._mended)),
         )

@@ -106,3 +106,42 @@ def test_what_a_lost_file_before_the_marked_one_replaced_is_not_committed(failed
     driver.append(3)
     driver.round()
     assert driver.log.last_index == 13
+
+
+def stepped_down(failed):
+    """Entries of term 2, from 10 on, are replaced by those of term 1 that a later leader holds."""
+    driver = Driver(
+        options=LogOptions(segment_bytes=70_000, window_bytes=10**6, index_interval_bytes=3000)
+    )
+    driver.lead(1)
+    driver.append(8, size=2000)
+    driver.commit_all()
+    driver.settle()
+    driver.lead(2)
+    driver.append(45, size=2000)
+    driver.settle()
+    driver.log.truncate_from(10)
+    driver.append(30, size=1000)
+    driver.round()
+    for job in driver.log.take_jobs():
+        if job.function.__name__ != failed:
+            driver.run(job)
+    return driver
+
+
+@pytest.mark.parametrize("failed", ["write_index", "remove_files", ""])
+@pytest.mark.parametrize("younger", [False, True])
+def test_void_entries_of_a_later_term_are_neither_held_nor_claimed(failed, younger):
+    """An index file, or the header of a file that was to be removed, vouched for void entries of
+    term 2. They outweighed the mark, which is of term 1: the replica called itself whole."""
+    driver = stepped_down(failed)
+    lost = driver.log.segments[-1].path
+    if younger:
+        driver.append(60, size=1000)
+        assert driver.log.segments[-1].path != lost
+        driver.settle()
+    marked = driver.log.mark(driver.commit)
+    found = without(driver, lost)
+    assert (found.state, found.claimed) == (ReplicaState.DAMAGED, (marked.raft_index, 1))
+    assert driver.log.last_term <= 1
+    assert driver.log.last_index < 10
