@@ -28,6 +28,7 @@ def _send(call: Op, kind: str, value: Any) -> tuple[Any, Any]:
         _check_values(asked)
     if kind != "ok":
         return asked, None
+    base: Any
     base, echoed = value
     if echoed != asked or list(map(type, values_of(echoed))) != list(map(type, values_of(asked))):
         raise ValueError("the completion names another value than the call")
