@@ -50,6 +50,8 @@ UNREACHABLE: Final = {
     "group-request-gave-up-loading": "who leads and commits nothing gives up within that second",
     "group-records-refused-partition-full": _MUCH,
     "offset-commit-timed-out": "simulated clients have less patience than a commit",
+    "file-of-void-terms": "a file is lost just after its log fell to an older term",
+    "void-file-beside-a-lost-one": "a file is lost just after its log fell to an older term",
     "machine-read-failed": _JUST_THEN,
     "machine-read-of-a-replaced-log": _JUST_THEN,
     "machine-snapshot-too-large": _MUCH,
