@@ -180,7 +180,7 @@ class ConfluentAdmin:
         return {name: len(topic.partitions) for name, topic in answer.topics.items()}
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
-        """What a group has committed, None where it has nothing."""
+        """The offsets that a group has committed, None where it has nothing."""
         quiet = {"bootstrap.servers": self._bootstrap, "log_level": 0}
         consumer = Consumer({**quiet, "group.id": group})
         places = [TopicPartition(topic, number) for number in range(partitions)]

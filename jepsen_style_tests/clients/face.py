@@ -75,7 +75,7 @@ class Admin(Protocol):
         """Raise the number of partitions."""
 
     def committed(self, group: str, topic: str, partitions: int) -> dict[int, int | None]:
-        """What a group has committed of a topic's partitions, None where it has nothing."""
+        """The offsets that a group has committed in a topic, None where it has nothing."""
 
     def topics(self) -> dict[str, int]:
         """Every topic with its number of partitions, as one broker knows them."""

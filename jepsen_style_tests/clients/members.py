@@ -1,7 +1,8 @@
 """Members of consumer groups: programs of their own, so that they can be killed and paused.
 
-Each is `programs/group_member.py` with one of the clients. What it says is written into the history
-as it comes, with the program's own instants: one monotonic clock serves all processes of a machine.
+Each is `programs/group_member.py` with one of the clients. The harness writes its lines into the
+history as they come, with the program's own instants: one monotonic clock serves all processes of a
+machine.
 """
 
 import json
@@ -79,7 +80,7 @@ class MemberProgram:
         self._end()
 
     def leave(self) -> str:
-        """Leave the group. What is wrong with how the program ended; empty when nothing is."""
+        """Leave the group; returns how the program ended wrongly, or an empty text."""
         if self._process.stdin is not None:
             with suppress(OSError):
                 self._process.stdin.close()

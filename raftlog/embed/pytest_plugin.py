@@ -4,8 +4,8 @@ The wheel `pytest-raftlog` names it to pytest. Without that wheel a conftest.py 
 `pytest_plugins = ["raftlog.embed.pytest_plugin"]`. It is no entry point of raftlog's own, for then
 pytest would rewrite every assertion of the product.
 
-What a failed test leaves lies in `raftlog-failures/` (`--raftlog-failures DIR`), in a folder per
-test that its output names: history and report of `raftlog_history`, and the brokers' output.
+A failed test leaves the history and report of `raftlog_history`, and the brokers' output, in a
+folder of its own below `raftlog-failures/` (`--raftlog-failures DIR`), which its output names.
 A test that passes leaves nothing.
 """
 

@@ -141,7 +141,7 @@ def test_what_is_lost_is_told(raftlog_history, raftlog_seed):
     print("dice", raftlog_seed)
     seats = Seats()
     for at, value in enumerate("ab"):
-        raftlog_history.begin_send(seats, "t", 0, value).sent("t", 0, at, value)
+        raftlog_history.begin_send(seats, "t", 0, value).sent("t", 0, at)
     raftlog_history.begin(seats, "poll").ok({"t/0": [[1, "b"]]})
 
 
@@ -151,7 +151,7 @@ def test_of_its_own_accord(raftlog_history, raftlog_seed):
 
 
 def test_that_passes(raftlog_history):
-    raftlog_history.begin_send(Seats(), "t", 0, "a").sent("t", 0, 0, "a")
+    raftlog_history.begin_send(Seats(), "t", 0, "a").sent("t", 0, 0)
 """
 
 

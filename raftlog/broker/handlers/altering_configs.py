@@ -4,10 +4,10 @@ Settings go through the controller, which makes one command of all changes of a 
 answer waits until this broker's image shows them. A running replica acts upon them as soon as its
 broker has applied the command.
 
-Of a broker's settings those change while it runs that `metadata.broker_settings` names: defaults of
-topics. All others are read from its file at the start. So a change of one is refused like Kafka's
-read-only settings, and taking away a dynamic value, which none has, is done already: Kafka's
-reassignment tool does that after every move.
+A broker's settings change while it runs where `metadata.broker_settings` names them: defaults of
+topics. The broker reads all others from its file at the start. So a change of one is refused like
+Kafka's read-only settings, and taking away a dynamic value, which none has, is done already:
+Kafka's reassignment tool does that after every move.
 """
 
 from collections import Counter

@@ -380,7 +380,7 @@ Examples:
 @bootstrap_option()
 @format_option()
 def cancel(plan_path: Path | None, all_: bool, dry_run: bool, bootstrap: str, form: str) -> int:
-    """Take moves back that are under way. What has moved already stays where it is."""
+    """Take moves back that are under way. A partition that has moved already stays where it is."""
     if (plan_path is None) != all_:
         raise click.UsageError("give a plan or --all, and not both")
     plan = read_moves(plan_path) if plan_path is not None else None

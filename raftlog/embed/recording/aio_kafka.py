@@ -1,6 +1,5 @@
 """aiokafka: `AIOKafkaProducer` and `AIOKafkaConsumer`."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any, Final, final
 
 from raftlog.embed.recording.history import Operation
@@ -33,7 +32,6 @@ class RecordedProducer(Recorded):
         sending = self._sending(topic, partition, key, value, headers)
         if sending is None:
             return await original.send(topic, value, key, partition, timestamp_ms, headers)
-        identity = self._identity(topic, key, value, headers)
         try:
             future = await original.send(topic, value, key, partition, timestamp_ms, headers)
         except BaseException as error:
@@ -45,7 +43,7 @@ class RecordedProducer(Recorded):
             raise
 
         def told(done: Any) -> None:
-            _end(sending, identity, done)
+            _end(sending, done)
 
         def look() -> None:
             if future.done():
@@ -71,34 +69,22 @@ class RecordedConsumer(Recorded):
 
     async def getone(self, *args: Any, **more: Any) -> Any:
         """As the original's, recorded."""
-        return await self._read(
-            lambda: self._raftlog_original.getone(*args, **more), lambda given: [given]
-        )
+        with self._reading() as reading:
+            given = await self._raftlog_original.getone(*args, **more)
+            reading.found = found_in(self, [given])
+        return given
 
     async def getmany(self, *args: Any, **more: Any) -> Any:
         """As the original's, recorded."""
-        return await self._read(
-            lambda: self._raftlog_original.getmany(*args, **more),
-            lambda given: [each for records in given.values() for each in records],
-        )
+        with self._reading() as reading:
+            given = await self._raftlog_original.getmany(*args, **more)
+            reading.found = found_in(self, *given.values())
+        return given
 
     async def __anext__(self) -> Any:
-        return await self._read(lambda: anext(self._raftlog_original), lambda given: [given])
-
-    async def _read(
-        self, call: Callable[[], Awaitable[Any]], records: Callable[[Any], list[Any]]
-    ) -> Any:
-        reading = self._reading()
-        try:
-            given = await call()
-            found = found_in(self, records(given))
-        except StopAsyncIteration:
-            reading.ok({})
-            raise
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+        with self._reading() as reading:
+            given = await anext(self._raftlog_original)
+            reading.found = found_in(self, [given])
         return given
 
     def seek(self, *args: Any, **more: Any) -> Any:
@@ -117,7 +103,7 @@ class RecordedConsumer(Recorded):
         return await self._raftlog_original.seek_to_end(*args, **more)
 
 
-def _end(sending: Operation, identity: Any, done: Any) -> None:
+def _end(sending: Operation, done: Any) -> None:
     if done.cancelled():
         sending.info("the wait was cancelled; the send goes on")
         return
@@ -125,12 +111,11 @@ def _end(sending: Operation, identity: Any, done: Any) -> None:
     # application never looked at.
     error = done._exception
     if error is None:
-        metadata = done.result()
-        offset = getattr(metadata, "offset", None)
-        if offset is None or offset < 0:
-            sending.info("acknowledged without an offset, as acks=0 is")
+        # With acks=0 there may be no metadata at all.
+        if (metadata := done.result()) is None:
+            sending.info("acknowledged without metadata, as acks=0 is")
         else:
-            sending.sent(metadata.topic, metadata.partition, int(offset), identity)
+            sending.sent(metadata.topic, metadata.partition, metadata.offset)
     elif type(error).__name__ in DEFINITE:
         sending.fail(error)
     else:

@@ -66,13 +66,12 @@ class RecordedProducer(Recorded):
             original.produce(*args, **more)
             return
         topic = given["topic"]
-        identity = self._identity(topic, given.get("key"), given.get("value"), given.get("headers"))
         theirs = given.pop("callback", None) or given.pop("on_delivery", None)
         given.pop("on_delivery", None)
         theirs = theirs or self._raftlog_on_delivery
 
         def delivered(error: Any, message: Any) -> None:
-            _end(sending, topic, identity, error, message)
+            _end(sending, topic, error, message)
             if theirs is not None:
                 theirs(error, message)
 
@@ -101,12 +100,10 @@ class RecordedConsumer(Recorded):
         return self._read(lambda: self._raftlog_original.consume(*args, **more))
 
     def _read(self, call: Callable[[], Any]) -> Any:
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = call()
-            messages = given if isinstance(given, list) else [given]
             found: dict[str, list[list[Any]]] = {}
-            for each in messages:
+            for each in given if isinstance(given, list) else [given]:
                 if each is None or each.error() is not None:
                     continue
                 topic = each.topic()
@@ -114,10 +111,7 @@ class RecordedConsumer(Recorded):
                     seen = SeenRecord(topic, each.key(), each.value(), each.headers())
                     pair = [each.offset(), identity_of(seen, self._raftlog_identify)]
                     found.setdefault(f"{topic}/{each.partition()}", []).append(pair)
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = found
         return given
 
     def seek(self, *args: Any, **more: Any) -> Any:
@@ -131,13 +125,9 @@ class RecordedConsumer(Recorded):
         return self._raftlog_original.assign(*args, **more)
 
 
-def _end(sending: Operation, topic: str, identity: Any, error: Any, message: Any) -> None:
+def _end(sending: Operation, topic: str, error: Any, message: Any) -> None:
     if error is None:
-        offset = message.offset()
-        if offset is None or offset < 0:
-            sending.info("acknowledged without an offset, as acks=0 is")
-        else:
-            sending.sent(topic, message.partition(), offset, identity)
+        sending.sent(topic, message.partition(), message.offset())
     elif error.name() in DEFINITE:
         sending.fail(error.str())
     else:

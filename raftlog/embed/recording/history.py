@@ -77,10 +77,14 @@ class Operation:
         """It happened."""
         self.history.end(self, "ok", value=value, key=key)
 
-    def sent(self, topic: str, partition: int, offset: int | None, identity: Identity) -> None:
-        """A record was acknowledged at this place."""
-        self.history.acknowledged(f"{topic}/{partition}", offset)
-        self.ok([offset, identity], key=f"{topic}/{partition}")
+    def sent(self, topic: str, partition: int, offset: int | None) -> None:
+        """The record was acknowledged at this place, or, as with acks=0, at none."""
+        if offset is None or offset < 0:
+            self.info("acknowledged without an offset, as acks=0 is")
+            return
+        key = f"{topic}/{partition}"
+        self.history.acknowledged(key, offset)
+        self.ok([offset, self.value], key=key)
 
     def fail(self, error: object) -> None:
         """It certainly did not happen, and never will."""
@@ -89,6 +93,32 @@ class Operation:
     def info(self, error: object) -> None:
         """It may have happened, or may yet: a timeout, a lost connection, and all else."""
         self.history.put_off(self, "info", _told(error))
+
+
+@final
+class Reading:
+    """A poll. `with` records its call and its return; the block puts what it returned into `found`,
+    by topic partition: pairs of offset and identity."""
+
+    def __init__(self, polling: Operation) -> None:
+        self._polling = polling
+        self.found: dict[str, list[list[Any]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        del kind, trace
+        # An iterator that is at its end has read, and found nothing.
+        if error is None or isinstance(error, StopIteration | StopAsyncIteration):
+            self._polling.ok(self.found)
+        else:
+            self._polling.info(error)
 
 
 @final
@@ -273,11 +303,10 @@ class Recording:
                 if each.seats is seats and each.look is not None:
                     each.look()
 
-    def acknowledged(self, key: str, offset: int | None) -> None:
+    def acknowledged(self, key: str, offset: int) -> None:
         """Remember how far `read_back` has to come."""
-        if offset is not None:
-            with self._lock:
-                self._ends[key] = max(self._ends.get(key, 0), offset + 1)
+        with self._lock:
+            self._ends[key] = max(self._ends.get(key, 0), offset + 1)
 
     def _running(self) -> HistoryWriter:
         if self._writer is None or self._sink.closed:

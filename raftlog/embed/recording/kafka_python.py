@@ -4,6 +4,7 @@ The future of a send tells the outcome. Its callbacks run in the sender's thread
 after `get` returns in the application's; `Operation.look` asks the future itself at the end.
 """
 
+from itertools import chain
 from typing import Any, Final, final
 
 from raftlog.embed.recording.door import SeenRecord, identity_of
@@ -35,7 +36,6 @@ class RecordedProducer(Recorded):
         sending = self._sending(topic, partition, key, value, headers)
         if sending is None:
             return original.send(topic, value, key, headers, partition, timestamp_ms)
-        identity = self._identity(topic, key, value, headers)
         try:
             future = original.send(topic, value, key, headers, partition, timestamp_ms)
         except BaseException as error:
@@ -46,7 +46,7 @@ class RecordedProducer(Recorded):
             raise
 
         def told(metadata: Any) -> None:
-            _sent(sending, identity, metadata)
+            sending.sent(metadata.topic, metadata.partition, metadata.offset)
 
         def failed(error: Any) -> None:
             _failed(sending, error)
@@ -73,32 +73,16 @@ class RecordedConsumer(Recorded):
 
     def poll(self, *args: Any, **more: Any) -> Any:
         """As the original's, recorded."""
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = self._raftlog_original.poll(*args, **more)
-            found = self._found([each for records in given.values() for each in records])
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = found_in(self, *given.values())
         return given
 
     def __next__(self) -> Any:
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = next(self._raftlog_original)
-            found = self._found([given])
-        except StopIteration:
-            reading.ok({})
-            raise
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = found_in(self, [given])
         return given
-
-    def _found(self, records: list[Any]) -> dict[str, list[list[Any]]]:
-        return found_in(self, records)
 
     def seek(self, *args: Any, **more: Any) -> Any:
         """As the original's."""
@@ -116,23 +100,16 @@ class RecordedConsumer(Recorded):
         return self._raftlog_original.seek_to_end(*args, **more)
 
 
-def found_in(consumer: Recorded, records: list[Any]) -> dict[str, list[list[Any]]]:
-    """What a poll found, as the history has it. The records of this library, of aiokafka and of
-    raftlog have the same names for what they are made of."""
+def found_in(consumer: Recorded, *lists: list[Any]) -> dict[str, list[list[Any]]]:
+    """The records that a poll found, as the history has them. This library, aiokafka and raftlog
+    have the same names for what a record is made of."""
     found: dict[str, list[list[Any]]] = {}
-    for each in records:
+    for each in chain.from_iterable(lists):
         if consumer._raftlog_history.records(each.topic):
             seen = SeenRecord(each.topic, each.key, each.value, each.headers)
             pair = [int(each.offset), identity_of(seen, consumer._raftlog_identify)]
             found.setdefault(f"{each.topic}/{each.partition}", []).append(pair)
     return found
-
-
-def _sent(sending: Operation, identity: Any, metadata: Any) -> None:
-    if metadata.offset is None or metadata.offset < 0:
-        sending.info("acknowledged without an offset, as acks=0 is")
-    else:
-        sending.sent(metadata.topic, metadata.partition, int(metadata.offset), identity)
 
 
 def _failed(sending: Operation, error: Any) -> None:

@@ -20,11 +20,14 @@ from raftlog.embed.recording.wrapper import Recorded
 class _RecordedSender(Recorded):
     """What both clients share."""
 
-    def _told(
-        self, sending: Operation, identity: Any, then: Callable[[Any], Any] | None
-    ) -> Callable[[Any], None]:
+    def _begun(self, topic: Any, value: Any, more: dict[str, Any]) -> Operation | None:
+        return self._sending(
+            topic, more.get("partition"), more.get("key"), value, more.get("headers")
+        )
+
+    def _told(self, sending: Operation, then: Callable[[Any], Any] | None) -> Callable[[Any], None]:
         def told(outcome: RecordPosition | RaftlogError) -> None:
-            self._end(sending, identity, outcome)
+            _end(sending, outcome)
             if then is not None:
                 then(outcome)
             elif isinstance(outcome, RaftlogError):
@@ -34,22 +37,9 @@ class _RecordedSender(Recorded):
 
         return told
 
-    def _end(self, sending: Operation, identity: Any, outcome: Any) -> None:
-        if isinstance(outcome, RecordPosition) and outcome.offset < 0:
-            sending.info("acknowledged without an offset, as acks=0 is")
-        elif isinstance(outcome, RecordPosition):
-            topic = sending.key.rpartition("/")[0]
-            sending.sent(topic, outcome.partition, int(outcome.offset), identity)
-        elif isinstance(outcome, OutcomeUnknown | ConnectionLost) or not isinstance(
-            outcome, RaftlogError
-        ):
-            sending.info(outcome)
-        else:
-            sending.fail(outcome)
-
     def _found_pieces(self, pieces: list[Any]) -> dict[str, list[list[Any]]]:
         whole = [piece for piece in pieces if not isinstance(piece, Trouble)]
-        return found_in(self, [each for piece in whole for each in piece.records()])
+        return found_in(self, *(piece.records() for piece in whole))
 
 
 @final
@@ -59,47 +49,36 @@ class RecordedBlockingClient(_RecordedSender):
     def produce(self, topic: Any, value: Any, **more: Any) -> Any:
         """As the original's, recorded."""
         original = self._raftlog_original
-        sending = self._sending(
-            topic, more.get("partition"), more.get("key"), value, more.get("headers")
-        )
+        sending = self._begun(topic, value, more)
         if sending is None:
             return original.produce(topic, value, **more)
-        identity = self._identity(topic, more.get("key"), value, more.get("headers"))
         try:
             position = original.produce(topic, value, **more)
         except BaseException as error:
-            self._end(sending, identity, error)
+            _end(sending, error)
             raise
-        self._end(sending, identity, position)
+        _end(sending, position)
         return position
 
     def send_soon(self, topic: Any, value: Any, **more: Any) -> None:
         """As the original's, recorded."""
         original = self._raftlog_original
-        sending = self._sending(
-            topic, more.get("partition"), more.get("key"), value, more.get("headers")
-        )
+        sending = self._begun(topic, value, more)
         if sending is None:
             original.send_soon(topic, value, **more)
             return
-        identity = self._identity(topic, more.get("key"), value, more.get("headers"))
-        then = self._told(sending, identity, more.pop("then", None))
+        then = self._told(sending, more.pop("then", None))
         try:
             original.send_soon(topic, value, **more, then=then)
         except BaseException as error:
-            self._end(sending, identity, error)
+            _end(sending, error)
             raise
 
     def poll(self, **more: Any) -> Any:
         """As the original's, recorded."""
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = self._raftlog_original.poll(**more)
-            found = self._found_pieces(given)
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = self._found_pieces(given)
         return given
 
 
@@ -110,41 +89,35 @@ class RecordedClient(_RecordedSender):
     async def produce(self, topic: Any, value: Any, **more: Any) -> Any:
         """As the original's, recorded."""
         original = self._raftlog_original
-        sending = self._sending(
-            topic, more.get("partition"), more.get("key"), value, more.get("headers")
-        )
+        sending = self._begun(topic, value, more)
         if sending is None:
             return await original.produce(topic, value, **more)
-        identity = self._identity(topic, more.get("key"), value, more.get("headers"))
         try:
             position = await original.produce(topic, value, **more)
         except BaseException as error:
-            self._end(sending, identity, error)
+            _end(sending, error)
             raise
-        self._end(sending, identity, position)
+        _end(sending, position)
         return position
 
     async def send_soon(self, topic: Any, value: Any, **more: Any) -> Any:
         """As the original's, recorded."""
         original = self._raftlog_original
-        sending = self._sending(
-            topic, more.get("partition"), more.get("key"), value, more.get("headers")
-        )
+        sending = self._begun(topic, value, more)
         if sending is None:
             return await original.send_soon(topic, value, **more)
-        identity = self._identity(topic, more.get("key"), value, more.get("headers"))
         if more.get("then") is not None:
-            more["then"] = self._told(sending, identity, more["then"])
+            more["then"] = self._told(sending, more["then"])
         try:
             sent = await original.send_soon(topic, value, **more)
         except BaseException as error:
-            self._end(sending, identity, error)
+            _end(sending, error)
             raise
 
         def look() -> None:
             if sent.settled:
                 error = sent.batch.error
-                self._end(sending, identity, sent.position() if error is None else error)
+                _end(sending, sent.position() if error is None else error)
 
         # A `then` of ours would hide an error from `flush`: the handle is looked at instead.
         sending.look = look
@@ -166,14 +139,9 @@ class RecordedClient(_RecordedSender):
 
     async def poll(self, **more: Any) -> Any:
         """As the original's, recorded."""
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = await self._raftlog_original.poll(**more)
-            found = self._found_pieces(given)
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = self._found_pieces(given)
         return given
 
 
@@ -183,27 +151,17 @@ class RecordedBlockingConsumer(Recorded):
 
     def poll(self, **more: Any) -> Any:
         """As the original's, recorded."""
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = self._raftlog_original.poll(**more)
-            found = found_in(self, [each for records in given.values() for each in records])
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = found_in(self, *given.values())
         return given
 
     def __iter__(self) -> Any:
         records = iter(self._raftlog_original)
         while True:
-            reading = self._reading()
-            try:
+            with self._reading() as reading:
                 given = next(records)
-                found = found_in(self, [given])
-            except BaseException as error:
-                reading.info(error)
-                raise
-            reading.ok(found)
+                reading.found = found_in(self, [given])
             yield given
 
     def seek(self, *args: Any, **more: Any) -> Any:
@@ -218,28 +176,30 @@ class RecordedConsumer(Recorded):
 
     async def poll(self, **more: Any) -> Any:
         """As the original's, recorded."""
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = await self._raftlog_original.poll(**more)
-            found = found_in(self, [each for records in given.values() for each in records])
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = found_in(self, *given.values())
         return given
 
     async def __anext__(self) -> Any:
-        reading = self._reading()
-        try:
+        with self._reading() as reading:
             given = await anext(self._raftlog_original)
-            found = found_in(self, [given])
-        except BaseException as error:
-            reading.info(error)
-            raise
-        reading.ok(found)
+            reading.found = found_in(self, [given])
         return given
 
     def seek(self, *args: Any, **more: Any) -> Any:
         """As the original's."""
         self._seek()
         return self._raftlog_original.seek(*args, **more)
+
+
+def _end(sending: Operation, outcome: Any) -> None:
+    if isinstance(outcome, RecordPosition):
+        topic = sending.key.rpartition("/")[0]
+        sending.sent(topic, outcome.partition, outcome.offset)
+    elif isinstance(outcome, OutcomeUnknown | ConnectionLost) or not isinstance(
+        outcome, RaftlogError
+    ):
+        sending.info(outcome)
+    else:
+        sending.fail(outcome)

@@ -10,7 +10,7 @@ from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
-from raftlog.embed.recording.history import Operation, Recording, Seats
+from raftlog.embed.recording.history import Reading, Recording, Seats
 
 _POLL_SECONDS: Final = 0.2
 
@@ -46,35 +46,29 @@ def read_everything(
                     do="wait until the cluster is whole (cluster.wait_until_healthy()), then read "
                     "back; if it is whole, acknowledged records are lost",
                 )
-            polling = history.begin(seats, "poll")
-            count += _one_poll(client, polling, at, deserialize, identify)
+            with Reading(history.begin(seats, "poll")) as reading:
+                count += _one_poll(client, reading, at, deserialize, identify)
     return count
 
 
 def _one_poll(
     client: BlockingClient,
-    polling: Operation,
+    reading: Reading,
     at: dict[TopicPartition, Any],
     deserialize: Callable[[bytes | None], Any] | None,
     identify: Identify,
 ) -> int:
-    found: dict[str, list[list[Any]]] = {}
     count = 0
-    try:
-        for piece in client.poll(seconds=_POLL_SECONDS):
-            if isinstance(piece, Trouble):
-                raise piece.error
-            at[piece.place] = piece.next_offset
-            for record in piece.records():
-                value = record.value if deserialize is None else deserialize(record.value)
-                seen = SeenRecord(record.topic, record.key, value, record.headers)
-                pair = [record.offset, identity_of(seen, identify)]
-                found.setdefault(_key(piece.place), []).append(pair)
-                count += 1
-    except BaseException as error:
-        polling.info(error)
-        raise
-    polling.ok(found)
+    for piece in client.poll(seconds=_POLL_SECONDS):
+        if isinstance(piece, Trouble):
+            raise piece.error
+        at[piece.place] = piece.next_offset
+        for record in piece.records():
+            value = record.value if deserialize is None else deserialize(record.value)
+            seen = SeenRecord(record.topic, record.key, value, record.headers)
+            pair = [record.offset, identity_of(seen, identify)]
+            reading.found.setdefault(_key(piece.place), []).append(pair)
+            count += 1
     return count
 
 

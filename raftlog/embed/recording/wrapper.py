@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Final
 
 from raftlog.base.errors import LocalMisuse
-from raftlog.embed.recording.door import Identify, Identity, SeenRecord, identity_of
-from raftlog.embed.recording.history import Operation, Recording, Seats
+from raftlog.embed.recording.door import Identify, SeenRecord, identity_of
+from raftlog.embed.recording.history import Operation, Reading, Recording, Seats
 
 _OWN: Final = ("_raftlog_original", "_raftlog_history", "_raftlog_identify", "_raftlog_seats")
 
@@ -29,9 +29,6 @@ class Recorded:
 
     # --- what is recorded -------------------------------------------------------------------------
 
-    def _identity(self, topic: str, key: Any, value: Any, headers: Any) -> Identity:
-        return identity_of(SeenRecord(topic, key, value, headers), self._raftlog_identify)
-
     def _sending(
         self, topic: Any, partition: int | None, key: Any, value: Any, headers: Any
     ) -> Operation | None:
@@ -40,11 +37,11 @@ class Recorded:
         history = self._raftlog_history
         if not isinstance(topic, str) or not history.records(topic):
             return None
-        identity = self._identity(topic, key, value, headers)
+        identity = identity_of(SeenRecord(topic, key, value, headers), self._raftlog_identify)
         return history.begin_send(self._raftlog_seats, topic, partition, identity)
 
-    def _reading(self) -> Operation:
-        return self._raftlog_history.begin(self._raftlog_seats, "poll")
+    def _reading(self) -> Reading:
+        return Reading(self._raftlog_history.begin(self._raftlog_seats, "poll"))
 
     def _seek(self) -> None:
         """The application moved this consumer: what it reads next need not follow."""

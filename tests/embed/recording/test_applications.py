@@ -1,6 +1,8 @@
 """Applications of every library, recorded and judged while brokers fail under them."""
 
+import gc
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -21,6 +23,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """The collector finds those sockets here, and not in whatever test comes later."""
+    yield
+    gc.collect()
+
 
 each_application = pytest.mark.parametrize(
     "application", APPLICATIONS, ids=[each.name for each in APPLICATIONS]

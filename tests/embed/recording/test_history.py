@@ -34,7 +34,7 @@ def test_a_seat_is_used_again_unless_it_ended_in_info(history):
     one = history.begin_send(seats, "t", 0, "a")
     other = history.begin_send(seats, "t", 0, "b")
     assert one.process != other.process
-    one.sent("t", 0, 0, "a")
+    one.sent("t", 0, 0)
     other.info("timeout")
     third = history.begin_send(seats, "t", 0, "c")
     fourth = history.begin_send(seats, "t", 0, "d")
@@ -44,9 +44,9 @@ def test_a_seat_is_used_again_unless_it_ended_in_info(history):
 
 def test_an_operation_ends_once(history):
     one = history.begin_send(Seats(), "t", 0, "a")
-    one.sent("t", 0, 0, "a")
+    one.sent("t", 0, 0)
     one.info("timeout")
-    one.sent("t", 0, 1, "a")
+    one.sent("t", 0, 1)
     assert [line["type"] for line in told(history)] == ["invoke", "ok"]
 
 
@@ -56,7 +56,7 @@ def test_what_the_client_refused_may_be_tried_again(history):
     one.fail(BufferError("queue full"))
     again = history.begin_send(seats, "t", None, "a")
     assert again is one
-    again.sent("t", 2, 0, "a")
+    again.sent("t", 2, 0)
     assert [line["type"] for line in told(history)] == ["invoke", "ok"]
 
 
@@ -72,7 +72,7 @@ def test_a_send_that_is_tried_again_is_one_send(history):
     seats = Seats()
     one = history.begin_send(seats, "t", 0, "a")
     one.info("timeout")
-    history.begin_send(seats, "t", 0, "a").sent("t", 0, 1, "a")
+    history.begin_send(seats, "t", 0, "a").sent("t", 0, 1)
     history.begin(seats, "poll").ok({"t/0": [[0, "a"], [1, "a"]]})
     verdict = history.judge()
     assert [line["type"] for line in lines_of(history.path)][:2] == ["invoke", "ok"]
@@ -90,7 +90,7 @@ def test_a_refusal_after_a_timeout_is_not_a_refusal(history):
 def test_an_answer_that_comes_late_counts(history):
     one = history.begin_send(Seats(), "t", 0, "a")
     one.info("the wait was cancelled")
-    one.sent("t", 0, 0, "a")
+    one.sent("t", 0, 0)
     assert [line["type"] for line in told(history)] == ["invoke", "ok"]
 
 
@@ -98,7 +98,7 @@ def test_an_answer_that_comes_late_counts(history):
 def test_a_value_is_sent_once(history, end):
     one = history.begin_send(Seats(), "t", 0, "a")
     if end == "ok":
-        one.sent("t", 0, 0, "a")
+        one.sent("t", 0, 0)
     with pytest.raises(WrongValue, match=r"'a' was sent before.*identity="):
         history.begin_send(Seats(), "t", 0, "a")
     history.begin_send(Seats(), "u", 0, "a")
@@ -110,7 +110,7 @@ def test_the_end_of_the_block_is_the_end(tmp_path):
         history.begin(Seats(), "poll")
     with history:
         late = history.begin_send(Seats(), "t", 0, "a")
-    late.sent("t", 0, 0, "a")  # a callback that comes too late
+    late.sent("t", 0, 0)  # a callback that comes too late
     assert [line["type"] for line in lines_of(history.path)] == ["invoke"]
     with pytest.raises(LocalMisuse):
         history.begin(Seats(), "poll")
@@ -132,7 +132,7 @@ def test_many_threads_write_one_history(history):
         seats = Seats()
         for at in range(50):
             one = history.begin_send(seats, "t", number, f"{number}-{at}")
-            one.sent("t", number, at, f"{number}-{at}")
+            one.sent("t", number, at)
             reading = history.begin(seats, "poll")
             reading.ok({f"t/{number}": [[at, f"{number}-{at}"]]})
 
@@ -148,7 +148,7 @@ def test_many_threads_write_one_history(history):
 def test_a_failed_check_says_what_and_where(history, tmp_path):
     seats = Seats()
     for at, value in enumerate("ab"):
-        history.begin_send(seats, "t", 0, value).sent("t", 0, at, value)
+        history.begin_send(seats, "t", 0, value).sent("t", 0, at)
     history.begin(seats, "poll").ok({"t/0": [[1, "b"]]})
     report = tmp_path / "report.html"
     with pytest.raises(AssertionError) as caught:
@@ -195,7 +195,7 @@ def test_what_has_no_text_is_refused_with_advice(value, error):
 
 def test_lone_surrogates_are_written(history):
     value = identity_of(SeenRecord("t", None, "\ud800", None), by_value)
-    history.begin_send(Seats(), "t", 0, value).sent("t", 0, 0, value)
+    history.begin_send(Seats(), "t", 0, value).sent("t", 0, 0)
     assert told(history)[-1]["value"] == [0, value]
 
 
