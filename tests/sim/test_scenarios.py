@@ -55,7 +55,7 @@ def test_the_page_tells_which_have_no_planted_bug():
     for sentence in (
         f"{len(bare)} files have no line of `mutants`. The {words[len(guests)]} guests",
         "`lying-sync` must fail as it stands",
-        f"Of the other {words[len(others)]} ({', '.join(told)}) the rule has no mutant",
+        f"In the other {words[len(others)]} ({', '.join(told)}) the rule has no mutant",
     ):
         assert sentence in page
 
