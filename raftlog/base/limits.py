@@ -322,6 +322,16 @@ assert COMMAND_BYTES_MAX < BATCH_BYTES_MAX
 assert REPLICATION_FACTOR_MAX < VOTERS_MAX
 assert BROKERS_MAX <= LEARNERS_MAX
 
+# --- exports of topics ----------------------------------------------------------------------------
+EXPORT_MANIFEST_BYTES_MAX: Final = 16 * MIB
+"""Of `manifest.json`, and of `SHA256SUMS`, each read into memory whole: a partition takes about 100
+bytes in the one and at most 350 in the other."""
+EXPORT_PARTITIONS_MAX: Final = 10_000
+"""Of all topics of one export: each is a file. As many as one topic may have."""
+
+assert EXPORT_PARTITIONS_MAX * 350 < EXPORT_MANIFEST_BYTES_MAX
+assert PARTITIONS_PER_TOPIC_MAX <= EXPORT_PARTITIONS_MAX
+
 # --- consumer groups ------------------------------------------------------------------------------
 GROUP_MEMBERS_MAX: Final = 5_000
 """Members of one group, and members without a first join beside them; `group.max.size` may be less.

@@ -123,7 +123,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     ),
     "sim": ("raftlog.cli.sim", "sim", "Run whole clusters from a seed."),
     "spark": ("raftlog.cli.spark", "spark", "Jobs that run on Spark: verify a topic at scale."),
-    "topics": ("raftlog.cli.topics", "topics", "Create, list, describe, alter and delete topics."),
+    "topics": (
+        "raftlog.cli.topics",
+        "topics",
+        "Create, list, describe, alter, delete, export and import topics.",
+    ),
     "up": ("raftlog.cli.up", "up", "Start a local cluster of real broker processes."),
     "verify": ("raftlog.cli.verify", "verify", "Judge a history of operations."),
 }

@@ -1,4 +1,4 @@
-"""`raftlog topics`: create, list, describe, alter, delete."""
+"""`raftlog topics`: create, list, describe, alter, delete, export, import."""
 
 import sys
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from raftlog.cli.render import (
     print_json,
 )
 from raftlog.cli.settings import parse_settings
+from raftlog.cli.topic_files import export_command, import_command
 from raftlog.cli.topic_view import TopicDescription, describe_topics, id_text
 from raftlog.client.core.asks import (
     create_partitions,
@@ -40,7 +41,11 @@ _CONTEXT: dict[str, Any] = {"max_content_width": 100}
     context_settings=_CONTEXT,
 )
 def topics() -> None:
-    """Create, list, describe, alter and delete topics."""
+    """Create, list, describe, alter, delete, export and import topics."""
+
+
+topics.add_command(export_command)
+topics.add_command(import_command)
 
 
 @topics.command(

@@ -4,6 +4,7 @@ import signal
 import time
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -14,6 +15,9 @@ from raftlog.cli.settings import parse_settings
 from raftlog.runtime import local_cluster, local_growth, local_state
 from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.local_ports import HOST
+
+if TYPE_CHECKING:
+    from raftlog.embed.topic_files.fixture import Fixture
 
 _WATCH_SECONDS = 0.2
 
@@ -29,7 +33,10 @@ def _dir_option() -> click.Option:
 
 
 @click.command(
-    epilog="Example: raftlog up --brokers 3 --port 9092 --set num.partitions=6 --detach",
+    epilog="""\b
+Examples:
+  raftlog up --brokers 3 --port 9092 --set num.partitions=6 --detach
+  raftlog up --from tests/orders-topics""",
     context_settings={"max_content_width": 100},
 )
 @click.option(
@@ -55,6 +62,13 @@ def _dir_option() -> click.Option:
     help="A broker setting, for all brokers.",
 )
 @click.option(
+    "--from",
+    "fixture",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Begin with the topics of this folder, which `raftlog topics export` wrote.",
+)
+@click.option(
     "--add-broker",
     is_flag=True,
     help="Add one broker to the cluster that runs detached in --dir, and return.",
@@ -66,6 +80,7 @@ def up(
     port: int,
     directory: Path,
     settings: tuple[str, ...],
+    fixture: Path | None,
     add_broker: bool,
     detach: bool,
     form: str,
@@ -73,11 +88,14 @@ def up(
     """Start a local cluster and print its bootstrap servers.
 
     The directory is founded once; coming up again finds the same data, at whatever ports. Without
-    --detach the cluster runs until Ctrl-C. --add-broker takes no other option but --dir.
+    --detach the cluster runs until Ctrl-C. --from fills a cluster that is founded now; a directory
+    with a cluster is refused, and so is a folder that is damaged, before anything is made.
+    --add-broker takes no other option but --dir.
     """
     directory = directory.resolve()
     if add_broker:
         return _add_broker(directory, form)
+    loaded = None if fixture is None else _checked(fixture, directory)
     cluster = local_cluster.found(
         directory,
         brokers=brokers,
@@ -89,6 +107,9 @@ def up(
     try:
         with progress("starting brokers", None):
             cluster.start_all()
+        if loaded is not None:
+            with progress("loading topics", loaded.export.manifest.bytes) as advance:
+                loaded.load(cluster.bootstrap_servers, advance)
         asked = [] if detach else _watch_signals()
         _report(cluster, form)
     except BaseException:
@@ -103,10 +124,17 @@ def up(
 up.params.append(_dir_option())
 
 
+def _checked(fixture: Path, directory: Path) -> "Fixture":
+    from raftlog.embed.topic_files.fixture import Fixture
+
+    with progress("checking topics", None) as advance:
+        return Fixture.open(fixture, directory, advance)
+
+
 def _add_broker(directory: Path, form: str) -> int:
     """Start one more broker, and wait until it serves."""
     context = click.get_current_context()
-    for name in ("brokers", "port", "settings", "detach"):
+    for name in ("brokers", "port", "settings", "fixture", "detach"):
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
             raise click.UsageError("--add-broker takes the settings of the cluster that runs")
     cluster, place = local_growth.grown(directory)

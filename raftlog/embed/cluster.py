@@ -42,6 +42,7 @@ from raftlog.embed.faults import (
 from raftlog.embed.health import HEALTHY_SECONDS, broker_status, lacking, newest_leader
 from raftlog.embed.in_process import InProcessBrokers
 from raftlog.embed.settings import takes_faults, with_defaults
+from raftlog.embed.topic_files.fixture import Fixture
 from raftlog.kafka.error_codes import ErrorCode, error_name
 from raftlog.kafka.messages.metadata import MetadataResponse
 from raftlog.runtime import local_cluster
@@ -63,7 +64,8 @@ _ANSWER_NS: Final = millis(1_000)
 class Cluster:
     """See the module. `settings` are broker settings by Kafka's names; `controllers` is 1 or 3 (by
     default 3 from three brokers on). A given directory is founded once: the next cluster on it
-    finds the same data and listens on the same ports as long as they are free."""
+    finds the same data and listens on the same ports as long as they are free. `fixture` is a
+    folder of `raftlog topics export`, whose topics a new cluster begins with."""
 
     @checked
     def __init__(
@@ -74,12 +76,14 @@ class Cluster:
         directory: str | Path | None = None,
         settings: Mapping[str, str] | None = None,
         controllers: Annotated[int, one_of(1, 3)] | None = None,
+        fixture: str | Path | None = None,
     ) -> None:
         self._count = brokers
         self._processes = processes
         self._directory = Path(directory) if directory is not None else None
         self._settings = with_defaults(settings, processes=processes)
         self._controllers = controllers
+        self._fixture = Path(fixture) if fixture is not None else None
         self._stack = ExitStack()
         self._cluster: LocalCluster | None = None
         self._inside: InProcessBrokers | None = None
@@ -94,7 +98,7 @@ class Cluster:
         """Found, start all brokers, and wait until they are ready; `with` does it."""
         if self._cluster is not None:
             raise LocalMisuse("the cluster is running already")
-        if not self._processes:
+        if not self._processes or self._fixture is not None:
             refuse_inside_trio("Cluster.start", "use `async with Cluster(...)`")
         try:
             self._start()
@@ -104,6 +108,7 @@ class Cluster:
         return self
 
     def _start(self) -> None:
+        loaded = None if self._fixture is None else Fixture.open(self._fixture, self._directory)
         directory = self._directory
         if directory is None:
             made = tempfile.TemporaryDirectory(prefix="raftlog-", ignore_cleanup_errors=True)
@@ -124,6 +129,8 @@ class Cluster:
                     raise
                 continue
             self._cluster = cluster
+            if loaded is not None:
+                loaded.load(self.bootstrap_servers)
             return
 
     def _start_brokers(self, cluster: LocalCluster) -> None:

@@ -76,6 +76,24 @@ def test_command_line(tmp_path: Path):
         assert run_shell(snippets, tmp_path, cluster.bootstrap_servers) == ""
 
 
+def test_topics_as_files(tmp_path: Path):
+    with Cluster(brokers=1) as cluster:
+        told = run_shell(blocks("topic_files.md", "sh"), tmp_path, cluster.bootstrap_servers)
+    assert told == ""
+    (snippet,) = blocks("topic_files.md", "python")
+    (tmp_path / "test_orders.py").write_text(snippet)
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_orders.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
 def run_shell(snippets: list[str], tmp_path: Path, bootstrap: str) -> str:
     """Run each; what they wrote to standard error."""
     program = tmp_path / "raftlog"

@@ -100,7 +100,12 @@ ASKS: Mapping[str, Mapping[str, Any]] = {
         "timeout_ns": 1,
     },
     "list_reassignments": {"places": [PLACE], "timeout_ns": 1},
-    "list_offsets": {"place": PLACE, "timestamp_ms": -1, "timeout_ns": 1},
+    "list_offsets": {
+        "place": PLACE,
+        "timestamp_ms": -1,
+        "timeout_ns": 1,
+        "committed": False,
+    },
     "end_of_epoch": {"place": PLACE, "leader_epoch": 1, "timeout_ns": 1},
     "fetch": {
         "place": PLACE,
@@ -108,6 +113,7 @@ ASKS: Mapping[str, Mapping[str, Any]] = {
         "max_wait_ms": 0,
         "min_bytes": 0,
         "max_bytes": 1,
+        "committed": False,
         "timeout_ns": 1,
     },
     "delete_records": {"place": PLACE, "offset": 0, "timeout_ns": 1},
@@ -336,7 +342,14 @@ OTHERS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     ),
     "Cluster": (
         Cluster,
-        {"brokers": 1, "processes": False, "directory": "d", "settings": {}, "controllers": 1},
+        {
+            "brokers": 1,
+            "processes": False,
+            "directory": "d",
+            "settings": {},
+            "controllers": 1,
+            "fixture": "f",
+        },
     ),
     "verify": (verify.check_history, {"source": [HISTORY]}),
     "ReplicatedLog": (

@@ -365,15 +365,20 @@ def _read_moving(body: ListPartitionReassignmentsResponse) -> dict[TopicPartitio
 
 @checked
 def list_offsets(
-    place: TopicPartition, timestamp_ms: LookedUp, timeout_ns: Timeout = ADMIN_TIMEOUT_NS
+    place: TopicPartition,
+    timestamp_ms: LookedUp,
+    timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
+    *,
+    committed: bool = False,
 ) -> Ask:
-    """`OffsetAt` for a timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP."""
+    """`OffsetAt` for a timestamp, or EARLIEST, LATEST, MAX_TIMESTAMP. With `committed`, LATEST is
+    where the first open transaction begins."""
 
     def make(epoch: int, topic_id: bytes) -> ListOffsetsRequest:
         del topic_id
         asked = ListOffsetsPartition(place.partition, epoch, timestamp_ms)
         topics = (ListOffsetsTopic(place.topic, (asked,)),)
-        return ListOffsetsRequest(replica_id=-1, topics=topics, timeout_ms=broker_ms(timeout_ns))
+        return ListOffsetsRequest(-1, int(committed), topics, broker_ms(timeout_ns))
 
     def read(body: ListOffsetsResponse) -> OffsetAt:
         found = _only([each for topic in body.topics for each in topic.partitions], place)
@@ -411,10 +416,12 @@ def fetch(
     max_wait_ms: WaitMillis = 0,
     min_bytes: ByteCount = 1,
     max_bytes: ByteCount = MIB,
+    committed: bool = False,
     timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
 ) -> Ask:
     """`FetchedBatches` from `offset` on; without batches when nothing came in time. An offset out
-    of range is a `KafkaError` with code 1."""
+    of range is a `KafkaError` with code 1. With `committed` nothing of an open transaction comes,
+    and what comes of aborted ones is named in `aborted`."""
 
     def make(epoch: int, topic_id: bytes) -> FetchRequest:
         asked = FetchPartition(
@@ -427,6 +434,7 @@ def fetch(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=max(max_bytes, 64 * KIB),
+            isolation_level=int(committed),
             topics=(FetchTopic(place.topic, topic_id, (asked,)),),
         )
 

@@ -56,6 +56,8 @@ class FetchedBatches(NamedTuple):
     last_epoch: int
     """The leader epoch of the last batch; -1 without one."""
     batches: tuple[memoryview, ...]
+    aborted: tuple[tuple[int, int], ...] = ()
+    """Producer id and first offset of each aborted transaction in this range, when asked for."""
 
     @property
     def size(self) -> int:
@@ -119,6 +121,7 @@ def check_batches(place: TopicPartition, asked: Offset, data: PartitionData) -> 
         Offset(data.log_start_offset),
         epoch,
         tuple(batches),
+        tuple((each.producer_id, each.first_offset) for each in data.aborted_transactions or ()),
     )
 
 
