@@ -76,7 +76,8 @@ NEEDS = [
     Need("ip", ["iproute2"], "tests cut networks with it", ["test"]),
     Need("mvn", ["maven"], "it brings Kafka's own clients and tools", ["strangers"]),
     Need("javac", ["default-jdk-headless"], "Kafka's own client needs it", ["strangers"]),
-    Need("npm", ["nodejs", "npm"], "it brings and runs kafkajs", ["strangers"]),
+    Need("node", ["nodejs"], "it runs kafkajs", ["strangers"]),
+    Need("npm", ["npm"], "it brings kafkajs", ["strangers"]),
 ]
 
 

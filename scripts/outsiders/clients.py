@@ -25,7 +25,9 @@ SILENT_SECONDS = 45
 
 class Client(NamedTuple):
     """One column of the matrix. `needs` are programs on the PATH, `command` prepares the client and
-    returns the command, `quick` when the client must run before each change lands."""
+    returns the command, `quick` when the client must run before each change lands. `brought` are
+    programs that come by themselves when the PATH has none that will do. `commits` says whether a
+    group's progress lies in the cluster when the client has read."""
 
     name: str
     language: str
@@ -34,6 +36,13 @@ class Client(NamedTuple):
     needs: tuple[str, ...] = ()
     quick: bool = False
     silent_seconds: int = SILENT_SECONDS
+    brought: tuple[str, ...] = ()
+    commits: bool = True
+
+    @property
+    def asks_for(self):
+        """What `--list` says of the programs from outside."""
+        return [*self.needs, *(f"{name} (brought when missing)" for name in self.brought)]
 
     def lacks(self):
         """The programs that this machine lacks."""
@@ -129,22 +138,22 @@ CLIENTS = [
         "Go",
         "a client in pure Go",
         lambda: preparing.go("franz.go", *FRANZ_GO),
-        (),
         quick=True,
+        brought=("go",),
     ),
     Client(
         "sarama",
         "Go",
         "IBM's client",
         lambda: preparing.go("sarama.go", SARAMA),
-        (),
+        brought=("go",),
     ),
     Client(
         "kafka-go",
         "Go",
         "Segment's client",
         lambda: preparing.go("segment.go", SEGMENT),
-        (),
+        brought=("go",),
     ),
     Client(
         "kafka-clients-3.9",
@@ -183,6 +192,7 @@ CLIENTS = [
         ("mvn", "java"),
         quick=True,
         silent_seconds=120,
+        commits=False,  # a query keeps its progress in its checkpoint
     ),
     Client(
         "kafkajs",

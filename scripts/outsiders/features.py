@@ -15,6 +15,10 @@ FIRST_TIMESTAMP = 1_700_000_000_000
 """In milliseconds, of offset 0 in the filled topic. Offset N is N seconds later."""
 WRITTEN_RECORDS = 10
 """What a feature that produces writes, and what is read back after it."""
+KNOWN_OFFSET = 7
+"""What the groups that a client finds have committed, in partition 0 of the filled topic."""
+COMMITTED_OFFSET = 4
+"""What a client itself commits there, in the feature that is a commit alone."""
 
 
 class Feature(NamedTuple):
@@ -42,7 +46,7 @@ FEATURES = [
     Feature("consume-time", "read from a timestamp on"),
     Feature("delete-records", "delete the records before an offset"),
     Feature("reassign", "move a partition to another broker"),
-    Feature("list-groups", "list the consumer groups"),
+    Feature("list-groups", "list the consumer groups; one that has committed is among them"),
     Feature("group", "subscribe as a group, read every record, commit"),
     Feature("transaction", "produce inside a transaction and commit it", True),
     Feature("kip-848", "subscribe with the new group protocol, read every record"),

@@ -12,8 +12,9 @@ import _system
 from confluent_kafka import KafkaException
 
 from outsiders import clients, features, matrix, preparing
-from outsiders.running import judge, run_program
+from outsiders.running import ProgramError, judge, run_program
 from outsiders.topics import Topics
+from raftlog.base.errors import OperatingError
 from raftlog.runtime import local_cluster
 from raftlog.runtime.local_ports import HOST
 
@@ -34,7 +35,7 @@ def main(arguments):
     wanted = _wanted(options)
     if options.list:
         for client in wanted:
-            needs = f"  needs {', '.join(client.needs)}" if client.needs else ""
+            needs = f"  needs {', '.join(client.asks_for)}" if client.asks_for else ""
             print(
                 f"{client.name:22}{'quick  ' if client.quick else '       '}{client.about}{needs}"
             )
@@ -50,6 +51,8 @@ def main(arguments):
     if options.write:
         matrix.save(matrix.merged(expected, seen))
         expected = matrix.load()
+    for line in matrix.other_words(expected, seen):
+        _say(f"in other words: {line}")
     failed = [*matrix.differences(expected, seen)]
     failed += [f"{name}: {why}" for name, why in untold.items()]
     failed += [f"{name}: {why}" for name, why in skipped.items() if options.quick]
@@ -94,14 +97,20 @@ def _options(arguments):
         parser.error(f"no client {', '.join(unknown)}")
     if options.quick and options.names:
         parser.error("--quick names the clients itself")
+    if unasked := [name for name in options.names if not _features(name, options)]:
+        parser.error(f"{', '.join(unasked)}: not asked for {', '.join(options.feature)}")
+    if not _wanted(options):
+        parser.error(f"no client of these is asked for {', '.join(options.feature)}")
     return options
 
 
 def _wanted(options):
+    """The clients that are named, or all of the run; never one that is asked for nothing."""
     return [
         client
         for client in clients.CLIENTS
         if (client.quick if options.quick else not options.names or client.name in options.names)
+        and _features(client.name, options)
     ]
 
 
@@ -134,8 +143,8 @@ def prepared(wanted):
 
 
 def _features(client, options):
-    """What this client is asked: with --quick, only what every client is asked."""
-    names = features.NAMES if options.quick else features.names_of(client.name)
+    """What the client of this name is asked: with --quick, only what every client is asked."""
+    names = features.NAMES if options.quick else features.names_of(client)
     return [name for name in names if not options.feature or name in options.feature]
 
 
@@ -145,39 +154,61 @@ def run_all(commands, options):
     seen, untold = {}, {}
     if not commands:
         return seen, untold
-    with cluster(settings={"raftlog.testing.faults": "true"}) as (bootstrap, admins):
-        _say("a cluster of three brokers is ready")
-        for client, command in commands.items():
-            began = time.monotonic()
-            try:
-                seen[client.name] = column = _run_one(bootstrap, admins, client, command, options)
-            except (KafkaException, RuntimeError) as error:
-                untold[client.name] = f"the witness cannot make or read its topics: {error}"
-                continue
-            _say(f"{client.name}: {len(column.cells)} cells, {time.monotonic() - began:.0f} s")
+    try:
+        with cluster(settings={"raftlog.testing.faults": "true"}) as brokers:
+            _say("a cluster of three brokers is ready")
+            for client, command in commands.items():
+                began = time.monotonic()
+                try:
+                    column = _run_one(brokers, client, command, options)
+                except (KafkaException, RuntimeError, TimeoutError) as error:
+                    _refuse_ended(brokers)
+                    untold[client.name] = f"the witness cannot make or read its topics: {error}"
+                    continue
+                except ProgramError as error:
+                    untold[client.name] = f"its program: {error}"
+                    continue
+                seen[client.name] = column
+                _say(f"{client.name}: {len(column.cells)} cells, {time.monotonic() - began:.0f} s")
+    except OperatingError as error:
+        # Without a broker no later cell would say anything of its client.
+        left = [client.name for client in commands if client.name not in {*seen, *untold}]
+        untold |= dict.fromkeys(left, f"the cluster: {error}")
     return seen, untold
 
 
-def _run_one(bootstrap, admins, client, command, options):
-    names = _features(client, options)
-    topics = Topics(bootstrap, client.name)
+def _run_one(brokers, client, command, options):
+    names = _features(client.name, options)
+    topics = Topics(brokers.bootstrap_servers, client.name, commits=client.commits)
     topics.make(names)
-    place, environment = [bootstrap, client.name], {"RAFTLOG_ADMIN": admins}
-    run = run_program(command, place, names, client.silent_seconds, environment)
+    admins = ",".join(f"{HOST}:{place.admin_port}" for place in brokers.places)
+    run = run_program(
+        command,
+        [brokers.bootstrap_servers, client.name],
+        names,
+        client.silent_seconds,
+        {"RAFTLOG_ADMIN": admins},
+        lambda: _refuse_ended(brokers),
+    )
     judge(run, topics)
     topics.remove()
     return matrix.Column(run.version, run.cells)
 
 
+def _refuse_ended(brokers):
+    """Raise `OperatingError`, with its last lines, when the process of a broker has ended."""
+    for place in brokers.places:
+        brokers.waits_for(place.node)
+
+
 @contextlib.contextmanager
 def cluster(brokers=3, settings=None):
-    """Brokers in processes of their own, with these settings; yields where they listen for clients
-    and for operators."""
+    """A `LocalCluster`, started: brokers in processes of their own, with these settings."""
     with tempfile.TemporaryDirectory(prefix="raftlog-strangers-") as folder:
         made = local_cluster.found(Path(folder), brokers=brokers, settings=settings)
         try:
             made.start_all()
-            yield made.bootstrap_servers, ",".join(f"{HOST}:{p.admin_port}" for p in made.places)
+            yield made
         finally:
             made.stop()
 

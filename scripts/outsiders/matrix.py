@@ -3,9 +3,18 @@
 import json
 from pathlib import Path
 
-from outsiders.clients import CLIENTS
+from outsiders.clients import BY_NAME, CLIENTS
 from outsiders.features import NAMES, OWN_NAMES, names_of
-from outsiders.outcomes import ABSENT, CLEAR_ERROR, HANG, NOT_YET, WORKS, WRONG, Cell
+from outsiders.outcomes import (
+    ABSENT,
+    CLEAR_ERROR,
+    HANG,
+    NOT_YET,
+    OUTCOMES,
+    WORKS,
+    WRONG,
+    Cell,
+)
 
 EXPECTED = Path(__file__).with_name("expected.json")
 MARKS = {WORKS: "+", CLEAR_ERROR: "e", NOT_YET: "n", WRONG: "W", HANG: "H", ABSENT: "."}
@@ -21,19 +30,26 @@ class Column:
 
 
 def load(path=EXPECTED):
-    """The expected table: client name -> Column. A cell is "works", or an outcome and a reason."""
+    """The expected table: client name -> Column. A cell is "works", or an outcome and a reason.
+    `ValueError` names a client, a feature or an outcome that there is not."""
     if not path.exists():
         return {}
-    return {
-        name: Column(
-            told["version"],
-            {
-                feature: Cell(WORKS) if cell == WORKS else Cell(cell[0], cell[1])
-                for feature, cell in told["features"].items()
-            },
-        )
-        for name, told in json.loads(path.read_text()).items()
-    }
+    columns = {}
+    for name, told in json.loads(path.read_text()).items():
+        if name not in BY_NAME:
+            raise ValueError(f"{path.name}: there is no client {name!r}: delete its lines")
+        cells = {feature: _read(cell) for feature, cell in told["features"].items()}
+        for feature, cell in cells.items():
+            if feature not in names_of(name):
+                raise ValueError(f"{path.name}: {name} is not asked for {feature!r}: delete it")
+            if cell.outcome not in OUTCOMES:
+                raise ValueError(f"{path.name}: {name}: {feature}: no outcome {cell.outcome!r}")
+        columns[name] = Column(told["version"], cells)
+    return columns
+
+
+def _read(cell):
+    return Cell(WORKS) if cell == WORKS else Cell(*cell)
 
 
 def save(columns, path=EXPECTED):
@@ -88,6 +104,18 @@ def differences(expected, seen):
                 yield f"{name}: {feature}: {_told(cell)}, the table has no such cell"
             elif before.outcome != cell.outcome:
                 yield f"{name}: {feature}: expected {_told(before)}, saw {_told(cell)}"
+
+
+def other_words(expected, seen):
+    """A line for each cell that is as expected, for a reason that the table does not tell."""
+    for name, column in seen.items():
+        wanted = expected[name].cells if name in expected else {}
+        for feature, cell in column.cells.items():
+            before = wanted.get(feature)
+            if before is None or before.outcome != cell.outcome:
+                continue
+            if before.said != cell.said[:SAID_CHARACTERS]:
+                yield f"{name}: {feature}: {_told(cell)}; the table: {before.said}"
 
 
 def holes(columns):

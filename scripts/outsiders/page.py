@@ -12,7 +12,7 @@ HEAD = [
     "Other people's clients and tools, each against a fresh cluster of three brokers.",
     "`scripts/strangers` runs them and compares every cell with this table: a cell that differs",
     "fails, in either direction. A cell that says *works* was also seen from outside: another",
-    "client found the topic, the setting or each of the records.",
+    "client found the topic, the setting, each of the records, or what the group had committed.",
     "",
     "* **works**: as with Kafka;",
     "* **clear error**: refused at once, with an error that the application sees;",

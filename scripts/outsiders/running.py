@@ -1,7 +1,8 @@
-"""Runs one client's program: a JSON line a feature, with a limit on its silence.
+"""Runs one client's program: a JSON line a feature, with a limit on the time of each.
 
-A program that stays silent is ended: the feature it was in is a `hang`. It starts again with the
-features that remain. A program that ends early was `wrong` in the feature it was in.
+A program that gives no result in time is ended, whatever else it prints: the feature it was in is a
+`hang`. It starts again with the features that remain. A program that ends early was `wrong` in the
+feature it was in.
 """
 
 import contextlib
@@ -10,12 +11,29 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 
 from outsiders.outcomes import HANG, WORKS, WRONG, Cell, cell_of
 
 TAIL_BYTES = 400
 LINE_BYTES_MAX = 100_000
+
+
+def end_whole():
+    """From now on SIGTERM and SIGHUP end this process as an interrupt does: programs, brokers and
+    their folders go first. By default it would end at once, and leave them behind."""
+
+    def end(number, _frame):
+        sys.exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+
+
+class ProgramError(Exception):
+    """A program of ours printed what cannot be a cell."""
 
 
 class Run:
@@ -27,18 +45,22 @@ class Run:
 
     def take(self, line, remaining):
         """One line of the program; returns the features that remain after it."""
-        told = json.loads(line)
+        try:
+            told = json.loads(line)
+        except ValueError as error:
+            raise ProgramError(f"its line is no JSON: {line[:TAIL_BYTES]!r}") from error
         if "version" in told:
             self.version = told["version"]
             return remaining
-        if not remaining or told["feature"] != remaining[0]:
-            raise ValueError(f"the program told of {told['feature']!r}, not of {remaining[:1]}")
+        if not remaining or told.get("feature") != remaining[0]:
+            raise ProgramError(f"it told of {told.get('feature')!r}, not of {remaining[:1]}")
         self.cells[remaining[0]] = cell_of(told)
         return remaining[1:]
 
 
-def run_program(command, place, features, seconds, environment=None):
-    """Run `command` with `place` (bootstrap, prefix) until each feature has its cell."""
+def run_program(command, place, features, seconds, environment=None, still_there=lambda: None):
+    """Run `command` with `place` (bootstrap, prefix) until each feature has its cell. Whenever it
+    did not come to its end, `still_there` raises if the cluster is gone: then no cell counts."""
     run = Run()
     remaining = list(features)
     while remaining:
@@ -46,6 +68,7 @@ def run_program(command, place, features, seconds, environment=None):
         asked = [*command, *place]
         remaining, cell = _started(run, asked, remaining, seconds, environment or {})
         if cell is not None:
+            still_there()
             run.cells[remaining[0]] = cell
             remaining = remaining[1:]
         assert len(remaining) < len(before), before
@@ -56,7 +79,8 @@ def judge(run, topics):
     """Take back a client's "works" where the cluster shows otherwise."""
     for feature, cell in run.cells.items():
         if cell.outcome == WORKS and (denial := topics.denial_of(feature)) is not None:
-            run.cells[feature] = Cell(WRONG, f"it said that it works, but {denial}")
+            said = f"it said that it works, but {denial.said}" if denial.outcome == WRONG else ""
+            run.cells[feature] = Cell(denial.outcome, said or denial.said)
 
 
 def _started(run, command, remaining, seconds, environment):
@@ -74,12 +98,9 @@ def _started(run, command, remaining, seconds, environment):
             env={**os.environ, **environment},
         )
         try:
-            for line in _lines(process.stdout, seconds):
+            for line in _results(process.stdout, seconds):
                 if line is None:
                     return remaining, Cell(HANG, f"silent for {seconds} s")
-                # Some libraries print lines of their own.
-                if not line.startswith(b"{"):
-                    continue
                 remaining = run.take(line, remaining)
                 if not remaining:
                     return [], None
@@ -88,22 +109,29 @@ def _started(run, command, remaining, seconds, environment):
             _end(process)
 
 
-def _lines(pipe, seconds):
-    """The lines as they come, and None when none came for `seconds`."""
+def _results(pipe, seconds):
+    """The JSON lines as they come, and None when none came for `seconds`. Some libraries print
+    lines of their own: these give no more time."""
     held = b""
+    deadline = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while True:
-            if not selector.select(seconds):
+            left = deadline - time.monotonic()
+            if left <= 0 or not selector.select(left):
                 yield None
                 return
             piece = os.read(pipe.fileno(), 65536)
             if not piece:
                 return
             held += piece
-            assert len(held) < LINE_BYTES_MAX, "a program's line has no end"
+            if len(held) > LINE_BYTES_MAX:
+                raise ProgramError("its line has no end")
             *whole, held = held.split(b"\n")
-            yield from whole
+            for line in whole:
+                if line.startswith(b"{"):
+                    yield line
+                    deadline = time.monotonic() + seconds
 
 
 def _end(process):

@@ -106,8 +106,10 @@ def run_suite(suite, options):
         return [f"there is no test {', '.join(unknown)}"]
     if not every:
         return ["the suite has no tests"]
-    with cluster(suite.brokers, SETTINGS) as (bootstrap, _):
-        endings = suites.run(suite, options.test or every, bootstrap, options.jobs, say)
+    with cluster(suite.brokers, SETTINGS) as brokers:
+        endings = suites.run(
+            suite, options.test or every, brokers.bootstrap_servers, options.jobs, say
+        )
     table = suite_table.load()
     if options.write:
         table = suite_table.merged(table, suite.name, suite.version, endings)

@@ -17,6 +17,8 @@ from outsiders.features import (
     WRITING,
     WRITTEN_RECORDS,
 )
+from outsiders.groups import Groups
+from outsiders.outcomes import WRONG, Cell
 
 PATIENCE_SECONDS = 20.0
 POLL_SECONDS = 0.2
@@ -29,17 +31,20 @@ MOVED_FROM, MOVED_TO = 1, 2
 class Topics:
     """The topics of one client, all named `prefix` and a feature."""
 
-    def __init__(self, bootstrap, prefix):
+    def __init__(self, bootstrap, prefix, *, commits=True):
         self.prefix = prefix
+        self._commits = commits
         # Without librdkafka's own log: at the end of a run it tells that the brokers stopped.
         self._settings = {"bootstrap.servers": bootstrap, "log_level": 0}
-        self._admin = AdminClient(self._settings)
+        self.admin = AdminClient(self._settings)
+        self._groups = Groups(self._settings, self.admin, prefix)
 
     def name(self, feature):
         return f"{self.prefix}-{feature}"
 
     def make(self, features):
-        """Create and fill what these features need; returns when every record is acknowledged."""
+        """Create and fill what these features need, and commit for the groups that they find;
+        returns when every record and offset is acknowledged."""
         before = {"retention.ms": RETENTION_BEFORE}
         shapes = {
             "grow": {"num_partitions": 1, "replication_factor": 3},
@@ -62,9 +67,10 @@ class Topics:
             "config": {"retention.ms": "-1"},
         }
         topics = [NewTopic(self.name(name), **shape) for name, shape in wanted.items()]
-        for made in self._admin.create_topics(topics).values():
+        for made in self.admin.create_topics(topics).values():
             made.result(PATIENCE_SECONDS)
         self._fill([name for name in ("filled", "delete-records", "reassign") if name in wanted])
+        self._groups.make()
 
     def _fill(self, names):
         producer = Producer({**self._settings, "enable.idempotence": True})
@@ -86,21 +92,23 @@ class Topics:
 
     def remove(self):
         """Delete all that exist, so that clients do not add up in one cluster."""
-        listed = self._admin.list_topics(timeout=PATIENCE_SECONDS).topics
+        listed = self.admin.list_topics(timeout=PATIENCE_SECONDS).topics
         ours = [name for name in listed if name.startswith(f"{self.prefix}-")]
-        for gone in self._admin.delete_topics(ours).values() if ours else ():
+        for gone in self.admin.delete_topics(ours).values() if ours else ():
             gone.result(PATIENCE_SECONDS)
 
     def denial_of(self, feature):
-        """What the cluster holds instead of that feature's effect; None when it holds that."""
-        seen = self._seen(feature)
-        if seen is None:
+        """The cell when the cluster does not hold that feature's effect; None when it holds it."""
+        if feature == "group" and not self._commits:
             return None
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        # acks=0 and a move of replicas end later than the client's call.
-        while (denial := seen(self.name(feature))) is not None and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-        return denial
+        if feature == "kip-848":
+            return self._groups.fallback()
+        if (check := self._groups.checks().get(feature)) is not None:
+            return _lasting(check)
+        if (seen := self._seen(feature)) is None:
+            return None
+        denial = _lasting(lambda: seen(self.name(feature)))
+        return denial and Cell(WRONG, denial)
 
     def _seen(self, feature):
         if feature in WRITING:
@@ -115,7 +123,7 @@ class Topics:
         }.get(feature)
 
     def _described(self, name):
-        return self._admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(name)
+        return self.admin.list_topics(timeout=PATIENCE_SECONDS).topics.get(name)
 
     def _shape_denied(self, name, partitions):
         found = self._described(name)
@@ -125,7 +133,7 @@ class Topics:
         return None if replicas == [3] * partitions else f"replicas per partition {replicas}"
 
     def _retention_denied(self, name, wanted=RETENTION_BEFORE):
-        [answer] = self._admin.describe_configs([ConfigResource("topic", name)]).values()
+        [answer] = self.admin.describe_configs([ConfigResource("topic", name)]).values()
         found = answer.result(PATIENCE_SECONDS)["retention.ms"].value
         return None if found == wanted else f"retention.ms is {found}, not {wanted}"
 
@@ -172,3 +180,12 @@ class Topics:
         finally:
             consumer.close()
         raise RuntimeError(f"{name} has no end within {PATIENCE_SECONDS:.0f} s")
+
+
+def _lasting(check):
+    """What denies an effect for as long as one waits for it; None as soon as nothing does."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    # acks=0, a move of replicas and a commit in the background end later than the client's call.
+    while (denial := check()) is not None and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return denial

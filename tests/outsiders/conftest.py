@@ -1,4 +1,4 @@
-"""Tests of `scripts/strangers` itself: no network, no cluster, programs of a few lines."""
+"""Tests of `scripts/strangers` itself: no client of others, programs of a few lines."""
 
 import sys
 

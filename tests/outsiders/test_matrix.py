@@ -1,5 +1,6 @@
 """The expected table: whole, compared in both directions, written again by hand of a person."""
 
+import contextlib
 import json
 
 import pytest
@@ -7,7 +8,9 @@ from outsiders import clients, features, main, matrix, page
 from outsiders.matrix import Column
 from outsiders.outcomes import Cell
 from outsiders.programs import tool_calls
+from outsiders.running import ProgramError
 
+from raftlog.base.errors import OperatingError
 from tests.tidy.tree import text_of
 
 WORKS = Cell("works")
@@ -106,7 +109,15 @@ def test_the_quick_part_has_the_clients_that_must_run():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["no-such-client"], ["--quick", "kcat"], ["--feature", "no-such"], ["--format", "xml"]],
+    [
+        ["no-such-client"],
+        ["--quick", "kcat"],
+        ["--feature", "no-such"],
+        ["--format", "xml"],
+        ["kcat", "--feature", "stream"],
+        ["kcat", "spark-connector", "--feature", "stream", "--write"],
+        ["--quick", "--feature", "stream"],
+    ],
 )
 def test_wrong_usage_has_its_code(arguments, capsys):
     with pytest.raises(SystemExit) as ended:
@@ -160,6 +171,73 @@ def command_line(monkeypatch):
 def test_a_run_as_expected_ends_well(command_line, capsys):
     assert command_line({}, {}, "--quick") == 0
     assert "2 clients, 3 cells, 0 not as expected, 0 clients skipped" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"no-client": {}}, "there is no client 'no-client'"),
+        ({"kcat": {"stream": "works"}}, "kcat is not asked for 'stream'"),
+        ({"kcat": {"group": ["fine", "a reason"]}}, "kcat: group: no outcome 'fine'"),
+    ],
+)
+def test_a_table_of_what_there_is_not_is_refused(tmp_path, table, told):
+    """Regression: an invented cell was found by nothing."""
+    path = tmp_path / "table.json"
+    columns = {name: {"version": "1", "features": cells} for name, cells in table.items()}
+    path.write_text(json.dumps(columns))
+    with pytest.raises(ValueError, match=told):
+        matrix.load(path)
+
+
+def test_a_reason_in_other_words_is_said_and_does_not_fail(command_line, capsys):
+    other = {"kcat": column(group=Cell("clear error", "another reason"), consume=WORKS)}
+    assert command_line(other, {}) == 0
+    assert "in other words: kcat: group: clear error (another reason)" in capsys.readouterr().err
+
+
+def test_a_cluster_that_ends_fails_every_client_that_is_left(monkeypatch, capsys):
+    @contextlib.contextmanager
+    def cluster(**_):
+        yield None
+
+    def run_one(_brokers, client, *_):
+        if client.name == "kcat":
+            raise OperatingError("broker 2 ended with -9")
+        return column(consume=WORKS)
+
+    monkeypatch.setattr(main, "cluster", cluster)
+    monkeypatch.setattr(main, "_run_one", run_one)
+    commands = {clients.BY_NAME[name]: [] for name in ("aiokafka", "kcat", "sarama")}
+    seen, untold = main.run_all(commands, None)
+    assert list(seen) == ["aiokafka"]
+    assert untold == dict.fromkeys(("kcat", "sarama"), "the cluster: broker 2 ended with -9")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (TimeoutError("20 s"), "the witness cannot make or read its topics: 20 s"),
+        (ProgramError("no JSON"), "its program: no JSON"),
+    ],
+)
+def test_a_client_without_its_cells_stops_no_other(monkeypatch, error, told):
+    @contextlib.contextmanager
+    def cluster(**_):
+        yield LocalCluster
+
+    class LocalCluster:
+        places = ()
+
+    def run_one(_brokers, client, *_):
+        if client.name == "kcat":
+            raise error
+        return column(consume=WORKS)
+
+    monkeypatch.setattr(main, "cluster", cluster)
+    monkeypatch.setattr(main, "_run_one", run_one)
+    seen, untold = main.run_all({clients.BY_NAME[name]: [] for name in ("kcat", "sarama")}, None)
+    assert (list(seen), untold) == (["sarama"], {"kcat": told})
 
 
 @pytest.mark.parametrize("quick", [[], ["--quick"]])

@@ -30,7 +30,6 @@ import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -50,6 +49,7 @@ public class Client {
     static final int WRITTEN_RECORDS = 10;
     static final int FILLED_PARTITIONS = 3;
     static final int FILLED_RECORDS = 20;
+    static final long KNOWN_OFFSET = 7;
     static final long TIME = 1_700_000_000_000L + 5000; // of offset 5 in every filled partition
     static final long PATIENCE_MILLIS = 12_000;
 
@@ -74,6 +74,11 @@ public class Client {
 
         String group() {
             return topic() + "-group";
+        }
+
+        /** A group without members that has committed `KNOWN_OFFSET`. */
+        String known() {
+            return prefix + "-known";
         }
 
         Map<String, Object> settings(Map<String, Object> more) {
@@ -141,8 +146,7 @@ public class Client {
         all.put("describe-quorum", asks(admin -> admin.describeMetadataQuorum().quorumInfo()));
         all.put("describe-features", asks(admin -> admin.describeFeatures().featureMetadata()));
         all.put("describe-groups", Client::describeGroups);
-        all.put("group-offsets", asks(admin ->
-            admin.listConsumerGroupOffsets("g").partitionsToOffsetAndMetadata()));
+        all.put("group-offsets", Client::groupOffsets);
         all.put("record", Client::record);
         all.put("too-large", Client::tooLarge);
         all.put("out-of-range", Client::outOfRange);
@@ -372,17 +376,24 @@ public class Client {
 
     static void listGroups(Place place) throws Exception {
         try (Admin admin = admin(place)) {
-            admin.listConsumerGroups().all().get();
+            var listed = admin.listConsumerGroups().all().get();
+            boolean known = listed.stream().anyMatch(each -> each.groupId().equals(place.known()));
+            expect(known, true, "the known group in " + listed);
         }
     }
 
-    /** A group that is there: of one that is not, clients of Kafka 4 hear an error. */
     static void describeGroups(Place place) throws Exception {
         try (Admin admin = admin(place)) {
-            Map<TopicPartition, OffsetAndMetadata> offsets =
-                Map.of(new TopicPartition(place.filled(), 0), new OffsetAndMetadata(0));
-            admin.alterConsumerGroupOffsets(place.group(), offsets).all().get();
-            admin.describeConsumerGroups(List.of(place.group())).all().get();
+            var found = admin.describeConsumerGroups(List.of(place.known())).all().get();
+            expect(found.get(place.known()).members().size(), 0, "members");
+        }
+    }
+
+    static void groupOffsets(Place place) throws Exception {
+        try (Admin admin = admin(place)) {
+            var found = admin.listConsumerGroupOffsets(place.known());
+            var offset = found.partitionsToOffsetAndMetadata().get().get(new TopicPartition(place.filled(), 0));
+            expect(offset.offset(), KNOWN_OFFSET, "offset");
         }
     }
 

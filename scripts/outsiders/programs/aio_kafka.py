@@ -136,7 +136,8 @@ async def delete_records(place):
 
 async def list_groups(place):
     async with admin(place) as client:
-        await client.list_consumer_groups()
+        listed = [name for name, _ in await client.list_consumer_groups()]
+    speaking.expect_among(place.known_group, listed, "groups")
 
 
 async def group(place):

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka import admin as kafka_admin
 
 SECONDS = 12.0
+COMMITTED_OFFSET = 4
 
 
 @cache
@@ -143,6 +144,7 @@ def list_groups(place):
     found = admin(place).list_consumer_groups(request_timeout=SECONDS).result(SECONDS)
     if found.errors:
         raise KafkaException(found.errors[0])
+    speaking.expect_among(place.known_group, [each.group_id for each in found.valid], "groups")
 
 
 def group(**settings):
@@ -230,28 +232,29 @@ def describe_acls(place):
 
 
 def describe_groups(place):
-    done(admin(place).describe_consumer_groups([place.group], request_timeout=SECONDS))
+    asked = admin(place).describe_consumer_groups([place.known_group], request_timeout=SECONDS)
+    [found] = done(asked).values()
+    speaking.expect(found.state.name, "EMPTY", "state of a group without members")
 
 
 def delete_groups(place):
-    try:
-        done(admin(place).delete_consumer_groups([place.group], request_timeout=SECONDS))
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-            raise
+    asked = admin(place).delete_consumer_groups([f"{place.prefix}-doomed"], request_timeout=SECONDS)
+    done(asked)
 
 
 def commit(place):
     reader = consumer(place)
-    reader.commit(offsets=[TopicPartition(place.filled, 0, 1)], asynchronous=False)
+    reader.commit(offsets=[TopicPartition(place.filled, 0, COMMITTED_OFFSET)], asynchronous=False)
     reader.close()
 
 
 def committed(place):
-    reader = consumer(place)
-    [found] = reader.committed([TopicPartition(place.filled, 0)], timeout=SECONDS)
+    reader = consumer(place, group_id=place.known_group)
+    asked = [TopicPartition(place.filled, number) for number in range(2)]
+    found = reader.committed(asked, timeout=SECONDS)
     reader.close()
-    speaking.expect(found.offset, confluent_kafka.OFFSET_INVALID, "an offset, of no commit")
+    wanted = [speaking.KNOWN_OFFSET, confluent_kafka.OFFSET_INVALID]
+    speaking.expect([each.offset for each in found], wanted, "an offset, and one of no commit")
 
 
 def sent(place, topic, value, **settings):

@@ -150,6 +150,9 @@ func read(ctx context.Context, place Place, count int, options ...kgo.Opt) ([]st
 		}
 		fetches.EachRecord(func(record *kgo.Record) { found = append(found, string(record.Value)) })
 	}
+	if group, _ := client.GroupMetadata(); group != "" {
+		return found, client.CommitUncommittedOffsets(ctx)
+	}
 	return found, nil
 }
 
@@ -198,9 +201,12 @@ func reassign(ctx context.Context, admin *kadm.Client, place Place) error {
 	return answer.Error()
 }
 
-func listGroups(ctx context.Context, admin *kadm.Client, _ Place) error {
-	_, err := admin.ListGroups(ctx)
-	return err
+func listGroups(ctx context.Context, admin *kadm.Client, place Place) error {
+	listed, err := admin.ListGroups(ctx)
+	if err != nil {
+		return err
+	}
+	return expectAmong(place.knownGroup(), listed.Groups(), "groups")
 }
 
 func group(ctx context.Context, place Place) error {

@@ -130,7 +130,8 @@ def reassign(place):
 
 def list_groups(place):
     with admin(place) as client:
-        client.list_groups()
+        listed = [each["group_id"] for each in client.list_groups()]
+    speaking.expect_among(place.known_group, listed, "groups")
 
 
 def group(place):

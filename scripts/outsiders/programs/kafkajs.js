@@ -3,7 +3,7 @@
  *
  *     kafkajs.js BOOTSTRAP PREFIX FEATURE...
  *
- * speaking.py says what the lines mean, topics.py which topics there are.
+ * speaking.py says what the lines mean, topics.py and groups.py what there is.
  */
 
 const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = require("kafkajs");
@@ -117,7 +117,10 @@ const reassign = administration((admin, topic) =>
   }),
 );
 
-const listGroups = administration((admin) => admin.listGroups());
+const listGroups = administration(async (admin) => {
+  const listed = (await admin.listGroups()).groups.map((each) => each.groupId);
+  expect(listed.includes(`${prefix}-known`), true, `the known group in ${listed}`);
+});
 
 function messagesOf(feature) {
   return Array.from({ length: WRITTEN_RECORDS }, (_, number) => ({ value: `${feature}-${number}` }));
@@ -175,7 +178,7 @@ async function lostAnswer(feature) {
 }
 
 async function group(feature) {
-  const consumer = kafka.consumer({ groupId: topicOf(feature), retry: { retries: 1 } });
+  const consumer = kafka.consumer({ groupId: `${topicOf(feature)}-group`, retry: { retries: 1 } });
   const wanted = [];
   for (let partition = 0; partition < FILLED_PARTITIONS; partition++) {
     for (let offset = 0; offset < FILLED_RECORDS; offset++) wanted.push(`${partition}:${offset}`);

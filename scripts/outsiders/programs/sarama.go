@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"slices"
 	"time"
 
@@ -219,9 +220,12 @@ func reassign(admin sarama.ClusterAdmin, place Place) error {
 	return admin.AlterPartitionReassignments(place.topic(), [][]int32{{2}})
 }
 
-func listGroups(admin sarama.ClusterAdmin, _ Place) error {
-	_, err := admin.ListConsumerGroups()
-	return err
+func listGroups(admin sarama.ClusterAdmin, place Place) error {
+	listed, err := admin.ListConsumerGroups()
+	if err != nil {
+		return err
+	}
+	return expectAmong(place.knownGroup(), slices.Collect(maps.Keys(listed)), "groups")
 }
 
 // member collects what a group hands to it.

@@ -218,7 +218,14 @@ func listGroups(ctx context.Context, place Place) error {
 	if err != nil {
 		return err
 	}
-	return answer.Error
+	if answer.Error != nil {
+		return answer.Error
+	}
+	var listed []string
+	for _, each := range answer.Groups {
+		listed = append(listed, each.GroupID)
+	}
+	return expectAmong(place.knownGroup(), listed, "groups")
 }
 
 func group(ctx context.Context, place Place) error {

@@ -2,7 +2,7 @@
 //
 //	PROGRAM BOOTSTRAP PREFIX FEATURE...
 //
-// speaking.py says what the lines mean, topics.py which topics there are.
+// speaking.py says what the lines mean, topics.py and groups.py what there is.
 package main
 
 import (
@@ -35,6 +35,9 @@ type Place struct {
 func (p Place) topic() string  { return p.prefix + "-" + p.feature }
 func (p Place) filled() string { return p.prefix + "-filled" }
 func (p Place) group() string  { return p.topic() + "-group" }
+
+// knownGroup has no members and has committed offset 7 in partition 0 of the filled topic.
+func (p Place) knownGroup() string { return p.prefix + "-known" }
 
 // Function tries one feature; its error is the client's own.
 type Function func(ctx context.Context, place Place) error
@@ -110,6 +113,14 @@ func expectFilled(found []string) error {
 func expect(found, wanted any, what string) error {
 	if fmt.Sprint(found) != fmt.Sprint(wanted) {
 		return fmt.Errorf("%s: expected %v, got %v", what, wanted, found)
+	}
+	return nil
+}
+
+// expectAmong refuses an answer that lacks what the broker holds.
+func expectAmong(wanted string, found []string, what string) error {
+	if !slices.Contains(found, wanted) {
+		return fmt.Errorf("%s: no %s in %v", what, wanted, found)
 	}
 	return nil
 }

@@ -5,7 +5,7 @@
 The first line tells the client's version: {"version": "1.2"}. Then one line a feature, in the
 order asked: {"feature": "create"} when it works, with "error" and the client's own words when it
 does not, with "absent" and the reason when the client has no such feature. Topics are named PREFIX
-and the feature; `scripts/outsiders/topics.py` makes them.
+and the feature; `topics.py` in the folder above makes them, and `groups.py` two groups.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ FILLED_VALUES = sorted(f"{p}:{o}" for p in range(FILLED_PARTITIONS) for o in ran
 TIME = 1_700_000_000_000 + 5000
 """Of offset 5 in every partition of the filled topic, in milliseconds."""
 PATIENCE_SECONDS = 15
+KNOWN_OFFSET = 7
+"""What the known group has committed in partition 0 of the filled topic."""
 
 
 class AbsentError(Exception):
@@ -48,6 +50,11 @@ class Place:
     def group(self):
         """A group id of this feature alone."""
         return f"{self.prefix}-{self.feature}-group"
+
+    @property
+    def known_group(self):
+        """A group without members that has committed `KNOWN_OFFSET`."""
+        return f"{self.prefix}-known"
 
 
 def main(version, feature_named):
@@ -87,6 +94,12 @@ def expect(found, wanted, what):
     """Refuse a wrong answer: the client got along, but did not get what the broker holds."""
     if found != wanted:
         raise ValueError(f"{what}: expected {wanted!r}, got {found!r}")
+
+
+def expect_among(wanted, found, what):
+    """Refuse an answer that lacks what the broker holds."""
+    if wanted not in found:
+        raise ValueError(f"{what}: no {wanted!r} in {sorted(found)!r}")
 
 
 def _say(line):

@@ -190,7 +190,8 @@ def reassign(place):
 
 
 def list_groups(place):
-    run("ConsumerGroupCommand", *server(place), "--list")
+    listed = run("ConsumerGroupCommand", *server(place), "--list").split()
+    speaking.expect_among(place.known_group, listed, "groups")
 
 
 def group(*flags):
