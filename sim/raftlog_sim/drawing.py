@@ -132,10 +132,6 @@ def _member(options: SimOptions, slot: int) -> Iterator[Step]:
     group, static = stream.below(2), stream.below(6)
     how, at_ms = ("eager", "cooperative")[stream.below(2)], stream.below(400)
     name = "static" if static < 2 else "shared" if static == 2 else "dynamic"
-    if name != "dynamic":
-        # Not drawn yet: a static member that dies after it gave a partition up and before it joined
-        # again, comes back to what it has, and nobody gets the other one (wide seed 140).
-        how = "eager"
     while at_ms < options.safety_ms:
         stays_ms = stream.between(100, 3_000) if stream.chance(2, 3) else 0
         yield step(

@@ -36,7 +36,10 @@ class Member:
     client_id: str = ""
     joining: Later | None = None
     syncing: Later | None = None
-    assignment: bytes = b""
+    assignment: bytes | None = None
+    """None before the first."""
+    scripted: bool = False
+    """It has no client, and joins whenever the others do."""
 
 
 @attrs.define(eq=False)
@@ -121,6 +124,8 @@ class FakeGroups:
             return join_group.JoinGroupResponse(error_code=code, member_id=body.member_id)
         member_id = body.member_id or self._admit(group, body)
         member = group.members[member_id]
+        if not body.member_id and member.assignment is not None and group.state == "Stable":
+            return self._come_back(group, member, body)
         if not body.member_id and self.wants_member_id and body.group_instance_id is None:
             member.protocols = []  # it counts when it has joined with its id
             return join_group.JoinGroupResponse(
@@ -135,22 +140,33 @@ class FakeGroups:
         return later
 
     def _admit(self, group: Group, body: Any) -> str:
+        self._ids += 1
+        member_id, member = f"member-{self._ids}", Member(f"member-{self._ids}")
+        member.instance_id = body.group_instance_id
         for each in group.members.values():
             if each.instance_id is not None and each.instance_id == body.group_instance_id:
                 group.fenced.add(each.member_id)
                 del group.members[each.member_id]
+                member.assignment = each.assignment
+                if group.leader == each.member_id:
+                    group.leader = member_id
                 break
-        self._ids += 1
-        member_id = f"member-{self._ids}"
-        group.members[member_id] = Member(member_id, body.group_instance_id)
+        group.members[member_id] = member
         return member_id
+
+    def _come_back(self, group: Group, member: Member, body: Any) -> Any:
+        """A static member of a stable group: it has the assignment that it had, and no rebalance
+        begins."""
+        member.protocols = [(each.name, bytes(each.metadata)) for each in body.protocols]
+        leads = group.leader == member.member_id
+        return self._joined(group, member)._replace(skip_assignment=leads)
 
     def _try_to_complete(self, group: Group) -> None:
         """When all have joined."""
         members = [each for each in group.members.values() if each.protocols]
         if not members or group.state != "PreparingRebalance":
             return
-        if any(each.joining is None for each in members):
+        if any(each.joining is None and not each.scripted for each in members):
             return
         group.generation += 1
         group.state = "CompletingRebalance"
@@ -159,25 +175,27 @@ class FakeGroups:
             name for name in names if all(name in dict(each.protocols) for each in members)
         )
         group.leader = members[0].member_id
+        for each in members:
+            later, each.joining = each.joining, None
+            if later is not None:
+                later.give(self._joined(group, each))
+
+    def _joined(self, group: Group, member: Member) -> Any:
         told = [
             join_group.JoinGroupResponseMember(
                 each.member_id, each.instance_id, dict(each.protocols)[group.protocol]
             )
-            for each in members
+            for each in group.members.values()
+            if each.protocols
         ]
-        for each in members:
-            later, each.joining = each.joining, None
-            assert later is not None
-            later.give(
-                join_group.JoinGroupResponse(
-                    generation_id=group.generation,
-                    protocol_type="consumer",
-                    protocol_name=group.protocol,
-                    leader=group.leader,
-                    member_id=each.member_id,
-                    members=told if each.member_id == group.leader else [],
-                ),
-            )
+        return join_group.JoinGroupResponse(
+            generation_id=group.generation,
+            protocol_type="consumer",
+            protocol_name=group.protocol,
+            leader=group.leader,
+            member_id=member.member_id,
+            members=told if member.member_id == group.leader else [],
+        )
 
     def _refusal(self, body: Any, code: int, generation: int) -> int:
         group = self.groups[body.group_id]
@@ -202,7 +220,7 @@ class FakeGroups:
             return sync_group.SyncGroupResponse(error_code=code)
         member = group.members[body.member_id]
         if group.state == "Stable":
-            return sync_group.SyncGroupResponse(assignment=member.assignment)
+            return sync_group.SyncGroupResponse(assignment=member.assignment or b"")
         member.syncing = Later()
         later = member.syncing
         if body.member_id == group.leader:
@@ -242,6 +260,12 @@ class FakeGroups:
             self._try_to_complete(group)
         else:
             group.state = "Empty"
+
+    def add_scripted(self, name: str, protocols: list[tuple[str, bytes]]) -> None:
+        """A member that says the same in each join."""
+        group = self.groups[name]
+        group.members["scripted"] = Member("scripted", None, protocols, scripted=True)
+        self._prepare(group)
 
     def rebalance(self, name: str) -> None:
         """All members have to join again."""
@@ -359,7 +383,7 @@ class FakeGroups:
                     "raftlog",
                     "/127.0.0.1",
                     dict(each.protocols).get(group.protocol, b""),
-                    each.assignment,
+                    each.assignment or b"",
                 )
                 for each in group.members.values()
             ]

@@ -13,6 +13,7 @@ from tests.client.group.world import start
 @settings(max_examples=15, deadline=None)
 @given(
     strategy=st.sampled_from(["range", "sticky", "cooperative-sticky"]),
+    static=st.booleans(),
     steps=st.lists(
         st.tuples(
             st.sampled_from(["join", "die", "work", "move", "silence", "refuse", "grow", "run"]),
@@ -21,25 +22,33 @@ from tests.client.group.world import start
         max_size=10,
     ),
 )
-def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, steps):
-    """Members come and die, work and poll, coordinators move, fall silent and refuse. Afterwards
-    the members that are left have each partition once, and every record was given out by a poll."""
+def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, static, steps):
+    """Members come and die (a static one comes back at once), work and poll, coordinators move,
+    fall silent and refuse. Afterwards the members that are left have each partition once, and every
+    record was given out by a poll."""
     world = start(4, 4)
     world.latency_ns = millis(10)  # each fetch is answered at once: the fewer, the faster
     more = {"partition_assignment_strategy": (strategy,), "auto_commit_interval_ms": 50}
-    readers = [world.reader("t", **more)]
-    readers[0].records_max = 3
+
+    def begin(instance):
+        named = {"group_instance_id": instance} if static else {}
+        readers.append(world.reader("t", records_max=3, **more, **named))
+
+    readers = []
+    begin("0")
     records = list(readers[0].records)
     refusals = [14, 15, 16, 22, 25, 27]
     apis = [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT]
     for what, number in steps:
         if what == "join" and len(readers) < 4:
-            readers.append(world.reader("t", **more))
-            readers[-1].records_max = 3
+            begin(str(len(readers)))
         elif what == "die" and len(readers) > 1:
             dead = readers.pop(number % len(readers))
             world.kill(dead)
             records += dead.records
+            if static:
+                begin(dead.consumer.settings.group_instance_id)
+                continue
             for name in list(world.groups.groups["g"].members):
                 if name == dead.consumer.membership.identity.member_id:
                     world.groups.expire("g", name)

@@ -37,11 +37,11 @@ from raftlog.client.core.connections import Connections
 from raftlog.client.core.coordinators import Coordinators
 from raftlog.client.core.errors import CommitFailed
 from raftlog.client.core.fetcher import Fetcher
-from raftlog.client.core.group.assignors import ASSIGNORS
+from raftlog.client.core.group.leading import Leading
 from raftlog.client.core.group.membership import Membership, Phase
 from raftlog.client.core.group.options import ConsumerOptions
 from raftlog.client.core.group.positions import Positions, Taken
-from raftlog.client.core.group.protocol import decode_member, encode_assignment, encode_subscription
+from raftlog.client.core.group.protocol import encode_subscription
 from raftlog.client.core.group.topics import SubscribedTopics
 from raftlog.client.core.group_asks import NO_MEMBER, Identity, OffsetAndMetadata, commit_offsets
 from raftlog.client.core.metadata_cache import MetadataCache
@@ -99,6 +99,7 @@ class GroupConsumer:
     requests: Requests
     fetcher: Fetcher
     membership: Membership = attrs.field(init=False)
+    leading: Leading = attrs.field(init=False)
     positions: Positions = attrs.field(init=False)
     subscribed: SubscribedTopics = attrs.field(init=False)
     done: list[Complete] = attrs.field(factory=list, init=False)
@@ -127,6 +128,7 @@ class GroupConsumer:
         )
         self.positions = Positions(options, settings, self.requests, self.fetcher, entropy, turn)
         self.subscribed = SubscribedTopics(options, self.cache, self.keeper, turn)
+        self.leading = Leading(options, self.membership, self.subscribed, entropy, turn)
         self._polled_at = turn.now
 
     # --- what to read -----------------------------------------------------------------------------
@@ -307,6 +309,7 @@ class GroupConsumer:
         membership = self.membership
         self._watch_polls()
         membership.drive()
+        self.leading.drive()
         if membership.lost:
             membership.lost = False
             self._lose()
@@ -384,33 +387,15 @@ class GroupConsumer:
         if membership.phase is Phase.UNJOINED:
             self._stage = _Stage.IDLE
         elif membership.phase is Phase.ASSIGNING:
-            self._divide()
+            self.leading.divide()
         elif membership.phase is Phase.STABLE and membership.assigned:
             membership.assigned = False
             self._take_over(membership.assignment)
 
-    def _divide(self) -> None:
-        """This member leads: say who gets what, as soon as all topics are known."""
-        membership = self.membership
-        try:
-            members = [decode_member(each, membership.protocol) for each in membership.members]
-            topics = sorted({topic for each in members for topic in each.topics})
-            counts = self.subscribed.counts(topics)
-        except RaftlogError as error:
-            # Another member's words, or more topics than a client can follow. The group is stuck
-            # for all of them until that changes, so the user hears of it.
-            membership.error = error
-            membership.forget_generation(keep_member_id=True)
-            return
-        if counts is None:
-            return
-        divided = ASSIGNORS[membership.protocol].assign(members, counts)
-        self.subscribed.remember(counts)
-        membership.sync({name: encode_assignment(each) for name, each in divided.items()})
-
     def _take_over(self, assignment: Sequence[TopicPartition]) -> None:
         owned = self.positions.places()
         self._before = (tuple(assignment), self.membership.identity.generation)
+        self.leading.assigned()
         new = dict.fromkeys(assignment)
         self._leaving = tuple(each for each in owned if each not in new)
         self._arriving = tuple(each for each in assignment if each not in owned)
@@ -468,6 +453,7 @@ class GroupConsumer:
         if not self.subscribed.active:
             return wake
         wake = min(wake, self.membership.next_instant(now), self._stage_until)
+        wake = min(wake, self.leading.again_at)
         if not self._polling and self.membership.phase is not Phase.UNJOINED:
             left = Nanos(self._polled_at + self.settings.max_poll_interval_ns)
             wake = min(wake, Instant(left))

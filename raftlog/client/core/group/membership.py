@@ -87,6 +87,9 @@ class Membership:
     members: Sequence[JoinGroupResponseMember] = attrs.field(default=(), init=False)
     """What the leader has to assign to, while ASSIGNING."""
     leads: bool = attrs.field(default=False, init=False)
+    keeps_assignment: bool = attrs.field(default=False, init=False)
+    """While ASSIGNING: this leader came back, and the assignment of its former self goes on. It
+    only learns what the members subscribe to."""
     assignment: list[TopicPartition] = attrs.field(factory=list, init=False)
     assigned: bool = attrs.field(default=False, init=False)
     rejoin_wanted: bool = attrs.field(default=False, init=False)
@@ -285,8 +288,8 @@ class Membership:
             return
         self.leads = answer.leader == answer.member_id and bool(answer.members)
         self._beat_from_now()
-        if self.leads and not answer.skip_assignment:
-            self.members = answer.members
+        if self.leads:
+            self.members, self.keeps_assignment = answer.members, answer.skip_assignment
             self.phase = Phase.ASSIGNING
         else:
             self.sync({})
