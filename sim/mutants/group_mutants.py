@@ -94,6 +94,20 @@ def lost_leadership_answers_nobody() -> None:
     Coordinator.close = close  # type: ignore[method-assign]
 
 
+def static_members_are_dropped_with_the_others() -> None:
+    """65: a static member that misses a join phase is dropped, as a dynamic one is."""
+    real = Rebalances.complete
+
+    def complete(self: Rebalances, group: LiveGroup) -> None:
+        for member in list(group.members.values()):
+            if member.join_answer is None:
+                group.remove(member.member_id)
+                self._shared.end_session(group.group_id, member.member_id)
+        real(self, group)
+
+    Rebalances.complete = complete  # type: ignore[method-assign]
+
+
 def generations_are_not_compared() -> None:
     """66: a member may speak for any generation."""
     real = fences.heartbeat_fence
@@ -167,6 +181,11 @@ def sessions_never_end() -> None:
     Rebalances.session_is_over = lambda self, group, member_id: None  # type: ignore[method-assign]
 
 
+def offsets_outlive_their_topic() -> None:
+    """71: nothing removes the offsets of a topic that was deleted."""
+    Removals.topics_changed = lambda *arguments: None  # type: ignore[method-assign, assignment]
+
+
 def pending_ids_never_go() -> None:
     """72: an id that was given out and is not used holds up every rebalance."""
     real = Rebalances.session_is_over
@@ -176,6 +195,16 @@ def pending_ids_never_go() -> None:
             real(self, group, member_id)
 
     Rebalances.session_is_over = over  # type: ignore[method-assign]
+
+
+def offsets_without_a_majority() -> None:
+    """73: a coordinator tells offsets without asking whether it still coordinates."""
+
+    def confirmed(self: GroupCoordinators, coordinator: Coordinator, then: Any) -> None:
+        del self, coordinator
+        then(ErrorCode.NONE)
+
+    GroupCoordinators.confirmed = confirmed  # type: ignore[method-assign]
 
 
 def generations_given_twice() -> None:
@@ -279,6 +308,8 @@ MUTANTS = (
     ("64", "coordinators-outlive-their-leadership", coordinators_outlive_their_leadership,
      ("liveness", "assertion")),
     ("64b", "lost-leadership-answers-nobody", lost_leadership_answers_nobody, ("answered-once",)),
+    ("65", "static-members-are-dropped-with-the-others",
+     static_members_are_dropped_with_the_others, ("group-static-stays",)),
     ("66", "generations-are-not-compared", generations_are_not_compared, ("group-fences",)),
     ("66b", "who-left-may-commit", who_left_may_commit, ("group-fences",)),
     ("67", "offsets-expire-by-one-clock", offsets_expire_by_one_clock, ("group-offsets-live",)),
@@ -287,7 +318,9 @@ MUTANTS = (
     ("70", "sessions-do-not-begin-with-a-coordinator", sessions_do_not_begin_with_a_coordinator,
      ("liveness",)),
     ("70b", "sessions-never-end", sessions_never_end, ("liveness",)),
+    ("71", "offsets-outlive-their-topic", offsets_outlive_their_topic, ("liveness",)),
     ("72", "pending-ids-never-go", pending_ids_never_go, ("liveness",)),
+    ("73", "offsets-without-a-majority", offsets_without_a_majority, ("group-offsets-kept",)),
     ("74", "generations-given-twice", generations_given_twice, ("group-generations-rise",)),
     ("74b", "older-generations-are-given-again", older_generations_are_given_again,
      ("group-generations-rise",)),

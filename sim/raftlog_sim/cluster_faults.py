@@ -21,7 +21,7 @@ from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
 from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of, leaders_of
-from raftlog_sim.workload import TOPIC
+from raftlog_sim.workload import CHURN, TOPIC
 
 if TYPE_CHECKING:
     from raftlog.partition.replica import PartitionReplica
@@ -176,7 +176,7 @@ def _delete_topic(nemesis: "Nemesis", step: Step) -> bool:
 
 
 def _churn(step: Step) -> str:
-    return f"churn-{int(step.argument('topic')) % _CHURN_TOPICS}"
+    return f"{CHURN}{int(step.argument('topic')) % _CHURN_TOPICS}"
 
 
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {

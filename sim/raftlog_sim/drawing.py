@@ -25,6 +25,7 @@ _EPOCHS_BACK: Final = 4
 _MOMENTS: Final = ("joins", "generation", "syncs", "assignment", "commits", "stable")
 _IMPOSTORS: Final = (
     "generations", "strangers", "joins", "twice", "left", "deleter", "vanished-leader",
+    "traveller",
 )  # fmt: skip
 
 
@@ -57,6 +58,7 @@ def draw_fault_steps(options: SimOptions) -> Iterator[Step]:
     """What every kind of faults does that is on."""
     if options.members and options.profile != "calm":
         yield from _coordinators_killed(options)
+        yield from _coordinators_deposed(options)
     for source, gap_ms in options.fault_gaps_ms:
         if gap_ms:
             yield from _faults(options, source, gap_ms)
@@ -175,6 +177,21 @@ def _coordinators_killed(options: SimOptions) -> Iterator[Step]:
         when, group = _MOMENTS[stream.below(len(_MOMENTS))], stream.below(2)
         yield step(at_ms, "kill-coordinator", stream.between(10, 800), group=group, when=when)
         at_ms += stream.between(gap_ms // 2, gap_ms * 2)
+
+
+def _coordinators_deposed(options: SimOptions) -> Iterator[Step]:
+    """In a quarter of the seeds with members a coordinator is cut off, and stands still for longer
+    than it takes to elect another; who asks it as it goes on is told nothing of before."""
+    stream = Stream(options.seed, "schedule/deposed-coordinator")
+    at_ms = stream.between(300, 2_000) if stream.chance(1, 4) else options.safety_ms
+    while at_ms < options.safety_ms:
+        group, still_ms = stream.below(2), stream.between(3, 9) * options.election_ms
+        coordinator = f"coordinator:{group}"
+        yield step(at_ms, "partition", still_ms + 600, side=coordinator, how="silent")
+        yield step(at_ms + 2, "pause", still_ms, node=coordinator)
+        for early_ms in (40, 10, 2, 0, -1, -2):
+            yield step(at_ms + 2 + still_ms - early_ms, "committed", group=group)
+        at_ms += still_ms + stream.between(1_000, 4_000)
 
 
 def _flood(options: SimOptions) -> Iterator[Step]:

@@ -38,6 +38,9 @@ class Walls:
 
     retention_ms: int = 0
     """0: clocks are not looked at, and every removal is too early."""
+    fleeting: str = "\0"
+    """How the names of topics begin that are deleted: their offsets go with them, whatever their
+    age."""
     deleted: dict[str, None] = attrs.Factory(dict)
     """Groups that somebody asked to delete: their offsets may go at any time."""
     highest_ms: dict[NodeId, int] = attrs.Factory(dict)
@@ -144,6 +147,8 @@ class GroupLog:
             return ""
         held = self.machine.offset(read.group, read.topic, read.partition)
         if held is None or read.group in self.walls.deleted or not self.walls.young(held.commit_ms):
+            return ""
+        if read.topic.startswith(self.walls.fleeting):
             return ""
         return f"the offset {held.offset} of {read.group} for {read.topic} is removed too early"
 

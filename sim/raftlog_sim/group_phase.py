@@ -4,11 +4,17 @@ committed; and all who leave get their answers.
 """
 
 from collections.abc import Iterator
+from typing import Final
 
+from raftlog.base.limits import GROUP_WRITE_PAUSE_MS
+from raftlog.base.units import millis
 from raftlog_sim.goals import Goal
-from raftlog_sim.group_rest import unsettled
+from raftlog_sim.group_rest import left_of_gone_topics, unsettled
 from raftlog_sim.members import Members, patience_ns
 from raftlog_sim.workload import TOPIC, Workload
+
+_SWEPT_NS: Final = millis(2 * GROUP_WRITE_PAUSE_MS)
+"""A coordinator that has just begun looks for them, and tries again what it could not write."""
 
 
 def settle(members: Members, workload: Workload, limit_ns: int) -> Iterator[Goal]:
@@ -26,6 +32,11 @@ def settle(members: Members, workload: Workload, limit_ns: int) -> Iterator[Goal
     if not workload.shrinks:
         judge((("group-skips-nothing", members.skipped(workload.acknowledged)),))
     yield from audit(members, limit_ns)
+
+    def kept() -> str:
+        return left_of_gone_topics(members.world)
+
+    yield Goal(lambda: not kept(), _SWEPT_NS, "offsets of deleted topics gone", 1, kept)
     members.leave_all()
     yield Goal(members.all_over, limit_ns, "all members have left", 1)
 

@@ -13,6 +13,7 @@ from raftlog.groups.live import GroupState, LiveGroup
 
 if TYPE_CHECKING:
     from raftlog.broker.groups.coordinators import Led
+    from raftlog.metadata.image import ClusterImage
     from raftlog_sim.members import Member
     from raftlog_sim.node import Node
     from raftlog_sim.world import World
@@ -89,6 +90,28 @@ def _unsettled(
     if owned != list(range(partitions)):
         return f"partitions {owned} have owners, there are {partitions}"
     return ""
+
+
+def left_of_gone_topics(world: "World") -> str:
+    """An offset that a coordinator still has of a topic that was deleted, or made again since; or
+    nothing."""
+    newest = max((node.broker.context.image for node in world.running()), key=_version)
+    for node in world.running():
+        for led in node.broker.context.groups._led.values():
+            machine = led.coordinator._shared.machine
+            for topic in sorted(machine.topics()):
+                topic_id = newest.names.get(topic)
+                for group, partition in sorted(machine.offsets_of_topic(topic)):
+                    stored = machine.offset(group, topic, partition)
+                    if stored is not None and stored.topic_id != topic_id:
+                        return (
+                            f"{node.number} keeps an offset of {group} for {topic}, which is gone"
+                        )
+    return ""
+
+
+def _version(image: "ClusterImage") -> int:
+    return image.version
 
 
 def beyond_bounds(node: "Node") -> str:

@@ -32,7 +32,7 @@ from raftlog.kafka.versions import ApiKey
 from raftlog_sim.client import Client, Pending
 from raftlog_sim.group_rest import coordinator_of, live_group
 from raftlog_sim.sizes import OFFSETS_PARTITIONS
-from raftlog_sim.workload import TOPIC
+from raftlog_sim.workload import CHURN, TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.invariants import Invariants
@@ -191,6 +191,16 @@ class Impostors:
             problem = f"a deleted group has offset {left}" if left >= 0 else ""
             self.invariants.judge((("group-offsets-kept", problem),))
 
+    def _traveller(self, group: str) -> Script:
+        """A program commits where it stands in a topic that may be deleted at any time. What is
+        kept of it must go with the topic, see `group_rest`."""
+        images = [node.broker.context.image for node in self.world.running()]
+        newest = max(images, key=lambda image: image.version)
+        topic = next((name for name in sorted(newest.names) if name.startswith(CHURN)), None)
+        if topic is not None:
+            commit = _commit(self._neighbour(group), -1, ("", None), topic)
+            yield _ask(ApiKey.OFFSET_COMMIT, commit)
+
     def _neighbour(self, group: str) -> str:
         """A name that nobody has, of a group that lies in the same partition."""
         mine = partition_of(group, OFFSETS_PARTITIONS)
@@ -259,14 +269,16 @@ def _sync(
     )
 
 
-def _commit(group: str, generation: int, who: tuple[str, str | None]) -> OffsetCommitRequest:
+def _commit(
+    group: str, generation: int, who: tuple[str, str | None], topic: str = TOPIC
+) -> OffsetCommitRequest:
     parts = (OffsetCommitRequestPartition(0, _VALUE, -1, ""),)
     return OffsetCommitRequest(
         group_id=group,
         generation_id_or_member_epoch=generation,
         member_id=who[0],
         group_instance_id=who[1],
-        topics=(OffsetCommitRequestTopic(name=TOPIC, partitions=parts),),
+        topics=(OffsetCommitRequestTopic(name=topic, partitions=parts),),
     )
 
 

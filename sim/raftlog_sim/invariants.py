@@ -34,6 +34,7 @@ from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.election_checks import ElectionChecks
 from raftlog_sim.group_log import GroupLog, Walls
 from raftlog_sim.group_rest import beyond_bounds
+from raftlog_sim.group_statics import StaticMembers
 from raftlog_sim.life_checks import LifeChecks
 from raftlog_sim.membership_checks import MembershipChecks
 from raftlog_sim.metadata_checks import MetadataChecks
@@ -88,6 +89,7 @@ class Invariants:
     cluster: ClusterChecks = attrs.Factory(ClusterChecks)
     ages: AgeChecks = attrs.Factory(AgeChecks)
     walls: Walls = attrs.Factory(Walls)
+    statics: StaticMembers = attrs.Factory(StaticMembers)
     damaged: "Collection[NodeId]" = ()
     """Nodes whose disks the run itself has damaged."""
     boots: dict[DirectoryId, int] = attrs.Factory(dict)
@@ -120,6 +122,7 @@ class Invariants:
         context = node.broker.context
         if self.walls.retention_ms:
             self.walls.look(node.number, context.wall)
+            self.judge(self.statics.after_turn(node))
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas, events)
         if self.metadata.has_news(node):

@@ -29,7 +29,7 @@ from raftlog_sim.impostor import Impostors
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Step
 from raftlog_sim.sizes import OFFSETS_RETENTION_MS, rebalance_ms, session_ms
-from raftlog_sim.workload import TOPIC, client_options
+from raftlog_sim.workload import CHURN, TOPIC, client_options
 
 if TYPE_CHECKING:
     from raftlog_sim.invariants import Invariants
@@ -88,7 +88,8 @@ class Members:
     _auditor: SimClient | None = None
 
     def __attrs_post_init__(self) -> None:
-        self.invariants.walls.retention_ms = OFFSETS_RETENTION_MS
+        walls = self.invariants.walls
+        walls.retention_ms, walls.fleeting = OFFSETS_RETENTION_MS, CHURN
         self.checks.removals = self._removals
         self.impostors = Impostors(self.world, self.invariants, session_ms(self.options))
 
@@ -134,7 +135,7 @@ class Members:
             auto_commit_interval_ms=_COMMIT_MS,
             session_timeout_ms=session_ms(self.options),
             heartbeat_interval_ms=HEARTBEAT_MS,
-            max_poll_interval_ms=rebalance_ms(self.options),
+            max_poll_interval_ms=rebalance_ms(self.options, int(step.argument("group"))),
             max_poll_records=_RECORDS_MAX,
         )
         consumer = client.open_consumer(settings)
@@ -289,4 +290,5 @@ def _ignore(outcome: Any) -> None:
 def patience_ns(options: SimOptions) -> int:
     """How long a group of a whole cluster may take to settle: a join that waits for the missing, a
     session that runs out, and a client that looks for its coordinator."""
-    return millis(rebalance_ms(options) + session_ms(options)) + 3_000 * NANOS_PER_MILLI
+    longest_ms = max(rebalance_ms(options, 0), rebalance_ms(options, 1))
+    return millis(longest_ms + session_ms(options)) + 3_000 * NANOS_PER_MILLI

@@ -67,7 +67,7 @@ _MESSAGES: Final = "appends|acks|asks|votes|echoes"
 _HOW: Final = "loud|silent"
 _WAY: Final = "kill|stop"
 _MOMENTS: Final = "joins|generation|syncs|assignment|commits|stable"
-_IMPOSTORS: Final = "generations|strangers|joins|twice|left|deleter|vanished-leader"
+_IMPOSTORS: Final = "generations|strangers|joins|twice|left|deleter|vanished-leader|traveller"
 KINDS: Final = {
     "crash": Kind(
         (("node", "nodes"),), True, "nemesis",

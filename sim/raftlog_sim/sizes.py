@@ -39,9 +39,10 @@ def session_ms(options: SimOptions) -> int:
     return max(_SESSION_MS_MIN, _ELECTIONS_A_MEMBER * options.election_ms)
 
 
-def rebalance_ms(options: SimOptions) -> int:
-    """How long a rebalance waits for a member that does not come back."""
-    return 2 * session_ms(options)
+def rebalance_ms(options: SimOptions, group: int) -> int:
+    """How long a rebalance waits for a member that does not come back: until its session is over,
+    or, in groups of odd number, half as long."""
+    return session_ms(options) // 2 if group % 2 else 2 * session_ms(options)
 
 
 def _with_groups(options: SimOptions, config: BrokerConfig) -> BrokerConfig:

@@ -54,6 +54,7 @@ NAMES: Final = (
     "group-fences",
     "group-on-record",
     "group-offsets-live",
+    "group-static-stays",
     "log-start-committed",
     "log-start-monotone",
     "leader-epoch-monotone",

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from raftlog_sim.world import World
 
 TOPIC: Final = "t"
+CHURN: Final = "churn-"
+"""How the names of topics begin that are made and deleted."""
 READER: Final = 1_000_000
 READERS: Final = 3
 _CONSISTENCY: Final = {False: "committed", True: "linearizable"}

@@ -5,7 +5,13 @@ import attrs
 import pytest
 from raftlog_sim.group_checks import GroupChecks
 from raftlog_sim.group_log import GroupLog, Walls
-from raftlog_sim.group_rest import beyond_bounds, coordinator_of, live_group, unsettled
+from raftlog_sim.group_rest import (
+    beyond_bounds,
+    coordinator_of,
+    left_of_gone_topics,
+    live_group,
+    unsettled,
+)
 from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
@@ -295,6 +301,35 @@ def test_a_coordinator_that_counts_wrong_is_seen():
     for number in range(20):
         shared.set_session("g0", f"gone-{number}", 1_000)
     assert "alarms of 2 members" in beyond_bounds(node)
+
+
+def test_a_static_member_that_is_forgotten_too_early_is_seen():
+    run = middle(consume(0, 2, identity="static"))
+    node, led = coordinator_of(run.world, "g0")
+    shared, group = led.coordinator._shared, live_group(run.world, "g0")
+    statics = run.onlooker.invariants.statics
+    assert problems(statics.after_turn(node)) == []
+    member_id = group.static.pop("i2")
+    (problem,) = problems(statics.after_turn(node))
+    assert f"group g0 forgets {member_id}, which is i2" in problem
+    group.static["i2"] = member_id
+    shared.set_session("g0", member_id, 0)
+    assert problems(statics.after_turn(node)) == []
+    del group.static["i2"]
+    assert problems(statics.after_turn(node)) == [], "its session is over"
+
+
+def test_an_offset_of_a_topic_that_is_gone_is_seen():
+    run = middle()
+    node, led = coordinator_of(run.world, "g0")
+    assert left_of_gone_topics(run.world) == ""
+    kept = StoredOffset(5, -1, "", 1, -1, topic_id=b"x" * 16)
+    builder = RecordBatchBuilder()
+    record = offset_record("g0", "gone", 1, kept)
+    builder.append(record.value, key=record.key, timestamp_ms=1, headers=record.headers)
+    led.coordinator._shared.machine.apply(builder.build(), Offset(0), RaftIndex(1))
+    assert "keeps an offset of g0 for gone" in left_of_gone_topics(run.world)
+    assert str(node.number) in left_of_gone_topics(run.world)
 
 
 def test_a_machine_that_is_not_what_the_log_says():

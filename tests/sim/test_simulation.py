@@ -27,6 +27,7 @@ SELDOM |= {"kept-across-lives", "damaged-rightly", "failed-write-is-the-end"}
 SELDOM |= {"offsets-told", "epoch-ends-told"}  # wide seeds ask
 SELDOM |= {"kept-by-age"}  # where clocks let something go
 SELDOM |= {"group-fences", "group-skips-nothing"}  # impostors, and logs that lose nothing
+SELDOM |= {"group-static-stays"}  # static members
 UNMOVED = {"membership-steps", "one-change-at-a-time", "linearizable-read"}
 """Of runs without moves, and of topics that do not ask for such reads."""
 
