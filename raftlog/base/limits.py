@@ -366,9 +366,10 @@ GROUPS_EXPIRED_AT_ONCE: Final = 100
 """Groups whose offsets are looked through in one turn: tens of milliseconds when each has some
 hundred."""
 OFFSETS_EXPIRED_AT_ONCE: Final = 5_000
-"""Offsets after which that turn looks at no further group."""
+"""Offsets after which that turn looks at no further one, of this group or another."""
 OFFSETS_SWEPT_AT_ONCE: Final = 1_000
-"""Offsets of deleted topics that are removed in one turn, in 10 ms; the others in later turns."""
+"""Offsets of deleted topics, or of a deleted group, that are removed in one turn, in 10 ms; the
+others in later turns."""
 GROUP_CLIENT_ID_CHARS_MAX: Final = 255
 """The part of a client id that becomes part of a member id."""
 

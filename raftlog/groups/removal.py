@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, final
 
+import attrs
+
 from raftlog.base.limits import (
     GROUP_WRITE_PAUSE_MS,
     GROUPS_EXPIRED_AT_ONCE,
@@ -49,15 +51,36 @@ class _Doomed(NamedTuple):
 
 
 @final
+@attrs.define(eq=False)
+class _Leaving:
+    """A group that is being removed. `keys` are the offsets that it still has, the next one last;
+    `then` is told what became of it."""
+
+    group_id: str
+    keys: list[PartitionKey]
+    then: Callable[[ErrorCode | None], None]
+
+
+@final
 class Removals:
     """Removal of groups and offsets of a coordinator."""
 
-    __slots__ = ("_changed", "_doomed", "_shared", "_suspects", "_topic_ids", "_unchecked")
+    __slots__ = (
+        "_changed",
+        "_doomed",
+        "_shared",
+        "_suspects",
+        "_topic_ids",
+        "_unchecked",
+        "_unchecked_keys",
+    )
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
         self._unchecked: list[str] = []
         """Groups that the present round of expiry has not looked at, the next one last."""
+        self._unchecked_keys: list[PartitionKey] = []
+        """The rest of that one's offsets, when it has too many for a turn."""
         self._topic_ids: TopicIds | None = None
         self._changed: dict[str, None] = {}
         """Topics that are gone or were made again, whose offsets nothing has looked at yet."""
@@ -94,12 +117,13 @@ class Removals:
         return None
 
     def _remove_group(self, group_id: str, then: Callable[[ErrorCode | None], None]) -> None:
-        """Write the tombstones of a group and everything of it, in one batch when it can hold them;
-        the group's own come last, so that a part of them leaves no offsets without a group."""
+        """Write the tombstones of a group and everything of it, in one batch when it can hold them
+        and there are not too many for a turn."""
         shared = self._shared
-        keys = {*shared.machine.offset_keys(group_id), *shared.undecided_offsets.get(group_id, {})}
-        tombstones = [offset_record(group_id, *key, None) for key in sorted(keys)]
-        tombstones += [group_record(group_id, None), floor_record(group_id, None)]
+        undecided = shared.undecided_offsets.get(group_id, {})
+        new = [key for key in undecided if shared.machine.offset(group_id, *key) is None]
+        keys = sorted(new) + shared.machine.offset_keys(group_id)
+        keys.reverse()
         live = shared.groups.pop(group_id, None)
         if live is not None:
             # Members that have not joined yet come too late, with an id that is unknown.
@@ -107,10 +131,26 @@ class Removals:
                 live.remove(member_id)
                 shared.end_session(group_id, member_id)
         shared.removing[group_id] = None
-        *first, last = shared.proposals.split(tombstones)
-        for unit in first:
-            shared.write(unit, _nothing)
-        shared.write(last, partial(self._group_decided, group_id, then))
+        self._remove_some(_Leaving(group_id, keys, then), None)
+
+    def _remove_some(self, leaving: _Leaving, error: ErrorCode | None) -> None:
+        """Write the next tombstones of a group, once those before are decided. Its own come last,
+        so that a part of them leaves no offsets without a group."""
+        if error is not None:
+            self._group_decided(leaving.group_id, leaving.then, error)
+            return
+        shared, group_id = self._shared, leaving.group_id
+        some = leaving.keys[: -OFFSETS_SWEPT_AT_ONCE - 1 : -1]
+        tombstones = [offset_record(group_id, *key, None) for key in some]
+        own = [group_record(group_id, None), floor_record(group_id, None)]
+        if len(some) == len(leaving.keys) and shared.proposals.fits([*tombstones, *own]):
+            then = partial(self._group_decided, group_id, leaving.then)
+            shared.write([*tombstones, *own], then)
+            return
+        probe("group-removed-in-several-turns")
+        first = shared.proposals.split(tombstones)[0]
+        del leaving.keys[-len(first) :]
+        shared.write(first, partial(self._remove_some, leaving))
 
     def _group_decided(
         self,
@@ -286,16 +326,22 @@ class Removals:
             self._unchecked = shared.machine.all_ids()[::-1]
         looked_at = 0
         for _ in range(min(GROUPS_EXPIRED_AT_ONCE, len(self._unchecked))):
-            looked_at += self._expire_group(self._unchecked.pop())
+            looked_at += self._expire_group(
+                self._unchecked[-1], OFFSETS_EXPIRED_AT_ONCE - looked_at
+            )
+            if self._unchecked_keys:
+                break
+            self._unchecked.pop()
             if looked_at >= OFFSETS_EXPIRED_AT_ONCE:
                 break
         pause_ms = _NEXT_TURN_MS if self._unchecked else shared.settings.retention_check_ms
         shared.alarms.set(_RETENTION, shared.after(pause_ms))
 
-    def _expire_group(self, group_id: str) -> int:
-        """Remove expired offsets of a group, and the group itself when it is empty without them.
-        How many offsets were looked at."""
-        shared = self._shared
+    def _expire_group(self, group_id: str, most: int) -> int:
+        """Remove expired offsets of a group, of so many at most, and the group itself when it is
+        empty without them. How many offsets were looked at."""
+        shared, rest = self._shared, self._unchecked_keys
+        self._unchecked_keys = []
         if group_id in shared.removing:
             return 0
         machine = shared.machine
@@ -307,12 +353,16 @@ class Removals:
                 return 0
             subscribed = topics
         undecided = shared.undecided_offsets.get(group_id, {})
-        kept = bool(undecided)
+        # A group of which not all is seen at once is removed by the next round, when it has nothing
+        # left.
+        keys = rest or machine.offset_keys(group_id)
+        kept = bool(undecided) or bool(rest) or len(keys) > most
+        keys, self._unchecked_keys = keys[:most], keys[most:]
         expired: list[NewRecord] = []
-        keys = machine.offset_keys(group_id)
         for key in keys:
             stored = machine.offset(group_id, *key)
-            assert stored is not None, key
+            if stored is None:
+                continue  # it was removed since the turn before
             if key in undecided or key[0] in subscribed:
                 kept = True
             elif self._is_expired(stored, stored_group, state):

@@ -90,6 +90,7 @@ UNREACHABLE: Final = {
     "read-index-refused": _MUCH,
     "described-groups-over-limit": _MUCH,
     "offsets-of-gone-topics-wait-for-a-turn": _MUCH,
+    "group-removed-in-several-turns": _MUCH,
     "fetched-offsets-over-limit": _MUCH,
     "message-refused": _FOUND,
     "metadata-loader-stopped": _FOUND,

@@ -51,6 +51,73 @@ def test_deleting_a_group_removes_its_record_its_floor_and_all_offsets_in_one_ba
     assert world.committed() == -1
 
 
+def many_offsets(count=2_500):
+    """A group with so many offsets that a turn may not remove them all; nothing is written yet."""
+    world = World()
+    (member,) = world.stable()
+    world.leave("g", member)
+    for first in range(0, count, 500):
+        world.commit("g", {("t", first + each): 1 for each in range(500)})
+    world.writes = False
+    return world
+
+
+def one_write(world, error=None):
+    """The log decides the next batch, in a turn of its own."""
+    proposal = world.coordinator.take()
+    assert proposal is not None
+    assert world.coordinator.take() is None, "more than one batch in a turn"
+    world.decide(proposal, error)
+
+
+def test_a_group_with_many_offsets_is_removed_in_several_turns():
+    """DeleteGroups wrote the tombstones of 100,000 offsets in one turn."""
+    world = many_offsets()
+    removal = world.delete()
+    left = [2_500]
+    while left[-1]:
+        one_write(world)
+        left.append(len(world.machine.offset_keys("g")))
+        if left[-1]:
+            assert removal.waits
+            assert world.commit("g").partition_errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+            assert world.join("g").error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert left == [2_500, 1_500, 500, 0]
+    assert removal.error is NONE
+    assert world.machine.state_bytes == 0
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_group_is_removed_when_all_its_offsets_are(failing):
+    """When tombstones of offsets failed and those of the group did not, offsets stayed behind that
+    belonged to no group."""
+    world = many_offsets()
+    removal = world.delete()
+    for _ in range(failing):
+        one_write(world)
+    one_write(world, ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert removal.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert len(world.machine.offset_keys("g")) == 2_500 - 1_000 * failing
+    assert world.machine.group("g") is not None
+    again = world.delete()
+    world.write()
+    assert again.error is NONE
+    assert world.machine.state_bytes == 0
+
+
+def test_a_coordinator_that_goes_in_the_middle_of_a_removal_leaves_a_group():
+    world = many_offsets()
+    removal = world.delete()
+    one_write(world)
+    world.fail_over()
+    assert removal.error is ErrorCode.NOT_COORDINATOR
+    assert list(world.listed()) == ["g"]
+    again = world.delete()
+    world.write()
+    assert again.error is NONE
+    assert world.machine.state_bytes == 0
+
+
 def test_only_an_empty_group_that_exists_can_be_deleted():
     world = World()
     assert world.delete("unknown").error is ErrorCode.GROUP_ID_NOT_FOUND
@@ -247,6 +314,26 @@ def test_expiry_looks_at_a_bounded_number_of_offsets_in_a_turn(monkeypatch):
         world.commit(f"g{number}", {("t", each): 1 for each in range(10)})
     world.pass_ms(world.settings.offsets_retention_ms + world.settings.retention_check_ms)
     assert world.listed() == {}
+
+
+def test_expiry_looks_at_one_large_group_in_several_turns(monkeypatch):
+    monkeypatch.setattr("raftlog.groups.removal.OFFSETS_EXPIRED_AT_ONCE", 10)
+    world = World(settings=RETENTION)
+    world.commit("f", {("t", 0): 1})
+    world.commit("g", {("t", each): 1 for each in range(35)})
+    world.commit("h", {("t", each): 1 for each in range(8)})
+    world.pass_ms(9 * HOUR)
+    world.commit("g", {("t", 20): 2})
+    left, before = [35], world.now_ms
+    while left[-1] > 1 and world.now_ms < before + 2 * HOUR:
+        world.pass_ms(1)
+        left.append(len(world.machine.offset_keys("g")))
+    assert all(a - b <= 10 for a, b in pairwise(left))
+    world.pass_ms(2)
+    assert list(world.listed()) == ["g"]
+    assert world.machine.offset_keys("g") == [("t", 20)]
+    world.pass_ms(10 * HOUR)
+    assert world.machine.state_bytes == 0
 
 
 @pytest.mark.parametrize("decided_first", [True, False])
