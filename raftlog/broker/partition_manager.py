@@ -33,7 +33,7 @@ from raftlog.broker.topic_settings import log_options, partition_config, topic_v
 from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
-from raftlog.partition.applied import AppliedMachine, MachineFactory, check_state
+from raftlog.partition.applied import AppliedMachine, MachineFactory, MachineStates
 from raftlog.partition.boot import restored_machine
 from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
@@ -170,7 +170,7 @@ class PartitionManager:
                 path=replica_path(topic_id, partition, replica.epoch),
                 check_state=check_producers
                 if make_machine is None
-                else partial(check_state, make_machine),
+                else MachineStates(make_machine),
             ),
             label,
             founding,

@@ -20,7 +20,9 @@ docs/internals/partition.md.
 
 import hashlib
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, final
+
+import attrs
 
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.errors import CorruptData, FutureFormat
@@ -124,6 +126,17 @@ def check_state(make: MachineFactory, group: GroupId, before: RaftIndex, body: B
     state = read_state(group, body)
     check_producers(group, before, state.producers)
     make().restore(state.machine)
+
+
+@final
+@attrs.frozen
+class MachineStates:
+    """The `StateCheck` of replicas whose machines this makes."""
+
+    make: MachineFactory
+
+    def __call__(self, group: GroupId, before: RaftIndex, body: Buffer) -> None:
+        check_state(self.make, group, before, body)
 
 
 def _digest(content: Buffer) -> bytes:

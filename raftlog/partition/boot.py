@@ -10,8 +10,9 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
-from raftlog.partition.applied import AppliedMachine, MachineFactory, read_state
+from raftlog.partition.applied import AppliedMachine, MachineFactory, MachineStates, read_state
 from raftlog.partition.errands import Errands
+from raftlog.partition.install_judge import InstallJudge
 from raftlog.partition.machine_feed import MachineFeed
 from raftlog.partition.producer_snapshot import load_producers
 from raftlog.partition.producers import ProducerTable
@@ -99,6 +100,8 @@ def booted_feed(
         return None
     assert recovered.producers is not None, recovered.state
     feed = MachineFeed(machine, log, errands, tracer, where)
+    if isinstance(log.spec.check_state, MachineStates):
+        feed.judge = InstallJudge(log.spec.check_state.make, log, errands)
     feed.booted(recovered.producers, restored=restored)
     return feed
 

@@ -11,18 +11,26 @@ from raftlog.base.ids import ReplicaId
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
-from raftlog.raft.messages import Append, AppendRefused, RaftMessage, RefusalReason
+from raftlog.partition.machine_feed import MachineFeed
+from raftlog.raft.messages import Append, AppendRefused, Install, RaftMessage, RefusalReason
 from raftlog.raft.node import RaftNode
 from raftlog.records.batch import is_sound
 
 
-def heard(node: RaftNode, messages: Sequence[RaftMessage], now: Instant) -> list[RaftMessage]:
+def heard(
+    node: RaftNode, feed: MachineFeed | None, messages: Sequence[RaftMessage], now: Instant
+) -> list[RaftMessage]:
     """Let the node hear messages from peers, in order; appends that carry batches are checked
-    first. Returns the refusals that are to be sent."""
-    me = node.me
+    first, and states that are installed are judged. Returns the refusals that are to be sent."""
+    me, judge = node.me, None if feed is None else feed.judge
     fine: list[RaftMessage] = []
     refusals: list[RaftMessage] = []
     for message in messages:
+        if judge is not None and type(message) is Install and message.to == me:
+            # Whether it completes a state depends on what is heard before.
+            node.receive(fine, now)
+            fine = [judge.hear(node, message)]
+            continue
         if type(message) is not Append or not message.entries or message.to != me:
             fine.append(message)
             continue

@@ -148,7 +148,7 @@ class Errands:
     def read_snapshot(self, read: SnapshotRead) -> None:
         """The state before the first entry held, for a follower that is further back."""
         position = self._log.snapshot_position
-        self._start(
+        self.start(
             newest_snapshot,
             (self._log.spec, position.raft_index),
             partial(self._snapshot_read, read, position.raft_index),
@@ -176,14 +176,14 @@ class Errands:
     def write_snapshot(self, position: InstallPosition, body: bytes, then: JobThen) -> None:
         """The state of the partition at the begin of a segment."""
         self.want_removal()
-        self._start(write_snapshot, (self._log.spec, position, body), then)
+        self.start(write_snapshot, (self._log.spec, position, body), then)
 
     def write_made_snapshot(
         self, position: InstallPosition, make: Callable[[], bytes], then: JobThen
     ) -> None:
         """The same of a state whose bytes take long to make: the job makes them."""
         self.want_removal()
-        self._start(write_made_snapshot, (self._log.spec, position, make), then)
+        self.start(write_made_snapshot, (self._log.spec, position, make), then)
 
     def want_removal(self) -> None:
         """The log start moved, or a segment was closed: see whether segments can go, until all
@@ -225,7 +225,7 @@ class Errands:
     def remove_files(self, paths: Sequence[str]) -> None:
         """Void files that recovery found."""
         if paths:
-            self._start(remove_files, (tuple(paths),), self._forget)
+            self.start(remove_files, (tuple(paths),), self._forget)
 
     def take_jobs(self) -> list[ReplicaJob]:
         """What is to be started, the log's own background work included."""
@@ -234,14 +234,15 @@ class Errands:
         jobs, self._jobs = self._jobs, []
         return jobs
 
-    def _start(self, function: JobCall, args: tuple[object, ...], then: JobThen) -> None:
+    def start(self, function: JobCall, args: tuple[object, ...], then: JobThen) -> None:
+        """Run a job of the replica's directory; `then` gets what it returned or raised."""
         self._token += 1
         self._waiting[self._token] = then
         self._jobs.append(ReplicaJob(self._token, function, args))
 
     def start_cold(self, read: ColdRead, then: JobThen) -> None:
         """Run a read of the log; `then` gets what it returned or raised, and the time."""
-        self._start(read.function, read.args, then)
+        self.start(read.function, read.args, then)
 
     def _forget(self, value: object, now: Instant) -> None:
         """The errand has no answer that matters."""

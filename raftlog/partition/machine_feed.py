@@ -9,7 +9,8 @@ Theory of operation:
    is level. Entries that the boot found on the disk (`_on_disk`) may be committed much later; then
    they are read in the same way. A leader commits an entry of its own term, which lies behind
    them, before its machine is served from: from then on everything is live.
-3. Install. The machine takes the state that came with it.
+3. Install. The state that came with it takes the place of the machine: a job has made a machine of
+   it (`install_judge`).
 
 Snapshots. The log begins a segment: the state before that entry is to be stored. Both parts are
 taken at exactly that place: the producer state when the entry was appended, the machine's between
@@ -25,7 +26,7 @@ differ, the state of this replica is wrong, or the leader's is: the replica stop
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from raftlog.base.binary import Buffer, Reader, Writer
 from raftlog.base.entries import Entry, EntryKind, InstallPosition
@@ -47,6 +48,9 @@ from raftlog.partition.tracker import Snapshot
 from raftlog.records.control import parse_control_entry, read_marker
 from raftlog.storage.cold import EntriesRead, ProducerReplay
 from raftlog.storage.partition_log import PartitionLog
+
+if TYPE_CHECKING:
+    from raftlog.partition.install_judge import InstallJudge
 
 _ALL_BYTES: Final = 2**62
 _NO_INDEX: Final = RaftIndex(0)
@@ -94,6 +98,7 @@ class MachineFeed:
         "applied",
         "covered",
         "differs",
+        "judge",
         "machine",
     )
 
@@ -115,6 +120,8 @@ class MachineFeed:
         self.covered = Offset(0)
         self._again_at = NEVER
         self.differs: str | None = None
+        self.judge: InstallJudge | None = None
+        """Makes the machine of an install in a job; without it the loop restores the state."""
         self._on_disk = log.last_index
         self._replaying = True
         self._reading = False
@@ -142,7 +149,11 @@ class MachineFeed:
         Returns the producer state in it."""
         probe("machine-installed")
         state = read_state(self._log.spec.group, snapshot)
-        self.machine.restore(state.machine)
+        made = None if self.judge is None else self.judge.machine_of(snapshot)
+        if made is None:
+            self.machine.restore(state.machine)
+        else:
+            self.machine = made
         self.applied, self.covered = position.raft_index, position.next_offset
         self._installs += 1
         self._due.clear()

@@ -64,9 +64,8 @@ class PartitionReplica:
     """See the module. Everything that a handler may ask is a method or property here."""
 
     __slots__ = (
-        "_commit_seen", "_errands", "_feed", "_membership_seen", "_refusals",
-        "_serving", "_store", "_tracker", "_upkeep", "config", "group", "log", "me", "node",
-        "where",
+        "_commit_seen", "_errands", "_feed", "_membership_seen", "_refusals", "_serving",
+        "_store", "_tracker", "_upkeep", "config", "group", "log", "me", "node", "where",
     )  # fmt: skip
 
     def __init__(
@@ -264,7 +263,7 @@ class PartitionReplica:
 
     def receive(self, messages: Sequence[RaftMessage], now: Instant) -> None:
         """Messages from peers, in order. Appends that carry batches are checked first."""
-        self._refusals += heard(self.node, messages, now)
+        self._refusals += heard(self.node, self._feed, messages, now)
         self._tracker.look()
 
     def tick(self, now: Instant, wall_ms: WallMillis) -> None:

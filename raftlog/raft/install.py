@@ -125,6 +125,19 @@ def on_piece(state: RaftState, message: Install) -> None:
     _switch(state, position, snapshot)
 
 
+def whole_with(state: RaftState, message: Install) -> bytes | None:
+    """The state that this piece completes, were it heard now; None when it completes none that
+    would be taken."""
+    index, receiver = message.position.raft_index, state.receiving
+    known = receiver is not None and (receiver.index, receiver.total) == (index, message.total)
+    held = receiver.buffer if receiver is not None and known else b""
+    if message.term < state.term or index <= state.commit or message.total > INSTALL_BYTES_MAX:
+        return None
+    if message.start != len(held) or len(held) + len(message.chunk) != message.total:
+        return None
+    return b"".join((held, message.chunk))
+
+
 def _already_there(state: RaftState, index: RaftIndex) -> None:
     """Up to `index` we are equal to the leader, which has it committed."""
     state.receiving = None

@@ -440,11 +440,7 @@ class RaftNode:
             replication.uncover(state.progress[peer], last_contact)
 
     def log_read_done(
-        self,
-        token: int,
-        first_index: RaftIndex,
-        prev_chain: Chain,
-        entries: Sequence[Entry] | None,
+        self, token: int, first_index: RaftIndex, prev_chain: Chain, entries: Sequence[Entry] | None
     ) -> None:
         """Answer to a LogRead: verified entries from `first_index`, or None when that failed."""
         replication.on_log_read(self._state, token, first_index, prev_chain, entries)
@@ -454,6 +450,10 @@ class RaftNode:
     ) -> None:
         """Answer to a SnapshotRead; without a position it failed."""
         install.on_snapshot_read(self._state, token, position, snapshot)
+
+    def install_whole(self, message: Install) -> bytes | None:
+        """The state that this piece would complete; None when it would not."""
+        return install.whole_with(self._state, message)
 
     def stop(self, now: Instant) -> None:
         """Take part no more, for good."""

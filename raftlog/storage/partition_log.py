@@ -69,7 +69,7 @@ class PartitionLog:
     __slots__ = (
         "_commit", "_file_due", "_file_needed", "_jobs", "_mark_from", "_new_file_resets",
         "_pending", "_planner", "_repair", "_rolls", "_rounds", "_segment_bytes", "_segments",
-        "_sequence", "_window", "_window_slack", "first_index", "last_chain",
+        "_sequence", "_window", "_window_slack", "first_index", "judged", "last_chain",
         "last_index", "last_term", "log_start", "memberships", "next_offset", "options",
         "prev_chain", "prev_term", "spec", "start_marker", "terms",
     )  # fmt: skip
@@ -97,6 +97,7 @@ class PartitionLog:
         self._repair = parts.repair
         self._file_due = parts.repair is not None and parts.repair_file_due
         self._file_needed = False
+        self.judged: bytes | None = None  # a state that `install` need not judge
         self._mark_from = self._sequence + 1 if self._file_due else 0
         self._new_file_resets = parts.new_file_resets
         self._commit = RaftIndex(0)
@@ -256,7 +257,8 @@ class PartitionLog:
         """Forget all entries and begin after `position`, as one switch: the snapshot's file is
         synced before the header that makes everything older void. A bad one changes nothing."""
         path = f"{self.spec.path}/{snapshot_name(RaftIndex(position.raft_index + 1))}"
-        self._pending.create(path, snapshot_bytes(self.spec, position, snapshot))
+        judged, self.judged = self.judged == snapshot, None
+        self._pending.create(path, snapshot_bytes(self.spec, position, snapshot, judged=judged))
         self._pending.obsolete += [segment.path for segment in self._segments]
         self._segments.clear()
         self.first_index = RaftIndex(position.raft_index + 1)

@@ -7,7 +7,6 @@ needs no time; `advance` lets time pass from deadline to deadline.
 """
 
 from collections import deque
-from functools import partial
 
 from raftlog_sim.disk import Keep, SimulatedDisk
 
@@ -27,7 +26,7 @@ from raftlog.base.ids import (
 from raftlog.base.trace import ListTracer
 from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.applied import check_state
+from raftlog.partition.applied import MachineStates
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import ProduceAnswer
 from raftlog.partition.producer_snapshot import check_producers
@@ -100,7 +99,7 @@ class Place:
             group=GROUP,
             replica=self.me,
             path=replica_path(TOPIC, 0, self.me.epoch),
-            check_state=partial(check_state, machine) if machine else check_producers,
+            check_state=MachineStates(machine) if machine else check_producers,
         )
         self.replica = None
         self.held = False
