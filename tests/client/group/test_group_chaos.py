@@ -10,6 +10,14 @@ from raftlog.kafka.versions import ApiKey
 from tests.client.group.world import start
 
 
+def expire_unknown(world, readers):
+    """A member of which the coordinator knows and no client does: its session ends."""
+    known = {each.consumer.membership.identity.member_id for each in readers}
+    for name in list(world.groups.groups["g"].members):
+        if name not in known:
+            world.groups.expire("g", name)
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     strategy=st.sampled_from(["range", "sticky", "cooperative-sticky"]),
@@ -29,14 +37,13 @@ def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, stat
     world = start(4, 4)
     world.latency_ns = millis(10)  # each fetch is answered at once: the fewer, the faster
     more = {"partition_assignment_strategy": (strategy,), "auto_commit_interval_ms": 50}
+    readers, records = [], []
 
     def begin(instance):
         named = {"group_instance_id": instance} if static else {}
         readers.append(world.reader("t", records_max=3, **more, **named))
 
-    readers = []
     begin("0")
-    records = list(readers[0].records)
     refusals = [14, 15, 16, 22, 25, 27]
     apis = [ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT]
     for what, number in steps:
@@ -48,10 +55,8 @@ def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, stat
             records += dead.records
             if static:
                 begin(dead.consumer.settings.group_instance_id)
-                continue
-            for name in list(world.groups.groups["g"].members):
-                if name == dead.consumer.membership.identity.member_id:
-                    world.groups.expire("g", name)
+            else:
+                world.groups.expire("g", dead.consumer.membership.identity.member_id)
         elif what == "work":
             each = readers[number % len(readers)]
             (each.end_work if each.busy else each.begin_work)()
@@ -70,11 +75,7 @@ def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, stat
     for each in readers:
         each.end_work()
     world.groups.silent.clear()
-    # A member of which the coordinator knows and no client does: its session ends.
-    known = {each.consumer.membership.identity.member_id for each in readers}
-    for name in list(world.groups.groups["g"].members):
-        if name not in known:
-            world.groups.expire("g", name)
+    expire_unknown(world, readers)
     wanted = [f"t-{at}" for at in range(4)]
 
     def settled():
@@ -84,9 +85,7 @@ def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, stat
         )
 
     world.run_for(millis(3_000))
-    for name in list(world.groups.groups["g"].members):
-        if name not in {each.consumer.membership.identity.member_id for each in readers}:
-            world.groups.expire("g", name)
+    expire_unknown(world, readers)
     world.run_until(settled, steps=100_000)
     world.run_until(
         lambda: (
