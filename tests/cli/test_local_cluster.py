@@ -17,6 +17,7 @@ from raftlog.cli import up
 from raftlog.client.blocking import BlockingClient
 from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.local_ports import free_ports, is_free
+from tests.processes.load import TOPIC, Load, make_topic, read_all
 from tests.tidy.tree import ROOT
 
 pytestmark = pytest.mark.processes
@@ -80,43 +81,68 @@ def test_up_down_and_up_again(raftlog, tmp_path):
     assert raftlog("inspect", directory).code == 1
 
 
-def test_a_cluster_that_runs_grows_and_shrinks(raftlog, tmp_path):
-    """A broker joins, partitions move to it by a plan, it is drained, stopped and forgotten."""
+def test_a_cluster_under_load_grows_and_shrinks(raftlog, tmp_path):
+    """A broker joins while records come. Partitions move to it, the moves are taken back, and begun
+    again; the topic gets more partitions; the broker is drained, stopped and forgotten. No record
+    that was acknowledged is lost, none is there twice, and no send fails."""
     directory = tmp_path / "data"
+    plan = tmp_path / "plan.json"
     try:
         up = started("up", "--brokers", "3", "--port", 0, "--dir", directory, "--detach")
         first = up["bootstrap_servers"]
-        bootstrap = ("-b", first)
-        raftlog("topics", "create", "t", "--partitions", 4, "--replication-factor", 3, *bootstrap)
-        raftlog("produce", "t", *bootstrap, stdin=b"a\nb\nc\n")
-        grown = started("up", "--add-broker", "--dir", directory)
-        assert [each["node"] for each in grown["brokers"]] == [1, 2, 3, 4]
-        assert grown["bootstrap_servers"].startswith(first)
-        assert len(running(directory)) == 4
-        rows = raftlog("brokers", "list", *bootstrap, "--format", "json").json["brokers"]
-        assert [(each["node"], each["fenced"], each["replicas"]) for each in rows][3] == (
-            4,
-            False,
-            0,
-        )
-        plan = tmp_path / "plan.json"
-        for brokers, held in (("1,2,3,4", 3), ("1,2,3", 0)):
-            made = raftlog("reassign", "generate", "--topic", "t", "--brokers", brokers, *bootstrap)
-            plan.write_text(made.out)
-            assert raftlog("reassign", "execute", plan, *bootstrap).code == 0
-            done = raftlog("reassign", "verify", plan, "--watch", "--timeout", 60, *bootstrap)
-            assert done.code == 0, done.out
-            rows = raftlog("brokers", "list", *bootstrap, "--format", "json").json["brokers"]
-            assert rows[3]["replicas"] == held
-        read = raftlog("consume", "t", "-o", "beginning", "-e", *bootstrap)
-        assert sorted(read.out.split()) == ["a", "b", "c"]
-        process = json.loads((directory / "cluster.json").read_text())["brokers"][3]["pid"]
-        os.kill(process, signal.SIGTERM)
-        deadline = time.perf_counter() + 60
-        while raftlog("brokers", "unregister", 4, *bootstrap).code != 0:
-            assert time.perf_counter() < deadline, "broker 4 is not forgotten"
-        rows = raftlog("brokers", "list", *bootstrap, "--format", "json").json["brokers"]
-        assert [each["node"] for each in rows] == [1, 2, 3]
+
+        def told(*arguments):
+            ran = raftlog(*arguments, "-b", first)
+            assert ran.code == 0, ran.err
+            return ran
+
+        def rows():
+            return told("brokers", "list", "--format", "json").json["brokers"]
+
+        def moved(brokers):
+            plan.write_text(
+                told("reassign", "generate", "--topic", TOPIC, "--brokers", brokers).out
+            )
+            told("reassign", "execute", plan)
+            told("reassign", "verify", plan, "--watch", "--timeout", 120)
+            return [each["replicas"] for each in rows()]
+
+        make_topic(first, 4)
+        with Load(first, 4, "steady") as load:
+            load.wait_for(200)
+            grown = started("up", "--add-broker", "--dir", directory)
+            assert [each["node"] for each in grown["brokers"]] == [1, 2, 3, 4]
+            assert grown["bootstrap_servers"].startswith(first)
+            assert len(running(directory)) == 4
+            assert [(each["fenced"], each["replicas"]) for each in rows()][3] == (False, 0)
+
+            begin = told("reassign", "generate", "--topic", TOPIC, "--brokers", "1,2,3,4").out
+            plan.write_text(begin)
+            told("reassign", "execute", plan)
+            told("reassign", "cancel", "--all")
+            deadline = time.perf_counter() + 60
+            while told("reassign", "list", "--format", "json").json["partitions"]:
+                assert time.perf_counter() < deadline, "moves are not taken back"
+
+            assert moved("1,2,3,4") == [3, 3, 3, 3]
+            told("topics", "alter", TOPIC, "--partitions", 8)
+            told("elect-leaders", "--all")
+            load.wait_for(len(load.acknowledged) + 200)
+            assert moved("1,2,3") == [8, 8, 8, 0]
+            load.wait_for(len(load.acknowledged) + 200)
+
+            process = json.loads((directory / "cluster.json").read_text())["brokers"][3]["pid"]
+            os.kill(process, signal.SIGTERM)
+            deadline = time.perf_counter() + 60
+            while raftlog("brokers", "unregister", 4, "-b", first).code != 0:
+                assert time.perf_counter() < deadline, "broker 4 is not forgotten"
+            assert [each["node"] for each in rows()] == [1, 2, 3]
+            load.wait_for(len(load.acknowledged) + 200)
+            # Before its end, which throws away what is under way.
+            assert load.failed == 0
+        found = read_all(first, 8)
+        assert {place: found.get(place) for place in load.acknowledged} == load.acknowledged
+        assert len(set(found.values())) == len(found)
     finally:
         raftlog("down", "--dir", directory)
     wait_until_gone(directory)

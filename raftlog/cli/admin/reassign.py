@@ -49,6 +49,7 @@ from raftlog.kafka.error_codes import ErrorCode, error_name
 _CONTEXT: dict[str, Any] = {"max_content_width": 100}
 _PLAN = click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))
 _LOOK_SECONDS: Final = 1.0
+_OVER: Final = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 @click.group(
@@ -393,16 +394,24 @@ def cancel(plan_path: Path | None, all_: bool, dry_run: bool, bootstrap: str, fo
         return places, await alter(client, dict.fromkeys(places))
 
     places, results = with_client(bootstrap, work)
-    refused = [each for each in results if each.error_code != ErrorCode.NONE]
-    kept = [each.place for each in refused]
+    # A move may end between the list and the request.
+    over = [each.place for each in results if each.error_code == _OVER]
+    refused = [each for each in results if each.error_code not in (ErrorCode.NONE, _OVER)]
+    kept = [*over, *(each.place for each in refused)]
     gone = [place for place in places if place not in kept]
     if form == "json":
-        told = [place._asdict() for place in gone]
-        document = {"dry_run": dry_run, "cancelled": told, "refused": _refused_json(refused)}
+        document = {
+            "dry_run": dry_run,
+            "cancelled": [place._asdict() for place in gone],
+            "moved_already": [place._asdict() for place in over],
+            "refused": _refused_json(refused),
+        }
         print_json(document)
         return FAILED_CODE if refused else DONE_CODE
     if not places:
         print("none of these partitions is moving")
     for place in gone:
         print(f"{place}: {'would be taken back' if dry_run else 'taken back'}", flush=True)
+    for place in over:
+        print(f"{place}: has moved already", flush=True)
     return _print_refused(refused)

@@ -4,6 +4,11 @@ import json
 
 import pytest
 
+from raftlog.cli.admin import reassign
+from raftlog.client.core.results import PartitionResult
+from raftlog.client.core.values import TopicPartition
+from raftlog.kafka.error_codes import ErrorCode
+
 pytestmark = pytest.mark.processes
 
 FORM = ("--format", "json")
@@ -183,6 +188,25 @@ def test_a_plan_that_is_not_there_differs(on_cluster, plan):
     assert (listed.code, listed.out) == (0, "no partition is moving\n")
     nothing = on_cluster("reassign", "cancel", plan(("apart", 0, other)))
     assert (nothing.code, nothing.out) == (0, "none of these partitions is moving\n")
+
+
+def test_a_move_that_ended_meanwhile_is_not_an_error(raftlog, monkeypatch):
+    """Regression: `cancel --all` failed when a move ended between its list and its request."""
+    places = [TopicPartition("t", number) for number in range(2)]
+    over = PartitionResult(places[1], ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "not reassigned")
+    told = (places, [PartitionResult(places[0]), over])
+    monkeypatch.setattr(reassign, "with_client", lambda *_: told)
+    ran = raftlog("reassign", "cancel", "--all")
+    assert (ran.code, ran.out, ran.err) == (0, "t-0: taken back\nt-1: has moved already\n", "")
+    shown = raftlog("reassign", "cancel", "--all", *FORM)
+    assert shown.code == 0
+    assert shown.json == {
+        "version": 1,
+        "dry_run": False,
+        "cancelled": [{"topic": "t", "partition": 0}],
+        "moved_already": [{"topic": "t", "partition": 1}],
+        "refused": [],
+    }
 
 
 def test_plans_are_generated(on_cluster, tmp_path, plan):
