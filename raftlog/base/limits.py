@@ -324,10 +324,10 @@ assert BROKERS_MAX <= LEARNERS_MAX
 
 # --- exports of topics ----------------------------------------------------------------------------
 EXPORT_MANIFEST_BYTES_MAX: Final = 16 * MIB
-"""Of `manifest.json`, and of `SHA256SUMS`, each read into memory whole: a partition takes about 100
-bytes in the one and at most 350 in the other."""
+"""The size of `manifest.json`, and of `SHA256SUMS`. Both are read into memory whole: a partition
+takes about 100 bytes in the one and at most 350 in the other."""
 EXPORT_PARTITIONS_MAX: Final = 10_000
-"""Of all topics of one export: each is a file. As many as one topic may have."""
+"""All topics of one export together: each partition is a file. One topic may have as many."""
 
 assert EXPORT_PARTITIONS_MAX * 350 < EXPORT_MANIFEST_BYTES_MAX
 assert PARTITIONS_PER_TOPIC_MAX <= EXPORT_PARTITIONS_MAX

@@ -29,6 +29,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "brokers",
         "List brokers, and forget those that are gone for good.",
     ),
+    "chaos": (
+        "raftlog.cli.chaos",
+        "chaos",
+        "Play a scenario of faults on real brokers, beside your program.",
+    ),
     "cluster": ("raftlog.cli.cluster", "cluster", "Show the state of a running cluster."),
     "configs": (
         "raftlog.cli.admin.configs",

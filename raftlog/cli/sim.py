@@ -32,6 +32,7 @@ def sim(arguments: tuple[str, ...]) -> NoReturn:
     debug      step through a run, forwards and backwards
     turns      a line a turn of a run, to compare two
     scenarios  the named ones, each against what it should give
+    steps      what a scenario says, line by line
     mutants    planted bugs that must be caught
     gate       releases of another library that must fail and pass
 

@@ -142,7 +142,7 @@ def verify(
     if form == "json":
         print(json.dumps(document, indent=1))
     else:
-        _print_text(judgement, checks, path, report)
+        print_judgement(judgement, checks, path, report)
     return EXIT_CODES[concluded]
 
 
@@ -312,10 +312,11 @@ def _write(path: Path, text: str) -> None:
         raise RaftlogError(f"cannot write: {error.strerror}", on=str(path)) from None
 
 
-def _print_text(
+def print_judgement(
     judgement: Judgement, checks: Sequence[RunCheck], path: Path, report: Path | None
 ) -> None:
-    """Verdict first, then the smallest evidence or what was proved, then the rest."""
+    """Verdict first, then the smallest evidence or what was proved, then the rest. `path` is what
+    was judged."""
     verdict = judgement.verdict
     _say(
         f"{whole(verdict, checks).upper()}  {path}: "

@@ -20,7 +20,17 @@ from types import FrameType
 
 from raftlog.base.errors import OperatingError
 from raftlog_sim import mutation
-from raftlog_sim.commands import common, debug, gate, mutants, run, scenarios, shrink, sweep
+from raftlog_sim.commands import (
+    common,
+    debug,
+    gate,
+    mutants,
+    run,
+    scenarios,
+    shrink,
+    steps,
+    sweep,
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -80,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.error = partial(common.usage_error, whole.prog)  # type: ignore[method-assign, assignment]
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, sweep, shrink, debug, scenarios, mutants, gate):
+    for module in (run, sweep, shrink, debug, scenarios, steps, mutants, gate):
         module.add(commands)
     return whole
 

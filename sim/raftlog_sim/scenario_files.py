@@ -85,10 +85,11 @@ class Scenario:
     @property
     def case(self) -> Case:
         """What is played, made anew. OperatingError names the line that makes no sense."""
-        bare = [line for line in self.lines if line.partition(" ")[0] not in _NOT_OF_THE_RUN]
+        bare = [_of_the_run(line) for line in self.lines]
         if self.subject == PYSYNCOBJ:
-            return GuestCase(plan=guest_tools().parse("\n".join(bare)))
-        return BrokerCase(schedule=_schedule(self.name, bare))
+            plan = "\n".join(line for line in bare if line)
+            return GuestCase(plan=guest_tools().parse(plan))
+        return BrokerCase(schedule=_schedule(self.name, bare)[0])
 
 
 def names() -> list[str]:
@@ -136,8 +137,33 @@ def _words(lines: tuple[str, ...], head: str) -> list[str]:
     return [word for line in lines if line.startswith(f"{head} ") for word in line.split()[1:]]
 
 
-def _schedule(name: str, lines: list[str]) -> Schedule:
+def _of_the_run(line: str) -> str:
+    """The line, or nothing in its place: lines keep their numbers, which errors name."""
+    other = line.partition(" ")[0] in _NOT_OF_THE_RUN or line.startswith(RESULT)
+    return "" if other else line
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Told:
+    """What a file says, by its lines: `settings` are (line, option, value), `steps` (line, step) in
+    the order of their instants."""
+
+    settings: tuple[tuple[int, str, Any], ...]
+    steps: tuple[tuple[int, Step], ...]
+
+
+def told(name: str, text: str) -> Told:
+    """What a scenario of brokers says. OperatingError names the line that makes no sense."""
+    lines = [_of_the_run(line.rstrip()) for line in text.splitlines()]
+    if GUEST_LINE in lines:
+        raise OperatingError(f"a scenario of {PYSYNCOBJ}", on=name, do="give one of brokers")
+    return _schedule(name, lines)[1]
+
+
+def _schedule(name: str, lines: list[str]) -> tuple[Schedule, Told]:
     options: dict[str, Any] = {"seed": 1}
+    settings: list[tuple[int, str, Any]] = []
     steps: list[tuple[int, Step]] = []
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -146,6 +172,7 @@ def _schedule(name: str, lines: list[str]) -> Schedule:
         try:
             if words[0] == "set":
                 options[words[1]] = _value(words[2])
+                settings.append((number, words[1], options[words[1]]))
             else:
                 steps.append((number, parse_step(words)))
         except (ValueError, IndexError, OperatingError) as error:
@@ -158,7 +185,9 @@ def _schedule(name: str, lines: list[str]) -> Schedule:
         missing = _missing(each, run)
         if missing:
             raise OperatingError(missing, on=f"{name}, line {number}", do=_NAME_ANOTHER)
-    return Schedule(run, tuple(sorted((each for _, each in steps), key=lambda each: each.at_ms)))
+    steps.sort(key=lambda each: each[1].at_ms)
+    said = Told(settings=tuple(settings), steps=tuple(steps))
+    return Schedule(run, tuple(each for _, each in steps)), said
 
 
 def _missing(step: Step, options: SimOptions) -> str:

@@ -94,6 +94,18 @@ def test_topics_as_files(tmp_path: Path):
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
+def test_chaos(tmp_path: Path):
+    for name, language in (("leader-dies.txt", "scenario"), ("shop.py", "python")):
+        (snippet,) = blocks("chaos.md", language)
+        (tmp_path / name).write_text(snippet)
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    told = run_shell(blocks("chaos.md", "sh"), tmp_path, "")
+    assert "300 of 300 orders are in the log" in told
+    assert 'failures="0"' in (tmp_path / "chaos.xml").read_text()
+
+
 def run_shell(snippets: list[str], tmp_path: Path, bootstrap: str) -> str:
     """Run each; what they wrote to standard error."""
     program = tmp_path / "raftlog"

@@ -1,5 +1,7 @@
 """Every named scenario gives what its file says; the files are read strictly."""
 
+import json
+
 import pytest
 from raftlog_sim import scenario_files, scenarios
 from raftlog_sim.__main__ import main
@@ -86,6 +88,38 @@ def test_a_scenario_is_read():
     assert [step.kind for step in schedule.steps] == ["power", "produce"]
     assert schedule.steps[0].for_ms == 200
     assert scenario_files.rewritten(found, ["=> new"]) == TEXT.replace("=> ok", "=> new")
+
+
+def test_what_a_scenario_says_is_told_by_its_lines(tmp_path, capsys):
+    file = tmp_path / "x.txt"
+    file.write_text(TEXT)
+    assert main(["steps", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "line 3: set partitions 2",
+        "line 8: 50 power node=n2+n3 keep=none for 200",
+        "line 7: 100 produce slot=0 partition=1 count=4",
+    ]
+    assert main(["steps", str(file), "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["settings"] == [{"line": 3, "name": "partitions", "value": 2}]
+    assert told["steps"][1] == {
+        "line": 7, "at": 100, "kind": "produce", "slot": 0, "partition": 1, "count": 4,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("# t\nmutants 3\n100 crash node=n9 for 1\n", "x.txt, line 3"),
+        ("# t\nsubject pysyncobj\nnodes 3\n=> ok\n", "pysyncobj"),
+        ("hello\n", "it is no scenario"),
+    ],
+)
+def test_what_is_no_scenario_of_brokers_has_no_steps(tmp_path, capsys, text, why):
+    (tmp_path / "x.txt").write_text(text)
+    assert main(["steps", str(tmp_path / "x.txt")]) == 64
+    assert why in capsys.readouterr().err
+    assert main(["steps", str(tmp_path / "nowhere")]) == 64
 
 
 def test_a_step_is_its_text():

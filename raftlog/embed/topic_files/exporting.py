@@ -1,8 +1,8 @@
 """Writes topics of a cluster into a new folder, through the Kafka protocol.
 
-A partition is written up to what was its end when the export began; what is appended later is left
-out. Of a cluster with transactions only what is committed is read. When the export fails, its
-folder is removed. SHA256SUMS is written last, so a folder that a crash left behind is no export.
+A partition is written up to what was its end when the export began; later records are left out. In
+a cluster with transactions only committed records are read. When the export fails, its folder is
+removed. SHA256SUMS is written last, so a folder that a crash left behind is no export.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Reads an export's folder, sceptically: length, checksum, version, then meaning.
 
-What is refused: a folder without a manifest (foreign) or without checksums (an export that was
+The reader refuses a folder without a manifest (foreign) or without checksums (an export that was
 interrupted), a later version, any file whose bytes are not those that were written, a link or a
 FIFO in the place of a file, and batches that a broker would not take.
 """

@@ -1,7 +1,7 @@
 """Makes the topics of a checked export in a cluster, and fills them.
 
 Every batch is sent as it lies in its file, one at a time for each partition, and must be given the
-offset that is due: the topics are new, so any other offset means that somebody else writes to them.
+offset that is due: the topics are new. Any other offset means that another client writes to them.
 When an import fails, the topics that it made are deleted.
 """
 

@@ -32,7 +32,7 @@ _Settings = Annotated[dict[str, str], msgspec.Meta(max_length=CONFIGS_PER_TOPIC_
 
 @final
 class PartitionPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What a partition's file holds."""
+    """The content of a partition's file, in numbers."""
 
     start_offset: _Amount
     end_offset: _Amount
@@ -78,13 +78,13 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
 
     @property
     def bytes(self) -> int:
-        """Of all batches."""
+        """All batches together."""
         return sum(each.bytes for each in self.topics)
 
 
 @final
 class _Head(msgspec.Struct, frozen=True):
-    """What every version has."""
+    """The fields that every version has."""
 
     format: str = ""
     version: int = 0

@@ -1,0 +1,93 @@
+"""The user's own program beside a run: started, shown, waited for, and gone at the end.
+
+It runs in a process group of its own, by the shell, so that whatever it starts ends with it.
+"""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, Final, final
+
+from raftlog.base.errors import OperatingError
+
+OUTPUT_BYTES_MAX: Final = 64 << 20
+"""The file keeps so much of the program's output; all of it is shown."""
+_END_SECONDS: Final = 5.0
+_PIECE: Final = 1 << 16
+
+
+@final
+class Program:
+    """See the module. Its output goes to `shown` and into a file."""
+
+    def __init__(
+        self, command: str, environment: Mapping[str, str], output: Path, shown: BinaryIO
+    ) -> None:
+        self._output = output
+        self._shown = shown
+        try:
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                env={**os.environ, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise OperatingError(
+                f"the program cannot be started: {error.strerror}", on=command
+            ) from error
+        self._pump = threading.Thread(target=self._show, name="raftlog program", daemon=True)
+        self._pump.start()
+
+    def _show(self) -> None:
+        pipe = self._process.stdout
+        assert pipe is not None, "asked for above"
+        left = OUTPUT_BYTES_MAX
+        with self._output.open("wb") as kept:
+            while piece := os.read(pipe.fileno(), _PIECE):
+                kept.write(piece[:left])
+                kept.flush()
+                left -= min(left, len(piece))
+                self._shown.write(piece)
+                self._shown.flush()
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, minus a signal's number when one ended it; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, seconds: float) -> str:
+        """Wait for its end; what is wrong with it: nothing after exit code 0."""
+        try:
+            code = self._process.wait(max(0.0, seconds))
+        except subprocess.TimeoutExpired:
+            return "it did not end in time"
+        if code < 0:
+            return f"{signal.Signals(-code).name} ended it"
+        return f"it ended with {code}" if code else ""
+
+    def end(self) -> None:
+        """End it, and what it has left behind: by SIGTERM, and after 5 seconds by SIGKILL."""
+        if self._process.poll() is None:
+            self._signal(signal.SIGTERM)
+            try:
+                self._process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._signal(signal.SIGKILL)
+                self._process.wait()
+        self._signal(signal.SIGKILL)
+        self._pump.join(_END_SECONDS)
+        pipe = self._process.stdout
+        if pipe is not None and not self._pump.is_alive():
+            pipe.close()
+
+    def _signal(self, number: int) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return  # all of the group is gone
