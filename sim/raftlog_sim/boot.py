@@ -12,6 +12,7 @@ from raftlog.broker.broker import Broker
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.client import Connected
 from raftlog_sim.clock import NodeClock
+from raftlog_sim.disk_work import Performing
 
 
 @final
@@ -48,6 +49,10 @@ class Boot:
     that not every turn needs one of its own."""
     rounds: deque[e.Write] = attrs.Factory(deque)
     writing: bool = False
+    inline: Performing | None = None
+    """A round that is synced inside its turn: no other turn begins before it has ended."""
+    turn_refused: bool = False
+    """One was due meanwhile."""
     jobs: deque[e.Job | e.Read] = attrs.Factory(deque)
     working: bool = False
     peers: tuple[e.PeerAddress, ...] = ()

@@ -24,7 +24,7 @@ Which fault each kind of file must survive (tests/storage has one scenario per r
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import final
 
 from raftlog.base.binary import Buffer
@@ -68,6 +68,8 @@ class SimulatedDisk:
         self.removed: list[str] = []
         self.crash_at: int | None = None
         self.crash_tears = False
+        self.on_write: Callable[[], None] | None = None
+        """Called once, when something was written next."""
         self._room: int | None = None
         self.lying_sync = False
 
@@ -184,6 +186,10 @@ class SimulatedDisk:
 
     def total_bytes(self) -> int:
         return self.free_bytes() + self._used()
+
+    def has_pending(self) -> bool:
+        """Whether a power failure may lose or tear bytes of a file that has a durable name."""
+        return any(inode.dirty or inode.size_dirty for inode in self._names.durable.values())
 
     # --- crashes ----------------------------------------------------------------------------------
 
@@ -328,6 +334,13 @@ class SimulatedDisk:
         found._names.durable = dict(found._names.seen)
         return found
 
+    def for_reading(self) -> "SimulatedDisk":
+        """The same files, as a process sees them, without the failures that were asked for. It
+        borrows them: good for reading, now."""
+        found = SimulatedDisk(self._entropy, self.tear_bytes)
+        found._names.seen, found._names.directories = self._names.seen, self._names.directories
+        return found
+
     def durable_content(self, path: str) -> bytes | None:
         """The bytes that a crash that keeps nothing would leave; None when the name goes too."""
         inode = self._names.durable.get(path)
@@ -356,6 +369,12 @@ class SimulatedDisk:
     def check_read(self, path: str) -> None:
         """Raise when a read was asked to fail."""
         self._errors.check("read", path)
+
+    def written(self) -> None:
+        """Tell whoever waits for a write."""
+        told, self.on_write = self.on_write, None
+        if told is not None:
+            told()
 
     def take_misdirection(self, path: str) -> tuple[str, int] | None:
         return self._misdirected.pop(path, None)
@@ -443,6 +462,7 @@ class SimulatedFile:
         inode.seen[position:end] = content
         inode.dirty.append((position, end))
         inode.make_readable(position, len(content))
+        self._disk.written()
 
     def truncate(self, size: int) -> None:
         """Cut or extend with zeros."""

@@ -1,17 +1,17 @@
 """A simulated machine: one Broker, its disk, and the effects of its turns in virtual time.
 
 What arrives at one instant is one turn. Write rounds of the directory are performed one after
-another, jobs likewise beside them, as the runtime's threads do. A crash ends the boot: whatever
-was under way for it comes back to nobody.
+another, jobs likewise beside them, as the runtime's threads do (`disk_work`). A crash ends the
+boot: whatever was under way for it stays as far as it went, and comes back to nobody.
 """
 
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from raftlog.base.errors import CorruptData, DiskError, RaftlogError
+from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
-from raftlog.base.units import NANOS_PER_MICRO, millis
+from raftlog.base.units import NANOS_PER_MICRO
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
@@ -20,12 +20,13 @@ from raftlog.storage.data_dir import DirectoryImage, open_directory
 from raftlog.storage.jobs import read_slice
 from raftlog.storage.store_file import StoreReader
 from raftlog.storage.store_records import StoreState
-from raftlog.storage.write_round import DirectoryWriter, RoundResult
-from raftlog_sim import turns
+from raftlog.storage.write_round import DirectoryWriter
+from raftlog_sim import disk_work, turns
 from raftlog_sim.boot import Boot, Turn
 from raftlog_sim.client import Connected, cut_frames
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
+from raftlog_sim.disk_work import RESTART_NS
 from raftlog_sim.releases import RELEASES
 
 if TYPE_CHECKING:
@@ -33,11 +34,7 @@ if TYPE_CHECKING:
 
     from raftlog_sim.world import World
 
-WRITE_NS: Final = 50 * NANOS_PER_MICRO
 SYNC_NS: Final = 150 * NANOS_PER_MICRO
-JOB_NS: Final = 200 * NANOS_PER_MICRO
-RESTART_NS: Final = millis(400)
-"""How long a supervisor takes to start a process again."""
 
 
 @final
@@ -160,7 +157,7 @@ class Node:
         if not self.up and self.boots == boots:
             self.start()
 
-    def _halted(self) -> None:
+    def halted(self) -> None:
         """The disk stopped the machine, or the process; it boots again after a while."""
         self.stop_process()
         self._disk_stops()
@@ -180,6 +177,7 @@ class Node:
     def stop_process(self) -> None:
         """The process is gone at once (kill -9); the machine and what it wrote live on."""
         boot = self.live
+        disk_work.cut_job_short(self, boot)
         self.boot_state = None
         self.suspended = self.leaves = False
         self.world.network.node_down(self.number)
@@ -242,6 +240,9 @@ class Node:
         boot.turn_due = False
         if self.suspended:
             return
+        if boot.inline is not None:  # the loop waits for the disk
+            boot.turn_refused = True
+            return
         if boot.begun is not None:  # it is served first
             self._turn_soon(boot)
             return
@@ -290,9 +291,9 @@ class Node:
         inline = False
         if effects.writes:
             boot.rounds.extend(effects.writes)
-            inline = self._syncs_inline(boot)
+            inline = disk_work.syncs_inline(self, boot)
         if boot.rounds and not boot.writing and not inline:
-            self._begin_round(boot)
+            disk_work.begin_round(self, boot)
         for unlink in effects.unlinks:
             self.world.network.unlink(self.number, unlink.peer, unlink.session)
         for send in effects.sends:
@@ -310,7 +311,7 @@ class Node:
         if effects.reads or effects.jobs:
             boot.jobs.extend((*effects.reads, *effects.jobs))
         if boot.jobs and not boot.working:
-            self._begin_job(boot)
+            disk_work.begin_job(self, boot)
         for answer in effects.admin_replies:
             boot.admin[answer.token] = answer.value
         if effects.peers is not None:
@@ -321,7 +322,7 @@ class Node:
             self.world.after(0, self._leave, boot)
         self._set_alarm(boot, effects)
         if inline:
-            self._sync_inline(boot)
+            disk_work.begin_inline(self, boot)
 
     def _read_on(self, boot: Boot) -> None:
         """Somebody is paused no more; what others sent waits on."""
@@ -341,103 +342,11 @@ class Node:
             boot.alarm = instant
             self.world.at(instant, self._wake, boot, instant)
 
-    # --- the disk ---
-
-    def _begin_round(self, boot: Boot) -> None:
-        boot.writing = True
-        self.world.after(WRITE_NS + self.slower_ns, self._perform_round, boot)
-
-    def _perform_round(self, boot: Boot) -> None:
-        if self.boot_state is not boot:
-            return
-        if self.stalled:
-            self.world.after(WRITE_NS * 100, self._perform_round, boot)
-            return
-        performed = self._perform_next(boot)
-        if performed is None:
-            return
-        write, result = performed
-        self.deliver(e.Written(write.io_id, write.directory))
-        self.world.after(self.world.sync_ns + self.slower_ns, self._round_done, boot, write, result)
-
-    def _perform_next(self, boot: Boot) -> tuple[e.Write, RoundResult] | None:
-        """The next round and what came of it; None when the node crashed on the way."""
-        write = boot.rounds.popleft()
-        try:
-            return write, boot.writer.perform(write.io_id, write.ops)
-        except SimulatedCrashError:
-            self._halted()
-            return None
-
-    def _syncs_inline(self, boot: Boot) -> bool:
-        quick = self.world.sync_ns <= turns.INLINE_SYNC_NS and self.slower_ns == 0
-        return self.world.patient and quick and not self.stalled and turns.is_lone(boot)
-
-    def _sync_inline(self, boot: Boot) -> None:
-        """Write and sync the lone round at the end of its turn. A round that nobody waits for by
-        itself brings about no turn."""
-        if self.boot_state is not boot:
-            return
-        performed = self._perform_next(boot)
-        if performed is None:
-            return
-        write, result = performed
-        if write.awaited or result.poisoned is not None or result.failed:
-            self._round_done(boot, write, result)
-        else:
-            boot.inbox.append(e.Persisted(write.io_id, write.directory))
-
-    def _round_done(self, boot: Boot, write: e.Write, result: Any) -> None:
-        if self.boot_state is not boot:
-            return
-        boot.writing = False
-        if result.poisoned is not None:
-            error = result.poisoned
-            self.deliver(e.WriteFailed(write.io_id, write.directory, None, error))
-            self.world.after(RESTART_NS, self._supervise, boot)
-        else:
-            for group, error in sorted(result.failed.items()):
-                self.deliver(e.WriteFailed(write.io_id, write.directory, (group,), error))
-            self.deliver(e.Persisted(write.io_id, write.directory))
-        if boot.rounds:
-            self._begin_round(boot)
-
-    def _supervise(self, boot: Boot) -> None:
+    def supervise(self, boot: Boot) -> None:
         """What a supervisor does that sees a broker whose data directory is poisoned."""
         if self.boot_state is boot:
             self.stop_process()
             self.start()
-
-    def _begin_job(self, boot: Boot) -> None:
-        boot.working = True
-        self.world.after(JOB_NS + self.slower_ns, self._perform_job, boot)
-
-    def _perform_job(self, boot: Boot) -> None:
-        if self.boot_state is not boot:
-            return
-        if self.stalled:
-            self.world.after(JOB_NS * 100, self._perform_job, boot)
-            return
-        job = boot.jobs.popleft()
-        try:
-            done = self._done(job)
-        except SimulatedCrashError:
-            self._halted()
-            return
-        self.deliver(done)
-        boot.working = False
-        if boot.jobs:
-            self._begin_job(boot)
-
-    def _done(self, job: e.Job | e.Read) -> e.Event:
-        try:
-            if isinstance(job, e.Read):
-                return e.ReadDone(job.token, read_slice(self.disk, job.slice))
-            return e.JobDone(job.token, job.function(self.disk, *job.args))
-        except RaftlogError as error:
-            if isinstance(job, e.Read):
-                return e.ReadDone(job.token, error)
-            return e.JobDone(job.token, error)
 
     # --- clients ---
 

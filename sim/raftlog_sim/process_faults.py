@@ -1,8 +1,11 @@
 """What befalls processes and machines: kill, power loss, pause, a disk that stalls."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
+import attrs
+
+from raftlog.base.probes import probe
 from raftlog.base.units import millis
 from raftlog_sim.disk import Keep
 from raftlog_sim.node import Node
@@ -12,6 +15,9 @@ from raftlog_sim.workload import TOPIC
 
 if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
+
+_IN_WRITE_NS: Final = millis(300)
+"""How long power waits for a write."""
 
 
 def _crash(nemesis: "Nemesis", step: Step) -> bool:
@@ -30,16 +36,72 @@ def kill(nemesis: "Nemesis", step: Step, node: Node) -> None:
 
 def _power(nemesis: "Nemesis", step: Step) -> bool:
     """A machine whose process is dead already loses what was not synced too."""
-    keep = Keep(step.argument("keep"))
     struck = nemesis.nodes(step, "node")
     for node in struck:
-        nemesis.note("power-loss", node.number)
-        draws = node.world.stream(f"power/{node.number}/{node.world.now}")
-        if node.up:
-            node.stop_process()
-            restart_later(nemesis, step, node)
-        node.disk.crash(keep, draws)
+        _power_fails(nemesis, step, node)
     return bool(struck)
+
+
+def _power_fails(nemesis: "Nemesis", step: Step, node: Node) -> None:
+    nemesis.note("power-loss", node.number)
+    draws = node.world.stream(f"power/{node.number}/{node.world.now}")
+    if node.up:
+        probe("power-failed-under-a-process")
+        if node.disk.has_pending():
+            probe("power-failed-before-a-sync")
+        node.stop_process()
+        restart_later(nemesis, step, node)
+    node.disk.crash(Keep(step.argument("keep")), draws)
+
+
+def _power_in_write(nemesis: "Nemesis", step: Step) -> bool:
+    """Power fails within a sync or so after the next write to any of these machines, or with what
+    is pending now."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.up]
+    if not nodes:
+        return False
+    world = nodes[0].world
+    draws = world.stream(f"power-in-write/{world.now}")
+    strike = _Strike(nemesis, step, nodes, draws.below(world.sync_ns + 1))
+    if any(node.disk.has_pending() for node in nodes):
+        strike.soon()
+    else:
+        for node in nodes:
+            node.disk.on_write = strike.soon
+        world.after(_IN_WRITE_NS, strike.now)
+    return True
+
+
+@final
+@attrs.define(eq=False)
+class _Strike:
+    """Power that fails when something is written."""
+
+    nemesis: "Nemesis"
+    step: Step
+    nodes: list[Node]
+    later_ns: int
+    begun: bool = False
+    over: bool = False
+
+    def soon(self) -> None:
+        """Something was written."""
+        if not self.begun:
+            self.begun = True
+            self.nemesis.world.after(self.later_ns, self.now)
+
+    def now(self) -> None:
+        """Unless it has failed before, or everything was healed. Of several machines each comes
+        back at its own time."""
+        if self.over or self.nemesis.healed:
+            return
+        self.over = True
+        draws = self.nemesis.world.stream(f"power-in-write/{self.nemesis.world.now}/back")
+        for node in self.nodes:
+            for_ms = self.step.for_ms
+            if len(self.nodes) > 1:
+                for_ms = min(for_ms, 1 + draws.below(for_ms + 1))
+            _power_fails(self.nemesis, self.step._replace(for_ms=for_ms), node)
 
 
 def _pause(nemesis: "Nemesis", step: Step) -> bool:
@@ -94,6 +156,7 @@ def _elect(nemesis: "Nemesis", step: Step) -> bool:
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "crash": _crash,
     "power": _power,
+    "power-in-write": _power_in_write,
     "pause": _pause,
     "late-turn": _late_turn,
     "stall": _stall,

@@ -77,6 +77,11 @@ KINDS: Final = {
         (("node", "nodes"), ("keep", _KEEP)), True, "nemesis",
         "a machine loses power; of what was not synced its disk keeps all, none or some",
     ),
+    "power-in-write": Kind(
+        (("node", "nodes"), ("keep", _KEEP)), True, "nemesis",
+        "the same, of all these machines at once, when one of them has something written and not "
+        "synced, and 300 ms later at the latest",
+    ),
     "partition": Kind(
         (("side", "nodes"), ("how", _HOW)), True, "nemesis",
         "every link between a side and the others is cut",

@@ -1,9 +1,11 @@
 """What one boot of a process in trio mode has of its machine: a disk whose calls take time, and
 workers that are no threads.
 
-A worker takes what is queued, waits a little, works in one instant of virtual time, and reports
-after the time that its calls to the disk took. What is called on the loop instead (a lone round)
-holds up the loop for that time. When the boot is over, nothing is done any more.
+A worker takes what is queued, waits a little, works, and reports after the time that its calls to
+the disk took. Rounds are worked on step by step: a step that waits for the disk has its effect when
+its time is over, so power may fail before it. Jobs are worked on in one instant of virtual time.
+What is called on the loop instead (a lone round) holds up the loop for that time. When the boot is
+over, nothing is done any more.
 """
 
 from collections import deque
@@ -18,7 +20,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.ports import DiskFile
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog_sim.disk import SimulatedCrashError, SimulatedDisk
-from raftlog_sim.node import WRITE_NS
+from raftlog_sim.disk_work import WRITE_NS, draw_stop, stopping_after
 from raftlog_sim.streams import Stream
 from raftlog_sim.trio_clock import JumpClock
 
@@ -30,18 +32,18 @@ _CALL_NS: Final = WRITE_NS // 10
 """A call to the disk that waits for nothing."""
 
 
+class Start(Protocol):
+    """How a task is started."""
+
+    def __call__(self, work: Callable[[], Awaitable[None]], name: str, /) -> None: ...
+
+
 class Steps(Protocol):
     """`raftlog.runtime.workers.Steps`."""
 
     @property
     def syncs(self) -> bool: ...
     def step(self) -> bool: ...
-
-
-class Start(Protocol):
-    """How a task is started."""
-
-    def __call__(self, work: Callable[[], Awaitable[None]], name: str, /) -> None: ...
 
 
 @final
@@ -57,9 +59,13 @@ class Spending:
     working: bool = False
     spent_ns: int = 0
     """By the work that is being done, on top of the world's time."""
+    waited_ns: int = 0
+    """How long the work has waited before its next call to the disk: the call takes no more."""
 
     def spend(self, nanos: int) -> None:
         """A call took so long."""
+        waited, self.waited_ns = self.waited_ns, 0
+        nanos = max(0, nanos - waited)
         if self.working:
             self.spent_ns += nanos
         elif self.begun:
@@ -67,7 +73,12 @@ class Spending:
 
     def sync(self) -> None:
         """A call waited for the medium."""
-        self.spend(self.sync_ns + self.slower_ns)
+        self.spend(self.wait_ns)
+
+    @property
+    def wait_ns(self) -> int:
+        """How long the medium takes."""
+        return self.sync_ns + self.slower_ns
 
     def call(self) -> None:
         """A call waited for nothing."""
@@ -210,6 +221,8 @@ class SimWorkers:
     draws: Stream
     works: Callable[[], Awaitable[None]]
     over: bool = False
+    cutting: bool = False
+    """Jobs are being cut short: that the disk stops one of them is no stop of the machine."""
     _workers: list["SimWorker[Any]"] = attrs.Factory(list)
 
     def start(
@@ -223,6 +236,20 @@ class SimWorkers:
         else:
             self.begin(worker.run, name)
         return worker
+
+    def cut_short(self, disk: SimulatedDisk) -> None:
+        """The process is about to end: half of the jobs that are under way are done up to some call
+        to the disk, or in the middle of it, or to the end. Rounds are where they are."""
+        if self.over:
+            return
+        self.cutting = True
+        for worker in self._workers:
+            if worker.under_way and self.draws.chance(1, 2):
+                calls, tears = draw_stop(self.draws)
+                self.spending.working = True
+                with stopping_after(disk, calls, tears=tears):
+                    worker.work(worker.under_way)
+                self.spending.working = False
 
     def end(self) -> None:
         """Nothing more is done, and nothing reported."""
@@ -239,6 +266,8 @@ class SimWorker(Generic[Item]):
     workers: SimWorkers
     work: Callable[[list[Item]], Steps | None]
     together_max: int
+    under_way: list[Item] = attrs.Factory(list)
+    """What was taken, and is not worked on yet."""
     _queue: deque[Item] = attrs.Factory(deque)
     _reports: list[Callable[[], None]] = attrs.Factory(list)
     _ending: bool = False
@@ -281,26 +310,43 @@ class SimWorker(Generic[Item]):
         self._done.set()
 
     async def _work(self) -> None:
-        spending = self.workers.spending
         size = min(len(self._queue), self.together_max)
-        together = [self._queue.popleft() for _ in range(size)]
+        together = self.under_way = [self._queue.popleft() for _ in range(size)]
         await trio.sleep(self.workers.draws.below(2 * WRITE_NS) / NANOS_PER_SECOND)
         await self.workers.works()
-        spending.working = True
+        self.under_way = []
         try:
-            steps = self.work(together)
-            while steps is not None and steps.step():
-                pass
+            steps = await self._worked(partial(self.work, together))
+            while steps is not None:
+                if steps.syncs:
+                    await self._wait(self.workers.spending.wait_ns)
+                    self.workers.spending.waited_ns = self.workers.spending.wait_ns
+                steps = steps if await self._worked(steps.step) else None
         except SimulatedCrashError:
             return  # the boot is over, and so is this
-        finally:
-            spending.working = False
-            spent, spending.spent_ns = spending.spent_ns, 0
-        await trio.sleep(spent / NANOS_PER_SECOND)
-        await self.workers.works()
-        reports, self._reports = self._reports, []
+
+    async def _worked(self, work: Callable[[], Result]) -> Result:
+        """What the work returned, when its time is over and what it reports is told."""
+        spending = self.workers.spending
+        spending.working = True
         try:
-            for report in reports:
-                report()
-        except SimulatedCrashError:
-            return
+            result = work()
+        finally:
+            spending.working, spending.waited_ns = False, 0
+            spent, spending.spent_ns = spending.spent_ns, 0
+        await self._wait(spent)
+        reports, self._reports = self._reports, []
+        for report in reports:
+            report()
+        return result
+
+    async def _wait(self, nanos: int) -> None:
+        await trio.sleep(nanos / NANOS_PER_SECOND)
+        await self.workers.works()
+
+
+def first_of(error: BaseException) -> BaseException | None:
+    """What a task died of, in a group of groups; None when that is only the end of its boot."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for each in error.exceptions if (found := first_of(each))), None)
+    return None if isinstance(error, SimulatedCrashError | trio.Cancelled) else error

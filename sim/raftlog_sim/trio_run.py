@@ -30,9 +30,10 @@ from raftlog_sim.simulation import LIVENESS_SECONDS, Run
 from raftlog_sim.streams import Stream
 from raftlog_sim.trio_consumer import Consumer
 from raftlog_sim.trio_flood import Flood
+from raftlog_sim.trio_machine import first_of
 from raftlog_sim.trio_network import CLIENTS, Hub, SimNetwork
 from raftlog_sim.trio_streams import ClientEnd, Pace
-from raftlog_sim.trio_world import TrioClient, TrioNode, first_of
+from raftlog_sim.trio_world import TrioClient, TrioNode
 from raftlog_sim.violation import Violation
 from raftlog_sim.workload import client_options
 from raftlog_sim.world import (

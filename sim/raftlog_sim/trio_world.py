@@ -6,10 +6,9 @@
     world.World          trio_run.TrioWorld: time is the clock's, and a task performs what is due
 
 Each on the right has the face of the one on the left, so that workload, nemesis, invariants and
-phases are the same for both. What runs here and not in a heap of events: driver, listener, peer
-links with their handshakes, senders, receivers and slabs, the log writer, the client's driver. No
-thread, no socket, no file. This is the only file of the simulator that imports the runtime and the
-client's driver.
+phases are the same for both. What runs only here: driver, listener, peer links with handshakes,
+senders, receivers and slabs, the log writer, the client's driver. No thread, no socket, no file.
+This is the only file of the simulator that imports the runtime and the client's driver.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,12 +37,18 @@ from raftlog.runtime.server import Control, Started, serve_on
 from raftlog.runtime.slabs import SlabPool
 from raftlog.storage.write_round import SYNCFS_FROM
 from raftlog_sim.clock import WALL_START_MS, MachineClock, NodeClock
-from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
-from raftlog_sim.node import RESTART_NS
+from raftlog_sim.disk import Keep, SimulatedDisk
+from raftlog_sim.disk_work import RESTART_NS
 from raftlog_sim.releases import RELEASES
 from raftlog_sim.streams import Stream
 from raftlog_sim.trio_flood import BackPressure
-from raftlog_sim.trio_machine import BootDisk, SimDescriptors, SimWorkers, Spending
+from raftlog_sim.trio_machine import (
+    BootDisk,
+    SimDescriptors,
+    SimWorkers,
+    Spending,
+    first_of,
+)
 from raftlog_sim.trio_network import CLIENTS, SimNetwork
 from raftlog_sim.violation import Violation
 from raftlog_sim.world import PEER_PORT
@@ -96,8 +101,9 @@ class TrioBoot:
 
     def stopped(self) -> None:
         """The disk stopped the machine, in the middle of a call: whoever made it never returns."""
-        self.stopped_in_a_call = True
-        self.node.stopped_by_disk(self)
+        if not self.workers.cutting:
+            self.stopped_in_a_call = True
+            self.node.stopped_by_disk(self)
 
     # --- the runtime's Clock ---
 
@@ -110,6 +116,7 @@ class TrioBoot:
 
     def end(self, how: str) -> None:
         """The process is gone, between two instants."""
+        self.workers.cut_short(self.node.disk)
         self.over = True
         if self.driver is not None:
             self.driver.pause()  # tasks that unwind post events, and a dead process takes no turn
@@ -491,10 +498,3 @@ def server_config(config: BrokerConfig, idle_ms: int) -> ServerConfig:
         connections_max=CONNECTIONS_MAX,
         connections_idle_ms=idle_ms,
     )
-
-
-def first_of(error: BaseException) -> BaseException | None:
-    """What a task died of, in a group of groups; None when that is only the end of its boot."""
-    if isinstance(error, BaseExceptionGroup):
-        return next((found for each in error.exceptions if (found := first_of(each))), None)
-    return None if isinstance(error, SimulatedCrashError | trio.Cancelled) else error

@@ -32,7 +32,8 @@ def put_off(boot: "Boot", event: e.Event) -> bool:
         boot.acks.append(event)
         return True
     streamed = all(type(m) is Append and m.entries and not m.read_context for m in event.messages)
-    if streamed and boot.writing and len(boot.inbox) <= TURN_EVENTS_MAX:
+    ends_soon = boot.writing and boot.inline is None
+    if streamed and ends_soon and len(boot.inbox) <= TURN_EVENTS_MAX:
         boot.inbox.append(event)
         return True
     return False
