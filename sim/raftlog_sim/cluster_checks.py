@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 
 import attrs
 
-from raftlog.base.ids import ClusterId, NodeId, ReplicaId
+from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaId
 from raftlog_sim import truth
 
 if TYPE_CHECKING:
@@ -26,12 +26,25 @@ class ClusterChecks:
     cluster: ClusterId | None = None
     founders: tuple[ReplicaId, ...] = ()
     boots: dict[NodeId, int] = attrs.Factory(dict)
+    numbers: dict[DirectoryId, int] = attrs.Factory(dict)
+    """The last boot number of each directory."""
 
     def booted(self, node: "Node") -> "Iterator[tuple[str, str]]":
         """A replica of the node began: the node is looked at once in each boot."""
         if self.boots.get(node.number) != node.boots:
             self.boots[node.number] = node.boots
             yield "one-cluster", self.differs(node)
+        if not node.rolled_back:
+            yield "boot-numbers", self._went_back(node)
+
+    def _went_back(self, node: "Node") -> str:
+        """The boot numbers of a directory only rise, unless somebody put an old copy there."""
+        directory, boot = node.broker.context.directory, node.broker.context.boot
+        before = self.numbers.get(directory, 0)
+        if boot < before:
+            return f"directory {directory} had boot {before}, {boot}"
+        self.numbers[directory] = boot
+        return ""
 
     def differs(self, node: "Node") -> str:
         """What of the node is another cluster's, or founds a second time; or nothing. Of the image

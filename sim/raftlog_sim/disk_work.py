@@ -174,13 +174,16 @@ def _perform_job(node: "Node", boot: "Boot") -> None:
     if node.stalled:
         node.world.after(JOB_NS * 100, _perform_job, node, boot)
         return
-    job = boot.jobs.popleft()
+    job, checks = boot.jobs.popleft(), node.world.boot_checks
+    there = None if checks is None else checks.before(node, job)
     try:
         done = _done(node, job)
     except SimulatedCrashError:
         boot.working = False
         node.halted()
         return
+    if checks is not None:
+        checks.after(job, there, done)
     node.deliver(done)
     boot.working = False
     if boot.jobs:

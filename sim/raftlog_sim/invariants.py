@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from raftlog.base.entries import Membership
-from raftlog.base.ids import DirectoryId, GroupId, NodeId, RaftIndex, ReplicaId
-from raftlog.broker.events import WriteFailed
+from raftlog.base.ids import GroupId, NodeId, RaftIndex, ReplicaId
+from raftlog.broker.events import JobDone, WriteFailed
 from raftlog.groups.machine import GroupsMachine
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
@@ -29,6 +29,7 @@ from raftlog_sim import (
 )
 from raftlog_sim.age_checks import AgeChecks
 from raftlog_sim.answer_checks import AnswerChecks
+from raftlog_sim.boot_checks import BootChecks
 from raftlog_sim.cluster_checks import ClusterChecks
 from raftlog_sim.committed import Committed, logs_of
 from raftlog_sim.election_checks import ElectionChecks
@@ -85,6 +86,7 @@ class Invariants:
     answers: AnswerChecks = attrs.field(init=False)
     elections: ElectionChecks = attrs.Factory(ElectionChecks)
     life: LifeChecks = attrs.field(init=False)
+    recovered: BootChecks = attrs.field(init=False)
     changes: MembershipChecks = attrs.Factory(MembershipChecks)
     cluster: ClusterChecks = attrs.Factory(ClusterChecks)
     ages: AgeChecks = attrs.Factory(AgeChecks)
@@ -92,7 +94,6 @@ class Invariants:
     statics: StaticMembers = attrs.Factory(StaticMembers)
     damaged: "Collection[NodeId]" = ()
     """Nodes whose disks the run itself has damaged."""
-    boots: dict[DirectoryId, int] = attrs.Factory(dict)
     _events: int = 0
     _whole_at: int = WHOLE_EVERY
 
@@ -101,6 +102,7 @@ class Invariants:
         self.metadata = MetadataChecks(topics)
         self.replicas = ReplicaChecks(self.committed)
         self.life = LifeChecks(self.elections.votes, self.told_terms)
+        self.recovered = BootChecks(self.judge, self._is_excused)
         self.answers = AnswerChecks(self.committed, self.shown, self._has, topics)
 
     def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
@@ -116,6 +118,8 @@ class Invariants:
         for event in events:
             if type(event) is WriteFailed:
                 self.life.write_failed(node, event, self.lives)
+            elif type(event) is JobDone:
+                self.judge(self.recovered.heard(node, event.value))
         if self.elections.asked.get(node.number):
             damaged = node.number in self.damaged
             self.judge(self.elections.granted(node, self.outlines, damaged=damaged))
@@ -166,10 +170,13 @@ class Invariants:
             if membership_checks.concerns(replica, before, now):
                 self.judge(self.changes.looked(replica, before, now))
 
+    def _is_excused(self, node: "Node") -> bool:
+        return node.rolled_back or node.number in self.damaged
+
     def _begun(self, node: "Node", replica: PartitionReplica, before: Outline) -> None:
         """A life of a replica begins; `before` is how it was last seen."""
         key = (replica.group, replica.me)
-        excused = node.rolled_back or node.number in self.damaged
+        excused = self._is_excused(node)
         if excused:
             known = self.before_damage.get(key, NOTHING)
             before = self.before_damage[key] = max(known, before, key=lambda each: each.durable)
@@ -255,7 +262,7 @@ class Invariants:
         now: Outline,
     ) -> None:
         if now.boot != before.boot:
-            self._booted(node)
+            self.judge(self.cluster.booted(node))
         if now.leading:
             self._leader(node, replica, before, now)
         self.checked["order"] += 1
@@ -277,20 +284,6 @@ class Invariants:
         elif now.commit != before.commit and replica.commit:
             self._same_as_ghost(group, replica, replica.commit)
         self._published(group, replica)
-
-    def _booted(self, node: "Node") -> None:
-        """The boot numbers of a directory only rise, unless somebody put an old copy there."""
-        self.judge(self.cluster.booted(node))
-        if node.rolled_back:
-            return
-        self.checked["boot-numbers"] += 1
-        context = node.broker.context
-        before = self.boots.get(context.directory, 0)
-        if context.boot < before:
-            raise Violation(
-                "boot-numbers", f"directory {context.directory} had boot {before}, {context.boot}"
-            )
-        self.boots[context.directory] = context.boot
 
     def _durable(self, node: "Node", group: GroupId, replica: PartitionReplica) -> None:
         """What a log holds to be durable lies on the disk, synced, under a name that is."""

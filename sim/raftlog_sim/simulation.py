@@ -185,6 +185,7 @@ class Run:
         self.world = world
         world.configure = partial(configured, options)
         self.onlooker = world.observer = Onlooker(Invariants(), watch)
+        world.boot_checks = self.onlooker.invariants.recovered
         world.found(options.brokers, options.controllers)
         trims = bool(options.retention_bytes) or any(s.kind == "trim" for s in schedule.steps)
         self.onlooker.invariants.ages.retention_ms = 0 if trims else options.retention_ms

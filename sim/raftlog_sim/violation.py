@@ -66,6 +66,8 @@ NAMES: Final = (
     "same-after-reboot",
     "kept-across-lives",
     "damaged-rightly",
+    "lost-rightly",
+    "recovered-exactly",
     "registered-first",
     "one-cluster",
     "failed-write-is-the-end",

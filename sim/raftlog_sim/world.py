@@ -19,6 +19,7 @@ from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.events import Effects, Event, PeerAddress
 from raftlog.client.core.values import ClientOptions
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog_sim.boot_checks import BootChecks
 from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.driver import SimClient
 from raftlog_sim.inode import SECTOR
@@ -56,6 +57,8 @@ class World:
     bytes, and the world can be copied whole."""
     observer: Observer | None = None
     """Sees every turn of every node before its effects are performed."""
+    boot_checks: BootChecks | None = None
+    """Looks at what boots make of files, where somebody wants to know."""
     sync_ns: int = SYNC_NS
     """How long a sync takes on every disk."""
     patient: bool = False

@@ -270,9 +270,9 @@ def test_leaders_that_ask_nobody_before_they_read_are_caught(monkeypatch):
 def test_a_directory_whose_boots_go_back():
     run, invariants, _, _ = middle()
     node = run.world.nodes[NodeId(1)]
-    invariants.boots[node.directory] = 99
+    invariants.cluster.numbers[node.directory] = 99
     with pytest.raises(Violation, match="boot-numbers"):
-        invariants._booted(node)
+        invariants.judge(invariants.cluster.booted(node))
 
 
 def test_configurations_whose_quorums_do_not_overlap():

@@ -24,6 +24,7 @@ ON_STREAMS = {
 """Trio mode has streams; and some other runs make bytes of messages."""
 SELDOM = {"truncation-proven", "removed-rightly", "same-after-reboot"}
 SELDOM |= {"kept-across-lives", "damaged-rightly", "failed-write-is-the-end"}
+SELDOM |= {"recovered-exactly"}  # where a node boots again
 SELDOM |= {"offsets-told", "epoch-ends-told"}  # wide seeds ask
 SELDOM |= {"kept-by-age"}  # where clocks let something go
 SELDOM |= {"group-fences", "group-skips-nothing"}  # impostors, and logs that lose nothing
