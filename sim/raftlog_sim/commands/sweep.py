@@ -303,6 +303,8 @@ def _tell(options: argparse.Namespace, tally: Tally, seconds: float) -> None:
         print(f"scenario {name} gave something else: raftlog sim scenarios {name}")
     if tally.pairs is not None:
         print("\n".join(tally.pairs.lines()))
+    if tally.power_told:
+        print(tally.power_told)
     common.tell_missed(options, tally.probes_missed)
     common.tell_untaken(options, tally.places_missed)
 

@@ -5,10 +5,12 @@ from typing import Any, Final, NamedTuple, final
 
 import attrs
 
+from raftlog.base.amounts import amount
 from raftlog_sim.fault_pairs import PairCounts
 from raftlog_sim.probe_names import missed_names, missed_places
 
 SHOWN_SEEDS: Final = 8
+_POWER: Final = ("under-a-process", "before-a-sync")
 
 
 @final
@@ -101,6 +103,23 @@ class Tally:
     def places_missed(self) -> list[str]:
         """Unusual paths of the product that no seed took on purpose."""
         return missed_places(self.buggified) if self.of_brokers else []
+
+    @property
+    def power_told(self) -> str:
+        """How often power found something that was written and not synced; empty when it never
+        failed under a process."""
+        failed, pending = (self.probes[f"power-failed-{when}"] for when in _POWER)
+        if not failed:
+            return ""
+        torn, processes = (
+            self.probes["torn-tail-cut"],
+            amount(failed, "process", plural="processes"),
+        )
+        return (
+            f"power failed under {processes}, in {pending} of them "
+            f"({pending / failed:.0%}) between a write and its sync; "
+            f"{amount(torn, 'torn tail')} cut, {1000 * torn / self.seeds:.0f} per thousand seeds"
+        )
 
     def time_is_up(self, asked: int) -> bool:
         """Whether time ended it before it had played the seeds that were asked for."""
