@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.options import draw_options
-from raftlog_sim.schedule import KINDS, Schedule
+from raftlog_sim.schedule import Schedule
 from raftlog_sim.simulation import simulate
+from raftlog_sim.step_kinds import KINDS
 
 from benches import measuring
 

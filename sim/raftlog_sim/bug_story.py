@@ -13,7 +13,8 @@ from raftlog_sim.cases import BrokerCase, Case
 from raftlog_sim.minimise import Effort
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import Outcome
-from raftlog_sim.schedule import KINDS, Step
+from raftlog_sim.schedule import Step
+from raftlog_sim.step_kinds import KINDS
 
 if TYPE_CHECKING:
     from raftlog_sim.bug_base import Bug

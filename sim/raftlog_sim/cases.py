@@ -14,8 +14,9 @@ from raftlog.base.errors import OperatingError
 from raftlog_sim.options import PROFILES
 from raftlog_sim.outcome import Outcome
 from raftlog_sim.run_trace import RunTrace, replicas_document
-from raftlog_sim.schedule import Schedule, is_fault, schedule_from_text
+from raftlog_sim.schedule import Schedule, schedule_from_text
 from raftlog_sim.simulation import Result, simulate
+from raftlog_sim.step_kinds import is_fault
 from raftlog_sim.subjects import GUEST_PROFILES, GUEST_SUBJECT, is_guest_plan
 from raftlog_sim.workload import TOPIC
 

@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog_sim.options import NOT_ON_STREAMS, VARIED, WIDE, WIDE_ONLY
-from raftlog_sim.schedule import DEMANDS, KINDS, OUTSIDE_ATLAS, is_fault
+from raftlog_sim.step_kinds import DEMANDS, KINDS, OUTSIDE_ATLAS, is_fault
 
 NEAR_NS: Final = 2 * NANOS_PER_SECOND
 """Within so much simulated time of each other: an election or two, or a boot."""

@@ -17,7 +17,7 @@ fails. `set` gives an option of the run (`SimOptions`), or of a guest's plan; `m
 bugs that must make it fail; `reaches` are probes without which it does not test what it says, and
 `avoids` are probes that it must not pass. `demands as-drawn` says that what it demands at an
 instant (`must-be-led`) holds with what its own seed draws, and may not with another. Steps are
-those of `schedule.KINDS`, or of a guest's plan when the file says `subject pysyncobj`.
+those of `step_kinds.KINDS`, or of a guest's plan when the file says `subject pysyncobj`.
 
 Expected lines say what *kind* of thing happened, and no number that any change of timing would
 move; of guests they say all, for a library does not change.
@@ -31,7 +31,8 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog_sim.cases import BROKERS, PYSYNCOBJ, BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.options import SimOptions, options_from
-from raftlog_sim.schedule import KINDS, Schedule, Step, step
+from raftlog_sim.schedule import Schedule, Step, step
+from raftlog_sim.step_kinds import KINDS
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
 SUFFIX: Final = ".txt"

@@ -28,8 +28,9 @@ from raftlog_sim.cases import BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.minimise import Effort, minimise, simplify
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import Outcome
-from raftlog_sim.schedule import SMALL_MAX, Argument, Schedule, Step, is_fault
+from raftlog_sim.schedule import SMALL_MAX, Argument, Schedule, Step
 from raftlog_sim.simulation import Run
+from raftlog_sim.step_kinds import is_fault
 from raftlog_sim.streams import Stream
 from raftlog_sim.trials import ALONE, Helpers, Original, Trials, trials
 

@@ -43,8 +43,9 @@ from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import DEAF, STALLED, SimOptions
 from raftlog_sim.questions import Questions
-from raftlog_sim.schedule import CHURN, Schedule, is_fault
+from raftlog_sim.schedule import Schedule
 from raftlog_sim.sizes import configured, shape
+from raftlog_sim.step_kinds import CHURN, is_fault
 from raftlog_sim.stuck import StuckError
 from raftlog_sim.targets import group_of, log_start_of
 from raftlog_sim.workload import TOPIC, Workload

@@ -31,7 +31,8 @@ from raftlog_sim.cases import BROKERS, BrokerCase
 from raftlog_sim.drawing import draw_client_steps, draw_fault_steps
 from raftlog_sim.options import FAULTS, NOT_ON_STREAMS, VARIED, SimOptions, draw_options
 from raftlog_sim.scenario_files import load, names
-from raftlog_sim.schedule import DEMANDS, KINDS, OUTSIDE_ATLAS, Schedule, Step
+from raftlog_sim.schedule import Schedule, Step
+from raftlog_sim.step_kinds import DEMANDS, KINDS, OUTSIDE_ATLAS
 from raftlog_sim.streams import Stream
 
 _FAULTS_MAX: Final = 3

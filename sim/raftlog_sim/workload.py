@@ -32,7 +32,8 @@ from raftlog.verify import Header, HistoryWriter
 from raftlog_sim.clock import WALL_START_MS
 from raftlog_sim.options import SEGMENT_BYTES, SimOptions
 from raftlog_sim.pipelines import Pipelines
-from raftlog_sim.schedule import OF_MEMBERS, Step
+from raftlog_sim.schedule import Step
+from raftlog_sim.step_kinds import OF_MEMBERS
 from raftlog_sim.targets import log_start_of, resolve
 
 if TYPE_CHECKING:

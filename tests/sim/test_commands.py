@@ -326,18 +326,6 @@ def test_probes_that_no_seed_reached(asked, code, said_so, capsys):
     assert said_so in said.out
 
 
-def test_a_sweep_ends_with_what_power_found(monkeypatch, capsys):
-    """The story: a hundred power failures were drawn, and none found a pending byte."""
-    found = {"power-failed-under-a-process": 3, "power-failed-before-a-sync": 2, "torn-tail-cut": 1}
-    row = sweep._lost_row(1, "")._replace(probes=found)
-    monkeypatch.setattr(sweep, "run_seed", lambda seed, *_: row)
-    _, said = ran("sweep", "--seeds", "1..2", "--jobs", "1", capsys=capsys)
-    assert (
-        "\npower failed under 6 processes, in 4 of them (67%) between a write and its sync; "
-        "2 torn tails cut, 1000 per thousand seeds\n"
-    ) in said.out
-
-
 @pytest.mark.parametrize(
     ("asked", "code", "said_so"),
     [("count", 0, "1 of 6 unusual paths never taken (--probes list: which)\n"),

@@ -7,6 +7,7 @@ from collections import Counter
 import attrs
 import pytest
 from raftlog_sim import disk_work
+from raftlog_sim.commands.tally import Tally
 from raftlog_sim.disk import Keep
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.options import SimOptions
@@ -224,3 +225,16 @@ def test_half_of_the_power_failures_under_load_find_something_pending():
     assert found["power-failed-under-a-process"] > 50
     share = found["power-failed-before-a-sync"] / found["power-failed-under-a-process"]
     assert share >= 0.5
+
+
+def test_a_sweep_tells_what_power_found():
+    """The story: a hundred power failures were drawn, and none found a pending byte."""
+    tally = Tally(of_brokers=True, seeds=2)
+    assert tally.power_told == ""
+    tally.probes["power-failed-under-a-process"] = 6
+    tally.probes["power-failed-before-a-sync"] = 4
+    tally.probes["torn-tail-cut"] = 2
+    assert tally.power_told == (
+        "power failed under 6 processes, in 4 of them (67%) between a write and its sync; "
+        "2 torn tails cut, 1000 per thousand seeds"
+    )

@@ -7,9 +7,10 @@ from raftlog_sim.__main__ import main
 from raftlog_sim.commands import sweep
 from raftlog_sim.fault_pairs import NEAR_NS, OF_SCENARIOS, NearFaults, PairCounts, drawable, pair
 from raftlog_sim.options import SimOptions
-from raftlog_sim.schedule import KINDS, Schedule, is_fault, step
+from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.seeds import drawn
 from raftlog_sim.simulation import simulate
+from raftlog_sim.step_kinds import KINDS, is_fault
 
 PUT_ASIDE = {"image", "remember", "must-be-led"}
 

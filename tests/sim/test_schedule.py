@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.options import SimOptions, draw_options, options_from
-from raftlog_sim.schedule import (
-    KINDS,
-    Schedule,
-    is_target,
-    schedule_from,
-    schedule_from_text,
-    step,
-)
+from raftlog_sim.schedule import Schedule, is_target, schedule_from, schedule_from_text, step
 from raftlog_sim.simulation import Run, simulate
+from raftlog_sim.step_kinds import KINDS
 from raftlog_sim.targets import resolve
 
 from raftlog.base.errors import OperatingError

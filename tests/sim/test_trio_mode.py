@@ -21,8 +21,9 @@ from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.invariants import Invariants
 from raftlog_sim.options import NOT_ON_STREAMS, draw_options
 from raftlog_sim.scenario_files import load
-from raftlog_sim.schedule import OF_MEMBERS, Schedule, schedule_from_text, step
+from raftlog_sim.schedule import Schedule, schedule_from_text, step
 from raftlog_sim.simulation import simulate
+from raftlog_sim.step_kinds import OF_MEMBERS
 from raftlog_sim.stepping import TrioSteps
 from raftlog_sim.trio_run import TrioWorld
 from raftlog_sim.trio_world import TrioNode

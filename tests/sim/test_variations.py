@@ -5,8 +5,9 @@ import pytest
 from raftlog_sim import scenario_files
 from raftlog_sim.__main__ import main
 from raftlog_sim.options import SimOptions
-from raftlog_sim.schedule import DEMANDS, OUTSIDE_ATLAS, schedule_from_text
+from raftlog_sim.schedule import schedule_from_text
 from raftlog_sim.seeds import drawn
+from raftlog_sim.step_kinds import DEMANDS, OUTSIDE_ATLAS
 from raftlog_sim.streams import Stream
 from raftlog_sim.variations import DISTANCES, varied_names, vary
 
