@@ -1,7 +1,7 @@
 """What must hold of answers to clients when they leave a broker: each request has one, a producer
 hears within the time that it gave, what it is told is stored is committed, and lies on enough
 disks, and nobody is told what was so in an earlier boot. What administrators are told is looked at
-in `topic_checks`.
+in `topic_checks`, what a Fetch gets in `fetch_checks`.
 
 Requests and answers are looked at as bytes, and where a batch lies is looked up in what was seen
 committed: the broker is asked only who is in sync.
@@ -21,8 +21,10 @@ from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Effects, E
 from raftlog.kafka.codec import decode_request, decode_response
 from raftlog.records.batch import read_header
 from raftlog.records.slices import FileSlice
+from raftlog.storage.jobs import read_slice
 from raftlog_sim.client import cut_frames
 from raftlog_sim.committed import Committed, Stored, identity_of
+from raftlog_sim.fetch_checks import FETCH, FetchAsked, fetched
 from raftlog_sim.topic_checks import KEYS, TopicChecks, TopicRequest
 
 if TYPE_CHECKING:
@@ -57,7 +59,9 @@ class _Desk:
     boots: int
     version: int
     turns: int = 0
-    waiting: dict[ConnectionId, dict[int, _Asked | TopicRequest | int]] = attrs.Factory(dict)
+    waiting: dict[ConnectionId, dict[int, _Asked | FetchAsked | TopicRequest | int]] = (
+        attrs.Factory(dict)
+    )
     first_by: int = NEVER
     """No answer is due before."""
     now: int = 0
@@ -70,12 +74,14 @@ class _Desk:
 @attrs.define(eq=False)
 class AnswerChecks:
     """`committed` and `shown` are those of the invariants; `durable` says up to which entry a
-    replica was last seen to be durable, for a leader of a term."""
+    replica was last seen to be durable, for a leader of a term; `is_excused`, of which nodes the
+    run may have damaged the disk."""
 
     committed: dict[GroupId, Committed]
     shown: dict[GroupId, int]
     durable: Callable[[GroupId, ReplicaId, int], int]
     topics: TopicChecks
+    is_excused: "Callable[[Node], bool]"
     _desks: dict[NodeId, _Desk] = attrs.Factory(dict)
 
     def hear(self, node: "Node", events: Sequence[Event]) -> bool:
@@ -126,6 +132,9 @@ class AnswerChecks:
         if key in KEYS:
             waiting[request.request_no] = self.topics.asked(frame) or key
             return
+        if key == FETCH:
+            waiting[request.request_no] = FetchAsked(frame)
+            return
         asked = _asked(frame, desk.turns, begins) if key == _PRODUCE else None
         waiting[request.request_no] = asked or key
         if asked is not None:
@@ -152,10 +161,16 @@ class AnswerChecks:
                 yield "answered-in-time", told if late else ""
             if reply.parts is not None:
                 if frames is None:
-                    frames = _frames(reply)
-                frame = frames[number - reply.request_no]
+                    frames = _frames(node, reply)
+                frame = frames[number - reply.request_no] if frames else b""
+                if not frame:
+                    continue
                 if type(asked) is _Asked:
                     yield from self._produced(node, desk, asked, frame)
+                elif type(asked) is FetchAsked:
+                    if not self.is_excused(node):
+                        for wrong in fetched(node, asked, frame, self.committed, self.shown):
+                            yield "fetched-rightly", wrong
                 else:
                     yield from self._administered(cast("TopicRequest", asked), frame)
 
@@ -264,7 +279,15 @@ def _asked(frame: Buffer, turn: int, begins: int) -> _Asked | None:
     return _Asked(decoded.api_version, by, body.acks, turn, batches)
 
 
-def _frames(reply: Reply) -> list[bytes]:
-    """The answers, each with its length; to a Produce nothing of a file is sent."""
-    parts = [bytes(part) for part in reply.parts or () if not isinstance(part, FileSlice)]
+def _frames(node: "Node", reply: Reply) -> list[bytes]:
+    """The answers, each with its length; none when a file cannot be read, for half an answer is
+    none."""
+    disk = node.disk.for_reading()
+    try:
+        parts = [
+            read_slice(disk, part) if isinstance(part, FileSlice) else bytes(part)
+            for part in reply.parts or ()
+        ]
+    except RaftlogError:
+        return []
     return cut_frames(b"".join(parts), reply.answers)

@@ -1,7 +1,8 @@
 """What one group has committed, read once, from the log of whoever committed it first: where its
 batches lie, one behind the other, whose they are, what its markers and memberships say.
 
-Producers are followed by a dumb twin of the product's own table, for the two to be compared.
+Producers are followed by a dumb twin of the product's own table, for the two to be compared after
+any entry.
 Nothing here is believed about a group of which some entry was not in memory any more when it was
 looked for: `whole` says so. But for its membership: the log remembers that (seed 6303549).
 """
@@ -9,7 +10,7 @@ looked for: `whole` says so. But for its membership: the log remembers that (see
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 import attrs
 
@@ -18,23 +19,16 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, RaftIndex
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.batch import BatchHeader, read_header
-from raftlog.records.control import (
-    parse_control_entry,
-    read_log_start,
-    read_marker,
-    read_membership_body,
-    read_term_start,
-)
+from raftlog.records.control import parse_control_entry, read_log_start, read_membership_body
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.walk import TERM_BEGINNERS
+from raftlog_sim.producer_twin import NONE, SEQUENCES, Producer, Producers
 
 if TYPE_CHECKING:
     from raftlog_sim.group_log import GroupLog
     from raftlog_sim.node import Node
 
 _ALL_BYTES: Final = 2**62
-_SEQUENCES: Final = 2**31
-_SPANS_MAX: Final = 5
 _RECORDS: Final = EntryKind.RECORDS
 _ON: Final = "committed entry"
 Logs = Iterable[PartitionLog]
@@ -53,13 +47,11 @@ class Stored(NamedTuple):
     latest_ms: int
 
 
-class Producer(NamedTuple):
-    """As `partition.producers.ProducerState`; a span is first and last sequence and first
-    offset."""
+class After(NamedTuple):
+    """What the log is after an entry."""
 
-    epoch: int
-    spans: tuple[tuple[int, int, int], ...]
-    last_seen_ms: int
+    term: int
+    producers: Producers
 
 
 def identity_of(header: BatchHeader) -> tuple[int, ...]:
@@ -86,8 +78,8 @@ class Committed:
     epochs: list[tuple[int, int]] = attrs.Factory(lambda: [(0, 0)])
     """Each epoch that began, and its first offset; 0 is before the first. Those of entries that
     were in nobody's memory are missing."""
-    producers: dict[int, Producer] = attrs.Factory(dict)
-    clock_ms: int = -1
+    after: list[After] = attrs.Factory(lambda: [After(0, NONE)])
+    """By raft index, while `whole`."""
     groups: "GroupLog | None" = None
     """Of a partition of the internal topic: what its records say of groups."""
 
@@ -114,7 +106,10 @@ class Committed:
                 if self.groups is not None and self.whole:
                     said += self.groups.take(entry)
             else:
-                self._control(entry, header)
+                self._control(entry)
+            if self.whole:
+                said_so_far = self.after[-1].producers
+                self.after.append(After(entry.term, said_so_far.after(entry, header)))
             if entry.term != self.last_term:
                 self.epochs.append((entry.term, entry.base_offset))
             self.last_term, self.next_offset = entry.term, entry.next_offset
@@ -137,16 +132,20 @@ class Committed:
         return found if found is not None and found.base_offset == base_offset else None
 
     def table_differs(self, replica: PartitionReplica) -> str:
-        """Whether the replica's producers are others than those of the log, where it ends at what
-        is committed."""
-        table = replica._tracker.producers
-        mine: list[Any] = sorted(self.producers.items())
-        if table.states() == mine and table.clock_ms == self.clock_ms:
+        """Whether the replica's producers are others than those of its log: those of what is
+        committed of it, and of what it holds beyond."""
+        log = replica.log
+        index = RaftIndex(min(log.last_index, len(self.after) - 1))
+        while index > replica.commit and log.term_at(index) != self.after[index].term:
+            index = RaftIndex(index - 1)
+        rest = _held(log, RaftIndex(index + 1)) if index < log.last_index else []
+        if not self.whole or (index < log.last_index and not rest):
             return ""
-        return (
-            f"after entry {self.end} {replica.me} has producers {table.states()} at "
-            f"{table.clock_ms}, the log has {mine} at {self.clock_ms}"
-        )
+        expected = self.after[index].producers
+        for entry in rest:
+            expected = expected.after(entry, read_header(entry.batch))
+        differs = expected.differs(replica._tracker.producers)
+        return f"after entry {log.last_index} {replica.me} has {differs}" if differs else ""
 
     def _misplaced(self, entry: Entry, header: BatchHeader) -> str:
         """Offsets are dense: each batch begins where the one before ended, Raft's own entries take
@@ -183,16 +182,10 @@ class Committed:
         )
         if header.producer_id < 0:
             return ""
-        before = self.producers.get(header.producer_id)
-        first = header.base_sequence
-        span = (first, (first + header.last_offset_delta) % _SEQUENCES, offset)
-        same = before is not None and before.epoch == header.producer_epoch
-        spans = (*before.spans, span)[-_SPANS_MAX:] if before is not None and same else (span,)
-        seen_ms = max(header.max_timestamp, self.clock_ms)
-        self.producers[header.producer_id] = Producer(header.producer_epoch, spans, seen_ms)
+        before = self.after[-1].producers.states.get(header.producer_id)
         return _gap(before, header) if before is not None and self.whole else ""
 
-    def _control(self, entry: Entry, header: BatchHeader) -> None:
+    def _control(self, entry: Entry) -> None:
         control = parse_control_entry(entry.batch, CorruptData, _ON)
         kind = entry.kind
         if kind is EntryKind.MEMBERSHIP:
@@ -200,16 +193,6 @@ class Committed:
         elif kind is EntryKind.LOG_START:
             start = max(self.log_start, read_log_start(control.body))
             self.starts.append((entry.raft_index, start))
-        elif kind is EntryKind.TERM_START:
-            self._expire(header, read_term_start(control.body).producers_expire_before_ms)
-        elif kind is EntryKind.MARKER:
-            self._expire(header, read_marker(control.body).producers_expire_before_ms)
-
-    def _expire(self, header: BatchHeader, before_ms: int) -> None:
-        self.clock_ms = max(self.clock_ms, header.max_timestamp)
-        if before_ms >= 0:
-            kept = [each for each in self.producers.items() if each[1].last_seen_ms >= before_ms]
-            self.producers = dict(kept)
 
 
 def logs_of(node: "Node", group: GroupId) -> list[PartitionLog]:
@@ -240,7 +223,7 @@ def _held_by_others(
 def _gap(before: Producer, header: BatchHeader) -> str:
     """What is wrong with this batch after those before it of its producer."""
     epoch, first = header.producer_epoch, header.base_sequence
-    follows = (before.spans[-1][1] + 1) % _SEQUENCES if epoch == before.epoch else 0
+    follows = (before.spans[-1][1] + 1) % SEQUENCES if epoch == before.epoch else 0
     if epoch >= before.epoch and first == follows:
         return ""
     return (

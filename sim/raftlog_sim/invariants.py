@@ -36,6 +36,7 @@ from raftlog_sim.election_checks import ElectionChecks
 from raftlog_sim.group_log import GroupLog, Walls
 from raftlog_sim.group_rest import beyond_bounds
 from raftlog_sim.group_statics import StaticMembers
+from raftlog_sim.hearing_checks import HearingChecks
 from raftlog_sim.life_checks import LifeChecks
 from raftlog_sim.membership_checks import MembershipChecks
 from raftlog_sim.metadata_checks import MetadataChecks
@@ -85,6 +86,7 @@ class Invariants:
     replicas: ReplicaChecks = attrs.field(init=False)
     answers: AnswerChecks = attrs.field(init=False)
     elections: ElectionChecks = attrs.Factory(ElectionChecks)
+    hearing: HearingChecks = attrs.Factory(HearingChecks)
     life: LifeChecks = attrs.field(init=False)
     recovered: BootChecks = attrs.field(init=False)
     changes: MembershipChecks = attrs.Factory(MembershipChecks)
@@ -103,7 +105,7 @@ class Invariants:
         self.replicas = ReplicaChecks(self.committed)
         self.life = LifeChecks(self.elections.votes, self.told_terms)
         self.recovered = BootChecks(self.judge, self._is_excused)
-        self.answers = AnswerChecks(self.committed, self.shown, self._has, topics)
+        self.answers = AnswerChecks(self.committed, self.shown, self._has, topics, self._is_excused)
 
     def after_turn(self, node: "Node", events: "Sequence[Event]", effects: "Effects") -> None:
         """Check the node's replicas and what it sent. Raises `Violation`."""
@@ -129,6 +131,7 @@ class Invariants:
             self.judge(self.statics.after_turn(node))
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas, events)
+        self.hearing.after_turn(node, events, effects)
         if self.metadata.has_news(node):
             self.judge(self.metadata.after_turn(node))
         if self.replicas.has_news(node):
@@ -265,6 +268,8 @@ class Invariants:
             self.judge(self.cluster.booted(node))
         if now.leading:
             self._leader(node, replica, before, now)
+        if now.term == before.term + 1 and replica.node.vote == replica.me:
+            self.judge((("leader-left-in-peace", self.hearing.campaigned(node, replica, before)),))
         self.checked["order"] += 1
         if not (now.commit <= now.last_index and now.durable <= now.last_index):
             what = f"commit {now.commit}, durable {now.durable}, last {now.last_index}"

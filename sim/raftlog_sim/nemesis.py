@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import GroupId, NodeId, ReplicaId
 from raftlog.base.units import millis
 from raftlog_sim import (
     clock_faults,
@@ -81,6 +81,8 @@ class Nemesis:
     """Copies of disks that were put aside."""
     imaged_in: dict[NodeId, int] = attrs.Factory(dict)
     """In which boot of its node each was made."""
+    urged: dict[tuple[GroupId, ReplicaId], None] = attrs.Factory(dict)
+    """Replicas whose time to campaign it let come."""
     put_aside: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
     """Disks of nodes that run on an empty one."""
     remembered: dict[NodeId, dict[str, bytes]] = attrs.Factory(dict)

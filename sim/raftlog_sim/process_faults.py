@@ -147,6 +147,7 @@ def _elect(nemesis: "Nemesis", step: Step) -> bool:
             if replica.leader is not None:
                 replica.node.link_down(replica.leader.node, now)
             replica.node._state.election_deadline = now
+            nemesis.urged[replica.group, replica.me] = None
             node.broker.context.touch(replica.group)
             node.deliver_nothing()
             struck = True

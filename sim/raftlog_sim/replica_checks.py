@@ -61,6 +61,8 @@ class ReplicaChecks:
     _routes: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
     _terms: dict[PartitionReplica, _Terms] = attrs.Factory(dict)
     _homes: dict[tuple[NodeId, str], _Home] = attrs.Factory(dict)
+    _owed: dict[NodeId, dict[PartitionReplica, None]] = attrs.Factory(dict)
+    """Whose logs changed otherwise than at their end, and whose producers do not follow yet."""
 
     def looked(
         self,
@@ -73,14 +75,18 @@ class ReplicaChecks:
         """A replica changed: the name of each invariant that was looked at, and what is wrong, or
         nothing. What was committed in this turn is known by now."""
         new = not before.boot
-        if not new and _went_back(replica, before, now):
+        cut = not new and _went_back(replica, before, now)
+        if cut:
             yield from self._cut(replica, before, now, events)
         if new or now.last_term != before.last_term:
             rows = replica.log.terms.rows()
             self._terms[replica] = _Terms([row[1] for row in rows], [row[0] for row in rows])
         if new:
             self._homes[node.number, replica.log.spec.path] = _Home(replica.group, replica.me)
-        if new or (now.leading and not before.leading):
+        if new or cut or replica.log.first_index - 1 > before.commit:
+            # A boot, a truncation, an install: later batches would hide a wrong entry.
+            self._owed.setdefault(node.number, {})[replica] = None
+        elif now.leading and not before.leading:
             yield from self.producers(replica)
         if new or now.commit != before.commit:
             yield "log-start-committed", self._log_start(replica)
@@ -94,11 +100,14 @@ class ReplicaChecks:
     def has_news(self, node: "Node") -> bool:
         """Whether `after_turn` would find anything to look at."""
         seen = self._routes.get(node.number)
-        return bool(node.disk.removed) or seen != (node.boots, node.broker.context.routes)
+        if node.disk.removed or node.number in self._owed:
+            return True
+        return seen != (node.boots, node.broker.context.routes)
 
     def after_turn(self, node: "Node") -> Iterator[tuple[str, str]]:
         """What a whole turn did: removed files, published leaders."""
         context, disk = node.broker.context, node.disk
+        yield from self._follow(node, context.replicas)
         boots, seen = self._routes.get(node.number, (0, 0))
         if disk.removed:
             removed, disk.removed = disk.removed, []
@@ -120,18 +129,31 @@ class ReplicaChecks:
 
     # --- producers --------------------------------------------------------------------------------
 
+    def _follow(
+        self, node: "Node", replicas: dict[GroupId, PartitionReplica]
+    ) -> Iterator[tuple[str, str]]:
+        """The producers of those that are owed a look, once they follow their logs."""
+        owed = self._owed.pop(node.number, {})
+        for replica in owed:
+            if replicas.get(replica.group) is not replica:
+                continue
+            if _follows(replica):
+                yield from self.producers(replica)
+            else:
+                self._owed.setdefault(node.number, {})[replica] = None
+
     def producers(self, replica: PartitionReplica) -> Iterator[tuple[str, str]]:
         """Equal logs mean equal producers, whatever way a replica came by them."""
-        log, tracker = replica.log, replica._tracker
+        if not _follows(replica):
+            return
+        log = replica.log
         end = (log.last_index, log.last_term)
-        if (tracker._tracked, tracker._tracked_term) != end:
-            return  # an install, of which the state follows
-        table, key = tracker.producers, (replica.group, *end)
+        table, key = replica._tracker.producers, (replica.group, *end)
         digest = write_producers(table, group=replica.group, before=log.last_index)
         if self.tables.setdefault(key, digest) != digest:
             yield "producers-equal", f"{replica.me} has other producers at {key} than others had"
-        known = self.committed.get(replica.group, _NOTHING)
-        if known.whole and (known.end, known.last_term) == end:
+        known = self.committed.get(replica.group)
+        if known is not None and known.whole:
             yield "producers-equal", known.table_differs(replica)
 
     # --- the log start ----------------------------------------------------------------------------
@@ -361,6 +383,12 @@ def _went_back(replica: PartitionReplica, before: Outline, now: Outline) -> bool
     if now.last_term == before.last_term:
         return False
     return replica.log.term_at(before.last_index) != before.last_term  # type: ignore[arg-type]
+
+
+def _follows(replica: PartitionReplica) -> bool:
+    """Whether its producers are those of its log; not in an install, of which they follow."""
+    log, tracker = replica.log, replica._tracker
+    return bool((tracker._tracked, tracker._tracked_term) == (log.last_index, log.last_term))
 
 
 def _appends(events: Sequence[Event], replica: PartitionReplica) -> Iterator[Append]:

@@ -199,6 +199,7 @@ class Run:
         churn = any(step.kind in CHURN for step in schedule.steps)
         self.nemesis = Nemesis(world, self.workload, churn, planned_places(schedule.steps))
         self.onlooker.invariants.damaged = self.nemesis.atlas.damaged
+        self.onlooker.invariants.hearing.urged = self.nemesis.urged
         self.phase = "set-up"
         self.buggify = Buggify(options.seed) if options.buggify else None
         self.buggified = {} if self.buggify is None else self.buggify.fired

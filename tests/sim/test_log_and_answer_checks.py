@@ -4,9 +4,9 @@ a broken product or on a memory that was tampered with."""
 import attrs
 import pytest
 from raftlog_sim import replica_checks, scenario_files, truth
-from raftlog_sim.committed import Producer
 from raftlog_sim.options import SimOptions
 from raftlog_sim.outline import NOTHING
+from raftlog_sim.producer_twin import Producer
 from raftlog_sim.replica_checks import _Terms
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
@@ -21,6 +21,7 @@ from raftlog.broker.events import LinkDown, PeerMessages, Request
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.metadata.broker_image import Removal
+from raftlog.partition import replica as replica_module
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.partition.output import ProduceAnswer
 from raftlog.partition.produce_path import ProducePath
@@ -178,7 +179,7 @@ def test_a_batch_that_is_stored_twice(monkeypatch):
 
 def test_sequences_that_leave_a_gap():
     run, invariants, leader = middle()
-    producers = invariants.committed[leader.group].producers
+    producers = invariants.committed[leader.group].after[-1].producers.states
     for number, known in producers.items():
         first, last, offset = known.spans[-1]
         producers[number] = Producer(known.epoch, ((first, last + 5, offset),), 0)
@@ -188,6 +189,68 @@ def test_sequences_that_leave_a_gap():
 def test_a_follower_that_forgets_a_producer(monkeypatch):
     monkeypatch.setattr(LogTracker, "_take", lambda self, entry: self._step(*entry[:2]))
     assert simulate(schedule()).failure_class == "producers-equal"
+
+
+CUT_OFF = (
+    step(300, "elect", node="n1", partition=0),
+    step(405, "partition", 500, side="n1", how="silent"),
+    step(480, "elect", node="n2", partition=0),
+)
+"""n1 takes records that nobody else gets, and they are taken back from it."""
+
+
+def keep_truncated(monkeypatch):
+    """A planted bug: what truncated batches said of their producers is not taken back."""
+    monkeypatch.setattr(ProducerTable, "truncated_from", lambda self, index: None)
+    writes = tuple(
+        step(20 * n, "produce", slot=n % 2, partition=0, count=1) for n in range(60)
+    )  # of few batches at a time, so that later ones do not hide it at once
+    return Schedule(SimOptions(seed=3, safety_ms=1_600), (*writes, *CUT_OFF))
+
+
+def test_producers_are_looked_at_after_a_truncation(monkeypatch):
+    assert simulate(keep_truncated(monkeypatch)).failure_class == "producers-equal"
+
+
+def test_later_batches_would_hide_it(monkeypatch):
+    plan = keep_truncated(monkeypatch)
+    monkeypatch.setattr(replica_checks.ReplicaChecks, "_follow", lambda *_: iter(()))
+    assert simulate(plan).failure == ""
+
+
+def remember_otherwise(table):
+    for number, state in table.states():
+        table._states[number] = state._replace(last_seen_ms=state.last_seen_ms + 1)
+
+
+def test_producers_are_looked_at_after_an_install(monkeypatch):
+    """A planted bug: producers are taken to have been heard later than they were. Nothing else
+    notices."""
+    installed = LogTracker.installed
+
+    def later(self, index, snapshot):
+        installed(self, index, snapshot)
+        remember_otherwise(self.producers)
+
+    monkeypatch.setattr(LogTracker, "installed", later)
+    plan = scenario_files.load("install-of-a-laggard").case.schedule
+    assert simulate(plan).failure_class == "producers-equal"
+    monkeypatch.setattr(replica_checks.ReplicaChecks, "_follow", lambda *_: iter(()))
+    assert simulate(plan).failure == ""
+
+
+def test_producers_are_looked_at_after_a_boot(monkeypatch):
+    """A planted bug: the same, of a boot."""
+    booted = replica_module.booted_tracker
+
+    def later(*arguments, **named):
+        tracker = booted(*arguments, **named)
+        remember_otherwise(tracker.producers)
+        return tracker
+
+    monkeypatch.setattr(replica_module, "booted_tracker", later)
+    plan = scenario_files.load("power-loss-all").case.schedule
+    assert simulate(plan).failure_class == "producers-equal"
 
 
 def test_tables_that_differ_where_logs_are_equal():
