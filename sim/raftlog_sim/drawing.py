@@ -213,33 +213,6 @@ def _crash(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     yield step(at_ms, "crash", down_ms, node=node)
 
 
-def _power(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    node, keep = draw_node(stream, options), KEEPS[stream.below(3)]
-    yield step(at_ms, _power_kind(options, at_ms), stream.between(10, 1200), node=node, keep=keep)
-
-
-def _power_kind(options: SimOptions, at_ms: int) -> str:
-    """Three in four wait for a write. The stream is one of its own, so that all other draws stay as
-    they were without it."""
-    draws = Stream(options.seed, f"schedule/power-in-write/{at_ms}")
-    return "power-in-write" if draws.chance(3, 4) else "power"
-
-
-def _all(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
-    """Power fails everywhere at once; some come back early, some late. Or it fails with a write
-    that one of them has not synced: each then loses other parts of what it has not."""
-    in_write = _power_kind(options, at_ms)
-    if in_write != "power":
-        keep = ("none", "some", "some", "some")[
-            Stream(options.seed, f"{in_write}/{at_ms}").below(4)
-        ]
-        yield step(at_ms, in_write, stream.between(10, 1200), node="all", keep=keep)
-        return
-    for number in range(1, options.brokers + 1):
-        keep, down_ms = KEEPS[stream.below(3)], stream.between(10, 1200)
-        yield step(at_ms, "power", down_ms, node=f"n{number}", keep=keep)
-
-
 def _partition(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     side, lasts_ms, how = draw_side(stream, options), stream.between(50, 1500), _how(stream)
     if options.brokers > 1:
@@ -477,8 +450,6 @@ _SOURCES: Final[dict[str, Source]] = {
     "late-turn": _late_turn,
     "replay-any": _replay_any,
     "crash": _crash,
-    "power": _power,
-    "all": _all,
     "partition": _partition,
     "reset": _reset,
     "pause": _pause,

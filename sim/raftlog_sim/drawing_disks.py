@@ -14,6 +14,33 @@ _ROTS: Final = ("flip", "zero", "alien", "unreadable", "twin")
 _WIDE_ROTS: Final = (*_ROTS, "base-offset")
 
 
+def _power(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    node, keep = draw_node(stream, options), KEEPS[stream.below(3)]
+    yield step(at_ms, _power_kind(options, at_ms), stream.between(10, 1200), node=node, keep=keep)
+
+
+def _power_kind(options: SimOptions, at_ms: int) -> str:
+    """Three in four wait for a write. The stream is one of its own, so that all other draws stay as
+    they were without it."""
+    draws = Stream(options.seed, f"schedule/power-in-write/{at_ms}")
+    return "power-in-write" if draws.chance(3, 4) else "power"
+
+
+def _all(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
+    """Power fails everywhere at once; some come back early, some late. Or it fails with a write
+    that one of them has not synced: each then loses other parts of what it has not."""
+    in_write = _power_kind(options, at_ms)
+    if in_write != "power":
+        keep = ("none", "some", "some", "some")[
+            Stream(options.seed, f"{in_write}/{at_ms}").below(4)
+        ]
+        yield step(at_ms, in_write, stream.between(10, 1200), node="all", keep=keep)
+        return
+    for number in range(1, options.brokers + 1):
+        keep, down_ms = KEEPS[stream.below(3)], stream.between(10, 1200)
+        yield step(at_ms, "power", down_ms, node=f"n{number}", keep=keep)
+
+
 def _disk_error(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step]:
     node, call = draw_node(stream, options), _CALLS[stream.below(len(_CALLS))]
     yield step(at_ms, "disk-error", node=node, call=call, count=1 << stream.below(4))
@@ -110,6 +137,8 @@ def _lost_file(stream: Stream, options: SimOptions, at_ms: int) -> Iterator[Step
 
 
 SOURCES: Final[dict[str, Callable[[Stream, SimOptions, int], Iterator[Step]]]] = {
+    "power": _power,
+    "all": _all,
     "disk-error": _disk_error,
     "failed-sync": _failed_sync,
     "failed-name-sync": _failed_name_sync,
