@@ -17,6 +17,8 @@ from raftlog.groups.syncing import Syncs
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_commit import OffsetCommitRequest
 
+NEEDS = "members"
+
 
 def commits_answered_at_once() -> None:
     """62: a commit is said to be done when it is proposed."""

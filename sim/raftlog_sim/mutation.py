@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from raftlog.base.errors import OperatingError
 from raftlog_sim.cases import case_from_text
 from raftlog_sim.minimise import Effort
+from raftlog_sim.options import VARIED, draw_options
 from raftlog_sim.outcome import Outcome, failure_class
 from raftlog_sim.seeds import drawn
 from raftlog_sim.shrink import shrink_case
@@ -44,6 +45,9 @@ class Mutant(NamedTuple):
     apply: Callable[[], None]
     expected: tuple[str, ...] = ()
     of: str = BROKERS
+    needs: str = ""
+    """An option of runs. Where a seed draws none of it nothing of the bug runs, so such a seed
+    counts as run and is not played. `NEEDS` of the file."""
 
 
 def load() -> dict[str, Mutant]:
@@ -53,7 +57,12 @@ def load() -> dict[str, Mutant]:
         raise OperatingError(
             "mutants are in a checkout only", on=str(FOLDER), do="clone the repository"
         )
-    found = [Mutant(*each) for path in paths for each in module_of(path).MUTANTS]
+    modules = [module_of(path) for path in paths]
+    found = [
+        Mutant(*each)._replace(needs=getattr(module, "NEEDS", ""))
+        for module in modules
+        for each in module.MUTANTS
+    ]
     numbered = {each.number: each for each in sorted(found, key=lambda each: _order(each.number))}
     assert len(numbered) == len(found), "two mutants of one number"
     return numbered
@@ -173,6 +182,8 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
         if time.process_time() - began > plan.seconds or len(row["seeds"]) >= plan.kills:
             break
         row["tried"] += 1
+        if not _can_matter(mutant, seed, plan.profile):
+            continue
         outcome = drawn(seed, plan.profile).play()
         if outcome.failure:
             name = failure_class(outcome.failure)
@@ -187,6 +198,12 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
         if plan.shrink_seconds:
             row["shrunk"] = _shrunk(number, *first, plan)
     return row
+
+
+def _can_matter(mutant: Mutant, seed: int, profile: str) -> bool:
+    if not mutant.needs or profile == VARIED:
+        return True  # varied seeds have the steps of their scenario
+    return bool(getattr(draw_options(seed, profile), mutant.needs))
 
 
 def _shrunk(number: str, seed: int, outcome: Outcome, plan: Hunt) -> dict[str, Any]:
