@@ -14,7 +14,7 @@ from raftlog_sim.commands.telling import option_lines
 from raftlog_sim.divergence import first_divergence, turn_lines
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.mutation import Hunt
-from raftlog_sim.options import SimOptions, draw_options
+from raftlog_sim.options import SimOptions
 from raftlog_sim.outcome import signature
 from raftlog_sim.probe_names import place_names, probe_names
 from raftlog_sim.run_trace import RunTrace
@@ -488,17 +488,6 @@ def test_a_score_keeps_earlier_rows_and_a_page_its_text(tmp_path):
     row = next(line for line in text.splitlines() if line.startswith("| 2 "))
     assert "| 90 | " in row
     assert "half-saved-vote" in row
-
-
-def test_seeds_in_which_a_bug_of_groups_has_nothing_to_break_are_not_played():
-    groups, raft = mutation.named("73"), mutation.named("9")
-    with_members = [seed for seed in range(1, 80) if draw_options(seed).members]
-    assert 5 < len(with_members) < 30
-    assert [each for each in range(1, 80) if mutation._can_matter(groups, each, "swarm")] == (
-        with_members
-    )
-    assert all(mutation._can_matter(raft, each, "swarm") for each in range(1, 80))
-    assert all(mutation._can_matter(groups, each, "varied") for each in range(1, 80))
 
 
 @pytest.mark.slow

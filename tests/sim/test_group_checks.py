@@ -3,6 +3,7 @@ passes."""
 
 import attrs
 import pytest
+from raftlog_sim import mutation
 from raftlog_sim.group_checks import GroupChecks
 from raftlog_sim.group_log import GroupLog, Walls
 from raftlog_sim.group_rest import (
@@ -12,7 +13,7 @@ from raftlog_sim.group_rest import (
     live_group,
     unsettled,
 )
-from raftlog_sim.options import SimOptions
+from raftlog_sim.options import SimOptions, draw_options
 from raftlog_sim.schedule import Schedule, step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.violation import Violation
@@ -374,3 +375,14 @@ def test_a_broken_fence_is_seen():
     run = Run(Schedule(SimOptions(seed=3), ()))
     with pytest.raises(Violation, match="group-fences"):
         run.members.impostors._refused("a heartbeat of nobody", COMMITTED)
+
+
+def test_seeds_in_which_a_bug_of_groups_has_nothing_to_break_are_not_played():
+    groups, raft = mutation.named("73"), mutation.named("9")
+    with_members = [seed for seed in range(1, 80) if draw_options(seed).members]
+    assert 5 < len(with_members) < 30
+    assert [each for each in range(1, 80) if mutation._can_matter(groups, each, "swarm")] == (
+        with_members
+    )
+    assert all(mutation._can_matter(raft, each, "swarm") for each in range(1, 80))
+    assert all(mutation._can_matter(groups, each, "varied") for each in range(1, 80))

@@ -156,7 +156,11 @@ def test_what_else_a_seed_draws_does_not_depend_on_the_mode(monkeypatch):
         kinds = {each.kind for each in draw_schedule(one).steps}
         assert not kinds & not_played
         drawn = [each for each in draw_schedule(one).steps if each.kind != "flood"]
-        rest = [each for each in draw_schedule(other).steps if each.kind not in not_played]
+        rest = [
+            each
+            for each in draw_schedule(other).steps
+            if each.kind not in not_played and "coordinator" not in str(each)
+        ]
         assert drawn == rest
 
 
