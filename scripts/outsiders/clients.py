@@ -54,6 +54,17 @@ def kafka_clients(version):
     return f"org.apache.kafka:kafka-clients:{version}", SILENT_LOGGER
 
 
+def java_client(version):
+    """The command of the program in Kafka's client of this release."""
+    return preparing.java("Client.java", *kafka_clients(version), beside=("Own.java",))
+
+
+def sarama(release):
+    """The command of sarama's program that speaks to brokers of this release."""
+    beside = ("speaking.go", "sarama_own.go")
+    return [*preparing.go("sarama.go", SARAMA, beside=beside), release]
+
+
 def spark_connector():
     """The command of Spark's connector, with the JARs for the Spark that is installed."""
     minor = versions.minor_of(version("pyspark"))
@@ -137,36 +148,50 @@ CLIENTS = [
         "franz-go",
         "Go",
         "a client in pure Go",
-        lambda: preparing.go("franz.go", *FRANZ_GO),
+        lambda: preparing.go("franz.go", *FRANZ_GO, beside=("speaking.go", "franz_own.go")),
         quick=True,
         brought=("go",),
     ),
     Client(
         "sarama",
         "Go",
-        "IBM's client",
-        lambda: preparing.go("sarama.go", SARAMA),
+        "IBM's client, set to Kafka 3.6",
+        lambda: sarama("3.6.0"),
+        brought=("go",),
+    ),
+    Client(
+        "sarama-default",
+        "Go",
+        "the same, set to no release",
+        lambda: sarama("default"),
+        brought=("go",),
+    ),
+    Client(
+        "sarama-newest",
+        "Go",
+        "the same, set to the newest release that it knows",
+        lambda: sarama("newest"),
         brought=("go",),
     ),
     Client(
         "kafka-go",
         "Go",
         "Segment's client",
-        lambda: preparing.go("segment.go", SEGMENT),
+        lambda: preparing.go("segment.go", SEGMENT, beside=("speaking.go", "segment_own.go")),
         brought=("go",),
     ),
     Client(
         "kafka-clients-3.9",
         "Java",
         "Kafka's own client",
-        lambda: preparing.java("Client.java", *kafka_clients(KAFKA_3)),
+        lambda: java_client(KAFKA_3),
         ("mvn", "javac", "java"),
     ),
     Client(
         "kafka-clients-4",
         "Java",
         "Kafka's own client",
-        lambda: preparing.java("Client.java", *kafka_clients(KAFKA_4)),
+        lambda: java_client(KAFKA_4),
         ("mvn", "javac", "java"),
     ),
     Client(

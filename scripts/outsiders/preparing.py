@@ -66,16 +66,16 @@ def maven(*coordinates, transitive=True):
     return _kept("maven", [*coordinates, str(transitive)], make) / "jars"
 
 
-def java(program, *coordinates):
-    """The command of one Java source, compiled against these coordinates."""
+def java(program, *coordinates, beside=()):
+    """The command of one Java source, compiled with those beside it against these coordinates."""
     jars = maven(*coordinates)
-    source = PROGRAMS / program
+    sources = [PROGRAMS / name for name in (program, *beside)]
 
     def make(folder):
-        _run(["javac", "-cp", f"{jars}/*", "-d", str(folder), str(source)])
+        _run(["javac", "-cp", f"{jars}/*", "-d", str(folder), *map(str, sources)])
 
-    classes = _kept("java", [source.read_text(), str(jars)], make)
-    return [*JAVA, "-cp", f"{classes}:{jars}/*", source.stem]
+    classes = _kept("java", [*(each.read_text() for each in sources), str(jars)], make)
+    return [*JAVA, "-cp", f"{classes}:{jars}/*", sources[0].stem]
 
 
 def kafka_home(jars, scripts):

@@ -139,7 +139,7 @@ def test_features_are_told_apart():
 
 def test_the_calls_of_tools_belong_to_tools_alone():
     assert features.names_of("kcat") == features.NAMES
-    own = features.names_of("kafka-tools-4")[len(features.NAMES) :]
+    own = features.names_of("kafka-tools-4")[len(features.NAMES) + 1 :]
     assert own == list(tool_calls.CALLS)
 
 
@@ -268,13 +268,15 @@ def test_a_skip_is_counted_and_fails_where_the_client_must_run(command_line, cap
     assert command_line({}, {"franz-go": "there is no go"}, "--quick") == 1
     told = capsys.readouterr()
     assert "FAILED franz-go: there is no go" in told.out
-    assert "not in the quick part: 8 clients: confluent-kafka-2.3" in told.err
+    assert "not in the quick part: 10 clients: confluent-kafka-2.3" in told.err
 
 
 # The README's names of the clients, and what it says that all of them can do.
 README_NAMES = {
     "confluent-kafka-2.3": "confluent-kafka",
     "faststream": "FastStream",
+    "sarama-default": "sarama",
+    "sarama-newest": "sarama",
     "kafka-clients-3.9": "Java clients",
     "kafka-clients-4": "Java clients",
     "kafka-tools-3.9": "command-line tools",

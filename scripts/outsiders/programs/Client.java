@@ -5,10 +5,6 @@
  * speaking.py says what the lines mean, topics.py which topics there are.
  */
 
-import java.net.URI;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -17,7 +13,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
@@ -26,22 +21,14 @@ import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
-import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
-import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.ElectionType;
-import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.Node;
-import org.apache.kafka.common.TopicCollection;
 import org.apache.kafka.common.TopicPartition;
-import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.config.ConfigResource;
-import org.apache.kafka.common.errors.ElectionNotNeededException;
-import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -88,6 +75,13 @@ public class Client {
         }
     }
 
+    /** The release has no such feature; the text says what it lacks. */
+    static class Absent extends Exception {
+        Absent(String text) {
+            super(text);
+        }
+    }
+
     static class Silent extends Exception {
         Silent(String text) {
             super(text);
@@ -100,6 +94,8 @@ public class Client {
             try {
                 features().get(feature).run(new Place(arguments[0], arguments[1], feature));
                 say("feature", feature, null, null);
+            } catch (Absent absent) {
+                say("feature", feature, "absent", absent.getMessage());
             } catch (Throwable thrown) {
                 say("feature", feature, "error", told(thrown));
             }
@@ -136,169 +132,8 @@ public class Client {
         all.put("group", place -> group(place, Map.of()));
         all.put("transaction", Client::transaction);
         all.put("kip-848", place -> group(place, Map.of("group.protocol", "consumer")));
-        all.put("describe-by-id", Client::describeById);
-        all.put("delete-by-id", Client::deleteById);
-        all.put("describe-cluster", Client::describeCluster);
-        all.put("max-timestamp", Client::maxTimestamp);
-        all.put("elect-leaders", Client::electLeaders);
-        all.put("describe-producers", Client::describeProducers);
-        all.put("describe-log-dirs", asks(admin -> admin.describeLogDirs(List.of(1)).allDescriptions()));
-        all.put("describe-quorum", asks(admin -> admin.describeMetadataQuorum().quorumInfo()));
-        all.put("describe-features", asks(admin -> admin.describeFeatures().featureMetadata()));
-        all.put("describe-groups", Client::describeGroups);
-        all.put("group-offsets", Client::groupOffsets);
-        all.put("record", Client::record);
-        all.put("too-large", Client::tooLarge);
-        all.put("out-of-range", Client::outOfRange);
-        all.put("lost-answer", Client::lostAnswer);
+        all.putAll(Own.features());
         return all;
-    }
-
-    // --- what this client alone is asked ---
-
-    /** One question to the cluster. */
-    interface Question {
-        KafkaFuture<?> ask(Admin admin);
-    }
-
-    static Function asks(Question question) {
-        return place -> {
-            try (Admin admin = admin(place)) {
-                question.ask(admin).get();
-            }
-        };
-    }
-
-    static Uuid idOf(Admin admin, String topic) throws Exception {
-        return admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).topicId();
-    }
-
-    static void describeById(Place place) throws Exception {
-        try (Admin admin = admin(place)) {
-            Uuid id = idOf(admin, place.filled());
-            var ids = TopicCollection.ofTopicIds(List.of(id));
-            expect(admin.describeTopics(ids).allTopicIds().get().get(id).name(), place.filled(), "name");
-        }
-    }
-
-    static void deleteById(Place place) throws Exception {
-        try (Admin admin = admin(place)) {
-            admin.createTopics(List.of(new NewTopic(place.topic(), 1, (short) 3))).all().get();
-            var ids = TopicCollection.ofTopicIds(List.of(idOf(admin, place.topic())));
-            admin.deleteTopics(ids).all().get();
-            expect(admin.listTopics().names().get().contains(place.topic()), false, "still listed");
-        }
-    }
-
-    static void describeCluster(Place place) throws Exception {
-        try (Admin admin = admin(place)) {
-            var nodes = admin.describeCluster().nodes().get();
-            expect(nodes.stream().map(Node::id).sorted().toList(), List.of(1, 2, 3), "nodes");
-            expect(admin.describeCluster().clusterId().get().isEmpty(), false, "no cluster id");
-        }
-    }
-
-    static void maxTimestamp(Place place) throws Exception {
-        var partition = new TopicPartition(place.filled(), 1);
-        try (Admin admin = admin(place)) {
-            var found = admin.listOffsets(Map.of(partition, OffsetSpec.maxTimestamp())).all().get();
-            expect(found.get(partition).offset(), (long) FILLED_RECORDS - 1, "offset");
-        }
-    }
-
-    /** Of one partition: among all of them are some that other clients move. */
-    static void electLeaders(Place place) throws Exception {
-        var partition = new TopicPartition(place.filled(), 0);
-        try (Admin admin = admin(place)) {
-            var told = admin.electLeaders(ElectionType.PREFERRED, Set.of(partition)).partitions().get();
-            Optional<Throwable> error = told.get(partition);
-            if (error.isPresent()) {
-                expect(error.get().getClass(), ElectionNotNeededException.class, "error");
-            }
-        }
-    }
-
-    static void describeProducers(Place place) throws Exception {
-        var partition = new TopicPartition(place.filled(), 1);
-        try (Admin admin = admin(place)) {
-            var found = admin.describeProducers(List.of(partition)).all().get().get(partition);
-            expect(found.activeProducers().size(), 1, "producers");
-        }
-    }
-
-    static void record(Place place) throws Exception {
-        var written = new ProducerRecord<String, String>(place.work(), 0, TIME, "key", null);
-        written.headers().add("none", null).add("some", new byte[] {1, 2});
-        try (var producer = producer(place, Map.of())) {
-            producer.send(written).get();
-        }
-        var partition = new TopicPartition(place.work(), 0);
-        try (var reader = consumer(place, Map.of())) {
-            reader.assign(List.of(partition));
-            reader.seekToBeginning(List.of(partition));
-            ConsumerRecord<String, String> found = reader.poll(Duration.ofSeconds(10)).iterator().next();
-            expect(found.key() + found.timestamp(), "key" + TIME, "key and timestamp");
-            expect(found.value() == null, true, "a value");
-            expect(found.headers(), written.headers(), "headers");
-        }
-    }
-
-    static void tooLarge(Place place) throws Exception {
-        Map<String, Object> settings = Map.of("max.request.size", 9_000_000);
-        try (var producer = producer(place, settings)) {
-            producer.send(new ProducerRecord<>(place.work(), "x".repeat(2_000_000))).get();
-        } catch (ExecutionException refused) {
-            if (refused.getCause() instanceof RecordTooLargeException) {
-                return;
-            }
-            throw refused;
-        }
-        throw new IllegalStateException("a record of 2 MB was accepted");
-    }
-
-    /** Each broker that is asked takes the fault; with one id, they count together. */
-    static void lostAnswer(Place place) throws Exception {
-        String id = place.topic().replace('.', '-');
-        String fault = """
-            {"id": "%s", "do": "drop_response", "on": "Produce", "topic": "%s", "times": 1}
-            """.formatted(id, place.topic());
-        askAll("POST", "/faults", fault, 201, "\"used\": 0");
-        Map<String, Object> impatient = Map.of("enable.idempotence", true, "acks", "all");
-        Map<String, Object> settings = place.settings(impatient);
-        settings.put("delivery.timeout.ms", (int) PATIENCE_MILLIS);
-        settings.put("request.timeout.ms", 1000);
-        try (var producer = new KafkaProducer<>(
-                settings, new StringSerializer(), new StringSerializer())) {
-            write(producer, place);
-        }
-        askAll("DELETE", "/faults/" + id, "", 200, "\"used\": 1");
-    }
-
-    static void askAll(String method, String path, String body, int status, String holds)
-            throws Exception {
-        for (String admin : System.getenv("RAFTLOG_ADMIN").split(",")) {
-            var request = HttpRequest.newBuilder(URI.create("http://" + admin + path))
-                .header("Content-Type", "application/json")
-                .method(method, HttpRequest.BodyPublishers.ofString(body))
-                .build();
-            var answer = HttpClient.newHttpClient()
-                .send(request, HttpResponse.BodyHandlers.ofString());
-            if (answer.statusCode() != status || !answer.body().contains(holds)) {
-                throw new IllegalStateException(answer.statusCode() + " " + answer.body());
-            }
-        }
-    }
-
-    static void outOfRange(Place place) throws Exception {
-        var partition = new TopicPartition(place.filled(), 1);
-        try (var reader = consumer(place, Map.of("auto.offset.reset", "none"))) {
-            reader.assign(List.of(partition));
-            reader.seek(partition, 1_000_000);
-            reader.poll(Duration.ofSeconds(10));
-        } catch (OffsetOutOfRangeException refused) {
-            return;
-        }
-        throw new Silent("no error for a position behind the end");
     }
 
     // --- administration ---
@@ -382,21 +217,6 @@ public class Client {
         }
     }
 
-    static void describeGroups(Place place) throws Exception {
-        try (Admin admin = admin(place)) {
-            var found = admin.describeConsumerGroups(List.of(place.known())).all().get();
-            expect(found.get(place.known()).members().size(), 0, "members");
-        }
-    }
-
-    static void groupOffsets(Place place) throws Exception {
-        try (Admin admin = admin(place)) {
-            var found = admin.listConsumerGroupOffsets(place.known());
-            var offset = found.partitionsToOffsetAndMetadata().get().get(new TopicPartition(place.filled(), 0));
-            expect(offset.offset(), KNOWN_OFFSET, "offset");
-        }
-    }
-
     // --- producers ---
 
     static KafkaProducer<String, String> producer(Place place, Map<String, Object> more) {
@@ -473,11 +293,16 @@ public class Client {
         expect(found, wanted, "records");
     }
 
-    static void consume(Place place) throws Exception {
+    static List<TopicPartition> filled(Place place) {
         List<TopicPartition> partitions = new ArrayList<>();
         for (int partition = 0; partition < FILLED_PARTITIONS; partition++) {
             partitions.add(new TopicPartition(place.filled(), partition));
         }
+        return partitions;
+    }
+
+    static void consume(Place place) throws Exception {
+        List<TopicPartition> partitions = filled(place);
         try (var reader = consumer(place, Map.of())) {
             reader.assign(partitions);
             reader.seekToBeginning(partitions);

@@ -158,7 +158,31 @@ async def transaction(place):
         await producer.stop()
 
 
+async def list_topics(place):
+    async with admin(place) as client:
+        found = await client.list_topics()
+    speaking.expect(place.filled in found, True, f"{place.filled} in {found}")
+
+
+async def describe_cluster(place):
+    async with admin(place) as client:
+        found = await client.describe_cluster()
+    nodes = sorted(each["node_id"] for each in found["brokers"])
+    speaking.expect((nodes, found["controller_id"] in nodes), ([1, 2, 3], True), "nodes")
+
+
+async def end_offsets(place):
+    partition = TopicPartition(place.filled, 1)
+    async with consumer(place) as reader:
+        both = [await reader.beginning_offsets([partition]), await reader.end_offsets([partition])]
+    found = [each[partition] for each in both]
+    speaking.expect(found, [0, speaking.FILLED_RECORDS], "offsets")
+
+
 FEATURES = {
+    "list-topics": list_topics,
+    "describe-cluster": describe_cluster,
+    "end-offsets": end_offsets,
     "create": create,
     "grow": grow,
     "describe": describe,

@@ -118,12 +118,17 @@ def all_filled(reader):
     speaking.expect(found, speaking.FILLED_VALUES, "records")
 
 
-def consume(place):
-    reader = consumer(place)
-    partitions = range(speaking.FILLED_PARTITIONS)
-    reader.assign([TopicPartition(place.filled, partition, 0) for partition in partitions])
-    all_filled(reader)
-    reader.close()
+def consume(**settings):
+    """A function that reads the filled topic by assignment with these settings."""
+
+    def function(place):
+        reader = consumer(place, **settings)
+        partitions = range(speaking.FILLED_PARTITIONS)
+        reader.assign([TopicPartition(place.filled, partition, 0) for partition in partitions])
+        all_filled(reader)
+        reader.close()
+
+    return function
 
 
 def consume_time(place):
@@ -198,6 +203,44 @@ def max_timestamp(place):
     asked = {TopicPartition(place.filled, 1): kafka_admin.OffsetSpec.max_timestamp()}
     [found] = done(admin(place).list_offsets(asked)).values()
     speaking.expect(found.offset, speaking.FILLED_RECORDS - 1, "offset")
+
+
+def describe_broker_configs(place):
+    resource = kafka_admin.ConfigResource("broker", "1")
+    [found] = done(admin(place).describe_configs([resource])).values()
+    speaking.expect("log.retention.ms" in found, True, "log.retention.ms")
+
+
+def describe_topics(place):
+    asked = confluent_kafka.TopicCollection([place.filled])
+    [found] = done(admin(place).describe_topics(asked)).values()
+    speaking.expect(len(found.partitions), speaking.FILLED_PARTITIONS, "partitions")
+
+
+def alter_configs_whole(place):
+    """Replaces all settings of a topic, as clients did before Kafka 2.3."""
+    resource = kafka_admin.ConfigResource(
+        "topic", f"{place.prefix}-work", set_config={"retention.ms": "3600000"}
+    )
+    done(admin(place).alter_configs([resource]))
+
+
+def create_twice(place):
+    topic = kafka_admin.NewTopic(place.filled, 1, 3)
+    code = KafkaError.TOPIC_ALREADY_EXISTS
+    refused(code, lambda: done(admin(place).create_topics([topic])))
+
+
+def validate_only(place):
+    topic = kafka_admin.NewTopic(place.topic, 3, 3)
+    done(admin(place).create_topics([topic], validate_only=True))
+    topics = admin(place).list_topics(timeout=SECONDS).topics
+    speaking.expect(place.topic in topics, False, "made")
+
+
+def delete_unknown(place):
+    code = KafkaError.UNKNOWN_TOPIC_OR_PART
+    refused(code, lambda: done(admin(place).delete_topics([place.topic])))
 
 
 def max_timestamp_live(place):
@@ -348,6 +391,17 @@ def seek(place):
 
 
 OWN = {
+    "create-twice": create_twice,
+    "validate-only": validate_only,
+    "delete-unknown": delete_unknown,
+    "describe-topics": needs("describe_topics", describe_topics),
+    "describe-broker-configs": describe_broker_configs,
+    "alter-configs-whole": alter_configs_whole,
+    "read-committed": consume(isolation_level="read_committed"),
+    # A batch is larger than what may come of a partition: it must come all the same.
+    "small-fetches": consume(
+        fetch_message_max_bytes=1, fetch_max_bytes=1000, message_max_bytes=1000
+    ),
     "describe-cluster": needs("describe_cluster", describe_cluster),
     "max-timestamp": needs("list_offsets", max_timestamp),
     "max-timestamp-live": needs("list_offsets", max_timestamp_live),
@@ -379,7 +433,7 @@ FEATURES = {
     },
     **{f"acks-{acks}": produce(acks=acks) for acks in ("0", "1", "all")},
     "idempotent": produce(enable_idempotence=True),
-    "consume": consume,
+    "consume": consume(),
     "consume-time": consume_time,
     "delete-records": delete_records,
     "reassign": speaking.absent("librdkafka has no reassignment"),

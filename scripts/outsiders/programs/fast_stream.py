@@ -46,6 +46,10 @@ async def consume(place):
     await read(place, partitions=[TopicPartition(place.filled, each) for each in partitions])
 
 
+async def subscribe_alone(place):
+    await read(place, place.filled)
+
+
 async def group(place):
     await read(place, place.filled, group_id=place.group)
 
@@ -63,6 +67,7 @@ FEATURES = {
     "idempotent": publish(enable_idempotence=True),
     "consume": consume,
     "consume-time": speaking.absent("a subscriber of FastStream begins at an end, not at a time"),
+    "subscribe-alone": subscribe_alone,
     "group": group,
     "transaction": speaking.absent("FastStream publishes without transactions of its own"),
     "kip-848": speaking.absent("aiokafka has the classic group protocol alone"),

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -271,7 +272,7 @@ func lostAnswer(ctx context.Context, place Place) error {
 func main() {
 	plain := kgo.DisableIdempotentWrite()
 	codec := func(codec kgo.CompressionCodec) Function { return produce(kgo.ProducerBatchCompression(codec)) }
-	speak("github.com/twmb/franz-go", map[string]Function{
+	features := map[string]Function{
 		"create":           administration(create),
 		"grow":             administration(grow),
 		"describe":         administration(describe),
@@ -295,6 +296,7 @@ func main() {
 		"group":            group,
 		"transaction":      transaction,
 		"kip-848":          kip848,
-		"lost-answer":      lostAnswer,
-	})
+	}
+	maps.Copy(features, own())
+	speak("github.com/twmb/franz-go", features)
 }

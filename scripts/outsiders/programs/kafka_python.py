@@ -100,8 +100,8 @@ def read(reader, count):
     return values
 
 
-def consume(place):
-    with consumer(place, group_id=None) as reader:
+def consume(place, **settings):
+    with consumer(place, group_id=None, **settings) as reader:
         reader.assign([TopicPartition(place.filled, n) for n in range(speaking.FILLED_PARTITIONS)])
         found = sorted(read(reader, len(speaking.FILLED_VALUES)))
     speaking.expect(found, speaking.FILLED_VALUES, "records")
@@ -150,7 +150,35 @@ def transaction(place):
         producer.commit_transaction()
 
 
+def subscribe_alone(place, **settings):
+    """As no member of a group, a reader gets all partitions of the topics that it names."""
+    with consumer(place, place.filled, group_id=None, **settings) as reader:
+        found = sorted(read(reader, len(speaking.FILLED_VALUES)))
+    speaking.expect(found, speaking.FILLED_VALUES, "records")
+
+
+def auto_create(place):
+    with closing(KafkaProducer(bootstrap_servers=place.bootstrap)) as producer:
+        sent = [producer.send(place.topic, b"%d" % n, partition=0) for n in range(20)]
+        speaking.expect([each.get(SECONDS).offset for each in sent], list(range(20)), "offsets")
+    with consumer(place, group_id=None) as reader:
+        reader.assign([TopicPartition(place.topic, 0)])
+        found = read(reader, 20)
+    speaking.expect(found, [str(number) for number in range(20)], "records")
+
+
+def old_release(place):
+    """The oldest release whose records are of today's format."""
+    old = {"api_version": (0, 11)}
+    produce(**old)(place)
+    consume(place, **old)
+    subscribe_alone(place, **old)
+
+
 FEATURES = {
+    "subscribe-alone": subscribe_alone,
+    "auto-create": auto_create,
+    "old-release": old_release,
     "create": create,
     "grow": grow,
     "describe": describe,

@@ -210,6 +210,22 @@ const consumeTime = administration(async (admin) => {
   throw new AbsentError("kafkajs reads as a member of a group alone; the offset of a time is right");
 });
 
+const listTopics = administration(async (admin) => {
+  expect((await admin.listTopics()).includes(filled), true, "the filled topic");
+});
+
+const describeCluster = administration(async (admin) => {
+  const { brokers, controller, clusterId } = await admin.describeCluster();
+  const nodes = brokers.map((each) => each.nodeId).sort();
+  expect([nodes, nodes.includes(controller)], [[1, 2, 3], true], "nodes and controller");
+  expect(clusterId.length > 0, true, "a cluster id");
+});
+
+const groupOffsets = administration(async (admin) => {
+  const [{ partitions }] = await admin.fetchOffsets({ groupId: `${prefix}-known`, topics: [filled] });
+  expect(partitions.find((each) => each.partition === 0).offset, "7", "offset");
+});
+
 const FEATURES = {
   create,
   grow,
@@ -235,6 +251,9 @@ const FEATURES = {
   transaction,
   "kip-848": absent("kafkajs has the classic group protocol alone"),
   "lost-answer": lostAnswer,
+  "list-topics": listTopics,
+  "describe-cluster": describeCluster,
+  "group-offsets": groupOffsets,
 };
 
 function silence() {

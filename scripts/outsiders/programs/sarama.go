@@ -1,4 +1,8 @@
 // sarama, IBM's client (once Shopify's).
+//
+//	PROGRAM RELEASE BOOTSTRAP PREFIX FEATURE...
+//
+// RELEASE is the release of Kafka that sarama speaks: a number, or its own default or newest.
 package main
 
 import (
@@ -8,15 +12,33 @@ import (
 	"io"
 	"log"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
 	"github.com/IBM/sarama"
 )
 
+// release is the newest release of Kafka whose requests sarama sends.
+var release sarama.KafkaVersion
+
+func releaseNamed(name string) sarama.KafkaVersion {
+	switch name {
+	case "default":
+		return sarama.DefaultVersion
+	case "newest":
+		return sarama.MaxVersion
+	}
+	version, err := sarama.ParseKafkaVersion(name)
+	if err != nil {
+		panic(err)
+	}
+	return version
+}
+
 func config() *sarama.Config {
 	config := sarama.NewConfig()
-	config.Version = sarama.V3_6_0_0
+	config.Version = release
 	config.Producer.Return.Successes = true
 	config.Consumer.Offsets.Initial = sarama.OffsetOldest
 	config.Metadata.Retry.Max = 2
@@ -267,13 +289,15 @@ func group(ctx context.Context, place Place) error {
 
 func main() {
 	sarama.Logger = log.New(io.Discard, "", 0)
+	release = releaseNamed(os.Args[1])
+	os.Args = slices.Delete(os.Args, 1, 2)
 	codec := func(codec sarama.CompressionCodec) Function {
 		return produce(func(config *sarama.Config) { config.Producer.Compression = codec })
 	}
 	acks := func(acks sarama.RequiredAcks) Function {
 		return produce(func(config *sarama.Config) { config.Producer.RequiredAcks = acks })
 	}
-	speak("github.com/IBM/sarama", map[string]Function{
+	features := map[string]Function{
 		"create":           administration(create),
 		"grow":             administration(grow),
 		"describe":         administration(describe),
@@ -297,5 +321,7 @@ func main() {
 		"group":            bounded(group),
 		"transaction":      bounded(transaction),
 		"kip-848":          absent("sarama has the classic group protocol alone"),
-	})
+	}
+	maps.Copy(features, own())
+	speak("github.com/IBM/sarama", features)
 }

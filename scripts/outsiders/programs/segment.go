@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -115,40 +116,6 @@ func produce(acks kafka.RequiredAcks, codec kafka.Compression) Function {
 	}
 }
 
-// written writes into every partition as soon as the change of the topic has been answered: by then
-// every broker must name the leaders. It does so several times, for a broker may be late once.
-func written(change func(ctx context.Context, place Place) error) Function {
-	return func(ctx context.Context, place Place) error {
-		for attempt := range 4 {
-			place := Place{place.servers, place.prefix, fmt.Sprintf("%s-%d", place.feature, attempt)}
-			if err := create(ctx, place); err != nil {
-				return err
-			}
-			if err := change(ctx, place); err != nil {
-				return err
-			}
-			writer := &kafka.Writer{
-				Addr:         kafka.TCP(place.servers...),
-				Topic:        place.topic(),
-				RequiredAcks: kafka.RequireAll,
-				Balancer:     &kafka.RoundRobin{},
-				BatchTimeout: 5 * time.Millisecond,
-				MaxAttempts:  1,
-			}
-			err := writer.WriteMessages(ctx, make([]kafka.Message, 12)...)
-			writer.Close()
-			var failures kafka.WriteErrors
-			if errors.As(err, &failures) {
-				return errors.Join(failures...)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-}
-
 func reader(place Place, group string, partition int) *kafka.Reader {
 	return kafka.NewReader(kafka.ReaderConfig{
 		Brokers:     place.servers,
@@ -254,7 +221,7 @@ func transaction(ctx context.Context, place Place) error {
 
 func main() {
 	codec := func(codec kafka.Compression) Function { return produce(kafka.RequireAll, codec) }
-	speak("github.com/segmentio/kafka-go", map[string]Function{
+	features := map[string]Function{
 		"create":           create,
 		"grow":             grow,
 		"describe":         describe,
@@ -277,8 +244,8 @@ func main() {
 		"list-groups":      listGroups,
 		"group":            group,
 		"transaction":      transaction,
-		"write-created":    written(func(context.Context, Place) error { return nil }),
-		"write-grown":      written(grow),
 		"kip-848":          absent("kafka-go has the classic group protocol alone"),
-	})
+	}
+	maps.Copy(features, own())
+	speak("github.com/segmentio/kafka-go", features)
 }

@@ -21,6 +21,7 @@ const (
 	writtenRecords   = 10
 	filledPartitions = 3
 	filledRecords    = 20
+	knownOffset      = 7
 	timeMillis       = 1_700_000_000_000 + 5000 // of offset 5 in every filled partition
 	patience         = 15 * time.Second
 )
@@ -36,7 +37,7 @@ func (p Place) topic() string  { return p.prefix + "-" + p.feature }
 func (p Place) filled() string { return p.prefix + "-filled" }
 func (p Place) group() string  { return p.topic() + "-group" }
 
-// knownGroup has no members and has committed offset 7 in partition 0 of the filled topic.
+// knownGroup has no members and has committed knownOffset in partition 0 of the filled topic.
 func (p Place) knownGroup() string { return p.prefix + "-known" }
 
 // Function tries one feature; its error is the client's own.

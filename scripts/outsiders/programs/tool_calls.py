@@ -171,6 +171,12 @@ CALLS = {
         shows="ProducerId",
     ),
     "transactions-hanging": Call("TransactionsCommand", "find-hanging --broker-id 1"),
+    "delete-records-all": Call(
+        "DeleteRecordsCommand",
+        "--offset-json-file {plan}",
+        shows="{work}-1",
+        plan='{"version":1,"partitions":[{"topic":"{work}","partition":1,"offset":-1}]}',
+    ),
     "delete-records-beyond": Call(
         "DeleteRecordsCommand",
         "--offset-json-file {plan}",
@@ -182,6 +188,34 @@ CALLS = {
         "--topic {work} --num-records 2000 --record-size 200 --throughput -1"
         " {producing} bootstrap.servers={bootstrap} acks=all compression.type=zstd",
         shows="2000 records sent",
+    ),
+    "producer-perf-transactional": Call(
+        "ProducerPerformance",
+        "--topic {work} --num-records 200 --record-size 200 --throughput -1"
+        " --transactional-id {prefix}-perf --transaction-duration-ms 100"
+        " {producing} bootstrap.servers={bootstrap} max.block.ms=8000",
+        shows="200 records sent",
+    ),
+    "consumer-latest": Call(
+        "ConsoleConsumer",
+        "--topic {filled} --partition 0 --offset latest --timeout-ms 3000",
+        refused="TimeoutException",
+    ),
+    "consumer-offset": Call(
+        "ConsoleConsumer",
+        "--topic {filled} --partition 0 --offset 5 --max-messages 2 --timeout-ms 10000",
+        shows="0:5\n0:6\n",
+    ),
+    "consumer-read-committed": Call(
+        "ConsoleConsumer",
+        "--topic {filled} --partition 0 --offset earliest --max-messages 2 --timeout-ms 10000"
+        " --isolation-level read_committed",
+        shows="0:0\n0:1\n",
+    ),
+    "consumer-no-group": Call(
+        "ConsoleConsumer",
+        "--topic {filled} --from-beginning --max-messages 60 --timeout-ms 15000",
+        shows="2:19\n",
     ),
     "consumer-perf": Call(
         "ConsumerPerformance",

@@ -272,6 +272,7 @@ def _called(wanted, flags, shows, refused):
 
 FEATURES = {
     **{name: call(each) for name, each in CALLS.items()},
+    "produce-sync": produce("--sync"),
     "create": create,
     "grow": grow,
     "describe": describe,
