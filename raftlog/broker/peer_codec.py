@@ -307,7 +307,20 @@ PROTOCOL_3: Final = PeerCodec(
 )
 """Nodes say what their wall clocks show. By protocol 2 a clock arrives as not known (NO_WALL)."""
 
-PROTOCOLS: Final[Mapping[int, PeerCodec]] = {1: PROTOCOL_1, 2: PROTOCOL_2, 3: PROTOCOL_3}
+PROTOCOL_4: Final = PeerCodec(
+    version=4, writers=dict(PROTOCOL_3.writers), readers=dict(PROTOCOL_3.readers)
+)
+"""The messages of protocol 3, over a sealed link only."""
+
+SEALED_FROM: Final = 4
+"""An end that speaks this protocol or a later one seals its links (`raftlog.seal`)."""
+
+PROTOCOLS: Final[Mapping[int, PeerCodec]] = {
+    1: PROTOCOL_1,
+    2: PROTOCOL_2,
+    3: PROTOCOL_3,
+    4: PROTOCOL_4,
+}
 """By version, without a gap: a link uses one of them from the oldest to the newest."""
 PROTOCOL_MIN: Final = min(PROTOCOLS)
 PROTOCOL_MAX: Final = max(PROTOCOLS)

@@ -8,6 +8,7 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.cli.render import format_option, print_json
 from raftlog.runtime import config_file
+from raftlog.runtime.peer_trust import short_secrets
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory, is_formatted
 
@@ -67,6 +68,10 @@ def format_command(
             f"missing: {', '.join(missing)} (raftlog format --random prints fresh ids)"
         )
     config = config_file.load(str(config_path))
+    for key, problem in short_secrets(config.secrets):
+        raise OperatingError(
+            problem, on=key, do="head -c 32 /dev/urandom | base64 makes one, for every broker"
+        )
     cluster = ClusterId(_hex(cluster_id, _CLUSTER_DIGITS, "--cluster-id"))
     founders = tuple(sorted(_founder(each) for each in controllers))
     named = {address.node for address in config.broker.controllers}
@@ -92,7 +97,9 @@ def format_command(
             do="a cluster begins once; use an empty directory",
         )
     make_data_directory(config.data_dir)
-    identity = DirectoryIdentity(cluster=cluster, node=node, directory=own, controllers=founders)
+    identity = DirectoryIdentity(
+        cluster=cluster, node=node, directory=own, controllers=founders, sealed=True
+    )
     format_directory(disk, identity)
     if form == "json":
         print_json({"formatted": config.data_dir, "node": node, "directory": f"{own:016x}"})

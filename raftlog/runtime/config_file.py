@@ -38,7 +38,7 @@ from raftlog.runtime.fault_settings import (
     refuse_reachable,
 )
 from raftlog.runtime.group_settings import group_settings, offsets_topic_settings
-from raftlog.runtime.secret_file import read_secret
+from raftlog.runtime.secret_file import read_secrets
 from raftlog.runtime.security_settings import (
     PROTOCOLS,
     SERVED_PROTOCOL,
@@ -75,10 +75,12 @@ class ServerConfig:
     bind: tuple[Listener, ...]
     peer_bind: Address
     admin_bind: Address | None
-    secret: bytes
+    secrets: tuple[bytes, ...]
     frame_bytes_max: int
     connections_max: int
     connections_idle_ms: int
+    peer_seal: str = ""
+    """`raftlog.peer.seal`; "" when the data directory decides."""
     ignored: tuple[str, ...] = ()
     faults: FaultSettings = NO_FAULTS
 
@@ -156,7 +158,8 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
         bind=clients,
         peer_bind=peer_bind,
         admin_bind=settings.address("raftlog.admin.listener"),
-        secret=read_secret(settings),
+        secrets=read_secrets(settings),
+        peer_seal=settings.text("raftlog.peer.seal"),
         frame_bytes_max=settings.number("socket.request.max.bytes"),
         connections_max=settings.number("max.connections"),
         connections_idle_ms=settings.number("connections.max.idle.ms"),

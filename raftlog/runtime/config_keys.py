@@ -84,7 +84,23 @@ SETTINGS: Final[dict[str, Setting]] = {
         "text", "", about="host:port of /metrics, /livez and /readyz; none when empty."
     ),
     "raftlog.cluster.secret.file": Setting(
-        "text", "", about="File with the secret that brokers prove to each other; mode 0600."
+        "text",
+        "",
+        about="File with the secret (32 bytes or more) that brokers prove; mode 0600.",
+    ),
+    "raftlog.cluster.secret.other.file": Setting(
+        "text",
+        "",
+        about="File with a second secret, which is taken too while the cluster changes from one to "
+        "the other.",
+    ),
+    "raftlog.peer.seal": Setting(
+        "choice",
+        "",
+        choices=("", "allowed", "required"),
+        about="required: plain links, which a relay can read and forge, are refused. allowed: "
+        "brokers of the last release, which cannot seal, are linked too. When empty, required for "
+        "a cluster that this release or a later one formatted, else allowed.",
     ),
     "raftlog.testing.faults": Setting(
         "flag",

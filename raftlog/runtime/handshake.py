@@ -1,8 +1,8 @@
 """How two brokers prove to each other that they know the cluster's secret, before anything else
 is parsed.
 
-All messages have a fixed size until both proofs are checked, so nothing an outsider sends is
-parsed:
+Brokers of this release seal their links (`raftlog.seal.handshake`). With a broker of the last
+release, which cannot, a link is plain, if `raftlog.peer.seal` allows that:
 
     dialler  -> acceptor   magic 8, nonce 32
     acceptor -> dialler    magic 8, nonce 32, proof 32 = HMAC(secret, "acceptor", nonces)
@@ -12,20 +12,29 @@ parsed:
 Both are a block of at most 1 KiB followed by HMAC(secret, role, nonces, block): it cannot be
 changed or replayed by somebody who merely forwards bytes. The roles in the proofs
 defeat reflection. HMAC is SHA-256; comparison takes the same time whatever differs.
+
+A relay cannot turn a sealed link into a plain one. Each end says in its identity, which is proved
+in either handshake, whether it seals, and two ends that do refuse each other on a plain link.
 """
 
 import hashlib
 import hmac
 import struct
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
+
+import attrs
 
 from raftlog.base.binary import Reader, Writer
 from raftlog.base.errors import FutureFormat, ProtocolError, RemoteError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, SessionId
 from raftlog.base.ports import Entropy
-from raftlog.broker.peer_codec import common_version
+from raftlog.base.probes import probe
+from raftlog.broker.peer_codec import SEALED_FROM, common_version
 from raftlog.runtime.streams import ByteStream
+from raftlog.seal import handshake as sealing
+from raftlog.seal.fields import IDENTITY, POLICY, read_fields, write_fields
+from raftlog.seal.handshake import SessionKeys
 
 MAGIC: Final = b"raftlogP"
 NONCE_BYTES: Final = 32
@@ -34,6 +43,23 @@ IDENTITY_BYTES_MAX: Final = 1024
 HANDSHAKE_SECONDS: Final = 5.0
 _SIZE: Final = struct.Struct(">I")
 _CLUSTER_BYTES: Final = 16
+_ALLOWED: Final = b"\x01"
+_REQUIRED: Final = b"\x02"
+
+
+@final
+@attrs.frozen
+class Trust:
+    """What this end demands of a peer. `secrets`: the present one, then one that is taken too while
+    the cluster changes its secret. `required`: a plain link is refused."""
+
+    secrets: tuple[bytes, ...]
+    required: bool = False
+
+
+@final
+class PlainPeerError(RemoteError):
+    """The other end hung up on the hello of a sealed link, as the last release does."""
 
 
 class PeerIdentity(NamedTuple):
@@ -48,6 +74,11 @@ class PeerIdentity(NamedTuple):
     protocol_max: int
     address: str
 
+    @property
+    def seals(self) -> bool:
+        """Whether its release seals links."""
+        return self.protocol_max >= SEALED_FROM
+
 
 class Agreed(NamedTuple):
     """What a finished handshake has fixed."""
@@ -57,6 +88,10 @@ class Agreed(NamedTuple):
     dialled_by: NodeId
     protocol: int
     """The version of peer frames, in both directions."""
+    keys: SessionKeys | None = None
+    """Of a sealed link."""
+    peer_requires_seals: bool = False
+    """The other end refuses plain links; False when it could not say so."""
 
 
 def write_identity(identity: PeerIdentity) -> bytes:
@@ -89,43 +124,62 @@ def _mac(secret: bytes, *parts: bytes) -> bytes:
 
 
 async def dial(
-    stream: ByteStream, secret: bytes, mine: PeerIdentity, entropy: Entropy, expected: NodeId
+    stream: ByteStream,
+    trust: Trust,
+    mine: PeerIdentity,
+    entropy: Entropy,
+    expected: NodeId,
+    *,
+    sealed: bool,
 ) -> Agreed:
-    """The dialler's side. Raises `RemoteError` when the other end is not a peer of this cluster."""
+    """The dialler's side. Raises `RemoteError` when the other end is not a peer of this cluster,
+    and `PlainPeerError` when it hangs up on a `sealed` hello."""
+    if sealed:
+        return await _dial_sealed(stream, trust, mine, entropy, expected)
+    assert not trust.required, "a plain link is dialled, and seals are required"
     nonce = entropy.bytes(NONCE_BYTES)
     await _send(stream, MAGIC + nonce)
     hello = await _receive(stream, len(MAGIC) + NONCE_BYTES + PROOF_BYTES)
     nonces = nonce + _nonce_of(hello)
-    _check_proof(hello[-PROOF_BYTES:], _mac(secret, b"acceptor", nonces))
+    secret = _proved(hello[-PROOF_BYTES:], trust.secrets, b"acceptor", nonces)
     proof = _mac(secret, b"dialler", nonces)
     mine_written = write_identity(mine)
     await _send(stream, proof + _sealed(secret, b"dialler identity", nonces, mine_written))
     body, seal = await _receive_sealed(stream)
     if hmac.compare_digest(seal, _mac(secret, b"acceptor refusal", nonces, body)):
         raise RemoteError(f"the other end refused: {body.decode(errors='replace')}")
-    _check_proof(seal, _mac(secret, b"acceptor identity", nonces, body))
+    _proved(seal, (secret,), b"acceptor identity", nonces, body)
     peer = read_identity(body, mine.protocol_max)
-    if peer.node != expected:
-        raise RemoteError(f"node {expected} was dialled, node {peer.node} answered")
-    return _agree(secret, nonces, mine, peer, mine.node)
+    _expect(peer, expected)
+    return _agree(_plain_session(secret, nonces), mine, peer, mine.node)
 
 
 async def accept(
     stream: ByteStream,
-    secret: bytes,
+    trust: Trust,
     mine: PeerIdentity,
     entropy: Entropy,
     admit: Callable[[PeerIdentity], None],
 ) -> Agreed:
-    """The acceptor's side, likewise. `admit` raises `RemoteError` for a peer that may not be
-    linked; it is told why instead of who we are, so that for it there was no link."""
+    """The acceptor's side, likewise; the dialler's first bytes say which handshake it is. `admit`
+    raises `RemoteError` for a peer that may not be linked; it is told why instead of who we are, so
+    that for it there was no link."""
     hello = await _receive(stream, len(MAGIC) + NONCE_BYTES)
+    if mine.seals and hello.startswith(sealing.MAGIC):
+        return await _accept_sealed(stream, hello, trust, mine, entropy, admit)
+    theirs = _nonce_of(hello)
+    if trust.required:
+        probe("plain-peer-link-refused")
+        raise RemoteError(
+            "a plain link is refused, because raftlog.peer.seal is required here",
+            do="upgrade the other broker, or set raftlog.peer.seal = allowed until all are new",
+        )
     nonce = entropy.bytes(NONCE_BYTES)
-    nonces = _nonce_of(hello) + nonce
+    nonces, secret = theirs + nonce, trust.secrets[0]
     await _send(stream, MAGIC + nonce + _mac(secret, b"acceptor", nonces))
-    _check_proof(await _receive(stream, PROOF_BYTES), _mac(secret, b"dialler", nonces))
+    _proved(await _receive(stream, PROOF_BYTES), (secret,), b"dialler", nonces)
     body, seal = await _receive_sealed(stream)
-    _check_proof(seal, _mac(secret, b"dialler identity", nonces, body))
+    _proved(seal, (secret,), b"dialler identity", nonces, body)
     peer = read_identity(body, mine.protocol_max)
     try:
         admit(peer)
@@ -135,12 +189,91 @@ async def accept(
         raise
     mine_written = write_identity(mine)
     await _send(stream, _sealed(secret, b"acceptor identity", nonces, mine_written))
-    return _agree(secret, nonces, mine, peer, peer.node)
+    return _agree(_plain_session(secret, nonces), mine, peer, peer.node)
+
+
+async def _dial_sealed(
+    stream: ByteStream, trust: Trust, mine: PeerIdentity, entropy: Entropy, expected: NodeId
+) -> Agreed:
+    machine = sealing.Dialler(
+        trust.secrets,
+        entropy.bytes(sealing.DIALLER_NONCE_BYTES),
+        entropy.bytes(sealing.PROOF_BYTES),
+        _said_fields(trust, mine),
+    )
+    await _send(stream, machine.hello())
+    try:
+        hello = await _receive(stream, sealing.ACCEPTOR_HELLO_BYTES)
+    except _HungUpError as error:
+        if error.received:
+            raise
+        raise PlainPeerError(
+            f"node {expected} hung up on the hello of a sealed link",
+            do="upgrade it, if it is of an older release; its output says why",
+        ) from error
+    await _send(stream, machine.prove(hello))
+    fields, proof = await _receive_fields(stream), await _receive(stream, sealing.PROOF_BYTES)
+    keys = machine.finish(fields, proof)
+    peer, required = _read_fields(fields, mine)
+    _expect(peer, expected)
+    return _agree(keys, mine, peer, mine.node, required=required)
+
+
+async def _accept_sealed(
+    stream: ByteStream,
+    hello: bytes,
+    trust: Trust,
+    mine: PeerIdentity,
+    entropy: Entropy,
+    admit: Callable[[PeerIdentity], None],
+) -> Agreed:
+    nonce = entropy.bytes(sealing.ACCEPTOR_NONCE_BYTES)
+    machine = sealing.Acceptor(trust.secrets, nonce, hello)
+    await _send(stream, machine.hello())
+    second = await _receive(stream, sealing.PROOF_BYTES)
+    fields, first = await _receive_fields(stream), await _receive(stream, sealing.PROOF_BYTES)
+    machine.check(second, fields, first)
+    peer, required = _read_fields(fields, mine)
+    try:
+        admit(peer)
+    except RemoteError as error:
+        await _send(stream, machine.refuse(str(error)))
+        raise
+    message, keys = machine.welcome(_said_fields(trust, mine))
+    await _send(stream, message)
+    return _agree(keys, mine, peer, peer.node, required=required)
+
+
+def _said_fields(trust: Trust, mine: PeerIdentity) -> bytes:
+    policy = _REQUIRED if trust.required else _ALLOWED
+    return write_fields({IDENTITY: write_identity(mine), POLICY: policy})
+
+
+def _read_fields(data: bytes, mine: PeerIdentity) -> tuple[PeerIdentity, bool]:
+    """Who the other end is, and whether it refuses plain links."""
+    fields = read_fields(data)
+    if IDENTITY not in fields or fields.get(POLICY) not in (_ALLOWED, _REQUIRED):
+        raise ProtocolError("a peer handshake without an identity or a policy")
+    peer = read_identity(fields[IDENTITY], mine.protocol_max)
+    if not peer.seals:
+        raise ProtocolError(f"node {peer.node} seals this link and says that it cannot")
+    return peer, fields[POLICY] == _REQUIRED
+
+
+def _expect(peer: PeerIdentity, expected: NodeId) -> None:
+    if peer.node != expected:
+        raise RemoteError(f"node {expected} was dialled, node {peer.node} answered")
 
 
 def _agree(
-    secret: bytes, nonces: bytes, mine: PeerIdentity, peer: PeerIdentity, dialled_by: NodeId
+    keys: SessionKeys | int,
+    mine: PeerIdentity,
+    peer: PeerIdentity,
+    dialled_by: NodeId,
+    *,
+    required: bool = False,
 ) -> Agreed:
+    """`keys` of a sealed link, or the number of a plain session."""
     joiner = bytes(_CLUSTER_BYTES)
     if peer.cluster != mine.cluster and joiner not in (peer.cluster, mine.cluster):
         raise RemoteError(
@@ -162,8 +295,34 @@ def _agree(
             f"this release {mine.protocol_min} to {mine.protocol_max}",
             do="upgrade one release at a time",
         )
-    number = int.from_bytes(_mac(secret, b"session", nonces)[:8], "big") >> 1
-    return Agreed(peer, SessionId(number), dialled_by, protocol)
+    if not isinstance(keys, int):
+        session = SessionId(keys.session)
+        return Agreed(peer, session, dialled_by, protocol, keys, required)
+    if mine.seals and peer.seals:
+        # Both proved that they seal, so neither chose a plain link: something between them did.
+        probe("peer-link-downgraded")
+        raise RemoteError(
+            f"node {peer.node} seals its links, and this one came as a plain one",
+            on=peer.address,
+            do="look for what relays or rewrites the peer connections",
+        )
+    return Agreed(peer, SessionId(keys), dialled_by, protocol)
+
+
+def _plain_session(secret: bytes, nonces: bytes) -> int:
+    return int.from_bytes(_mac(secret, b"session", nonces)[:8], "big") >> 1
+
+
+@final
+class _HungUpError(ProtocolError):
+    """The stream ended inside the handshake, after `received` bytes of a message."""
+
+    def __init__(self, received: int) -> None:
+        super().__init__(
+            "the other end hung up during the handshake",
+            do="compare cluster secrets, cluster ids and node ids in both brokers' output",
+        )
+        self.received = received
 
 
 def _nonce_of(hello: bytes) -> bytes:
@@ -172,12 +331,15 @@ def _nonce_of(hello: bytes) -> bytes:
     return hello[len(MAGIC) : len(MAGIC) + NONCE_BYTES]
 
 
-def _check_proof(given: bytes, right: bytes) -> None:
-    if not hmac.compare_digest(given, right):
-        raise RemoteError(
-            "the other end does not know the cluster secret",
-            do="give every broker the same raftlog.cluster.secret.file",
-        )
+def _proved(given: bytes, secrets: tuple[bytes, ...], *parts: bytes) -> bytes:
+    """The secret by which a proof of `parts` is right; RemoteError when it is none of ours."""
+    for secret in secrets:
+        if hmac.compare_digest(given, _mac(secret, *parts)):
+            return secret
+    raise RemoteError(
+        "the other end does not know the cluster secret",
+        do="give every broker the same raftlog.cluster.secret.file",
+    )
 
 
 def _sealed(secret: bytes, role: bytes, nonces: bytes, body: bytes) -> bytes:
@@ -194,6 +356,10 @@ async def _receive_sealed(stream: ByteStream) -> tuple[bytes, bytes]:
     return await _receive(stream, size), await _receive(stream, PROOF_BYTES)
 
 
+async def _receive_fields(stream: ByteStream) -> bytes:
+    return await _receive(stream, sealing.fields_size(await _receive(stream, sealing.SIZE.size)))
+
+
 async def _receive(stream: ByteStream, size: int) -> bytes:
     """Exactly `size` bytes and not one more, for what follows is framed by somebody else."""
     buffer = bytearray(size)
@@ -202,10 +368,7 @@ async def _receive(stream: ByteStream, size: int) -> bytes:
         while got < size:
             received = await stream.receive_into(view[got:])
             if received == 0:
-                raise ProtocolError(
-                    "the other end hung up during the handshake",
-                    do="compare cluster secrets, cluster ids and node ids in both brokers' output",
-                )
+                raise _HungUpError(got)
             got += received
     return bytes(buffer)
 

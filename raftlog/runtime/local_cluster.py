@@ -426,6 +426,7 @@ def _format(cluster: LocalCluster, voters: list[int]) -> None:
                 node=NodeId(node),
                 directory=directories[node],
                 controllers=founders,
+                sealed=True,
             ),
         )
 

@@ -9,7 +9,8 @@ refused while the linked one is who the cluster holds for alive; else two of the
 other for ever.
 
 A frame is u32 length, u32 CRC-32C of the body, body (raftlog.broker.peer_codec), of the protocol
-version that the handshake agreed on.
+version that the handshake agreed on. On a sealed link the body is encrypted and has a tag behind it
+(raftlog.seal.frames); a frame that does not open ends the link.
 """
 
 import struct
@@ -32,10 +33,11 @@ from raftlog.kafka.frames import FrameCutter
 from raftlog.runtime import handshake
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.framing import FrameReceiver
-from raftlog.runtime.handshake import Agreed, PeerIdentity
+from raftlog.runtime.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
 from raftlog.runtime.sender import Sender
 from raftlog.runtime.slabs import NoMemory, SlabPool
 from raftlog.runtime.streams import ByteStream, Network
+from raftlog.seal.frames import OVERHEAD_BYTES, Opener, Sealer
 
 _HEAD: Final = struct.Struct(">II")
 _CRC: Final = struct.Struct(">I")
@@ -69,6 +71,8 @@ class Link:
     codec: PeerCodec
     stream: ByteStream
     sender: Sender
+    sealer: Sealer | None
+    """None on a plain link."""
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     gone: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -79,7 +83,7 @@ class PeerLinks:
     """The driver's `Peers`. `identity` is what we say in handshakes."""
 
     driver: Driver
-    secret: bytes
+    trust: Trust
     identity: PeerIdentity
     entropy: Entropy
     tracer: Tracer
@@ -125,7 +129,7 @@ class PeerLinks:
         if link is None or link.agreed.session != send.session:
             return
         for parts in link.codec.encode_frames(send.messages):
-            _put_frame(link.sender, parts)
+            _put_frame(link, parts)
         self._to_flush[send.peer] = link
 
     def unlink(self, unlink: Unlink) -> None:
@@ -165,30 +169,47 @@ class PeerLinks:
                 pause = min(2 * pause, REDIAL_SECONDS_MAX)
 
     async def _dial_once(self, address: PeerAddress) -> bool:
-        """Dial and serve the link until it ends; whether there was one."""
-        try:
-            with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                stream = await self.network.connect(address.host, address.port)
-        except (OSError, trio.TooSlowError) as error:
-            self._trouble(address.node, f"cannot be reached: {error}", _text(address))
-            return False
-        try:
-            with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                # Both addresses of a node may lead to it. Two handshakes at a time could end in
-                # another order there than here, and each end would then keep the other's corpse.
-                async with self._shaking.setdefault(address.node, trio.Lock()):
-                    link = self._links.get(address.node)
-                    if link is not None and link.agreed.dialled_by == self.identity.node:
-                        stream.close()
-                        return True
-                    agreed = await handshake.dial(
-                        stream, self.secret, self.identity, self.entropy, address.node
-                    )
-        except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
-            self._trouble(address.node, f"handshake failed: {error}", _text(address))
-            stream.close()
-            return False
-        return await self._serve_link(agreed, stream)
+        """Dial and serve the link until it ends; whether there was one. A peer that hangs up on a
+        sealed hello is dialled once more for a plain link, where those are allowed."""
+        for sealed in (True, False) if self.identity.seals else (False,):
+            try:
+                with trio.fail_after(handshake.HANDSHAKE_SECONDS):
+                    stream = await self.network.connect(address.host, address.port)
+            except (OSError, trio.TooSlowError) as error:
+                self._trouble(address.node, f"cannot be reached: {error}", _text(address))
+                return False
+            try:
+                agreed = await self._shake_dialled(address, stream, sealed=sealed)
+            except PlainPeerError as error:
+                stream.close()
+                if self.trust.required:
+                    self._trouble(address.node, f"handshake failed: {error}", _text(address))
+                    return False
+            except (RaftlogError, trio.BrokenResourceError, trio.TooSlowError) as error:
+                self._trouble(address.node, f"handshake failed: {error}", _text(address))
+                stream.close()
+                return False
+            else:
+                if agreed is None:
+                    stream.close()
+                    return True
+                return await self._serve_link(agreed, stream)
+        return False
+
+    async def _shake_dialled(
+        self, address: PeerAddress, stream: ByteStream, *, sealed: bool
+    ) -> Agreed | None:
+        """What was agreed on with a node that we dialled; None when we are linked already."""
+        with trio.fail_after(handshake.HANDSHAKE_SECONDS):
+            # Both addresses of a node may lead to it. Two handshakes at a time could end in
+            # another order there than here, and each end would then keep the other's corpse.
+            async with self._shaking.setdefault(address.node, trio.Lock()):
+                link = self._links.get(address.node)
+                if link is not None and link.agreed.dialled_by == self.identity.node:
+                    return None
+                return await handshake.dial(
+                    stream, self.trust, self.identity, self.entropy, address.node, sealed=sealed
+                )
 
     async def accept(self, stream: ByteStream, address: str) -> None:
         """Serve a stream that somebody dialled to our peer listener."""
@@ -209,7 +230,7 @@ class PeerLinks:
                 self._handshakes[number] = scope
                 try:
                     return await handshake.accept(
-                        stream, self.secret, self.identity, self.entropy, self._admit
+                        stream, self.trust, self.identity, self.entropy, self._admit
                     )
                 finally:
                     self._handshakes.pop(number, None)
@@ -273,7 +294,8 @@ class PeerLinks:
             if node in self._links:  # somebody else was faster
                 stream.close()
                 return False
-        link = Link(agreed, self.codecs[agreed.protocol], stream, Sender(stream))
+        sealer = None if agreed.keys is None else Sealer(agreed.keys.sending)
+        link = Link(agreed, self.codecs[agreed.protocol], stream, Sender(stream), sealer)
         self._links[node] = link
         for key in [key for key in self._last_trouble if key[0] == node]:
             del self._last_trouble[key]
@@ -300,12 +322,14 @@ class PeerLinks:
             link.scope.cancel()
 
     async def _read(self, link: Link) -> None:
-        receiver = FrameReceiver(link.stream, self.pool, _peer_frames())
+        keys = link.agreed.keys
+        receiver = FrameReceiver(link.stream, self.pool, _peer_frames(sealed=keys is not None))
         node, session, decode = link.agreed.peer.node, link.agreed.session, link.codec.decode
+        body = _body if keys is None else Opener(keys.receiving).open
         try:
             while await receiver.receive():
                 self.driver.post_from_peer(
-                    [PeerMessages(node, session, decode(_body(each))) for each in receiver.frames()]
+                    [PeerMessages(node, session, decode(body(each))) for each in receiver.frames()]
                 )
         except ProtocolError as error:
             self._trouble(node, f"sent a bad frame: {error}")
@@ -321,10 +345,14 @@ def _text(address: PeerAddress) -> str:
     return f"{address.host}:{address.port}"
 
 
-def _put_frame(sender: Sender, parts: Sequence[Buffer]) -> None:
+def _put_frame(link: Link, parts: Sequence[Buffer]) -> None:
     """Queue one frame; a small one as one part, for parts cost more than copying a few bytes."""
     size = sum(map(len, parts))
     assert size <= PEER_FRAME_BYTES_MAX, size
+    sender = link.sender
+    if link.sealer is not None:
+        sender.put(link.sealer.seal(parts))
+        return
     if size <= JOIN_BYTES_MAX:
         body = b"".join(parts)
         sender.put(_HEAD.pack(size + _CRC_BYTES, crc32c(body)) + body)
@@ -341,11 +369,12 @@ def _nothing() -> None:
     """Peer links report no drained bytes: Raft's windows bound them."""
 
 
-def _peer_frames() -> FrameCutter:
+def _peer_frames(*, sealed: bool) -> FrameCutter:
+    more = OVERHEAD_BYTES if sealed else _CRC_BYTES
     return FrameCutter(
-        frame_bytes_min=_CRC_BYTES,
-        frame_bytes_max=PEER_FRAME_BYTES_MAX + _CRC_BYTES,
-        small_frame_bytes_max=PEER_FRAME_BYTES_MAX + _CRC_BYTES,
+        frame_bytes_min=more,
+        frame_bytes_max=PEER_FRAME_BYTES_MAX + more,
+        small_frame_bytes_max=PEER_FRAME_BYTES_MAX + more,
     )
 
 

@@ -1,4 +1,4 @@
-"""The file with the secret that brokers prove to each other."""
+"""The files with the secrets that brokers prove to each other."""
 
 import os
 import stat
@@ -9,19 +9,38 @@ from raftlog.base.errors import ConfigError
 from raftlog.runtime.regular_files import open_regular
 
 SECRET_BYTES_MIN: Final = 16
+"""Of any secret. A cluster with a secret below `raftlog.seal.keys.SECRET_BYTES_MIN` starts with a
+warning, and not at all where seals are required (`peer_trust`)."""
+SECRET_KEY: Final = "raftlog.cluster.secret.file"
+OTHER_SECRET_KEY: Final = "raftlog.cluster.secret.other.file"
 
 
 class Settings(Protocol):
     """A configuration file, as `config_file` reads it."""
 
     def required(self, *keys: str) -> str: ...
+    def text(self, key: str) -> str: ...
     def where(self, key: str) -> str: ...
 
 
-def read_secret(settings: Settings) -> bytes:
+def read_secrets(settings: Settings) -> tuple[bytes, ...]:
+    """The present secret, and the other one while the cluster changes from one to the other;
+    `ConfigError` as in `_read_secret`."""
+    found = [_read_secret(settings, SECRET_KEY)]
+    if settings.text(OTHER_SECRET_KEY):
+        found.append(_read_secret(settings, OTHER_SECRET_KEY))
+        if found[0] == found[1]:
+            raise ConfigError(
+                "both files hold the same secret",
+                on=settings.where(OTHER_SECRET_KEY),
+                do="leave it out, or name the secret that is going out of use",
+            )
+    return tuple(found)
+
+
+def _read_secret(settings: Settings, key: str) -> bytes:
     """The secret; `ConfigError` when another user owns or can read the file, when it is no regular
     file, or when it holds too little. A link is followed: its target is what is judged."""
-    key = "raftlog.cluster.secret.file"
     path, where = settings.required(key), settings.where(key)
     try:
         with os.fdopen(open_regular(os.path.realpath(path), os.O_RDONLY), "rb") as file:

@@ -25,19 +25,20 @@ from raftlog.base.trace import TraceEvent
 from raftlog.base.units import NANOS_PER_SECOND, Instant
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
-from raftlog.broker.events import Event, Stop
+from raftlog.broker.events import Event, PeerAddress, Stop
 from raftlog.runtime import handshake
 from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER, AdminServer
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.fault_port import Faults
-from raftlog.runtime.handshake import PeerIdentity
+from raftlog.runtime.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
 from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
 from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.machine import Machine, raise_file_limit, this_machine, tune_process
 from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.peer_links import PeerLinks
+from raftlog.runtime.peer_trust import trust_of
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.streams import ByteStream, Listening
 from raftlog.storage.data_dir import (
@@ -46,6 +47,7 @@ from raftlog.storage.data_dir import (
     format_directory,
     is_formatted,
     open_directory,
+    read_identity,
 )
 from raftlog.storage.write_round import DirectoryWriter
 
@@ -146,7 +148,9 @@ async def serve_on(
     """`serve` with the ports of a machine."""
     if not is_formatted(machine.disk):
         await _format_as_joiner(machine, config, tracer)
-    process = _BrokerProcess(machine, config, _open_image(config, machine.disk), tracer, faults)
+    trust = trust_of(config, tracer, sealed=read_identity(machine.disk).sealed)
+    image = _open_image(config, machine.disk)
+    process = _BrokerProcess(machine, config, image, trust, tracer, faults)
     if control is not None:
         control.attach(process.driver, process.stop)
     await process.run(started, own_process)
@@ -170,6 +174,7 @@ async def _format_as_joiner(machine: Machine, config: ServerConfig, tracer: Trac
         # A founder waits in vain: the other controllers wait as well.
         waiting += f"; if the cluster is new, stop this broker and {FOUND_THE_CLUSTER}"
     tracer.emit(TraceEvent("joining", config.data_dir, (("do", waiting),)))
+    trust = trust_of(config, tracer, sealed=False)
     identity = _identity(config.broker, _NO_CLUSTER, directory, 0)
     said: dict[int, str] = {}
     while True:
@@ -177,15 +182,7 @@ async def _format_as_joiner(machine: Machine, config: ServerConfig, tracer: Trac
             if address.node == node:
                 continue
             try:
-                with trio.fail_after(handshake.HANDSHAKE_SECONDS):
-                    route = config.broker.route_to(address)
-                    stream = await machine.network.connect(route.host, route.port)
-                    try:
-                        agreed = await handshake.dial(
-                            stream, config.secret, identity, entropy, address.node
-                        )
-                    finally:
-                        stream.close()
+                agreed = await _ask_for_cluster(machine, config, trust, identity, address)
             except (OSError, trio.TooSlowError, trio.BrokenResourceError, RaftlogError) as error:
                 if said.get(address.node) != str(error):  # once, not at every attempt
                     said[address.node] = str(error)
@@ -193,12 +190,39 @@ async def _format_as_joiner(machine: Machine, config: ServerConfig, tracer: Trac
                     tracer.emit(TraceEvent("join-failed", config.data_dir, fields))
                 continue
             if agreed.peer.cluster != _NO_CLUSTER:
+                sealed = agreed.peer_requires_seals
+                trust_of(config, tracer, sealed=sealed)  # a short secret stops here
                 wanted = DirectoryIdentity(
-                    cluster=agreed.peer.cluster, node=node, directory=directory
+                    cluster=agreed.peer.cluster, node=node, directory=directory, sealed=sealed
                 )
                 format_directory(machine.disk, wanted)
                 return
         await trio.sleep(JOIN_PAUSE_SECONDS)
+
+
+async def _ask_for_cluster(
+    machine: Machine,
+    config: ServerConfig,
+    trust: Trust,
+    identity: PeerIdentity,
+    address: PeerAddress,
+) -> Agreed:
+    """What a controller says of itself. One of the last release, which cannot seal, is asked over a
+    plain link, where those are allowed."""
+    route = config.broker.route_to(address)
+    for sealed in (True, False) if identity.seals else (False,):
+        with trio.fail_after(handshake.HANDSHAKE_SECONDS):
+            stream = await machine.network.connect(route.host, route.port)
+            try:
+                return await handshake.dial(
+                    stream, trust, identity, machine.entropy, address.node, sealed=sealed
+                )
+            except PlainPeerError:
+                if trust.required:
+                    raise
+            finally:
+                stream.close()
+    raise AssertionError("a plain hello is not hung up on as a sealed one")
 
 
 def _open_image(config: ServerConfig, disk: Disk) -> DirectoryImage:
@@ -237,12 +261,14 @@ class _BrokerProcess:
         machine: Machine,
         config: ServerConfig,
         image: DirectoryImage,
+        trust: Trust,
         tracer: Tracer,
         faults: Faults | None,
     ) -> None:
         self.machine = machine
         self.config = config
         self.image = image
+        self.trust = trust
         self.clock = clock = machine.clock
         self.tracer = tracer
         directory, disk, sent = image.identity.directory, machine.disk, machine.descriptors
@@ -303,7 +329,7 @@ class _BrokerProcess:
                 identity = self.image.identity
                 links = PeerLinks(
                     driver,
-                    config.secret,
+                    self.trust,
                     _identity(config.broker, identity.cluster, identity.directory, self.image.boot),
                     machine.entropy.fork("links"),
                     self.tracer,

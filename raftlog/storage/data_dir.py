@@ -4,11 +4,15 @@ The format file fixes what never changes: cluster, node, directory id, layout ve
 founders the controllers' replica ids. It is written last, so a directory with one is whole. Layout
 (big-endian), two equal copies of 2,048 bytes:
 
-      0  magic "rlformat"          8  format version u16 = 1     10  minimum reader version u16
-     12  layout version u16 = 1   14  reserved u16 = 0
+      0  magic "rlformat"          8  format version u16         10  minimum reader version u16
+     12  layout version u16 = 1   14  flags u16
      16  cluster id, 16 bytes     32  node u32                   36  directory id u64
      44  count u32, then the controllers' replica ids, sorted
      ..  zeros                  2044  CRC-32C of bytes 0 to 2043, u32
+
+Version 1 has no flags. Version 2 has flag 1: brokers of this cluster seal their links, and refuse
+plain ones unless a setting says otherwise. It is written only with a flag, so that a directory of
+an older cluster stays readable for the release that formatted it.
 """
 
 from typing import Final, final
@@ -40,7 +44,9 @@ from raftlog.storage.store_file import (
 from raftlog.storage.store_records import StoreState, boot_record
 
 FORMAT_FILE: Final = "raftlog.format"
-VERSION: Final = 1
+VERSION: Final = 2
+_VERSION_WITHOUT_FLAGS: Final = 1
+_SEALED: Final = 1
 LAYOUT_VERSION: Final = 1
 _MAGIC: Final = b"rlformat"
 _COPY_BYTES: Final = 2048
@@ -51,12 +57,14 @@ _CRC_AT: Final = _COPY_BYTES - 4
 @attrs.frozen(kw_only=True)
 class DirectoryIdentity:
     """What a format command fixes. `directory` is random and never 0; `controllers` are group 0's
-    founding voters, () for a directory that joins."""
+    founding voters, () for a directory that joins. `sealed`: brokers of this cluster refuse plain
+    links unless they are told otherwise."""
 
     cluster: ClusterId
     node: NodeId
     directory: DirectoryId
     controllers: tuple[ReplicaId, ...] = ()
+    sealed: bool = False
 
     @property
     def owner(self) -> StoreOwner:
@@ -181,7 +189,9 @@ def read_identity(disk: Disk) -> DirectoryIdentity:
 
 
 def _format_bytes(identity: DirectoryIdentity) -> bytes:
-    writer = Writer().raw(_MAGIC).u16(VERSION).u16(VERSION).u16(LAYOUT_VERSION).u16(0)
+    version = VERSION if identity.sealed else _VERSION_WITHOUT_FLAGS
+    writer = Writer().raw(_MAGIC).u16(version).u16(version).u16(LAYOUT_VERSION)
+    writer.u16(_SEALED if identity.sealed else 0)
     writer.raw(identity.cluster).u32(identity.node).u64(identity.directory)
     writer.u32(len(identity.controllers))
     for controller in identity.controllers:
@@ -203,8 +213,10 @@ def _parse(copy: Buffer) -> DirectoryIdentity:
             on=FORMAT_FILE,
             do="use the release that wrote it, or a later one",
         )
-    if reader.u16() != 0 and version <= VERSION:
-        raise reader.fail("reserved bytes of the format file are not zero")
+    flags = reader.u16()
+    known = 0 if version == _VERSION_WITHOUT_FLAGS else _SEALED
+    if flags & ~known and version <= VERSION:
+        raise reader.fail(f"flags {flags:#06x} of the format file are not all known")
     cluster, node = ClusterId(bytes(reader.take(16))), NodeId(reader.u32())
     directory = DirectoryId(reader.u64())
     count = reader.count(REPLICA_ID_BYTES, VOTERS_MAX)
@@ -212,5 +224,9 @@ def _parse(copy: Buffer) -> DirectoryIdentity:
     if version <= VERSION and any(reader.take(reader.remaining())):
         raise reader.fail("format file has reserved bytes that are not zero")
     return DirectoryIdentity(
-        cluster=cluster, node=node, directory=directory, controllers=controllers
+        cluster=cluster,
+        node=node,
+        directory=directory,
+        controllers=controllers,
+        sealed=bool(flags & _SEALED),
     )

@@ -56,7 +56,7 @@ from raftlog_sim.world import PEER_PORT
 if TYPE_CHECKING:
     from raftlog_sim.trio_run import TrioWorld
 
-SECRET: Final = b"a secret of simulated brokers"
+SECRET: Final = b"a secret of simulated brokers, long enough"
 CONNECTIONS_MAX: Final = 64
 DATA_DIR: Final = "/no/such/place"
 """Whoever takes it for a real path finds nothing there."""
@@ -493,7 +493,7 @@ def server_config(config: BrokerConfig, idle_ms: int) -> ServerConfig:
         bind=config.listeners,
         peer_bind=Address(host, PEER_PORT),
         admin_bind=None,
-        secret=SECRET,
+        secrets=(SECRET,),
         frame_bytes_max=MIB,
         connections_max=CONNECTIONS_MAX,
         connections_idle_ms=idle_ms,

@@ -49,7 +49,7 @@ def test_a_whole_file(secret):
     assert config.broker.heartbeat_ns == millis(100)
     assert config.broker.topic_defaults == (("segment.bytes", "1048576"),)
     assert config.ignored == ("num.network.threads",)
-    assert config.secret == b"0123456789abcdef"
+    assert config.secrets == (b"0123456789abcdef",)
     assert config.admin_bind is None
     assert config.loopback_only()
 
@@ -242,7 +242,30 @@ def test_a_secret_may_be_a_link_and_no_fifo(secret, tmp_path):
     """Kubernetes shows secrets by links; reading a FIFO would wait for its writer."""
     link = tmp_path / "link"
     link.symlink_to(secret)
-    assert judged(GOOD, link).secret == b"0123456789abcdef"
+    assert judged(GOOD, link).secrets == (b"0123456789abcdef",)
     os.mkfifo(tmp_path / "fifo", 0o600)
     with pytest.raises(ConfigError, match="it is a FIFO"):
         judged(GOOD, tmp_path / "fifo")
+
+
+def test_two_secrets_are_read_while_the_cluster_changes_from_one_to_the_other(secret, tmp_path):
+    other = tmp_path / "other"
+    text = GOOD + f"raftlog.cluster.secret.other.file = {other}\n"
+    with pytest.raises(ConfigError, match=r"raftlog\.cluster\.secret\.other\.file"):
+        judged(text, secret)
+    other.write_bytes(b"fedcba9876543210\n")
+    with pytest.raises(ConfigError, match="chmod 600"):
+        judged(text, secret)
+    other.chmod(0o600)
+    assert judged(text, secret).secrets == (b"0123456789abcdef", b"fedcba9876543210")
+    other.write_bytes(secret.read_bytes())
+    with pytest.raises(ConfigError, match="both files hold the same secret"):
+        judged(text, secret)
+
+
+def test_the_seal_is_allowed_required_or_left_to_the_data_directory(secret):
+    for value in ("", "allowed", "required"):
+        assert judged(GOOD + f"raftlog.peer.seal = {value}\n", secret).peer_seal == value
+    assert judged(GOOD, secret).peer_seal == ""
+    with pytest.raises(ConfigError, match="allowed or required"):
+        judged(GOOD + "raftlog.peer.seal = off\n", secret)

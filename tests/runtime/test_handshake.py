@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from raftlog.base.errors import FutureFormat, ProtocolError, RaftlogError, RemoteError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId
 from raftlog.runtime import handshake
-from raftlog.runtime.handshake import PeerIdentity
+from raftlog.runtime.handshake import PeerIdentity, Trust
 from raftlog.runtime.real_ports import OsEntropy
 from tests.runtime.memory_stream import memory_pair
 
@@ -27,15 +27,22 @@ def anybody(peer):
     """Admits every peer."""
 
 
-async def shake(dialler, acceptor, *, secrets=(SECRET, SECRET), expected=2, admit=anybody):
-    """Both sides of one handshake; returns what each agreed on, or raises the first error."""
+TRUST = Trust((SECRET,))
+
+
+async def shake(
+    dialler, acceptor, *, trusts=(TRUST, TRUST), expected=2, admit=anybody, sealed=None
+):
+    """Both sides of one handshake; returns what each agreed on, or the error that it ended with. A
+    dialler that can seal does, unless it is told not to."""
+    sealed = dialler.seals if sealed is None else sealed
     left, right = memory_pair()
     results: dict[str, object] = {}
 
     async def accept() -> None:
         try:
             results["acceptor"] = await handshake.accept(
-                right, secrets[1], acceptor, OsEntropy(b"2" * 32), admit
+                right, trusts[1], acceptor, OsEntropy(b"2" * 32), admit
             )
         except RaftlogError as error:
             results["acceptor"] = error
@@ -45,7 +52,7 @@ async def shake(dialler, acceptor, *, secrets=(SECRET, SECRET), expected=2, admi
         nursery.start_soon(accept)
         try:
             results["dialler"] = await handshake.dial(
-                left, secrets[0], dialler, OsEntropy(b"1" * 32), NodeId(expected)
+                left, trusts[0], dialler, OsEntropy(b"1" * 32), NodeId(expected), sealed=sealed
             )
         except RaftlogError as error:
             results["dialler"] = error
@@ -69,7 +76,9 @@ async def test_a_joiner_belongs_to_no_cluster_yet():
 
 @pytest.mark.parametrize("secrets", [(b"x" * 16, SECRET), (SECRET, b"x" * 16)])
 async def test_a_wrong_secret_is_refused(secrets):
-    dialled, accepted = await shake(identity(1), identity(2), secrets=secrets)
+    dialled, accepted = await shake(
+        identity(1), identity(2), trusts=tuple(Trust((each,)) for each in secrets)
+    )
     assert isinstance(dialled, RemoteError)
     assert isinstance(accepted, RaftlogError)
     assert "secret" in str(dialled) + str(accepted)
@@ -143,7 +152,8 @@ async def test_a_peer_from_the_future_is_refused_by_name():
 
 @pytest.mark.parametrize(("low", "high", "spoken"), [(1, 1, 2), (1, 3, 4), (2, 9, 4)])
 async def test_two_releases_speak_the_newest_protocol_that_both_know(low, high, spoken):
-    dialled, accepted = await shake(identity(1, low=2, high=4), identity(2, low=low, high=high))
+    mine, theirs = identity(1, low=2, high=4), identity(2, low=low, high=high)
+    dialled, accepted = await shake(mine, theirs, sealed=theirs.seals)
     if high < 2:
         assert isinstance(dialled, FutureFormat)
         assert isinstance(accepted, FutureFormat)
@@ -186,7 +196,7 @@ async def test_what_a_dialler_proved_cannot_be_reflected():
     async with trio.open_nursery() as nursery:
         nursery.start_soon(echo)
         try:
-            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32), anybody)
+            await handshake.accept(right, TRUST, identity(2), OsEntropy(b"2" * 32), anybody)
         except RemoteError as error:
             refused.append(error)
     assert "secret" in str(refused[0])
@@ -200,7 +210,7 @@ def test_random_bytes_never_get_in(data):
             left.send_nowait([data])
         left.close()
         with pytest.raises((RaftlogError, trio.BrokenResourceError)):
-            await handshake.accept(right, SECRET, identity(2), OsEntropy(b"2" * 32), anybody)
+            await handshake.accept(right, TRUST, identity(2), OsEntropy(b"2" * 32), anybody)
 
     trio.run(main)
 

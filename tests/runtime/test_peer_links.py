@@ -9,7 +9,7 @@ from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, Session
 from raftlog.base.trace import ListTracer
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend, Unlink
 from raftlog.broker.peer_messages import NodeHeartbeatReply
-from raftlog.runtime.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity
+from raftlog.runtime.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity, Trust
 from raftlog.runtime.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
 from raftlog.runtime.real_ports import OsEntropy
 from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool
@@ -55,6 +55,8 @@ class End:
         boot: int = 1,
         at: str = "first",
         release: int = 0,
+        codecs=None,
+        required: bool = False,
     ) -> None:
         self.node = NodeId(node)
         self.nursery = nursery
@@ -63,11 +65,12 @@ class End:
         self.alive: set[str] = set()
         """Addresses of those who are held for alive."""
         directory = DirectoryId(node if at == "first" else 100 + node)
-        oldest, newest = RELEASES[release].protocols
+        codecs = codecs or RELEASES[release].codecs
+        oldest, newest = min(codecs), max(codecs)
         identity = PeerIdentity(CLUSTER, self.node, directory, BootNumber(boot), oldest, newest, at)
         self.links = PeerLinks(
             self.driver,
-            secret,
+            Trust((secret,), required),
             identity,
             OsEntropy(),
             self.tracer,
@@ -75,7 +78,7 @@ class End:
             nursery,
             lambda node, directory, boot, address: address in self.alive,
             TcpNetwork(),
-            RELEASES[release].codecs,
+            codecs,
         )
 
     async def listen(self) -> PeerAddress:
@@ -226,7 +229,7 @@ async def test_a_corrupt_frame_ends_the_session():
         one, two = End(1, nursery), End(2, nursery)
         one.links.keep((await two.listen(),))
         await one.linked()
-        one.links._links[NodeId(2)].sender.put(b"\0\0\0\x0c\xde\xad\xbe\xef" + bytes(8))
+        one.links._links[NodeId(2)].sender.put(b"\0\0\0\x1c\xde\xad\xbe\xef" + bytes(24))
         one.links._links[NodeId(2)].sender.flush()
         await two.driver.until(lambda events: any(type(each) is LinkDown for each in events))
         assert any("CRC" in str(event.fields) for event in two.tracer.events)

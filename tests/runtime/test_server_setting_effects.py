@@ -293,6 +293,31 @@ def with_secret(first, secret, value):
     }
 
 
+def with_other_secret(first, secret, value):
+    """It has a new secret, and the cluster's one as the other."""
+    path = secret.parent / "new-secret"
+    path.write_text("a-new-secret-of-25-bytes\n")
+    path.chmod(0o600)
+    return {
+        "raftlog.cluster.secret.file": str(path),
+        "raftlog.cluster.secret.other.file": value and str(secret),
+        "raftlog.peer.routes": f"1@127.0.0.1:{first.peer_port}",
+    }
+
+
+def takes_plain_links(secret, told):
+    """Whether a broker answers the hello of the last release."""
+    path = secret.parent / "long-secret"
+    path.write_text("a-secret-of-enough-bytes-for-a-seal\n")
+    path.chmod(0o600)
+    settings = {**told, "raftlog.cluster.secret.file": str(path)}
+    with serving(secret, settings) as running:
+        address = ("127.0.0.1", running.peer_port)
+        with socket.create_connection(address, timeout=PATIENCE_S) as asking:
+            asking.sendall(b"raftlogP" + bytes(32))
+            return asking.recv(8) == b"raftlogP"
+
+
 ADDRESS = "127.0.0.1:0"
 TWO = f"PLAINTEXT://{ADDRESS},INSIDE://{ADDRESS}"
 MAP = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT"}
@@ -345,10 +370,14 @@ EFFECTS = {
     "raftlog.cluster.secret.file": Effect(
         joins(with_secret), {"0123456789abcdef": True, "another-secret-of-24": False}
     ),
+    "raftlog.cluster.secret.other.file": Effect(
+        joins(with_other_secret), {"the cluster's": True, "": False}
+    ),
     "raftlog.peer.listener": Effect(
         with_server(peer_hosts), {ADDRESS: ["127.0.0.1"], "127.0.0.2:0": ["127.0.0.2"]}
     ),
     "raftlog.peer.routes": Effect(joins(with_route), {"to the first": True, "": False}),
+    "raftlog.peer.seal": Effect(takes_plain_links, {"allowed": True, "required": False}),
     "raftlog.testing.faults": Effect(
         with_server(serves_faults, **{"raftlog.admin.listener": ADDRESS}),
         {"false": False, "true": True},

@@ -2,6 +2,7 @@
 
 import struct
 
+import attrs
 import pytest
 from raftlog_sim.disk import Keep
 
@@ -32,7 +33,7 @@ FOUNDER = DirectoryIdentity(
 
 
 def test_what_format_fixes_is_read_back():
-    for identity in (IDENTITY, FOUNDER):
+    for identity in (IDENTITY, FOUNDER, attrs.evolve(FOUNDER, sealed=True)):
         disk = new_disk()
         assert not is_formatted(disk)
         format_directory(disk, identity)
@@ -155,7 +156,7 @@ def altered(position, content):
     ("position", "content", "error"),
     [
         (0, b"X", CorruptData),
-        (10, b"\x00\x02", FutureFormat),
+        (10, b"\x00\x03", FutureFormat),
         (12, b"\x00\x02", FutureFormat),
         (14, b"\x00\x01", CorruptData),
         (44, b"\x00\x00\x00\x63", CorruptData),
@@ -167,12 +168,24 @@ def test_what_this_release_does_not_know_is_refused(position, content, error):
         read_identity(altered(position, content))
 
 
+def test_a_sealed_directory_is_of_a_later_version_and_any_other_flag_is_refused():
+    """The last release would link its brokers plainly: it is told that it is too old. It still
+    reads a directory without the flag."""
+    sealed, plain = new_disk(), new_disk()
+    format_directory(sealed, attrs.evolve(IDENTITY, sealed=True))
+    format_directory(plain, IDENTITY)
+    assert sealed.content(FORMAT_FILE)[8:16] == b"\0\2\0\2\0\1\0\1"
+    assert plain.content(FORMAT_FILE)[8:16] == b"\0\1\0\1\0\1\0\0"
+    with pytest.raises(CorruptData, match="0x0003"):
+        read_identity(altered(8, b"\0\2\0\2\0\1\0\3"))
+
+
 def test_what_a_newer_writer_added_behind_is_left_unread():
     """It said itself that a reader of version 1 is enough: its new fields are no damage."""
     disk = new_disk()
     format_directory(disk, IDENTITY)
     copy = bytearray(disk.content(FORMAT_FILE)[:2048])
-    copy[8:10], copy[2000:2004] = b"\x00\x02", b"more"
+    copy[8:10], copy[2000:2004] = b"\x00\x03", b"more"
     struct.pack_into(">I", copy, 2044, crc32c(bytes(copy[:2044])))
     disk.overwrite(FORMAT_FILE, 0, bytes(copy) * 2)
     assert read_identity(disk) == IDENTITY

@@ -15,7 +15,7 @@ from tests.tidy.tree import text_of
 
 pytestmark = pytest.mark.slow
 
-FLOORS = ["base", "records", "raft", "kafka", "storage", "verify", "metadata"]
+FLOORS = ["base", "records", "raft", "kafka", "storage", "verify", "seal", "metadata"]
 FLOORS += [
     "groups",
     "partition",

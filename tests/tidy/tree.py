@@ -20,7 +20,7 @@ SANS_IO = (
     *(f"raftlog/{floor}/" for floor in ("base", "records", "raft", "kafka", "storage", "verify")),
     *(
         f"raftlog/{floor}/"
-        for floor in ("metadata", "groups", "partition", "broker", "client/core")
+        for floor in ("metadata", "groups", "seal", "partition", "broker", "client/core")
     ),
 )
 
