@@ -11,6 +11,8 @@ from raftlog.runtime import log_writer
 from raftlog.runtime.intake import Intake, Receiver
 from raftlog.runtime.listener import ClientConnection
 from raftlog.runtime.sender import Sender
+from raftlog.seal import frames
+from raftlog.seal import handshake as seal_handshake
 from raftlog.storage.write_round import RoundResult
 
 
@@ -96,6 +98,29 @@ def half_a_frame_holds_memory_for_ever() -> None:
     Intake.release = release  # type: ignore[method-assign]
 
 
+def frames_are_not_counted() -> None:
+    """35h: every frame of a link is sealed under the same nonce, so its place is not proved."""
+    nonce = frames._Keys.nonce
+
+    def first(self: frames._Keys) -> bytes:
+        self.number = 0
+        return nonce(self)
+
+    frames._Keys.nonce = first  # type: ignore[method-assign]
+
+
+def both_directions_share_a_key() -> None:
+    """35i: what a broker sealed opens at itself."""
+    keys = seal_handshake._keys
+
+    def shared(secret: bytes, whole: bytes, *, dialled: bool) -> seal_handshake.SessionKeys:
+        found = keys(secret, whole, dialled=True)
+        del dialled
+        return found._replace(receiving=found.sending)
+
+    seal_handshake._keys = shared
+
+
 MUTANTS = (
     ("35", "paused-clients-are-read", paused_clients_are_read, ("back-pressure",)),
     ("35b", "rest-of-a-part-is-dropped", rest_of_a_part_is_dropped, ("peer-protocol", "liveness")),
@@ -107,4 +132,6 @@ MUTANTS = (
      ("assertion",)),
     ("35g", "half-a-frame-holds-memory-for-ever", half_a_frame_holds_memory_for_ever,
      ("nothing-left",)),
+    ("35h", "frames-are-not-counted", frames_are_not_counted, ("peer-protocol",)),
+    ("35i", "both-directions-share-a-key", both_directions_share_a_key, ("peer-protocol",)),
 )  # fmt: skip

@@ -117,6 +117,8 @@ class Invariants:
                     self._promised(node, message)
                 elif type(message) is PreVoteRequest:
                     self._asked(node, message)
+        if (order := node.world.network.order) is not None:
+            order.after_turn(node, events, effects)
         for event in events:
             if type(event) is WriteFailed:
                 self.life.write_failed(node, event, self.lives)

@@ -37,6 +37,7 @@ from raftlog_sim.violation import Violation
 
 if TYPE_CHECKING:
     from raftlog_sim.node import Node
+    from raftlog_sim.relay import LinkOrder, Strike
     from raftlog_sim.world import World
 
 DIAL_NS: Final = millis(1)
@@ -81,6 +82,8 @@ class Pipe:
     reorder_ns: int = 0
     kinds: tuple[type, ...] = ()
     kinds_drop: int = 0
+    strike: "Strike | None" = None
+    """Of streams only."""
     append: Append | None = None
     """The last append with entries that it carried, while `replays` is set."""
     carried: Carried | None = None
@@ -129,6 +132,9 @@ class Network:
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
     half_open: dict[PairKey, SessionId] = attrs.Factory(dict)
     """By (who still believes in it, who is gone)."""
+    order: "LinkOrder | None" = None
+    relayed: bool = False
+    """Both of a network of streams only: messages are dropped and repeated here."""
     _dialling: dict[PairKey, None] = attrs.Factory(dict)
     _sessions: int = 0
 

@@ -22,6 +22,7 @@ from raftlog.raft.messages import (
     VoteRequest,
 )
 from raftlog_sim.network import Cut, PairKey
+from raftlog_sim.relay import Strike
 from raftlog_sim.schedule import Step
 from raftlog_sim.streams import Stream
 
@@ -185,6 +186,27 @@ def _slow_link(nemesis: "Nemesis", step: Step) -> bool:
     return bool(pipes)
 
 
+def _relay(nemesis: "Nemesis", step: Step) -> bool:
+    """Frames of byte streams; nothing where links carry messages."""
+    network = nemesis.world.network
+    if network.order is None:
+        return False
+    pipes, now = _pipes(nemesis, step), nemesis.world.now
+    for sender, receiver in pipes:
+        draws = nemesis.world.stream(f"relay/{sender}/{receiver}/{now}")
+        strike = Strike(str(step.argument("what")), max(1, int(step.argument("one_in"))), draws)
+        network.pipe(sender, receiver).strike = strike
+        network.relayed = True
+    if pipes:
+        nemesis.later(step, _unrelayed, nemesis, pipes)
+    return bool(pipes)
+
+
+def _unrelayed(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+    for sender, receiver in pipes:
+        nemesis.world.network.pipe(sender, receiver).strike = None
+
+
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "partition": _partition,
     "one-way": _one_way,
@@ -198,6 +220,7 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "replay": _replay,
     "replay-any": _replay_any,
     "slow-link": _slow_link,
+    "relay": _relay,
 }
 
 

@@ -86,6 +86,11 @@ KINDS: Final = {
         "nemesis", "something that a link carried before, of any kind and any of its sessions or "
         "one that has ended, arrives again under that session, every so many ms; in wide seeds",
     ),
+    "relay": Kind(
+        (("sender", "nodes"), ("receiver", "nodes"),
+         ("what", "flip|damage|repeat|drop|swap|cut|reflect|any"), ("one_in", "small")), True,
+        "nemesis", "in trio mode: a relay without the secret strikes frames between brokers",
+    ),
     "slow-link": Kind(
         (("sender", "nodes"), ("receiver", "nodes"), ("ms", "small")), True, "nemesis",
         "messages take so much longer",

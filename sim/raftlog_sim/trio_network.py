@@ -20,6 +20,7 @@ import trio
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog_sim.network import Cut, PairKey
+from raftlog_sim.relay import LinkOrder, Tap
 from raftlog_sim.trio_streams import Direction, Pace, Pipe, ReadFile, SimStream
 
 CLIENTS: Final = NodeId(0)
@@ -135,6 +136,10 @@ class Hub:
     cut: dict[PairKey, int] = attrs.Factory(dict)
     frames_read: int = 0
     """Messages are judged by who reads them: a peer link that cannot breaks, and is traced."""
+    order: LinkOrder | None = None
+    """Judges links of a run in which a relay strikes."""
+    relayed: bool = False
+    """A relay has begun to strike frames."""
     _listeners: dict[tuple[str, int], SimListening] = attrs.Factory(dict)
     _directions: dict[PairKey, Direction] = attrs.Factory(dict)
     _streams: dict[PairKey, list[SimStream]] = attrs.Factory(dict)
@@ -180,6 +185,9 @@ class Hub:
         size = max(1, self.buffer_bytes >> draws.below(3))
         out = Pipe(pace, there, draws.fork("out"), size)
         answer = Pipe(pace, back, draws.fork("in"), size)
+        if self.order is not None and CLIENTS not in (process.machine, target):
+            out.tap, answer.tap = Tap(from_dialler=True), Tap(from_dialler=False)
+            out.tap.other, answer.tap.other = answer.tap, out.tap
         mine, theirs = SimStream(answer, out), SimStream(out, answer)
         mine.peer, theirs.peer = theirs, mine
         out.reset = answer.reset = mine.reset
@@ -261,6 +269,7 @@ class Hub:
         self.cut.clear()
         for direction in self._directions.values():
             direction.holds = direction.extra_ns = 0
+            direction.strike = None
             self._release(direction)
         self._look_again()
 

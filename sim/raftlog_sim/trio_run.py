@@ -25,6 +25,7 @@ from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.failures import told
 from raftlog_sim.onlooker import Watch
 from raftlog_sim.options import SimOptions
+from raftlog_sim.relay import LinkOrder
 from raftlog_sim.schedule import Schedule
 from raftlog_sim.simulation import LIVENESS_SECONDS, Run
 from raftlog_sim.streams import Stream
@@ -67,7 +68,8 @@ class _Ears:
         """Pass it on."""
         if event.name == "peer-trouble":
             why = str(dict(event.fields).get("why"))
-            if "bad frame" in why and "stream ended" not in why:
+            relayed = self._world.network.relayed  # then it is right that links end
+            if "bad frame" in why and "stream ended" not in why and not relayed:
                 self._world.fail(Violation("peer-protocol", f"{event.where} {why}"))
         self._tracer.emit(event)
 
@@ -228,6 +230,8 @@ def play(
     """A whole schedule in virtual time: the run when it is over, and its failure. The nodes keep
     what they had in memory, to be looked at. `begun` hears of the run before its first turn."""
     world = TrioWorld(schedule.options, tracer or NoTracer())
+    if any(step.kind == "relay" for step in schedule.steps):
+        world.network.order = LinkOrder()
     runs: list[Run] = []
 
     async def main() -> None:

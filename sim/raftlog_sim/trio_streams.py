@@ -18,6 +18,7 @@ import trio
 
 from raftlog.base.binary import Buffer
 from raftlog.base.errors import DiskError
+from raftlog_sim.relay import Strike, Tap
 from raftlog_sim.streams import Stream
 
 ReadFile = Callable[[int, int, int], bytes]
@@ -43,6 +44,8 @@ class Direction:
 
     holds: int = 0
     extra_ns: int = 0
+    strike: Strike | None = None
+    """What a relay does to frames."""
     pipes: "dict[Pipe, None]" = attrs.Factory(dict)
 
 
@@ -73,6 +76,8 @@ class Pipe:
     silent: bool = False
     """Its reader has lost power, and nobody is told."""
     reset: Callable[[], None] | None = None
+    tap: Tap | None = None
+    """A relay between two brokers."""
     _inbox: bytearray = attrs.Factory(bytearray)
     _held: deque[bytes] = attrs.Factory(deque)
     _last: int = 0
@@ -123,6 +128,10 @@ class Pipe:
             if self.reset is not None:
                 self.reset()
             return
+        if self.tap is not None and data:
+            arrived = len(data)
+            data = self.tap.take(data, self.direction.strike)
+            self.used += len(data) - arrived
         self._inbox += data
         self._readable.set()
 
