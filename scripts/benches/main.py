@@ -12,6 +12,7 @@ from benches import (
     latency,
     measuring,
     producing,
+    sealing,
     simulating,
     starting,
 )
@@ -37,6 +38,8 @@ def run(name: str, rounds: int, *, compiled: bool) -> dict:
         return idling.measure(rounds)
     if name == "groups":
         return grouping.measure(rounds)
+    if name == "seal":
+        return sealing.compare(rounds)
     if name == "start":
         return starting.measure(rounds)
     if name == "simulator":
@@ -54,6 +57,7 @@ NAMES = [
     "failover",
     "idle",
     "groups",
+    "seal",
     "start",
     "simulator",
 ]
