@@ -48,16 +48,16 @@ def test_each_protocol_carries_every_message_and_no_other_reads_it(version, mess
 
 
 def test_the_bytes_of_later_protocols():
-    """Golden: one message (a reply to round 9, without a clock), five protocols."""
+    """Golden: one message (a reply to round 9, without a clock), six protocols."""
     message = EXAMPLES[3]
     body = "000000000000000900000000"
     assert frame(1, message).hex() == frame(2, message).hex() == "00000001030000000c" + body
     body = "ff" * 8 + body
-    assert frame(3, message).hex() == "000000010800000014" + body
+    assert frame(3, message).hex() == frame(4, message).hex() == "000000010800000014" + body
     first = "0100000007" + b"field 1".hex()
-    assert frame(4, message).hex() == "00000001130000002201" + first + "08" + body
+    assert frame(5, message).hex() == "00000001140000002201" + first + "08" + body
     second = "0200000007" + b"field 2".hex()
-    assert frame(5, message).hex() == "00000001140000002e02" + first + second + "08" + body
+    assert frame(6, message).hex() == "00000001150000002e02" + first + second + "08" + body
 
 
 @pytest.mark.parametrize("one", range(len(RELEASES)))
