@@ -42,6 +42,7 @@ _HONEST: Final = "brokers do not lie to each other"
 _OWN_CLIENTS: Final = "clients are the product's own, and ask for what is served"
 _MUCH: Final = "more than a run of some seconds can hold"
 _FOUND: Final = "it would be a finding: an invariant fails first"
+_ALL_SEAL: Final = "every simulated broker seals its links, by one secret"
 _JUST_THEN: Final = "a machine reads its log at boot: a fault must fall into that millisecond"
 UNREACHABLE: Final = {
     "leaders-shown-unknown-to-the-controller": "every simulated controller knows the question",
@@ -56,6 +57,10 @@ UNREACHABLE: Final = {
     "machine-read-of-a-replaced-log": _JUST_THEN,
     "machine-snapshot-too-large": _MUCH,
     "machine-stopped": _FOUND,
+    "peer-link-downgraded": _ALL_SEAL,
+    "peer-link-rekeyed": _MUCH,
+    "peer-proved-by-the-other-secret": _ALL_SEAL,
+    "plain-peer-link-refused": _ALL_SEAL,
     "replica-with-another-state-stopped": _FOUND,
     "append-content-refused": _WHOLE_WIRES,
     "append-fails-crc": _WHOLE_WIRES,

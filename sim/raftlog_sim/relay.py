@@ -4,6 +4,7 @@ Each direction of a connection between brokers goes through a `Tap`. It cuts the
 handshake's messages, which it lets pass, and frames. A frame in `one_in` is struck:
 
     flip       a bit of its body is another, and its CRC is made right
+    damage     a bit of its body is another
     repeat     it comes twice
     drop       it does not come
     swap       it comes behind the next one
@@ -22,7 +23,7 @@ import attrs
 
 from raftlog.base.checksum import crc32c
 from raftlog.base.ids import NodeId, SessionId
-from raftlog.broker.events import Effects, Event, LinkDown, PeerMessages
+from raftlog.broker.events import Effects, Event, PeerMessages
 from raftlog.broker.peer_codec import PROTOCOL_4
 from raftlog_sim.streams import Stream
 from raftlog_sim.violation import Violation
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 HANDSHAKE: Final = {True: (40, 32, None), False: (72, None)}
 """Sizes of its messages, by whether they come from the dialler; None for a size, so many bytes, and
 a proof."""
-WAYS: Final = ("flip", "repeat", "drop", "swap", "cut", "reflect")
+WAYS: Final = ("flip", "damage", "repeat", "drop", "swap", "cut", "reflect")
 _PROOF_BYTES: Final = 32
 _SIZE: Final = Struct(">I")
 _HEAD: Final = Struct(">II")
@@ -106,6 +107,8 @@ class Tap:
         way = "" if strike is None else strike.next_way()
         if way == "flip":
             frame = _framed(frame[8:-1] + bytes([frame[-1] ^ 1]))
+        elif way == "damage":
+            frame = frame[:-1] + bytes([frame[-1] ^ 1])
         elif way == "cut":
             frame = _framed(frame[8:-1])
         elif way == "repeat":
@@ -127,7 +130,8 @@ def _framed(sealed: bytes) -> bytes:
 @final
 @attrs.define(eq=False)
 class LinkOrder:
-    """Knows what was sent on each session and was not heard yet."""
+    """Knows what was sent on each session and was not heard yet. Sessions that are over stay: a
+    broker may take what it heard on one in the turn after it was told of its end."""
 
     _sent: dict[tuple[SessionId, NodeId], deque[int]] = attrs.Factory(dict)
     heard: int = 0
@@ -145,8 +149,6 @@ class LinkOrder:
                             f"node {node.config.node} heard {type(message).__name__} on its link "
                             f"to node {event.peer}, which did not send that, or not there",
                         )
-            elif type(event) is LinkDown:
-                self._sent.pop((event.session, event.peer), None)
         for send in effects.sends:
             key = (send.session, node.config.node)
             self._sent.setdefault(key, deque()).extend(map(_digest, send.messages))
