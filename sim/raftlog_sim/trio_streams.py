@@ -132,6 +132,7 @@ class Pipe:
             arrived = len(data)
             data = self.tap.take(data, self.direction.strike)
             self.used += len(data) - arrived
+            self._writable.set()  # the relay took it, whatever becomes of it
         self._inbox += data
         self._readable.set()
 
