@@ -15,8 +15,8 @@ from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.producers import Duplicate
 from raftlog.partition.replica import PartitionReplica
+from raftlog.raft import lease, transfer
 from raftlog.raft import rounds as raft_rounds
-from raftlog.raft import transfer
 
 
 def forgotten_and_content() -> None:
@@ -27,6 +27,11 @@ def forgotten_and_content() -> None:
 def transfers_never_end() -> None:
     """48: a leader waits for its successor for ever, and takes no records meanwhile."""
     transfer._give_up = lambda state: None
+
+
+def lease_kept_while_it_hands_over() -> None:
+    """12f: a leader tells another to campaign, and answers reads by its lease still."""
+    lease.give_up = lambda state: None
 
 
 def produces_without_an_end() -> None:
@@ -98,6 +103,8 @@ def duplicates_lie_at_the_beginning() -> None:
 
 
 MUTANTS = (
+    ("12f", "lease-kept-while-it-hands-over", lease_kept_while_it_hands_over,
+     ("linearizable-read",)),
     ("47", "forgotten-and-content", forgotten_and_content, ("liveness",)),
     ("48", "transfers-never-end", transfers_never_end, ("liveness",)),
     ("49", "produces-without-an-end", produces_without_an_end, ("answered-in-time",)),

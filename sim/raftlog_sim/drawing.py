@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from raftlog_sim import drawing_disks
+from raftlog_sim.drawing_moments import at_moments
 from raftlog_sim.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
 from raftlog_sim.options import FAULTS, WIDE, SimOptions
 from raftlog_sim.releases import level_of
@@ -34,6 +35,7 @@ def draw_schedule(options: SimOptions) -> Schedule:
     steps = [*draw_client_steps(options), *draw_fault_steps(options)]
     if options.profile == WIDE:
         steps += list(_cancels(options, steps))
+        steps += at_moments(options)
         steps += _questions(options)
     return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
 

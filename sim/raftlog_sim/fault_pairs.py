@@ -21,8 +21,8 @@ OF_SCENARIOS: Final = ("elect", "unregister", "relay", *OUTSIDE_ATLAS)
 """Steps that seeds draw of no profile but varied."""
 _HARMLESS: Final = ("image", "remember", *DEMANDS)
 """Copies that are put aside for what strikes later, and what only looks."""
-_OF_WIDE_MOVES: Final = ("cancel-move",)
-"""Steps that come with a kind of faults in wide seeds only."""
+_OF_WIDE_MOVES: Final = ("cancel-move", "at-moment")
+"""Steps that wide seeds draw and no others, and no kind of faults names."""
 _MANY: Final = 10
 
 Pair = tuple[str, str]

@@ -19,6 +19,7 @@ from raftlog_sim import (
     disk_faults,
     group_faults,
     loss_faults,
+    moment_faults,
     network_faults,
     process_faults,
     release_faults,
@@ -105,6 +106,8 @@ class Nemesis:
             return
         if step.kind == group_faults.KIND:
             group_faults.kill_when(self, step)
+        elif step.kind == moment_faults.KIND:
+            moment_faults.strike_when(self, step)
         elif _STRIKES[step.kind](self, step):
             self.struck(step)
         elif patience > 1 and _needs_a_role(step):
