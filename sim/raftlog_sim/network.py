@@ -37,7 +37,7 @@ from raftlog_sim.violation import Violation
 
 if TYPE_CHECKING:
     from raftlog_sim.node import Node
-    from raftlog_sim.relay import LinkOrder, Strike
+    from raftlog_sim.relay import LinkChecks, Strike
     from raftlog_sim.world import World
 
 DIAL_NS: Final = millis(1)
@@ -132,7 +132,7 @@ class Network:
     pipes: dict[PairKey, Pipe] = attrs.Factory(dict)
     half_open: dict[PairKey, SessionId] = attrs.Factory(dict)
     """By (who still believes in it, who is gone)."""
-    order: "LinkOrder | None" = None
+    order: "LinkChecks | None" = None
     relayed: bool = False
     """Both of a network of streams only: messages are dropped and repeated here."""
     _dialling: dict[PairKey, None] = attrs.Factory(dict)

@@ -20,7 +20,7 @@ import trio
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NANOS_PER_SECOND
 from raftlog_sim.network import Cut, PairKey
-from raftlog_sim.relay import LinkOrder, Tap
+from raftlog_sim.relay import LinkChecks, Tap
 from raftlog_sim.trio_streams import Direction, Pace, Pipe, ReadFile, SimStream
 
 CLIENTS: Final = NodeId(0)
@@ -136,7 +136,7 @@ class Hub:
     cut: dict[PairKey, int] = attrs.Factory(dict)
     frames_read: int = 0
     """Messages are judged by who reads them: a peer link that cannot breaks, and is traced."""
-    order: LinkOrder | None = None
+    order: LinkChecks | None = None
     """Judges links of a run in which a relay strikes."""
     relayed: bool = False
     """A relay has begun to strike frames."""

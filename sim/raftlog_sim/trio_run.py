@@ -25,7 +25,7 @@ from raftlog_sim.disk import SimulatedDisk
 from raftlog_sim.failures import told
 from raftlog_sim.onlooker import Watch
 from raftlog_sim.options import SimOptions
-from raftlog_sim.relay import LinkOrder
+from raftlog_sim.relay import LinkChecks
 from raftlog_sim.schedule import Schedule
 from raftlog_sim.simulation import LIVENESS_SECONDS, Run
 from raftlog_sim.streams import Stream
@@ -231,7 +231,7 @@ def play(
     what they had in memory, to be looked at. `begun` hears of the run before its first turn."""
     world = TrioWorld(schedule.options, tracer or NoTracer())
     if any(step.kind == "relay" for step in schedule.steps):
-        world.network.order = LinkOrder()
+        world.network.order = LinkChecks()
     runs: list[Run] = []
 
     async def main() -> None:
