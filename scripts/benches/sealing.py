@@ -46,6 +46,7 @@ def compare(rounds: int) -> dict:
     """Rates and latencies of both, and the ratio of each round."""
     rates: dict[str, list[float]] = {"plain": [], "sealed": []}
     lone: dict[str, list[float]] = {"plain": [], "sealed": []}
+    cpu: dict[str, list[float]] = {"plain": [], "sealed": []}
     settings = producing.producer_settings(1_000_000)
     with ExitStack() as stack:
         clusters = {
@@ -62,18 +63,23 @@ def compare(rounds: int) -> dict:
                 cluster = clusters[name]
                 measuring.wait_for_good_disk(cluster.directory, name)
                 real = {**settings, "bootstrap.servers": cluster.bootstrap_servers}
+                began = _cpu_seconds(cluster)
                 rates[name].append(producing.produce_rate(real, RECORD_BYTES, TOTAL_BYTES))
+                cpu[name].append((_cpu_seconds(cluster) - began) * 1e9 / TOTAL_BYTES)
                 times = latency.raw_latencies(clients[name])
                 lone[name].append(times[len(times) // 2] * 1e6)
             print(
-                f"  plain {rates['plain'][-1]:.0f} MB/s, {lone['plain'][-1]:.0f} us; "
-                f"sealed {rates['sealed'][-1]:.0f} MB/s, {lone['sealed'][-1]:.0f} us",
+                f"  plain {rates['plain'][-1]:.0f} MB/s, {lone['plain'][-1]:.0f} us, "
+                f"{cpu['plain'][-1]:.1f} s of CPU a GB; sealed {rates['sealed'][-1]:.0f} MB/s, "
+                f"{lone['sealed'][-1]:.0f} us, {cpu['sealed'][-1]:.1f} s",
                 flush=True,
             )
         for client in clients.values():
             client.close()
     slower = [s / p for s, p in zip(rates["sealed"], rates["plain"], strict=True)]
     later = [s / p for s, p in zip(lone["sealed"], lone["plain"], strict=True)]
+    more = [s / p for s, p in zip(cpu["sealed"], cpu["plain"], strict=True)]
+    print(f"seal: CPU of all brokers {measuring.shown(more, 'x')} of plain links")
     print(f"seal: throughput {measuring.shown(slower, 'x')} of plain links")
     print(f"seal: p50 of a lone record {measuring.shown(later, 'x')} of plain links")
     return {
@@ -81,6 +87,12 @@ def compare(rounds: int) -> dict:
         "sealed_mb_s": measuring.summary(rates["sealed"]),
         "plain_p50_us": measuring.summary(lone["plain"]),
         "sealed_p50_us": measuring.summary(lone["sealed"]),
+        "cpu_ratio": measuring.summary(more),
         "throughput_ratio": measuring.summary(slower),
         "p50_ratio": measuring.summary(later),
     }
+
+
+def _cpu_seconds(cluster: LocalCluster) -> float:
+    """Of all brokers so far."""
+    return sum(measuring.cpu_seconds(each.pid) for each in cluster.processes.values())
