@@ -31,7 +31,7 @@ def sim(arguments: tuple[str, ...]) -> NoReturn:
     shrink     the smallest part of a failing case that fails alike
     debug      step through a run, forwards and backwards
     turns      a line a turn of a run, to compare two
-    scenarios  the named ones, each against what it should give
+    scenarios  named ones and your own, each against what it should give
     steps      what a scenario says, line by line
     mutants    planted bugs that must be caught
     gate       releases of another library that must fail and pass

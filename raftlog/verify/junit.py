@@ -29,7 +29,7 @@ def junit(verdict: Verdict, name: str, checks: Sequence[RunCheck] = ()) -> str:
         cases.append(_NOTHING_JUDGED)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuite name={_attribute(name)} tests="{len(cases)}" failures="{failed}" '
+        f'<testsuite name={attribute(name)} tests="{len(cases)}" failures="{failed}" '
         f'errors="{errors}" skipped="{bool(skipped) + bool(idle_names)}">',
         *cases,
         "</testsuite>",
@@ -46,39 +46,40 @@ _NOTHING_JUDGED: Final = (
 def _skipped(suite: str, name: str, names: Sequence[str]) -> list[str]:
     if not names:
         return []
-    head = f"  <testcase classname={_attribute(suite)} name={_attribute(name)}"
-    message = _attribute(f"{len(names)}: {', '.join(names)}")
+    head = f"  <testcase classname={attribute(suite)} name={attribute(name)}"
+    message = attribute(f"{len(names)}: {', '.join(names)}")
     return [f"{head}><skipped message={message}/></testcase>"]
 
 
 def _case(result: ClassResult, model: str) -> str:
-    head = f"  <testcase classname={_attribute('raftlog.verify.' + model)} name="
-    head += _attribute(result.name)
+    head = f"  <testcase classname={attribute('raftlog.verify.' + model)} name="
+    head += attribute(result.name)
     text = result.witness.text if result.witness is not None else ""
     if result.status == INVALID:
-        message = _attribute(f"{result.count} found")
-        return f"{head}><failure message={message}>{escape(_xml(text))}</failure></testcase>"
+        message = attribute(f"{result.count} found")
+        return f"{head}><failure message={message}>{escape(xml_text(text))}</failure></testcase>"
     if result.status == UNKNOWN:
-        return f"{head}><error message={_attribute('unknown: ' + result.note)}/></testcase>"
+        return f"{head}><error message={attribute('unknown: ' + result.note)}/></testcase>"
     if result.count:
-        note = escape(_xml(f"{result.count} found, allowed: {text}"))
+        note = escape(xml_text(f"{result.count} found, allowed: {text}"))
         return f"{head}><system-out>{note}</system-out></testcase>"
     return f"{head}/>"
 
 
 def _check(check: RunCheck) -> str:
-    head = f"  <testcase classname={_attribute('raftlog.run')} name={_attribute(check.name)}"
+    head = f"  <testcase classname={attribute('raftlog.run')} name={attribute(check.name)}"
     if check.status == VIOLATED:
-        note = escape(_xml(check.note))
+        note = escape(xml_text(check.note))
         return f'{head}><failure message="the run found it">{note}</failure></testcase>'
     return f"{head}/>"
 
 
-def _attribute(text: str) -> str:
-    return quoteattr(_xml(text))
+def attribute(text: str) -> str:
+    """The text as a quoted attribute."""
+    return quoteattr(xml_text(text))
 
 
-def _xml(text: str) -> str:
+def xml_text(text: str) -> str:
     """XML 1.0 has no control characters, surrogates or non-characters, not even escaped."""
     return "".join(
         c

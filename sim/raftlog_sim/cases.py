@@ -5,6 +5,7 @@ one of them. A case may say which planted bug it needs.
 """
 
 import json
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
@@ -233,8 +234,10 @@ def within(path: Path, error: OperatingError) -> OperatingError:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. OperatingError when there is none, or too much."""
+    """The text of a regular file. OperatingError when there is none, or too much."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a FIFO would wait for a writer, a device go on
+            raise OperatingError("is no regular file", on=str(path), do=_WRITTEN)
         with path.open(encoding="utf-8") as stream:
             text = stream.read(FILE_CHARS_MAX + 1)
     except OSError as error:

@@ -31,7 +31,7 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog_sim.cases import BROKERS, PYSYNCOBJ, BrokerCase, Case, GuestCase, guest_tools
 from raftlog_sim.options import SimOptions, options_from
-from raftlog_sim.schedule import Schedule, Step, step
+from raftlog_sim.schedule import Schedule, Step, schedule_from, step
 from raftlog_sim.step_kinds import KINDS
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
@@ -40,6 +40,7 @@ RESULT: Final = "=>"
 GUEST_LINE: Final = f"subject {PYSYNCOBJ}"
 _NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids", "demands")
 AS_DRAWN: Final = "demands as-drawn"
+_SEE_STEPS: Final = "see docs/guides/simulate_failures.md for how a line is written"
 _NAME_ANOTHER: Final = (
     "name one that there is, or say how many: `set brokers 5`, `set partitions 3`"
 )
@@ -53,6 +54,8 @@ class Scenario:
     name: str
     lines: tuple[str, ...]
     """The file without its results."""
+    numbers: tuple[int, ...]
+    """Which line of the file each of these is."""
     mutants: tuple[str, ...]
     reaches: tuple[str, ...]
     avoids: tuple[str, ...]
@@ -86,11 +89,18 @@ class Scenario:
     @property
     def case(self) -> Case:
         """What is played, made anew. OperatingError names the line that makes no sense."""
-        bare = [_of_the_run(line) for line in self.lines]
+        placed = dict(zip(self.numbers, self.lines, strict=True))
+        bare = [
+            _of_the_run(placed.get(number, "")) for number in range(1, max(placed, default=0) + 1)
+        ]
         if self.subject == PYSYNCOBJ:
-            plan = "\n".join(line for line in bare if line)
-            return GuestCase(plan=guest_tools().parse(plan))
+            return GuestCase(plan=guest_tools().parse("\n".join(bare)))
         return BrokerCase(schedule=_schedule(self.name, bare)[0])
+
+    def line_of(self, head: str) -> int:
+        """Which line of the file is the first that begins with this word; 1 without one."""
+        placed = zip(self.numbers, self.lines, strict=True)
+        return next((number for number, line in placed if line.startswith(f"{head} ")), 1)
 
 
 def names() -> list[str]:
@@ -113,10 +123,12 @@ def load(name: str) -> Scenario:
 def read(name: str, text: str) -> Scenario:
     """A scenario of a text; whether its steps make sense, its `case` says."""
     lines = [line.rstrip() for line in text.splitlines()]
-    kept = tuple(line for line in lines if not line.startswith(RESULT))
+    numbered = [each for each in enumerate(lines, 1) if not each[1].startswith(RESULT)]
+    kept = tuple(line for _, line in numbered)
     return Scenario(
         name=name,
         lines=kept,
+        numbers=tuple(number for number, _ in numbered),
         mutants=tuple(_words(kept, "mutants")),
         reaches=tuple(_words(kept, "reaches")),
         avoids=tuple(_words(kept, "avoids")),
@@ -180,15 +192,31 @@ def _schedule(name: str, lines: list[str]) -> tuple[Schedule, Told]:
             raise OperatingError(
                 f"a scenario's line makes no sense: {line[:80]!r} ({error})",
                 on=f"{name}, line {number}",
+                do=(error.do if isinstance(error, OperatingError) else "") or _SEE_STEPS,
             ) from error
-    run = options_from(options)
+    run = _options(name, options, {setting: number for number, setting, _ in settings})
     for number, each in steps:
         missing = _missing(each, run)
         if missing:
             raise OperatingError(missing, on=f"{name}, line {number}", do=_NAME_ANOTHER)
     steps.sort(key=lambda each: each[1].at_ms)
     said = Told(settings=tuple(settings), steps=tuple(steps))
-    return Schedule(run, tuple(each for _, each in steps)), said
+    found = Schedule(run, tuple(each for _, each in steps))
+    try:
+        return schedule_from(found.document()), said  # it bounds how many steps there are, too
+    except OperatingError as error:
+        raise OperatingError(error.what, on=name, do="divide the file, or lower counts") from None
+
+
+def _options(name: str, options: dict[str, Any], lines: dict[str, int]) -> SimOptions:
+    """The options of a file. The error of one is on the line that sets it; where two do not go
+    together, and the one that is named has its default, on the first line that sets any."""
+    try:
+        return options_from(options)
+    except OperatingError as error:
+        number = lines.get(error.on, min(lines.values(), default=1))
+        what = f"{error.on}: {error.what}"
+        raise OperatingError(what, on=f"{name}, line {number}", do=error.do) from None
 
 
 def _missing(step: Step, options: SimOptions) -> str:

@@ -8,22 +8,35 @@ from raftlog.verify import check_history
 from raftlog_sim import mutation
 from raftlog_sim.cases import PYSYNCOBJ
 from raftlog_sim.outcome import Outcome
-from raftlog_sim.scenario_files import RESULT, Scenario, read
+from raftlog_sim.scenario_files import RESULT, Scenario, of_mutant, read
 
 OK: Final = "ok"
+_SURVIVES: Final = "SURVIVES"
+_PASSES: Final = "passes"
+"""A mutant passed a rare path that the scenario avoids, and did not fail."""
 
 
 class Played(NamedTuple):
-    """What the plain run of a scenario gave: the lines for its file, and the probes passed."""
+    """What the plain run of a scenario gave: the lines for its file, and all else of it."""
 
     lines: list[str]
-    probes: dict[str, int]
+    outcome: Outcome
+
+    @property
+    def probes(self) -> dict[str, int]:
+        """The probes passed."""
+        return self.outcome.probes
+
+    @property
+    def struck_nothing(self) -> list[str]:
+        """Faults that did nothing; a guest's plan does not tell."""
+        return list(self.outcome.document.get("struck_nothing", ()))
 
 
 def play(scenario: Scenario) -> Played:
     """Run it as it stands, without planted bugs."""
     outcome = scenario.case.play(trace=True)
-    return Played(lines_of(scenario, outcome), outcome.probes)
+    return Played(lines_of(scenario, outcome), outcome)
 
 
 def lines_of(scenario: Scenario, outcome: Outcome) -> list[str]:
@@ -42,13 +55,24 @@ def differences(scenario: Scenario, outcome: Outcome) -> list[str]:
     """In which lines a run differs from what its file expects; empty where it is as expected. A
     file of somebody's own need not say all: each line that it has must have come, and nothing may
     have come that says of a run that it failed, or did not test what it should."""
-    expected, found = scenario.expected_plain, lines_of(scenario, outcome)
-    calm = (f"{RESULT} {OK}", f"{RESULT} struck: ", f"{RESULT} violated: ", f"{RESULT} the judge")
+    return differing(scenario.expected_plain, lines_of(scenario, outcome))
+
+
+def differing(expected: list[str], found: list[str]) -> list[str]:
+    """The same of lines; nothing that is expected is as if `ok` were."""
     lacking = [f"expected  {line}" for line in expected if line not in found]
-    beyond = [line for line in found if line not in expected and not line.startswith(calm)]
+    beyond = [line for line in found if line not in expected and not _is_calm(line)]
     if lacking:
         beyond = [line for line in found if line not in expected]
     return [*lacking, *(f"now       {line}" for line in beyond)]
+
+
+def _is_calm(line: str) -> bool:
+    """Whether a line that was not expected says of no failure."""
+    if of_mutant(line):
+        return not (line.endswith(_SURVIVES) or f": {_PASSES} " in line)
+    heads = ("struck: ", "violated: ", "the judge")
+    return line == f"{RESULT} {OK}" or line.startswith(tuple(f"{RESULT} {each}" for each in heads))
 
 
 def _passed(scenario: Scenario, outcome: Outcome) -> list[str]:
@@ -93,5 +117,5 @@ def _with_mutant(name: str, text: str, number: str) -> str:
     scenario = read(name, text)
     outcome = scenario.case.play()
     passed = _passed(scenario, outcome)
-    told = f"passes {', '.join(passed)}" if passed else "SURVIVES"
+    told = f"{_PASSES} {', '.join(passed)}" if passed else _SURVIVES
     return outcome.failure_class or told

@@ -140,7 +140,6 @@ def test_a_planted_bug_of_brokers_is_refused_with_a_plan_of_guests(tmp_path, cap
         ("review-10", "no scenario review-10; these begin so: review-10-lease, review-10-pause, "),
         ("own-vote", "these have that in them: review-11-own-vote ("),
         ("power-los-all", "the nearest are power-loss-all, "),
-        ("../../x", "the nearest are "),
     ],
 )
 def test_a_scenario_that_there_is_not_names_those_that_may_be_meant(name, said_so, capsys):

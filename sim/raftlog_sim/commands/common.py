@@ -296,7 +296,7 @@ def tell(outcome: Outcome, case: Case) -> None:
     if document.get("faults"):
         print(f"faults: {_counts(document['faults'])}")
     if document.get("struck_nothing"):
-        print(_told_in_vain(document["struck_nothing"], case))
+        print(told_in_vain(document["struck_nothing"], case.size))
     if document.get("buggified"):
         print(f"taken on purpose: {_counts(document['buggified'])}")
     if document.get("core"):
@@ -309,9 +309,10 @@ def tell(outcome: Outcome, case: Case) -> None:
         print(f"  ... {amount(len(outcome.story) - STORY_LINES_MAX, 'more line')} in trace.txt")
 
 
-def _told_in_vain(in_vain: list[str], case: Case) -> str:
-    """Faults that did nothing. Of a person's few all are named, of a seed's many the first."""
-    few = in_vain if case.size <= STORY_LINES_MAX else in_vain[:1]
+def told_in_vain(in_vain: list[str], size: int) -> str:
+    """Faults that did nothing, of a run of so many steps. Of a person's few all are named, of a
+    seed's many the first."""
+    few = in_vain if size <= STORY_LINES_MAX else in_vain[:1]
     more = "" if len(few) == len(in_vain) else ", ..."
     return f"struck nothing: {amount(len(in_vain), 'fault')} ({'; '.join(few)}{more})"
 
