@@ -169,6 +169,11 @@ def command_line():
     return _page("Command line", lines)
 
 
+def scenario_steps():
+    """Every line that a scenario of the simulator may have."""
+    return _page("Scenario lines", import_module("_scenario_steps").lines())
+
+
 # File name -> (the module it needs, its writer). A page appears with its module.
 PAGES = {
     "limits.md": ("raftlog.base.limits", limits),
@@ -179,6 +184,7 @@ PAGES = {
     "topic_settings.md": ("raftlog.metadata.topic_configs", topic_settings),
     "clients.md": ("outsiders.page", clients),
     "command_line.md": ("raftlog.cli.main", command_line),
+    "scenario_steps.md": ("raftlog_sim.step_reference", scenario_steps),
 }
 
 

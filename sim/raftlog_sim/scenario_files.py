@@ -38,9 +38,9 @@ FOLDER: Final = Path(__file__).resolve().parent.parent / "scenarios"
 SUFFIX: Final = ".txt"
 RESULT: Final = "=>"
 GUEST_LINE: Final = f"subject {PYSYNCOBJ}"
-_NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids", "demands")
+NOT_OF_THE_RUN: Final = ("mutants", "reaches", "avoids", "demands")
 AS_DRAWN: Final = "demands as-drawn"
-_SEE_STEPS: Final = "see docs/guides/simulate_failures.md for how a line is written"
+_SEE_STEPS: Final = "see docs/reference/scenario_steps.md for how a line is written"
 _NAME_ANOTHER: Final = (
     "name one that there is, or say how many: `set brokers 5`, `set partitions 3`"
 )
@@ -152,7 +152,7 @@ def _words(lines: tuple[str, ...], head: str) -> list[str]:
 
 def _of_the_run(line: str) -> str:
     """The line, or nothing in its place: lines keep their numbers, which errors name."""
-    other = line.partition(" ")[0] in _NOT_OF_THE_RUN or line.startswith(RESULT)
+    other = line.partition(" ")[0] in NOT_OF_THE_RUN or line.startswith(RESULT)
     return "" if other else line
 
 

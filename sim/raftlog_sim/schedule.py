@@ -41,7 +41,7 @@ _TARGET: Final = re.compile(
     r"(n[1-9][0-9]{0,2}|leader:[0-9]{1,3}|follower:[0-9]{1,3}|coordinator:[0-9]{1,3}|controller|most-led|all)"
 )
 _WRITTEN: Final = "give a file that run, sweep or shrink wrote"
-_SEE_KINDS: Final = "see docs/guides/simulate.md for what each kind takes"
+_SEE_KINDS: Final = "see docs/reference/scenario_steps.md for what each kind takes"
 Argument = int | str
 
 

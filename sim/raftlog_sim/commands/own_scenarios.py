@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim.cases import LibraryMissingError, read_text
 from raftlog_sim.probe_names import probe_names
@@ -95,5 +96,7 @@ def _check_size(path: Path) -> None:
         ) from None
     if size > BYTES_MAX:
         raise OperatingError(
-            f"{size} bytes, at most {BYTES_MAX}", on=str(path), do="divide it into several"
+            f"{amount(size, 'byte')}, at most {BYTES_MAX}",
+            on=str(path),
+            do="divide it into several",
         )
