@@ -34,6 +34,7 @@ def kill_when(nemesis: "Nemesis", step: Step) -> None:
 
 def _look(nemesis: "Nemesis", step: Step, until: int) -> None:
     if nemesis.healed:
+        nemesis.in_vain.append(f"{step} (after all was healed)")
         return
     world, group = nemesis.world, f"g{step.argument('group')}"
     found = coordinator_of(world, group)

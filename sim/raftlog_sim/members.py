@@ -80,6 +80,8 @@ class Members:
     invariants: "Invariants"
     checks: GroupChecks = attrs.Factory(GroupChecks)
     slots: dict[int, Member] = attrs.Factory(dict)
+    in_vain: list[str] = attrs.Factory(list)
+    """Steps, as texts, that did nothing: the member was there already, or was not."""
     impostors: Impostors = attrs.field(init=False)
     groups: dict[str, None] = attrs.Factory(dict)
     """Every group that had a member."""
@@ -110,14 +112,16 @@ class Members:
             return
         slot = int(step.argument("member"))
         member = self.slots.get(slot)
-        if step.kind == "consume":
-            if member is None or member.over:
-                self._consume(slot, step)
-        elif member is not None and not member.over:
-            if step.kind == "commit":
-                self._commit(member)
-            else:
-                self._die(member)
+        if (member is None or member.over) is not (
+            step.kind == "consume"
+        ):  # it lives already, or there is none to do it
+            self.in_vain.append(str(step))
+        elif member is None or member.over:
+            self._consume(slot, step)
+        elif step.kind == "commit":
+            self._commit(member)
+        else:
+            self._die(member)
 
     def _consume(self, slot: int, step: Step) -> None:
         group, instance = f"g{step.argument('group')}", _INSTANCES[str(step.argument("id"))]

@@ -102,7 +102,8 @@ class Nemesis:
     def strike(self, step: Step, patience: int = _TRIES) -> None:
         """Do it, and undo it later; a target that is not there, or already struck, is left. Whoever
         has a role is waited for a little."""
-        if self.healed:
+        if self.healed:  # `events_max` came first, or no target until the end
+            self.in_vain.append(f"{step} (after all was healed)")
             return
         if step.kind == group_faults.KIND:
             group_faults.kill_when(self, step)

@@ -27,8 +27,14 @@ def place_names() -> tuple[str, ...]:
     return _named_in_calls_of("buggify")
 
 
-def _named_in_calls_of(function: str) -> tuple[str, ...]:
-    home, pattern = Path(raftlog.__file__).parent, re.compile(_CALL % function)
+@cache
+def fault_names() -> tuple[str, ...]:
+    """Every name in a call of `probe` in the simulator: what faults met. Files may ask for them."""
+    return _named_in_calls_of("probe", Path(__file__).parent)
+
+
+def _named_in_calls_of(function: str, home: Path | None = None) -> tuple[str, ...]:
+    home, pattern = home or Path(raftlog.__file__).parent, re.compile(_CALL % function)
     markers = [home / name for name in _MARKERS]
     found: dict[str, None] = {}
     for path in sorted(home.rglob("*.py")):

@@ -29,7 +29,7 @@ class Played(NamedTuple):
 
     @property
     def struck_nothing(self) -> list[str]:
-        """Faults that did nothing; a guest's plan does not tell."""
+        """Steps that did nothing; a guest's plan does not tell."""
         return list(self.outcome.document.get("struck_nothing", ()))
 
 

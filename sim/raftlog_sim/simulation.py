@@ -43,7 +43,7 @@ from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import DEAF, STALLED, SimOptions
 from raftlog_sim.questions import Questions
-from raftlog_sim.schedule import Schedule
+from raftlog_sim.schedule import Schedule, Step
 from raftlog_sim.sizes import configured, shape
 from raftlog_sim.step_kinds import CHURN, is_fault
 from raftlog_sim.stuck import StuckError
@@ -85,7 +85,8 @@ class Result:
     unknown: int
     faults: dict[str, int]
     in_vain: tuple[str, ...]
-    """Steps of the nemesis that did nothing, first those that came after the safety phase."""
+    """Steps of faults and members that did nothing, first those that came after the safety
+    phase, of whatever kind."""
     near_faults: tuple[tuple[str, str], ...]
     invariants: dict[str, object]
     verdict: Verdict | None
@@ -408,13 +409,18 @@ class Run:
         self.workload.start()
         for step in self.schedule.steps:
             if step.at_ms >= self.options.safety_ms:
-                if is_fault(step.kind):
-                    self.nemesis.in_vain.append(f"{step} (after safety_ms)")
+                self.nemesis.in_vain.append(f"{step} (after safety_ms)")
                 continue
-            perform = self.nemesis.strike if is_fault(step.kind) else self.workload.perform
+            perform = self.nemesis.strike if is_fault(step.kind) else self._asked
             world.at(begin + millis(step.at_ms), perform, step)
         self._end = begin + millis(self.options.safety_ms)
         world.at(self._end, endings.nothing)
+
+    def _asked(self, step: Step) -> None:
+        if self.workload.running:
+            self.workload.perform(step)
+        else:
+            self.nemesis.in_vain.append(f"{step} (after events_max)")
 
     def _safety_over(self) -> bool:
         return self.world.now >= self._end or self.onlooker.events >= self.options.events_max
@@ -482,7 +488,7 @@ class Run:
             acknowledged=len(self.workload.acknowledged) - last.acknowledged,
             unknown=self.workload.unknown - last.unknown,
             faults=dict(sorted(self.nemesis.done.items())),
-            in_vain=tuple(self.nemesis.in_vain),
+            in_vain=(*self.nemesis.in_vain, *self.members.in_vain),
             near_faults=tuple(self.nemesis.near.pairs),
             invariants=onlooker.invariants.document(failure.partition(":")[0]),
             verdict=verdict,

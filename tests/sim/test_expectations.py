@@ -63,10 +63,37 @@ def test_what_struck_nothing_is_said(replay):
     )
     code, said = replay(steps, "ok", "struck: crash 1, pause 1")
     assert code == 0
-    assert "struck nothing: 2 faults (500 pause node=n2 (after safety_ms); 210" in said.out
+    assert "struck nothing: 2 steps (500 pause node=n2 (after safety_ms); 210" in said.out
     document = json.loads(replay(steps, "ok", more=("--format", "json"))[1].out)
     assert len(document["struck_nothing"]) == 2
     assert document["as_expected"] is True
+
+
+def test_steps_of_clients_that_did_nothing_are_said_too(replay):
+    """They were left out without a word: a member killed that there was not, a late record."""
+    steps = (
+        "100 consume member=0 group=0 how=eager id=dynamic every_ms=5\n"
+        "150 consume member=0 group=0 how=eager id=dynamic every_ms=5\n"
+        "200 die member=1\n300 die member=0\n310 commit member=0\n"
+        "400 produce slot=0 partition=0 count=1"
+    )
+    document = json.loads(replay(steps, "ok", more=("--format", "json"))[1].out)
+    assert document["struck_nothing"] == [
+        "400 produce slot=0 partition=0 count=1 (after safety_ms)",
+        "150 consume member=0 group=0 how=eager id=dynamic every_ms=5",
+        "200 die member=1",
+        "310 commit member=0",
+    ]
+
+
+def test_steps_that_came_after_the_last_event_are_said_too(replay):
+    steps = "set events_max 20\n150 load slot=0 partition=0 count=99 every_ms=1\n"
+    steps += "380 crash node=n2\n390 read partition=0"
+    document = json.loads(replay(steps, "ok", more=("--format", "json"))[1].out)
+    assert document["struck_nothing"] == [
+        "380 crash node=n2 (after all was healed)",
+        "390 read partition=0 (after events_max)",
+    ]
 
 
 def test_a_scenario_that_expects_nothing_plays_with_a_note(replay, tmp_path, capsys):

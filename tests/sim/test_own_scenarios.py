@@ -44,7 +44,7 @@ def test_a_folder_and_files_are_played_and_what_struck_nothing_is_said(folder, c
     code, said = play(capsys, folder)
     assert code == 0
     assert f"ok     {folder / 'a.txt'}\n" in said.out
-    assert "    struck nothing: 1 fault (210 pause node=n2 for 20)\n" in said.out
+    assert "    struck nothing: 1 step (210 pause node=n2 for 20)\n" in said.out
     assert said.out.endswith("2 scenarios, 0 failed\n")
     code, said = play(capsys, folder / "b.txt", folder / "b.txt", "review-11-own-vote",
                       "--no-mutants", "--format", "json")  # fmt: skip

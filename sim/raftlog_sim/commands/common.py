@@ -310,11 +310,11 @@ def tell(outcome: Outcome, case: Case) -> None:
 
 
 def told_in_vain(in_vain: list[str], size: int) -> str:
-    """Faults that did nothing, of a run of so many steps. Of a person's few all are named, of a
+    """Steps that did nothing, of a run of so many steps. Of a person's few all are named, of a
     seed's many the first."""
     few = in_vain if size <= STORY_LINES_MAX else in_vain[:1]
     more = "" if len(few) == len(in_vain) else ", ..."
-    return f"struck nothing: {amount(len(in_vain), 'fault')} ({'; '.join(few)}{more})"
+    return f"struck nothing: {amount(len(in_vain), 'step')} ({'; '.join(few)}{more})"
 
 
 def print_json(document: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim.cases import LibraryMissingError, read_text
-from raftlog_sim.probe_names import probe_names
+from raftlog_sim.probe_names import fault_names, probe_names
 from raftlog_sim.scenario_files import SUFFIX, Scenario, read
 
 BYTES_MAX: Final = 4 << 20
@@ -77,10 +77,11 @@ def load(path: Path) -> Scenario:
 
 def _check_names(path: Path, scenario: Scenario) -> None:
     """A rare path that is misspelt would look like one that was not reached, or was avoided."""
+    known = (*probe_names(), *fault_names())
     for head, names in (("reaches", scenario.reaches), ("avoids", scenario.avoids)):
         for name in names:
-            if name not in probe_names():
-                near = difflib.get_close_matches(name, probe_names(), n=3, cutoff=0.0)
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=3, cutoff=0.0)
                 raise OperatingError(
                     f"no rare path is called {name[:80]}", on=f"{path}:{scenario.line_of(head)}",
                     do=f"the nearest are {', '.join(near)}",
