@@ -47,9 +47,7 @@ def lines():
 
 
 def _kind(name, kind):
-    example = import_module("raftlog_sim.step_reference").EXAMPLES.get(name)
-    if example is None:
-        raise SystemExit(f"give {name} an example: sim/raftlog_sim/step_reference.py, EXAMPLES")
+    example = import_module("raftlog_sim.step_reference").example(name)
     arguments = "<br>".join(f"`{each}`: {_form(form)}" for each, form in kind.arguments)
     lasts = "yes" if kind.lasts else ""
     return f"| `{name}` | {arguments} | {lasts} | {kind.what} | `{example}` |"

@@ -5,6 +5,8 @@ what each setting and each other line means. A test reads every example, and com
 
 from typing import Final
 
+from raftlog_sim.step_kinds import KINDS
+
 EXAMPLES: Final = {
     "crash": "500 crash node=leader:0 for 800",
     "power": "500 power node=n2+n3 keep=none for 300",
@@ -69,6 +71,7 @@ EXAMPLES: Final = {
     "reads": "10 reads partition=0 count=50 every_ms=20",
     "ask": "300 ask partition=0 what=epoch-end back=1",
     "kill-coordinator": "800 kill-coordinator group=0 when=commits for 200",
+    "at-moment": "500 at-moment partition=0 when=transfer what=deaf for 900",
     "consume": "50 consume member=0 group=0 how=eager id=dynamic every_ms=5",
     "commit": "400 commit member=0",
     "die": "600 die member=0",
@@ -76,7 +79,17 @@ EXAMPLES: Final = {
     "impostor": "500 impostor group=0 what=strangers",
     "flood": "500 flood node=leader:0 count=200 for 400",
 }
-"""A line of each kind of step."""
+"""Lines worth copying; a kind without one has a line that is made of its arguments."""
+_VALUES: Final = {"small": "1", "int": "1000", "nodes": "n2"}
+
+
+def example(name: str) -> str:
+    """A line of this kind of step."""
+    kind = KINDS[name]
+    words = [f"{each}={_VALUES.get(form, form.split('|')[0])}" for each, form in kind.arguments]
+    made = " ".join(["500", name, *words, *(["for 500"] if kind.lasts else [])])
+    return EXAMPLES.get(name, made.replace("partition=1", "partition=0"))
+
 
 SETTINGS: Final = {
     "seed": ("which random numbers decide what no line says", "7"),
