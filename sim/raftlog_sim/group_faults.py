@@ -33,8 +33,8 @@ def kill_when(nemesis: "Nemesis", step: Step) -> None:
 
 
 def _look(nemesis: "Nemesis", step: Step, until: int) -> None:
-    if nemesis.healed:
-        nemesis.in_vain.append(f"{step} (after all was healed)")
+    if nemesis.healed:  # the moment did not come in time
+        nemesis.in_vain.append(str(step))
         return
     world, group = nemesis.world, f"g{step.argument('group')}"
     found = coordinator_of(world, group)

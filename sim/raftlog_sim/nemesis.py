@@ -76,6 +76,8 @@ class Nemesis:
     done: dict[str, int] = attrs.Factory(dict)
     in_vain: list[str] = attrs.Factory(list)
     """Steps, as texts, that did nothing: their target was not there, or already struck."""
+    due: list[tuple[int, Step]] = attrs.Factory(list)
+    """All steps, those of clients too, with their instants."""
     near: NearFaults = attrs.Factory(NearFaults)
     healed: bool = False
     images: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
@@ -102,8 +104,9 @@ class Nemesis:
     def strike(self, step: Step, patience: int = _TRIES) -> None:
         """Do it, and undo it later; a target that is not there, or already struck, is left. Whoever
         has a role is waited for a little."""
-        if self.healed:  # `events_max` came first, or no target until the end
-            self.in_vain.append(f"{step} (after all was healed)")
+        if self.healed:
+            if patience < _TRIES:  # its target did not come in time; others are told by `_heal`
+                self.in_vain.append(str(step))
             return
         if step.kind == group_faults.KIND:
             group_faults.kill_when(self, step)
@@ -153,6 +156,9 @@ class Nemesis:
         self.world.network.deafen([(one, other) for one in core for other in others])
 
     def _heal(self, numbers: Sequence[NodeId]) -> None:
+        if not self.healed:  # `events_max` may have ended the safety phase before its time
+            late = [step for at, step in self.due if at > self.world.now]
+            self.in_vain += [f"{step} (after events_max)" for step in late]
         self.healed = True
         self.world.network.heal()
         for number in numbers:

@@ -43,7 +43,7 @@ from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import DEAF, STALLED, SimOptions
 from raftlog_sim.questions import Questions
-from raftlog_sim.schedule import Schedule, Step
+from raftlog_sim.schedule import Schedule
 from raftlog_sim.sizes import configured, shape
 from raftlog_sim.step_kinds import CHURN, is_fault
 from raftlog_sim.stuck import StuckError
@@ -411,16 +411,11 @@ class Run:
             if step.at_ms >= self.options.safety_ms:
                 self.nemesis.in_vain.append(f"{step} (after safety_ms)")
                 continue
-            perform = self.nemesis.strike if is_fault(step.kind) else self._asked
+            perform = self.nemesis.strike if is_fault(step.kind) else self.workload.perform
             world.at(begin + millis(step.at_ms), perform, step)
+            self.nemesis.due.append((begin + millis(step.at_ms), step))
         self._end = begin + millis(self.options.safety_ms)
         world.at(self._end, endings.nothing)
-
-    def _asked(self, step: Step) -> None:
-        if self.workload.running:
-            self.workload.perform(step)
-        else:
-            self.nemesis.in_vain.append(f"{step} (after events_max)")
 
     def _safety_over(self) -> bool:
         return self.world.now >= self._end or self.onlooker.events >= self.options.events_max

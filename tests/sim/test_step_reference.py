@@ -28,17 +28,17 @@ def test_an_example_is_a_step_of_its_kind_as_it_is_written(kind):
 def test_each_setting_has_its_text_and_an_example_that_is_read():
     names = [each.name for each in attrs.fields(SimOptions) if each.name not in NOT_IN_FILES]
     assert list(SETTINGS) == names
-    for name, (_, example) in SETTINGS.items():
-        text = f"set {name} {example}\n100 produce slot=0 partition=0 count=1\n"
+    for name, (_, value) in SETTINGS.items():
+        text = f"set {name} {value}\n100 produce slot=0 partition=0 count=1\n"
         options = scenario_files.read("x", text).case.schedule.options
         found = getattr(options, name)
-        assert {True: "yes", False: "no"}.get(found, str(found)) == example or str(found) == example
+        assert {True: "yes", False: "no"}.get(found, str(found)) == value or str(found) == value
 
 
 def test_each_other_line_is_read_and_no_other_word_is():
     known = {head for head in HEADERS if head.isalpha()}
     assert {"set", *scenario_files.NOT_OF_THE_RUN} == known
-    text = "\n".join(example for _, example in HEADERS.values())
+    text = "\n".join(line for _, line in HEADERS.values())
     found = scenario_files.read("x", text)
     assert found.case.schedule.options.brokers == 5
     assert found.title == "the leader dies"
