@@ -39,6 +39,8 @@ INTERRUPTED: Final = 130
 PROBES: Final = ("count", "list", "require")
 STORY_LINES_MAX: Final = 60
 CASE_HELP: Final = "a schedule, a plan, a scenario or a run folder"
+LINE_EVERY_SECONDS: Final = 30.0
+"""How often progress is said where there is no terminal."""
 JOBS_MAX: Final = 256
 """Processes at a time; each takes some hundred megabytes."""
 
@@ -348,8 +350,26 @@ Advance = Callable[[int], None]
 
 
 def bar(what: str, total: int | None) -> AbstractContextManager[Advance]:
-    """A progress bar on a terminal; nothing elsewhere."""
-    return _bar(what, total) if sys.stderr.isatty() else nullcontext(lambda amount: None)
+    """A progress bar on a terminal; elsewhere a line on standard error, every half a minute."""
+    return _bar(what, total) if sys.stderr.isatty() else nullcontext(_Lines(what, total).advance)
+
+
+@final
+class _Lines:
+    """Progress for a pipe or a file."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        self.what, self.done = what, 0
+        self.of = "" if total is None else f" of {total}"
+        self.began = self.told = time.perf_counter()
+
+    def advance(self, more: int) -> None:
+        self.done += more
+        now = time.perf_counter()
+        if now - self.told >= LINE_EVERY_SECONDS:
+            self.told = now
+            line = f"{self.what}: {self.done}{self.of}, {now - self.began:.0f} s"
+            print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager

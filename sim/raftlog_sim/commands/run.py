@@ -55,6 +55,9 @@ def add(parsers: common.Parsers) -> None:
         )  # fmt: skip
         each.add_argument("--no-folder", action="store_true", help="write no run folder")
         each.add_argument("--report", action="store_true", help="also report.html in the folder")
+        each.add_argument(
+            "--probes", action="store_true", help="say which rare paths of the product it passed"
+        )
     turns = common.add_command(
         parsers,
         "turns",
@@ -129,6 +132,8 @@ def _tell(
         document: dict[str, Any] = {**outcome.document, **said}
         if differs is not None:
             document |= {"as_expected": not differs, "differences": differs}
+        if options.probes:
+            document |= {"probes": dict(sorted(outcome.probes.items()))}
         if options.double_check:
             document |= {"double_check": not parted, "first_divergence": parted}
         common.print_json({**document, "folder": None if folder is None else str(folder)})
@@ -139,6 +144,9 @@ def _tell(
         print("nothing was expected: the file has no line that begins with =>")
     if differs is not None:
         print("\n    ".join(("not as the file expects:", *differs)) if differs else "as expected")
+    if options.probes:
+        passed = "".join(f"\n  {name} {n}" for name, n in sorted(outcome.probes.items()))
+        print(f"rare paths passed, and how often:{passed or ' none'}")
     if options.double_check:
         print(parted or "the same run under three hash seeds")
     if folder is not None:

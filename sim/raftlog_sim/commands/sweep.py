@@ -18,6 +18,7 @@ from typing import Final
 
 from raftlog.base.amounts import amount
 from raftlog_sim import compiled_build, mutation, scenario_files, scenarios, spark_sweep
+from raftlog_sim.bounds import BOUNDS
 from raftlog_sim.cases import BROKERS
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
@@ -65,6 +66,10 @@ def add(parsers: common.Parsers) -> None:
         "--time-limit", type=common.seconds, default=float("inf"), metavar="SECONDS",
         help="begin no more seeds when so much time is over; default: no limit",
     )  # fmt: skip
+    sweep.add_argument(
+        "--until-failure", action="store_true",
+        help="go on beyond the last seed, until one fails or --time-limit is over, and stop there",
+    )  # fmt: skip
     filing.add_to(sweep)
     sweep.add_argument(
         "--check-every", type=common.count, default=CHECK_EVERY, metavar="N",
@@ -88,10 +93,13 @@ def _sweep(options: argparse.Namespace) -> int:
         _check_compiled(options)
     if options.bugs or not options.no_folders:
         common.check_folder(options.bugs or options.out)
+    if options.until_failure:
+        _endless(options)
     deadline = common.Deadline(options.time_limit)
     tally, files = _new_tally(options), filing.filing_of(options)
     try:
-        with common.bar("seeds", len(options.seeds)) as advance:
+        total = None if options.until_failure else len(options.seeds)
+        with common.bar("seeds", total) as advance:
             played = _on_spark if options.spark else _rows
             with closing(played(options, deadline)) as rows:
                 for row in rows:
@@ -99,6 +107,8 @@ def _sweep(options: argparse.Namespace) -> int:
                     advance(1)
                     if group is not None:
                         _failed(options, row, group, files, tally.folders)
+                    if options.until_failure and (group is not None or not row.agreed):
+                        break
         _shrink(files, deadline, tally)
     except KeyboardInterrupt:
         tally.interrupted = True
@@ -113,6 +123,13 @@ def _sweep(options: argparse.Namespace) -> int:
     if tally.failed or tally.scenarios_failed or not tally.seeds or lacking:
         return common.FAILED
     return common.DISAGREED if tally.disagreed else common.DONE
+
+
+def _endless(options: argparse.Namespace) -> None:
+    """All seeds from the first on. Raises for Spark, which is given all its seeds at once."""
+    if options.spark:
+        raise common.UsageError("--until-failure does not go with --spark", "raftlog sim sweep")
+    options.seeds = range(options.seeds.start, BOUNDS["seed"][1])
 
 
 def _new_tally(options: argparse.Namespace) -> Tally:
@@ -281,7 +298,7 @@ def _shrink(files: filing.Filing, deadline: common.Deadline, tally: Tally) -> No
 
 
 def _tell(options: argparse.Namespace, tally: Tally, seconds: float) -> None:
-    asked = len(options.seeds)
+    asked = tally.seeds if options.until_failure else len(options.seeds)
     if options.format == "json":
         common.print_json(tally.document(asked, seconds))
         return
