@@ -11,6 +11,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,20 @@ def served(place, node: int, log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen([*COMMAND, "serve", "--config", config], stderr=output, cwd=ROOT)
 
 
+def until_it_answers(admin: str) -> None:
+    """Two of three are enough for the status to be good. The third may still import Python modules
+    then, and a signal ends it before it can stop gracefully."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://{admin}/livez", timeout=SECONDS) as answer:
+                assert answer.status == 200
+                return
+        except OSError:
+            assert time.monotonic() < deadline, f"{admin} does not answer"
+            time.sleep(0.05)
+
+
 def test_the_page_founds_a_cluster(tmp_path, place):
     (secret,), (found,), (status,) = (blocks(PAGE, kind) for kind in ("secret", "format", "status"))
     assert (
@@ -105,6 +121,8 @@ def test_the_page_founds_a_cluster(tmp_path, place):
             brokers.append(served(place, node, tmp_path / f"log{node}"))
         done = shell(place(status, 1), tmp_path)
         assert done.returncode == 0, (done.stdout, done.stderr)
+        for node in NODES:
+            until_it_answers(place("127.0.0.1:9644", node))
     finally:
         for broker in brokers:
             broker.send_signal(signal.SIGTERM)
