@@ -39,8 +39,10 @@ func written(change func(ctx context.Context, place Place) error) Function {
 				return err
 			}
 			writer := &kafka.Writer{
-				Addr:         kafka.TCP(place.servers...),
-				Topic:        place.topic(),
+				Addr:  kafka.TCP(place.servers...),
+				Topic: place.topic(),
+				// The shared one may have asked by itself in the middle of the change, and keeps that for 6 s.
+				Transport:    &kafka.Transport{},
 				RequiredAcks: kafka.RequireAll,
 				Balancer:     &kafka.RoundRobin{},
 				BatchTimeout: 5 * time.Millisecond,
