@@ -41,7 +41,8 @@ def strike_when(nemesis: "Nemesis", step: Step) -> None:
 
 def _look(nemesis: "Nemesis", step: Step, until: int, rolled: dict[PartitionReplica, int]) -> None:
     """`rolled`: how many segments each replica had begun when it was looked at last."""
-    if nemesis.healed:
+    if nemesis.healed:  # the moment did not come in time
+        nemesis.in_vain.append(str(step))
         return
     world = nemesis.world
     group = group_of(world, TOPIC, int(step.argument("partition")))

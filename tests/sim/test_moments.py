@@ -76,3 +76,11 @@ def test_wide_seeds_draw_them():
     ]
     assert sum("at-moment" in each for each in kinds[:12]) > 2
     assert not any("at-moment" in each for each in kinds[12:])
+
+
+def test_a_moment_that_had_not_come_when_all_was_healed_is_said():
+    """Regression: such a step was passed over without a word."""
+    late = step(2_900, "at-moment", 300, partition=0, when="install", what="crash")
+    run = Run(Schedule(OPTIONS, (PLACED, *WRITES, late)))
+    assert run.play() == ""
+    assert run.nemesis.in_vain == [str(late)]
