@@ -302,7 +302,8 @@ class _Rewriting:
                 found.append(self._field(node, each, defaults.get(each.target.id)))
                 if each.value is not None:
                     start = self._at(each.annotation.end_lineno, each.annotation.end_col_offset)
-                    end = self._at(each.value.end_lineno, each.value.end_col_offset)
+                    # Brackets around the value are of the statement.
+                    end = self._at(each.end_lineno, each.end_col_offset)
                     self.edits.append((start, end, ""))
         return found
 
@@ -352,7 +353,12 @@ class _Rewriting:
 
 
 def _edited(data: bytes, edits: list[tuple[int, int, str]]) -> bytes:
-    for start, end, text in sorted(edits, reverse=True):
+    # What lies inside of what is replaced goes with it: a named tuple in the default of a field.
+    whole = [(start, end) for start, end, _ in edits if start < end]
+    kept = [
+        edit for edit in edits if not any(start < edit[0] and edit[1] < end for start, end in whole)
+    ]
+    for start, end, text in sorted(kept, reverse=True):
         data = data[:start] + text.encode() + data[end:]
     return data
 

@@ -42,9 +42,12 @@ class Queue:
     """Documented."""
 
     limit: int
-    _held: list[int] = attrs.Factory(list)
-    """Of a field."""
+    _held: list[int] = (
+        attrs.Factory(list)
+    )
+    """Of a field; the formatter puts brackets around what is long."""
     places: "dict[int, Point]" = attrs.field(factory=dict, init=False)
+    ways: list[Point] = attrs.field(factory=lambda: [Point(0)], init=False)
     closed: bool = attrs.field(default=False, init=False)
     KINDS: ClassVar[int] = 3
     late: int = attrs.field(init=False)

@@ -333,7 +333,7 @@ def test_a_directory_of_another_cluster():
     assert "directory of cluster" in checks.cluster.differs(node)
     checks.cluster.boots.clear()
     with pytest.raises(Violation, match="one-cluster"):
-        checks._booted(node)
+        checks.judge(checks.cluster.booted(node))
     node.disk = own
     assert checks.cluster.differs(node) == ""
 
