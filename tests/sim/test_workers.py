@@ -187,7 +187,8 @@ def test_a_sweep_names_the_seed_whose_worker_was_killed_and_goes_on(tmp_path):
     finally:
         process.kill()
     assert process.returncode == 1, error
-    assert error == ""
+    # A sweep that takes half a minute says how far it is.
+    assert [line for line in error.splitlines() if not line.startswith("seeds: ")] == []
     document = json.loads(out)
     assert (document["seeds"], document["failed"]) == (12, 1)
     (group,) = document["failures"]
@@ -210,7 +211,8 @@ def test_a_sweep_that_is_told_to_end_tells_what_it_did_and_leaves_nobody(number,
     finally:
         process.kill()
     assert process.returncode == 130, error
-    assert error == ""
+    # A sweep that takes half a minute says how far it is.
+    assert [line for line in error.splitlines() if not line.startswith("seeds: ")] == []
     assert json.loads(out)["interrupted"] is True
     within(partial(all_gone, [*started, *below]))
 
