@@ -63,7 +63,7 @@ class InstallJudge:
     _verdict: _Verdict | None = None
 
     def hear(self, node: RaftNode, message: Install) -> Install:
-        """What the node may hear of this piece now."""
+        """The piece as the node may hear it now: whole, or without its content."""
         last = message.start + len(message.chunk) == message.total
         if self._held is not None and last:
             return message._replace(chunk=_NOTHING)  # sent again, or of another state: in its turn

@@ -58,7 +58,7 @@ class Workload:
         def run() -> None:
             try:
                 work(number, ordered)
-            except BaseException as error:
+            except BaseException as error:  # raised again in the thread that waits for this one
                 self._errors.append(error)
 
         return threading.Thread(target=run, name=f"raftlog chaos {number}", daemon=True)

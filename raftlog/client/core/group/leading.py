@@ -1,5 +1,5 @@
-"""What a member does that leads its group: it says who gets what, and asks for the next division
-when this one leaves a partition without an owner.
+"""The leader of a group says who gets what, and asks for the next division when this one leaves a
+partition without an owner.
 
 The cooperative assignor leaves out what another member still holds. That member gives it up, joins
 again, and so begins the division that hands it over. A static member may die between the two: it
