@@ -174,10 +174,8 @@ async def connect(host: str, port: int) -> ClientSocket:
     except (ValueError, OverflowError) as error:
         # Brokers advertise their names; one that no name service takes is nobody's address.
         raise OSError(f"{host!r} is no host: {error}") from error
-    # trio's stream owns a trio socket; its duplicate is ours, so that both may be closed.
-    connected = socket.socket(fileno=os.dup(stream.socket.fileno()))
-    await stream.aclose()
-    return ClientSocket(connected)
+    # Taken over without an await: a client that ends in one would leave the socket open.
+    return ClientSocket(socket.socket(fileno=stream.socket.detach()))
 
 
 @final

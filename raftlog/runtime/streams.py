@@ -197,10 +197,8 @@ class TcpNetwork:
     async def connect(self, host: str, port: int) -> TcpStream:
         """See `Network`."""
         stream = await trio.open_tcp_stream(host, port)
-        # trio's stream holds a trio socket; its duplicate is ours, so that both may be closed.
-        connected = socket.socket(fileno=os.dup(stream.socket.fileno()))
-        await stream.aclose()
-        return TcpStream(connected)
+        # Taken over without an await: a driver that ends in one would leave the socket open.
+        return TcpStream(socket.socket(fileno=stream.socket.detach()))
 
     async def listen(self, host: str, port: int) -> list[TcpListening]:
         """See `Network`."""
@@ -213,8 +211,6 @@ class TcpNetwork:
             raise OperatingError(
                 f"cannot listen: the port is taken by {holder}", on=f"{host}:{port}", do=do
             ) from error
-        found: list[TcpListening] = []
-        for listener in listeners:
-            found.append(TcpListening(socket.socket(fileno=os.dup(listener.socket.fileno()))))
-            await listener.aclose()
-        return found
+        return [
+            TcpListening(socket.socket(fileno=listener.socket.detach())) for listener in listeners
+        ]

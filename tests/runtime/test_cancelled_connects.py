@@ -1,0 +1,83 @@
+"""A client that was closed while it connected left its socket open: between taking the socket over
+from trio and returning it stood an await, where the cancellation struck.
+
+Each of these is cancelled at every step that its task takes, and must leave no socket behind.
+"""
+
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import trio
+
+from raftlog.client import system
+from raftlog.runtime.streams import TcpNetwork
+
+STEPS_MAX = 1_000
+
+
+class _CancelsAt(trio.abc.Instrument):
+    """Cancels `scope` when `task` begins its step number `at`."""
+
+    def __init__(self, task: trio.lowlevel.Task, scope: trio.CancelScope, at: int) -> None:
+        self.task, self.scope, self.at = task, scope, at
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        if task is self.task:
+            self.at -= 1
+            if self.at == 0:
+                self.scope.cancel()
+
+
+def _open_sockets() -> int:
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the folder's own descriptor is gone again
+            found += str(each.readlink()).startswith("socket:")
+    return found
+
+
+async def _client_connects(port: int) -> list[system.ClientSocket]:
+    return [await system.connect("localhost", port)]
+
+
+async def _broker_connects(port: int) -> list[object]:
+    return [await TcpNetwork().connect("localhost", port)]
+
+
+async def _broker_listens(port: int) -> list[object]:
+    del port
+    return list(await TcpNetwork().listen("localhost", 0))
+
+
+@pytest.mark.parametrize("opens", [_client_connects, _broker_connects, _broker_listens])
+def test_a_cancelled_task_leaves_no_socket_open(opens: Callable[[int], Awaitable[list]]):
+    """Its last round ends without a cancellation, so every step was struck."""
+
+    async def strike(port: int, step: int) -> bool:
+        """Whether the task came to its end."""
+        before = _open_sockets()
+        result: list = []
+        with trio.CancelScope() as scope:
+            task = trio.lowlevel.current_task()
+            instrument = _CancelsAt(task, scope, step)
+            trio.lowlevel.add_instrument(instrument)
+            try:
+                result = await opens(port)
+            finally:
+                trio.lowlevel.remove_instrument(instrument)
+        for each in result:
+            each.close()
+        assert _open_sockets() == before, f"cancelled at step {step}"
+        return instrument.at > 0
+
+    async def main(port: int) -> int:
+        for step in range(1, STEPS_MAX):
+            if await strike(port, step):
+                return step
+        raise AssertionError("it never came to its end")
+
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
+        assert trio.run(main, server.getsockname()[1]) > 1
