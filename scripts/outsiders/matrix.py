@@ -8,6 +8,7 @@ from outsiders.features import NAMES, OWN_NAMES, names_of
 from outsiders.outcomes import (
     ABSENT,
     CLEAR_ERROR,
+    FALLS_BACK,
     HANG,
     NOT_YET,
     OUTCOMES,
@@ -17,7 +18,9 @@ from outsiders.outcomes import (
 )
 
 EXPECTED = Path(__file__).with_name("expected.json")
-MARKS = {WORKS: "+", CLEAR_ERROR: "e", NOT_YET: "n", WRONG: "W", HANG: "H", ABSENT: "."}
+MARKS = {
+    WORKS: "+", CLEAR_ERROR: "e", FALLS_BACK: "f", NOT_YET: "n", WRONG: "W", HANG: "H", ABSENT: ".",
+}  # fmt: skip
 SAID_CHARACTERS = 300
 
 

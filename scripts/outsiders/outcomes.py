@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 WORKS = "works"
 CLEAR_ERROR = "clear error"
+FALLS_BACK = "falls back"
 NOT_YET = "not yet"
 WRONG = "wrong"
 HANG = "hang"
 ABSENT = "absent"
-OUTCOMES = (WORKS, CLEAR_ERROR, NOT_YET, WRONG, HANG, ABSENT)
+OUTCOMES = (WORKS, CLEAR_ERROR, FALLS_BACK, NOT_YET, WRONG, HANG, ABSENT)
 
 _SILENT = re.compile(r"\bsilent for\b")
 # The broker's own word for what it does not serve, and the error that carries it. Of a group

@@ -3,7 +3,7 @@
 from outsiders import matrix
 from outsiders.clients import BY_NAME
 from outsiders.features import FEATURES, OWN_FEATURES
-from outsiders.outcomes import CLEAR_ERROR, NOT_YET, WORKS
+from outsiders.outcomes import CLEAR_ERROR, FALLS_BACK, NOT_YET, WORKS
 
 COLUMNS_MAX = 5
 """Clients side by side in one table."""
@@ -16,6 +16,8 @@ HEAD = [
     "",
     "* **works**: as with Kafka;",
     "* **clear error**: refused at once, with an error that the application sees;",
+    "* **falls back**: the client does without the feature by itself, as with an Apache Kafka that",
+    "  does not have it;",
     "* **not yet**: no broker of this release serves the request, and the client says so;",
     "* **wrong**: the client fails for another reason, or does not get what the broker holds;",
     "* **hang**: neither a result nor an error within its time;",
@@ -64,7 +66,8 @@ def _table(features, names, columns, *, about=False):
 
 
 def _worded(cell):
-    return cell.outcome if cell.outcome in (WORKS, CLEAR_ERROR, NOT_YET) else f"*{cell.outcome}*"
+    plain = (WORKS, CLEAR_ERROR, FALLS_BACK, NOT_YET)
+    return cell.outcome if cell.outcome in plain else f"*{cell.outcome}*"
 
 
 def _reasons(names, columns):

@@ -66,10 +66,10 @@ def test_a_group_that_was_not_deleted_is_wrong(place):
     assert seen.denial_of("delete-groups") is None
 
 
-def test_the_new_protocol_in_name_alone_is_not_yet(place):
+def test_the_new_protocol_in_name_alone_falls_back(place):
     """Regression: franz-go reads by the classic protocol, in silence, and the cell said works."""
     bootstrap, seen = place
     commit(bootstrap, "kcat-kip-848-group", {0: 1})
     cell = seen.denial_of("kip-848")
-    assert cell.outcome == "not yet"
+    assert cell.outcome == "falls back"
     assert "classic protocol" in cell.said

@@ -216,7 +216,7 @@ func group(ctx context.Context, place Place) error {
 }
 
 // kip848 asks for the new protocol. franz-go falls back to the classic one, in silence, where the
-// broker does not advertise the new one.
+// broker does not advertise the new one, or answers UNSUPPORTED_VERSION.
 func kip848(ctx context.Context, place Place) error {
 	start := kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())
 	balancer := kgo.Balancers(kgo.RangeBalancer())
