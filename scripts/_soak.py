@@ -21,9 +21,9 @@ from raftlog.base.errors import OperatingError
 
 SEEDS_A_ROUND = 50
 COMPILED_SEEDS_A_ROUND = 200
-PROFILES = ("swarm", "wide", "trio", "varied")
+PROFILES = ("swarm", "wide", "trio", "varied", "groups")
 """What batches of seeds draw, one after another: each finds what the others do not play."""
-COMPILED_PROFILES = ("swarm", "wide")
+COMPILED_PROFILES = ("swarm", "wide", "groups")
 PARTS = ("seeds", "examples", "power", "crashes")
 NAMED_PARTS = ("fresh", "strangers", "blackbox", "wheels")
 """Parts that run only when they are named: one round takes an hour, or all of the time."""

@@ -7,7 +7,7 @@ are. A source may draw several steps at once: power that fails everywhere is one
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from raftlog_sim import drawing_disks
+from raftlog_sim import drawing_disks, drawing_groups
 from raftlog_sim.drawing_moments import at_moments
 from raftlog_sim.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
 from raftlog_sim.options import FAULTS, WIDE, SimOptions
@@ -23,11 +23,6 @@ _READ_MS: Final = 40
 _FLOOD_MAX: Final = 600
 _QUESTIONS: Final = ("latest", "earliest", "epoch-end", "epoch-end")
 _EPOCHS_BACK: Final = 4
-_MOMENTS: Final = ("joins", "generation", "syncs", "assignment", "commits", "stable")
-_IMPOSTORS: Final = (
-    "generations", "strangers", "joins", "twice", "left", "deleter", "vanished-leader",
-    "traveller",
-)  # fmt: skip
 
 
 def draw_schedule(options: SimOptions) -> Schedule:
@@ -47,20 +42,14 @@ def draw_client_steps(options: SimOptions) -> Iterator[Step]:
     for slot in range(options.pipelines):
         yield from _pipeline(options, slot)
     yield from _read(options)
-    for slot in range(options.members):
-        yield from _member(options, slot)
-    if options.members:
-        yield from _impostors(options)
-        yield from _auditors(options)
+    yield from drawing_groups.draw_group_steps(options)
     if options.trio:
         yield from _flood(options)
 
 
 def draw_fault_steps(options: SimOptions) -> Iterator[Step]:
     """What every kind of faults does that is on."""
-    if options.members and options.profile != "calm":
-        yield from _coordinators_killed(options)
-        yield from _coordinators_deposed(options)
+    yield from drawing_groups.draw_group_faults(options)
     for source, gap_ms in options.fault_gaps_ms:
         if gap_ms:
             yield from _faults(options, source, gap_ms)
@@ -128,72 +117,6 @@ def _pipeline(options: SimOptions, slot: int) -> Iterator[Step]:
 def _read(options: SimOptions) -> Iterator[Step]:
     for number, at_ms in enumerate(range(_READ_MS, options.safety_ms, _READ_MS)):
         yield step(at_ms, "read", partition=number % options.partitions)
-
-
-def _member(options: SimOptions, slot: int) -> Iterator[Step]:
-    """A member comes, stays for a while or to the end, leaves or dies, and comes again."""
-    stream = Stream(options.seed, f"schedule/member/{slot}")
-    group, static = stream.below(2), stream.below(6)
-    how, at_ms = ("eager", "cooperative")[stream.below(2)], stream.below(400)
-    name = "static" if static < 2 else "shared" if static == 2 else "dynamic"
-    while at_ms < options.safety_ms:
-        stays_ms = stream.between(100, 3_000) if stream.chance(2, 3) else 0
-        yield step(
-            at_ms, "consume", stays_ms, member=slot, group=group, how=how, id=name,
-            every_ms=1 << stream.below(7),
-        )  # fmt: skip
-        end_ms = at_ms + (stays_ms or options.safety_ms)
-        if stream.chance(1, 2):
-            yield step(stream.between(at_ms, end_ms), "commit", member=slot)
-        if stream.chance(1, 3):
-            end_ms = stream.between(at_ms, end_ms)
-            yield step(end_ms, "die", member=slot)
-        at_ms = end_ms + stream.between(1, 600)
-
-
-def _impostors(options: SimOptions) -> Iterator[Step]:
-    """In half of the seeds with members somebody speaks for them."""
-    stream = Stream(options.seed, "schedule/impostor")
-    gap_ms = 200 << stream.below(4)
-    at_ms = stream.below(gap_ms) if stream.chance(1, 2) else options.safety_ms
-    while at_ms < options.safety_ms:
-        what = _IMPOSTORS[stream.below(len(_IMPOSTORS))]
-        yield step(at_ms, "impostor", group=stream.below(2), what=what)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
-
-
-def _auditors(options: SimOptions) -> Iterator[Step]:
-    stream = Stream(options.seed, "schedule/committed")
-    at_ms = stream.below(400)
-    while at_ms < options.safety_ms:
-        yield step(at_ms, "committed", group=stream.below(2))
-        at_ms += stream.between(50, 400)
-
-
-def _coordinators_killed(options: SimOptions) -> Iterator[Step]:
-    """In half of the seeds with members, now and then, at any moment of a rebalance."""
-    stream = Stream(options.seed, "schedule/kill-coordinator")
-    gap_ms = 300 << stream.below(4)
-    at_ms = stream.below(gap_ms) if stream.chance(1, 2) else options.safety_ms
-    while at_ms < options.safety_ms:
-        when, group = _MOMENTS[stream.below(len(_MOMENTS))], stream.below(2)
-        yield step(at_ms, "kill-coordinator", stream.between(10, 800), group=group, when=when)
-        at_ms += stream.between(gap_ms // 2, gap_ms * 2)
-
-
-def _coordinators_deposed(options: SimOptions) -> Iterator[Step]:
-    """In a quarter of the seeds with members a coordinator is cut off, and stands still for longer
-    than it takes to elect another; who asks it as it goes on is told nothing of before."""
-    stream = Stream(options.seed, "schedule/deposed-coordinator")
-    at_ms = stream.between(300, 2_000) if stream.chance(1, 4) else options.safety_ms
-    while at_ms < options.safety_ms:
-        group, still_ms = stream.below(2), stream.between(3, 9) * options.election_ms
-        coordinator = f"coordinator:{group}"
-        yield step(at_ms, "partition", still_ms + 600, side=coordinator, how="silent")
-        yield step(at_ms + 2, "pause", still_ms, node=coordinator)
-        for early_ms in (40, 10, 2, 0, -1, -2):
-            yield step(at_ms + 2 + still_ms - early_ms, "committed", group=group)
-        at_ms += still_ms + stream.between(1_000, 4_000)
 
 
 def _flood(options: SimOptions) -> Iterator[Step]:

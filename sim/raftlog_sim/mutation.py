@@ -24,7 +24,9 @@ from raftlog_sim.options import VARIED, draw_options
 from raftlog_sim.outcome import Outcome, failure_class
 from raftlog_sim.seeds import drawn
 from raftlog_sim.shrink import shrink_case
+from raftlog_sim.step_kinds import OF_MEMBERS
 from raftlog_sim.trials import Helpers
+from raftlog_sim.variations import vary
 from raftlog_sim.workers import begin_as_worker
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "mutants"
@@ -32,6 +34,8 @@ VARIABLE: Final = "RAFTLOG_MUTANT"
 BROKERS: Final = "brokers"
 JUDGE: Final = "judge"
 
+_STEPS_OF: Final = {"members": OF_MEMBERS}
+"""By an option that mutants need: the kinds of steps of which one must be there."""
 _switched_on: list[str] = []
 
 
@@ -201,8 +205,10 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
 
 
 def _can_matter(mutant: Mutant, seed: int, profile: str) -> bool:
-    if not mutant.needs or profile == VARIED:
-        return True  # varied seeds have the steps of their scenario
+    if not mutant.needs:
+        return True
+    if profile == VARIED:  # it has the steps of its scenario, whatever its options are
+        return any(each.kind in _STEPS_OF[mutant.needs] for each in vary(seed).steps)
     return bool(getattr(draw_options(seed, profile), mutant.needs))
 
 

@@ -61,9 +61,12 @@ NOT_ON_STREAMS: Final = (
 there: no source of a seed in trio mode."""
 WIDE_ONLY: Final = ("late-turn", "misdirect", "replay-any", "failed-name-sync")
 TRIO_ONE_IN: Final = 14
-PROFILES: Final = ("swarm", "calm", "trio", "wide", "varied")
+PROFILES: Final = ("swarm", "calm", "trio", "wide", "varied", "groups")
 WIDE: Final = "wide"
+GROUPS: Final = "groups"
 VARIED: Final = "varied"
+_MEMBERS_MAX: Final = 6
+_EVENTS_OF_GROUPS: Final = 60_000
 _NAME_CHARS_MAX: Final = 200
 FROZEN, DEAF, STALLED = RESTS = ("frozen", "deaf", "stalled")
 """How nodes outside a core fail for ever: they stand still and cannot be reached; they hear nothing
@@ -263,8 +266,10 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
     """The options of a seed. `calm` has no faults at all: a control that must always pass; `trio`
     is `swarm` with the real runtime in every seed, not only in some; `wide` has groups of up to
     five voters, other timings, turns that are split at random, longer delays, more kinds of faults,
-    and whole clusters that go more often."""
+    and whole clusters that go more often; `groups` has members in every seed, whose coordinators
+    are struck, and all other faults seldom."""
     trio = profile == "trio" or Stream(seed, f"options/{profile}/trio-mode").chance(1, TRIO_ONE_IN)
+    trio = trio and profile != GROUPS  # members are played on the heap of events
     stream = Stream(seed, f"options/{profile}")
     brokers = 1 if stream.chance(1, 10) else 3
     if stream.chance(1, 6):
@@ -317,7 +322,23 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         safety_ms=stream.between(2, 6) * 1000,
         events_max=10_000,
     )
-    return _widened(options) if profile == WIDE else options
+    more = {WIDE: _widened, GROUPS: _with_groups}.get(profile)
+    return options if more is None else more(options)
+
+
+def _with_groups(options: SimOptions) -> SimOptions:
+    """What a seed of groups has: members, brokers enough for another coordinator, and room for all
+    that members say and hear."""
+    stream = Stream(options.seed, "options/groups/more")
+    brokers = max(3, options.brokers)
+    return attrs.evolve(
+        options,
+        brokers=brokers,
+        replication=3,
+        core=_draw_core(stream, brokers),
+        members=stream.between(2, _MEMBERS_MAX),
+        events_max=_EVENTS_OF_GROUPS,
+    )
 
 
 def _widened(options: SimOptions) -> SimOptions:
@@ -347,6 +368,7 @@ def _widened(options: SimOptions) -> SimOptions:
 def _draw_gaps(stream: Stream, seed: int, profile: str, trio: bool) -> tuple[tuple[str, int], ...]:
     """How often each source strikes; half of them never do."""
     dose = DOSES[Stream(seed, f"options/{profile}/dose").below(len(DOSES))]
+    dose = max(DOSES) if profile == GROUPS else dose
     gaps = []
     for fault in FAULTS:
         draws = Stream(seed, f"options/{profile}/{fault}") if fault in _YOUNG else stream

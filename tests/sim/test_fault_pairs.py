@@ -26,7 +26,7 @@ def kinds_drawn(profile, seeds):
 
 @pytest.mark.parametrize(
     ("profile", "seeds"),
-    [("wide", 150), ("swarm", 40), ("trio", 40), ("calm", 10), ("varied", 280)],
+    [("wide", 150), ("swarm", 40), ("trio", 40), ("calm", 10), ("varied", 280), ("groups", 60)],
 )
 def test_what_a_profile_may_draw_is_what_its_seeds_draw(profile, seeds):
     found = kinds_drawn(profile, range(1, seeds + 1)) - PUT_ASIDE

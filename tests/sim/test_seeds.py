@@ -1,9 +1,10 @@
-"""Two hundred seeds pass, all that they draw, sixty wide ones, and a variation of each scenario:
-others than `scripts/check` sweeps (1 to 20). A few to a test, for on a busy machine a seed may take
-ten seconds."""
+"""Two hundred seeds pass, all that they draw, sixty wide ones, twenty of groups, and a variation of
+each scenario: others than `scripts/check` sweeps (1 to 20). A few to a test, for on a busy machine
+a seed may take ten seconds."""
 
 import pytest
-from raftlog_sim.options import draw_options
+from raftlog_sim.drawing_groups import IMPOSTORS
+from raftlog_sim.options import DOSES, draw_options
 from raftlog_sim.seeds import drawn
 from raftlog_sim.variations import varied_names
 
@@ -11,6 +12,7 @@ FIRST, LAST, A_TEST = 101, 300, 5
 LAST_WIDE = FIRST + 59
 RANGES = [range(low, low + A_TEST) for low in range(FIRST, LAST + 1, A_TEST)]
 WIDE = [range(low, low + A_TEST) for low in range(FIRST, LAST_WIDE + 1, A_TEST)]
+GROUPS = [range(low, low + A_TEST) for low in range(FIRST, FIRST + 20, A_TEST)]
 LAST_VARIED = FIRST + len(varied_names()) - 1
 VARIED = [
     range(low, min(low + 2 * A_TEST, LAST_VARIED + 1))
@@ -44,6 +46,27 @@ def test_wide_seeds_pass(seeds):
 @pytest.mark.parametrize("seeds", VARIED, ids=lambda seeds: f"{seeds[0]}..{seeds[-1]}")
 def test_varied_seeds_pass(seeds):
     assert failures(seeds, "varied") == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", GROUPS, ids=lambda seeds: f"{seeds[0]}..{seeds[-1]}")
+def test_seeds_of_groups_pass(seeds):
+    assert failures(seeds, "groups") == {}
+
+
+def test_seeds_of_groups_have_members_and_what_strikes_them():
+    schedules = [drawn(seed, "groups").schedule for seed in range(60)]
+    assert {each.options.members for each in schedules} == {2, 3, 4, 5, 6}
+    assert all(each.options.brokers >= 3 and not each.options.trio for each in schedules)
+    assert all(each.options.replication == 3 for each in schedules)
+    steps = [each for schedule in schedules for each in schedule.steps]
+    aimed = {str(each) for each in steps if "coordinator:" in str(each)}
+    assert {each.split()[1] for each in aimed} == {"partition", "pause", "clock-jump"}
+    assert {each.argument("what") for each in steps if each.kind == "impostor"} == set(IMPOSTORS)
+    moments = {each.argument("when") for each in steps if each.kind == "kill-coordinator"}
+    assert moments == {"joins", "generation", "syncs", "assignment", "commits", "stable"}
+    crashes = {dict(each.options.fault_gaps_ms)["crash"] for each in schedules}
+    assert {150 * max(DOSES) << doubled for doubled in range(5)} | {0} == crashes
 
 
 def test_wide_seeds_have_groups_of_up_to_five_voters():

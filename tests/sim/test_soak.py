@@ -61,7 +61,7 @@ def test_wrong_usage_is_64(arguments, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("compiled", "first"), [(None, (50, 50, 50, 50)), ("here", (200, 200, 50, 50))]
+    ("compiled", "first"), [(None, (50, 50, 50, 50, 50)), ("here", (200, 200, 50, 50, 200))]
 )
 def test_batches_of_seeds_take_turns_in_what_they_draw(compiled, first, monkeypatch):
     """Regression: a soak played seeds of the swarm only, however long it went on."""
@@ -69,11 +69,14 @@ def test_batches_of_seeds_take_turns_in_what_they_draw(compiled, first, monkeypa
     monkeypatch.setattr(script.compiled_build, "check", lambda folder: None)
     more = ["--compiled", compiled] if compiled else []
     soaked = script.Soak(script.parsed(["--minutes", "1", "--from", "7", *more, "seeds"]))
-    commands = [soaked.command_of("seeds") for _ in range(8)]
+    commands = [soaked.command_of("seeds") for _ in range(10)]
     drawn = [parser().parse_args(command[3:]) for command in commands]
-    assert [each.profile for each in drawn] == ["swarm", "wide", "trio", "varied"] * 2
-    assert [each.compiled is not None for each in drawn[:4]] == [bool(compiled)] * 2 + [False] * 2
-    assert tuple(len(each.seeds) for each in drawn[:4]) == first
+    assert [each.profile for each in drawn] == ["swarm", "wide", "trio", "varied", "groups"] * 2
+    can = (True, True, False, False, True)
+    assert [each.compiled is not None for each in drawn[:5]] == [
+        bool(compiled) and each for each in can
+    ]
+    assert tuple(len(each.seeds) for each in drawn[:5]) == first
     played = [seed for each in drawn for seed in each.seeds]
     assert played == list(range(7, soaked.seed))
     assert script.told("seeds", commands[1]) == "seeds, wide"
