@@ -65,9 +65,15 @@ class GroupDescription(NamedTuple):
     offsets: tuple[OffsetRow, ...]
 
     @property
-    def lag(self) -> int:
-        """Of all partitions together."""
-        return sum(each.lag or 0 for each in self.offsets)
+    def lag(self) -> int | None:
+        """Of all partitions together that have a committed offset; None when none has one."""
+        known = [each.lag for each in self.offsets if each.lag is not None]
+        return sum(known) if known else None
+
+    @property
+    def uncommitted(self) -> int:
+        """Partitions of which nothing is committed: what is unread there counts in no lag."""
+        return sum(each.committed is None for each in self.offsets)
 
     def as_json(self) -> dict[str, Any]:
         """The group for `--format json`."""
@@ -77,6 +83,7 @@ class GroupDescription(NamedTuple):
             "assignor": self.assignor,
             "coordinator": self.coordinator._asdict(),
             "lag": self.lag,
+            "uncommitted": self.uncommitted,
             "members": [
                 {**each._asdict(), "partitions": [place._asdict() for place in each.partitions]}
                 for each in self.members

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.group_reset import (
@@ -86,7 +87,10 @@ def describe_command(names: tuple[str, ...], bootstrap: str, form: str) -> None:
 
 def _print_group(group: GroupDescription) -> None:
     where = f"coordinator broker {group.coordinator.node}"
-    print(f"group {group.name}: {group.state}, {where}, lag {group.lag}")
+    lag = f"lag {_shown(group.lag)}"
+    if group.uncommitted:
+        lag += f" ({amount(group.uncommitted, 'partition')} without a committed offset)"
+    print(f"group {group.name}: {group.state}, {where}, {lag}")
     if group.members:
         print_table(
             ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"],

@@ -109,7 +109,7 @@ def test_describe_shows_members_offsets_and_lag(run, cluster):
     with_member(cluster)
     done = run("groups", "describe", "g")
     assert done.out.splitlines() == [
-        "group g: Stable, coordinator broker 1, lag 4",
+        "group g: Stable, coordinator broker 1, lag 4 (1 partition without a committed offset)",
         "MEMBER  INSTANCE  CLIENT   HOST        PARTITIONS",
         "m1      i1        raftlog  /127.0.0.1  t-0 t-1",
         "TOPIC  PARTITION  COMMITTED  END  LAG  MEMBER",
@@ -117,14 +117,21 @@ def test_describe_shows_members_offsets_and_lag(run, cluster):
         "t      1          -          6    -    m1",
     ]
     (group,) = run("groups", "describe", "g", "--format", "json").json["groups"]
-    assert (group["lag"], group["assignor"], group["members"][0]["instance_id"]) == (
-        4,
-        "range",
-        "i1",
-    )
+    assert (group["lag"], group["uncommitted"], group["assignor"]) == (4, 1, "range")
+    assert group["members"][0]["instance_id"] == "i1"
     assert group["offsets"][1] == {
         "topic": "t", "partition": 1, "committed": None, "end": 6, "lag": None, "member_id": "m1"
     }  # fmt: skip
+
+
+def test_a_group_that_has_committed_nothing_has_no_lag(run, cluster):
+    """Regression: it said 'lag 0', with every record unread."""
+    with_member(cluster)
+    cluster.groups.groups["g"].offsets.clear()
+    told = run("groups", "describe", "g").out.splitlines()[0]
+    assert told.endswith(", lag - (2 partitions without a committed offset)")
+    (group,) = run("groups", "describe", "g", "--format", "json").json["groups"]
+    assert (group["lag"], group["uncommitted"]) == (None, 2)
 
 
 def test_describe_of_what_is_not_there(run):

@@ -227,6 +227,8 @@ class Requests:
         if call.attempt and call.ask.changes and carrier is not None and carrier.departed:
             return _unknown(ConnectionLost("no answer in time"))
         last = f"; last: {call.last_error}" if call.last_error is not None else ""
+        if isinstance(call.last_error, KafkaError):  # the brokers can be reached, and refuse
+            return NotDone(f"refused until time was up{last}", do="mend that, or give it more time")
         return NotDone(f"no answer in time{last}", do="check that the brokers can be reached")
 
     def _finish(self, call: _Call, value: object) -> None:

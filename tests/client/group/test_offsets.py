@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.base.errors import LocalMisuse, ProtocolError
 from raftlog.base.units import millis
-from raftlog.client.core.errors import CommitFailed, NoOffset
+from raftlog.client.core.errors import CommitFailed, NoOffset, NotDone
 from raftlog.client.core.group.consumer import Change
 from raftlog.client.core.group.membership import Phase
 from raftlog.client.core.group_asks import OffsetAndMetadata, fetch_offsets
@@ -52,6 +52,18 @@ def test_without_automatic_commits_nothing_is_committed_until_the_user_says_so()
     assert world.groups.groups["g"].offsets == {("t", 0): (4, "by hand")}
     found = reader.harness.ask(fetch_offsets("g", [place("t-0"), place("t-3")]))
     assert found == {place("t-0"): OffsetAndMetadata(4, "by hand", -1)}
+
+
+def test_a_commit_that_is_refused_until_time_is_up_says_so():
+    """Regression: it said 'no answer in time: check that the brokers can be reached'."""
+    world = start()
+    reader = world.reader("t", enable_auto_commit=False)
+    world.run_until(lambda: len(reader.records) == 36)
+    world.cluster.refuse(ApiKey.OFFSET_COMMIT, *[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 1_000)
+    error = commit(reader, {place("t-0"): OffsetAndMetadata(4)})
+    assert type(error) is NotDone
+    assert str(error).startswith("refused until time was up; last: UNKNOWN_TOPIC_OR_PARTITION")
+    assert "reached" not in str(error)
 
 
 @pytest.mark.parametrize(
