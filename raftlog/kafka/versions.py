@@ -80,6 +80,7 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_HEARTBEAT = 68
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
 
 
 @final
@@ -133,6 +134,7 @@ _TABLE: Final = (
     ServedApi(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0, 1),
     ServedApi(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0, 2),
     ServedApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0, 2),
+    ServedApi(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, 1, 1),
 )
 
 SERVED: Final[dict[int, ServedApi]] = {int(api.key): api for api in _TABLE}

@@ -6,6 +6,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from raftlog.kafka.messages.find_coordinator import FindCoordinatorRequest
+from raftlog.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from raftlog.kafka.versions import SERVED, ApiKey
 from tests.broker.cluster import Cluster
 
@@ -59,9 +60,21 @@ def test_the_newer_group_protocol_is_refused_with_what_to_set(one, version):
     assert "set group.protocol=classic" in answer.error_message
 
 
+def test_share_groups_are_refused_with_what_to_use(one):
+    """As above: a share consumer of librdkafka waited without a word."""
+    body = ShareGroupHeartbeatRequest("g", "m", 0, subscribed_topic_names=["t"])
+    answer = one.ask(1, ApiKey.SHARE_GROUP_HEARTBEAT, body, 1)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.error_message == (
+        "share groups are not served; use a consumer group with group.protocol=classic"
+    )
+    (event,) = [each for each in one.tracer.events if each.name == "group_refused"]
+    assert event.fields == (("why", answer.error_message),)
+
+
 def test_nothing_of_the_newer_group_protocols_is_advertised():
-    """But for the heartbeat that is refused: a client that finds a share API would use it."""
-    newer = range(69, 70), range(76, 80), range(83, 95)
+    """But for the heartbeats that are refused: a client would use what it finds."""
+    newer = range(69, 70), range(77, 80), range(83, 95)
     assert not [key for keys in newer for key in keys if key in SERVED]
 
 

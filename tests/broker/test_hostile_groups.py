@@ -47,6 +47,7 @@ APIS = [
     ApiKey.DESCRIBE_GROUPS,
     ApiKey.DELETE_GROUPS,
     ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
 ]
 TABLES = {table[0]: table for table in all_tables() if table[1].endswith("Request")}
 LONGEST_WAIT = 310.0

@@ -35,8 +35,9 @@ _MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 
 
 def known_to_kafka_python(table: MessageTable) -> bool:
-    """It has all client APIs but these two, and no record formats."""
-    return table[0] >= 0 and not table[1].startswith(("UnregisterBroker", "ConsumerGroupHeartbeat"))
+    """It has all client APIs but these, and no record formats."""
+    lacks = ("UnregisterBroker", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
+    return table[0] >= 0 and not table[1].startswith(lacks)
 
 
 def known_to_kio(table: MessageTable) -> bool:

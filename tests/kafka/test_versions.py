@@ -46,6 +46,7 @@ TRIED = {
     "OffsetDelete": (0, 0),
     "DescribeCluster": (0, 2),
     "ConsumerGroupHeartbeat": (0, 1),
+    "ShareGroupHeartbeat": (1, 1),
 }
 
 

@@ -14,7 +14,14 @@ from contextlib import closing
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Producer
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+    ShareConsumer,
+)
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
@@ -163,6 +170,20 @@ def test_the_newer_group_protocol_is_refused_at_once(servers):
     assert heard is not None, "silence"
     assert heard.code() == KafkaError._FATAL
     assert "ConsumerGroupHeartbeat" in heard.str()
+    assert time.monotonic() - began < 5
+    consumer.close()
+
+
+def test_a_share_consumer_is_refused_at_once(servers):
+    """Regression: confluent-kafka's share consumer heard nothing, and said nothing."""
+    consumer = ShareConsumer({"bootstrap.servers": servers, "group.id": "g-share"})
+    consumer.subscribe(["anything"])
+    began = time.monotonic()
+    with pytest.raises(KafkaException) as heard:
+        consumer.poll(20)
+    error = heard.value.args[0]
+    assert (error.fatal(), error.code()) == (True, KafkaError.UNSUPPORTED_VERSION)
+    assert "ShareGroupHeartbeat" in error.str()
     assert time.monotonic() - began < 5
     consumer.close()
 

@@ -274,4 +274,25 @@ MESSAGES: Final[tuple[MessageTable, ...]] = (
             )),
         )),
     )),
+    (76, "ShareGroupHeartbeatRequest", "request", (1, 1), (1, 1), (
+        ("group_id", "string", (1, 1), None, None, None, "", ()),
+        ("member_id", "string", (1, 1), None, None, None, "", ()),
+        ("member_epoch", "int32", (1, 1), None, None, None, 0, ()),
+        ("rack_id", "string", (1, 1), (1, 1), None, None, None, ()),
+        ("subscribed_topic_names", "[]string", (1, 1), (1, 1), None, None, None, ()),
+    )),
+    (76, "ShareGroupHeartbeatResponse", "response", (1, 1), (1, 1), (
+        ("throttle_time_ms", "int32", (1, 1), None, None, None, 0, ()),
+        ("error_code", "int16", (1, 1), None, None, None, 0, ()),
+        ("error_message", "string", (1, 1), (1, 1), None, None, None, ()),
+        ("member_id", "string", (1, 1), (1, 1), None, None, None, ()),
+        ("member_epoch", "int32", (1, 1), None, None, None, 0, ()),
+        ("heartbeat_interval_ms", "int32", (1, 1), None, None, None, 0, ()),
+        ("assignment", "Assignment", (1, 1), (1, 1), None, None, None, (
+            ("topic_partitions", "[]TopicPartitions", (1, 1), None, None, None, (), (
+                ("topic_id", "uuid", (1, 1), None, None, None, ZERO_ID, ()),
+                ("partitions", "[]int32", (1, 1), None, None, None, (), ()),
+            )),
+        )),
+    )),
 )

@@ -1,0 +1,21 @@
+"""ShareGroupHeartbeat: refuses share groups (KIP-932), and names what to use.
+
+The API is advertised only to be refused, as ConsumerGroupHeartbeat is: a share consumer of
+librdkafka says nothing at all when it is missing from the list of what a broker serves, and waits
+without end. librdkafka and Java's client take UNSUPPORTED_VERSION here for final, and tell their
+application.
+"""
+
+from raftlog.broker.context import Context
+from raftlog.broker.requests import KafkaRequest
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
+
+WHY = "share groups are not served; use a consumer group with group.protocol=classic"
+
+
+def handle(context: Context, request: KafkaRequest) -> None:
+    """Refuse, and say so in the trace."""
+    context.trace("group_refused", f"connection {request.connection.id}", why=WHY)
+    code = ErrorCode.UNSUPPORTED_VERSION
+    request.answer(ShareGroupHeartbeatResponse(error_code=code, error_message=WHY))
