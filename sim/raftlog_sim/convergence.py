@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId
+from raftlog_sim.asked_leaders import newest_leader
 from raftlog_sim.targets import group_of
 from raftlog_sim.truth import image_at_boot
 
@@ -69,7 +70,7 @@ def _is_named(nodes: "list[Node]", partition: "PartitionImage") -> bool:
     """Every broker tells its clients who leads (one did not until its next boot, seed 6203439)."""
     group = partition.group
     leader = next(node.number for node in nodes if _leads(node.broker.context.replicas.get(group)))
-    told = [node.broker.context.router.newest(partition) for node in nodes]
+    told = [newest_leader(node.broker.context.router, partition, {}) for node in nodes]
     return all(each is not None and each.node == leader for each in told)
 
 

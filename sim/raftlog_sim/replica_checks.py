@@ -16,6 +16,7 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append
 from raftlog.storage.replica import SEGMENT_SUFFIX
 from raftlog_sim import truth
+from raftlog_sim.asked_leaders import Told, newest_leader
 from raftlog_sim.committed import Committed
 from raftlog_sim.outline import Outline
 
@@ -49,7 +50,8 @@ class ReplicaChecks:
     """`committed` is that of the invariants. `starts`: per group, the newest term of whose leader
     clients saw a log start, and where that was. `epochs`: the newest leader epoch of a group that
     a boot published, and the node of a directory. `ids`: the youngest that ran there. `tables`:
-    digests of producers at (index, term). `machines`: of state machines by what they applied."""
+    digests of producers at (index, term). `machines`: of state machines by what they applied.
+    `told`: the leaders that a boot named to this check."""
 
     committed: dict[GroupId, Committed]
     starts: dict[GroupId, tuple[int, int]] = attrs.Factory(dict)
@@ -58,6 +60,7 @@ class ReplicaChecks:
     ids: dict[tuple[GroupId, DirectoryId], ReplicaId] = attrs.Factory(dict)
     tables: dict[tuple[GroupId, int, int], bytes] = attrs.Factory(dict)
     machines: dict[tuple[GroupId, int], bytes] = attrs.Factory(dict)
+    told: dict[tuple[NodeId, int], Told] = attrs.Factory(dict)
     _routes: dict[NodeId, tuple[int, int]] = attrs.Factory(dict)
     _terms: dict[PartitionReplica, _Terms] = attrs.Factory(dict)
     _homes: dict[tuple[NodeId, str], _Home] = attrs.Factory(dict)
@@ -318,9 +321,10 @@ class ReplicaChecks:
         """Pairs of leader and epoch, as clients are told: they only rise, across boots too, and an
         epoch has one leader."""
         context = node.broker.context
+        told = self.told.setdefault((node.number, node.boots), {})
         for topic in context.image.topics.values():
             for partition in topic.partitions:
-                leader = context.router.newest(partition)
+                leader = newest_leader(context.router, partition, told)
                 if leader is None:
                     continue
                 problem = self._goes_back(node, partition.group, leader.epoch)

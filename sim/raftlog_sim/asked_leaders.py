@@ -1,0 +1,31 @@
+"""Asks a broker who leads, as a client would, and leaves the broker as it is.
+
+A router remembers what it has told. A check that asks it directly makes it remember what no client
+was told, and the broker then answers otherwise than it would have without the check: a replay of
+the broker alone showed that (wide seed 108). Here what the check was told is the check's own.
+"""
+
+from typing import TYPE_CHECKING
+
+from raftlog.base.ids import GroupId
+from raftlog.broker.router import Leader, Router
+
+if TYPE_CHECKING:
+    from raftlog.metadata.topic_image import PartitionImage
+
+Told = dict[GroupId, Leader]
+
+
+def newest_leader(router: Router, partition: "PartitionImage", told: Told) -> Leader | None:
+    """What the router would tell who was `told` that before, and all that clients were; `told` then
+    holds the answer, too."""
+    own = router._told
+    for group, leader in own.items():
+        before = told.get(group)
+        if before is None or before.epoch < leader.epoch:
+            told[group] = leader
+    router._told = told
+    try:
+        return router.newest(partition)
+    finally:
+        router._told = own
