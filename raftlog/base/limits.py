@@ -142,6 +142,8 @@ STORE_RECORD_BYTES_MAX: Final = 4 * KIB
 STORE_FRAME_BYTES_MAX: Final = 256 * MIB
 """A full image: a registration, vote and mark of every group in one frame."""
 REPLICA_PATH_BYTES_MAX: Final = 255
+LOG_DIRECTORIES_MAX: Final = 64
+"""Of a broker: disks in one machine are fewer. Each costs an open file and a place in answers."""
 OPEN_FILES_MAX: Final = 512
 """Files that one log thread keeps open for writing, whatever a round writes; the least recently
 used is closed. A process may often have 1,024 descriptors, and sockets need some."""

@@ -43,6 +43,7 @@ from raftlog.broker.handlers import handler_of, take_run
 from raftlog.broker.image_waiters import ImageWaiters
 from raftlog.broker.ledger import Ledger
 from raftlog.broker.links import Links
+from raftlog.broker.log_directories import LogDirectories
 from raftlog.broker.machines import machine_for
 from raftlog.broker.metadata_loader import MetadataLoader
 from raftlog.broker.multi_raft import MultiRaft
@@ -61,6 +62,7 @@ from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
 from raftlog.storage.data_dir import DirectoryImage
+from raftlog.storage.log_directories import FurtherImage
 from raftlog.storage.store import StoreImage
 
 
@@ -73,6 +75,7 @@ class Broker:
         *,
         config: BrokerConfig,
         directories: Sequence[DirectoryImage],
+        further: Sequence[FurtherImage] = (),
         entropy: Entropy,
         tracer: Tracer,
         now: Instant,
@@ -90,6 +93,9 @@ class Broker:
             tracer=tracer,
             now=now,
             ledger=Ledger(config.limits),
+            log_directories=LogDirectories.of_boot(
+                config.data_path or f"directory-{identity.directory:016x}", further
+            ),
         )
         mark_delay = Nanos(0) if config.strict_mark else config.mark_idle_ns
         self.volume = Volume(identity.directory, StoreImage(directory, mark_delay))
@@ -105,6 +111,7 @@ class Broker:
         self.manager = PartitionManager(
             context, self.volume, raft, self.registration, self._group_dropped, clocks, machine_for
         )
+        context.moves = self.manager.moves
         self.links = Links(context, self.multi, self.registration, self.engine)
         self.clients = Clients(context, handler_of, take_run)
         self.rounds = Rounds(

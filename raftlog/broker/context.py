@@ -20,6 +20,7 @@ from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer, Timers
 from raftlog.broker.events import Effects, Hangup, Job, LinkUp, Read, Reply
 from raftlog.broker.ledger import Ledger
+from raftlog.broker.log_directories import LogDirectories
 from raftlog.broker.peer_messages import ControllerReply
 from raftlog.broker.requests import Connection, Waiting
 from raftlog.broker.topic_settings import BrokerDefaults, defaults_of
@@ -30,6 +31,7 @@ from raftlog.records.slices import FileSlice
 
 if TYPE_CHECKING:
     from raftlog.broker.controller_channel import ControllerChannel
+    from raftlog.broker.directory_moves import DirectoryMoves
     from raftlog.broker.events import Part as SendPart
     from raftlog.broker.groups.coordinators import GroupCoordinators
     from raftlog.broker.image_waiters import ImageWaiters
@@ -57,6 +59,7 @@ class Context:
     image: ClusterImage = EMPTY_IMAGE
     replicas: dict[GroupId, PartitionReplica] = attrs.Factory(dict)
     """Running replicas by group; opened, not failed for good. Group 0 is among them."""
+    log_directories: LogDirectories
     caught_up: bool = False
     """Whether the image has been as new as the registration of this boot."""
     routes: int = 0
@@ -77,6 +80,7 @@ class Context:
     channel: "ControllerChannel" = attrs.field(init=False)
     once: "OnceWishes" = attrs.field(init=False)
     image_waiters: "ImageWaiters" = attrs.field(init=False)
+    moves: "DirectoryMoves" = attrs.field(init=False)
     groups: "GroupCoordinators" = attrs.field(init=False)
     on_image: "Callable[[ClusterImage, ClusterDelta], None]" = attrs.field(init=False)
 

@@ -23,6 +23,7 @@ class HostState(enum.Enum):
     REGISTERING = "registering"
     RUNNING = "running"
     CLOSING = "closing"
+    MOVING = "moving"
     WAITING = "waiting"
     LOST = "lost"
     POISONED = "poisoned"

@@ -23,12 +23,14 @@ import attrs
 
 from raftlog.base.entries import HardState, Membership
 from raftlog.base.errors import RaftlogError
-from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaEpoch, ReplicaId, Term, TopicId
+from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaId, Term, TopicId
 from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
 from raftlog.broker.context import Context
+from raftlog.broker.directory_moves import DirectoryMoves
 from raftlog.broker.hosts import FOR_GOOD, Host, HostState
+from raftlog.broker.replica_deletions import Removals, ReplicaDeletions
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
 from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
@@ -40,12 +42,12 @@ from raftlog.partition.config import PartitionConfig
 from raftlog.partition.producer_snapshot import check_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
+from raftlog.storage.log_directories import DirectoryFailed, directory_of
 from raftlog.storage.ops import CloseGroup
 from raftlog.storage.recovery import (
     RecoveredReplica,
     ReplicaState,
     create_replica,
-    delete_replica,
     recover_replica,
     salvage_replica,
 )
@@ -62,12 +64,10 @@ _HOLD_BACK_ELECTIONS: Final = 2
 """A replica that ran for so long since it was opened counts as recovered."""
 
 
-class Reports(Protocol):
+class Reports(Removals, Protocol):
     """Whom the manager tells what the controller must hear."""
 
     def report_lost(self, group: GroupId, replica: ReplicaId) -> None: ...
-
-    def confirm_removed(self, removed: list[tuple[GroupId, ReplicaEpoch]]) -> None: ...
 
 
 @final
@@ -83,6 +83,13 @@ class PartitionManager:
     clocks: PeerClocks
     machine_for: Callable[[str], MachineFactory | None]
     hosts: dict[GroupId, Host] = attrs.Factory(dict)
+    deletions: ReplicaDeletions = attrs.field(init=False)
+    moves: DirectoryMoves = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.deletions = ReplicaDeletions(self.context, self.volume, self.reports)
+        files = self.context, self.volume, self.hosts
+        self.moves = DirectoryMoves(*files, self._stop, self._open)
 
     # --- what the metadata wants ---
 
@@ -167,7 +174,7 @@ class PartitionManager:
                 cluster=self.context.cluster,
                 group=group,
                 replica=replica,
-                path=replica_path(topic_id, partition, replica.epoch),
+                path=self._path_of(group, replica, topic_id, partition),
                 check_state=check_producers
                 if make_machine is None
                 else MachineStates(make_machine),
@@ -187,6 +194,10 @@ class PartitionManager:
         probe("replica-superseded")
         self._stop(old)
         self._close_files(host, self._open)
+
+    def _path_of(self, group: GroupId, replica: ReplicaId, topic: TopicId, number: int) -> str:
+        plain, known = replica_path(topic, number, replica.epoch), self.volume.store.registrations
+        return self.context.log_directories.path_of(group, replica, plain, known)
 
     def _look_for_lost(self, retarget: Retarget) -> None:
         """Whether a replica is wanted that runs here no more. It may have been told before, when it
@@ -234,39 +245,9 @@ class PartitionManager:
         if host is not None and host.spec.replica == replica:
             self._stop(host)
             del self.hosts[group]
+            self.context.log_directories.forget(group)
             host = None
-        if host is None:
-            self.volume.ops.append(CloseGroup(group))
-        if group in self.volume.store.registrations and not self._has_others(removal):
-            self.volume.records.append(self.volume.store.unregister(group))
-        path = replica_path(removal.topic_id, removal.partition, replica.epoch)
-        self.volume.when_durable(partial(self._delete_files, group, replica, path))
-
-    def _has_others(self, removal: Removal) -> bool:
-        """Whether the image still lists another id of the group on this directory. The last
-        registration then stays, be its replica gone: it says that no older one may begin again, and
-        in which term a younger one goes on."""
-        topic = self.context.image.topics.get(removal.topic_id)
-        if topic is None:
-            return False
-        partition = topic.partitions[removal.partition]
-        here = (self.context.node, self.volume.directory)
-        return any(
-            (each.node, each.directory) == here and each != removal.replica
-            for each in partition.replicas
-        )
-
-    def _delete_files(self, group: GroupId, replica: ReplicaId, path: str) -> None:
-        done = partial(self._deleted, group, replica, path)
-        self.context.job(self.volume.directory, delete_replica, (path,), done)
-
-    def _deleted(self, group: GroupId, replica: ReplicaId, path: str, value: object) -> None:
-        if isinstance(value, Exception):
-            self.context.trace("delete-failed", path, why=str(value))
-            retry = partial(self._delete_files, group, replica, path)
-            self.context.at(Instant(self.context.now + millis(REOPEN_BACKOFF_MS_MAX)), retry)
-            return
-        self.reports.confirm_removed([(group, replica.epoch)])
+        self.deletions.begin(removal, close=host is None)
 
     # --- opening ---
 
@@ -274,6 +255,9 @@ class PartitionManager:
         """Create or recover the files, off the loop."""
         if self.volume.poisoned is not None:
             host.state, host.why = HostState.POISONED, str(self.volume.poisoned)
+            return
+        if (failed := self.context.log_directories.error_of(host.spec.path)) is not None:
+            self._take_offline(host, failed)
             return
         host.state = HostState.OPENING
         registered = self.volume.store.registrations.get(host.spec.group)
@@ -448,10 +432,28 @@ class PartitionManager:
         probe("data-directory-poisoned")
         self.context.trace("directory-poisoned", f"node {self.context.config.node}", why=str(error))
         for host in list(self.hosts.values()):
-            if host.replica is not None:
-                host.replica.io_failed(self.context.now)
-                self._leave(host, host.replica)
-            host.state, host.why = HostState.POISONED, str(error)
+            self._poison(host, error)
+
+    def _poison(self, host: Host, error: RaftlogError) -> None:
+        if host.replica is not None:
+            host.replica.io_failed(self.context.now)
+            self._leave(host, host.replica)
+        host.state, host.why = HostState.POISONED, str(error)
+
+    def directory_failed(self, error: DirectoryFailed) -> None:
+        """A further directory failed: its replicas take part in nothing in this boot."""
+        if not self.context.log_directories.fail(error.directory, error):
+            return
+        probe("replicas-of-a-failed-directory-go-offline")
+        self.context.trace("log-directory-failed", error.directory, why=str(error))
+        self.context.count("log_directories_failed")
+        for host in list(self.hosts.values()):
+            if directory_of(host.spec.path) == error.directory and host.state not in FOR_GOOD:
+                self._take_offline(host, error)
+
+    def _take_offline(self, host: Host, error: RaftlogError) -> None:
+        self._poison(host, error)
+        self.context.log_directories.offline[host.spec.group] = None
 
     def refused(self, why: str) -> None:
         """The cluster goes on without this directory: it takes part in nothing, group 0

@@ -20,6 +20,7 @@ from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.volume import Volume
 from raftlog.partition.output import Completion, ReplicaJob, ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.log_directories import DirectoryFailed
 from raftlog.storage.time_jobs import scan_times
 
 Watcher = Callable[[PartitionReplica, ReplicaOutput], None]
@@ -207,6 +208,9 @@ class Rounds:
             self.volume.poisoned = event.error
             self.volume.rounds.clear()
             self.manager.poisoned(event.error)
+            return
+        if isinstance(event.error, DirectoryFailed):
+            self.manager.directory_failed(event.error)
             return
         replicas = {replica.group: replica for replica in self._replicas_of(event.io_id)}
         for group in event.groups:

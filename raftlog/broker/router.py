@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, final
 import attrs
 
 from raftlog.base.ids import GroupId, NodeId, ReplicaId, Term, TopicId
+from raftlog.broker.log_directories import LogDirectories
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
@@ -30,6 +31,9 @@ class Services(Protocol):
 
     @property
     def replicas(self) -> dict[GroupId, PartitionReplica]: ...
+
+    @property
+    def log_directories(self) -> LogDirectories: ...
 
 
 class Leader(NamedTuple):
@@ -93,6 +97,8 @@ class Router:
         found = self.services.replicas.get(partition.group)
         if found is not None:
             return found
+        if partition.group in self.services.log_directories.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if self._leader(partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.LEADER_NOT_AVAILABLE

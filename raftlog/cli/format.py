@@ -11,6 +11,7 @@ from raftlog.runtime import config_file
 from raftlog.runtime.peer_trust import short_secrets
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
 from raftlog.storage.data_dir import DirectoryIdentity, format_directory, is_formatted
+from raftlog.storage.log_directories import refuse_further
 
 _DIRECTORY_DIGITS = 16
 _CLUSTER_DIGITS = 32
@@ -96,6 +97,7 @@ def format_command(
             on=config.data_dir,
             do="a cluster begins once; use an empty directory",
         )
+    refuse_further(disk, config.data_dir)
     make_data_directory(config.data_dir)
     identity = DirectoryIdentity(
         cluster=cluster, node=node, directory=own, controllers=founders, sealed=True

@@ -38,6 +38,7 @@ from raftlog.runtime.fault_settings import (
     refuse_reachable,
 )
 from raftlog.runtime.group_settings import group_settings, offsets_topic_settings
+from raftlog.runtime.log_dirs import log_dirs
 from raftlog.runtime.secret_file import read_secrets
 from raftlog.runtime.security_settings import (
     PROTOCOLS,
@@ -83,6 +84,8 @@ class ServerConfig:
     """`raftlog.peer.seal`; "" when the data directory decides."""
     ignored: tuple[str, ...] = ()
     faults: FaultSettings = NO_FAULTS
+    further_dirs: tuple[str, ...] = ()
+    """The log directories beside `data_dir`."""
 
     def loopback_only(self) -> bool:
         """Whether every listener is on the loopback interface (test disks demand it)."""
@@ -154,7 +157,8 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
     broker = _broker_config(settings, node, clients, peer, controllers)
     config = ServerConfig(
         broker=broker,
-        data_dir=_data_dir(settings),
+        data_dir=log_dirs(settings)[0],
+        further_dirs=log_dirs(settings)[1:],
         bind=clients,
         peer_bind=peer_bind,
         admin_bind=settings.address("raftlog.admin.listener"),
@@ -355,15 +359,6 @@ def _peer_listener(
     )
 
 
-def _data_dir(settings: _Settings) -> str:
-    path = settings.required("log.dirs", "log.dir")
-    if "," in path:
-        key = "log.dirs" if settings.text("log.dirs") else "log.dir"
-        problem = f"{path!r} names several data directories"
-        raise ConfigError(problem, on=settings.where(key), do="name one; a broker has one disk")
-    return path
-
-
 def _judge_roles(settings: _Settings, *, is_voter: bool) -> None:
     """Every process is a broker; it is a controller exactly if controller.quorum.voters names it.
     Kafka refuses a file that says otherwise, too."""
@@ -454,7 +449,7 @@ def _broker_config(
         replica_lag_ns=millis(settings.number("replica.lag.time.max.ms")),
         producer_expiration_ms=settings.number("producer.id.expiration.ms"),
         auto_create=settings.flag("auto.create.topics.enable"),
-        data_path=os.path.abspath(_data_dir(settings)),
+        data_path=os.path.abspath(log_dirs(settings)[0]),
         told=told_settings({key: line.value for key, line in settings.lines.items()}),
         fetch_bytes_max=settings.number("fetch.max.bytes"),
         groups=group_settings(settings, millis(heartbeat_ms), millis(election_ms)),

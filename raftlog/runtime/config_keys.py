@@ -53,7 +53,9 @@ SETTINGS: Final[dict[str, Setting]] = {
         "process is a controller alone.",
     ),
     "broker.rack": Setting("text", "", about="Failure domain; replicas are spread over racks."),
-    "log.dirs": Setting("text", "", about="The data directory (one)."),
+    "log.dirs": Setting(
+        "text", "", about="The data directory, then further directories for replicas."
+    ),
     "log.dir": Setting("text", "", about="The older name of log.dirs."),
     "listeners": Setting(
         "text", "PLAINTEXT://127.0.0.1:9092", about="Where clients connect; no host means loopback."

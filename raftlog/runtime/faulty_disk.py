@@ -12,6 +12,7 @@ The variable is a comma-separated list:
     slow-sync=MS         each sync takes this much longer
     fail-sync-after=N    the N-th sync and all later ones fail
     full-after=BYTES     writes beyond so many bytes in all fail with "no space left"
+    only=SUFFIX          of several log directories, the one whose path ends so
     control=FILE         what FILE says now is in force as well; it is looked at before each
                          operation, so that faults come and go while the broker runs:
                          slow-sync=MS, fail-sync, fail-write, full (files cannot grow)
@@ -50,6 +51,7 @@ class TestDiskOptions:
     fail_sync_after: int = 0
     full_after: int = 0
     control: str = ""
+    only: str = ""
 
 
 class FaultsNow(NamedTuple):
@@ -80,7 +82,7 @@ def parse_options(text: str) -> TestDiskOptions:
         name, _, value = item.strip().partition("=")
         if name == "writeback" and not value:
             found["writeback"] = True
-        elif name in ("skip-sync", "control") and value:
+        elif name in ("skip-sync", "control", "only") and value:
             found[name.replace("-", "_")] = value
         elif name in ("slow-sync", "fail-sync-after", "full-after") and value.isdigit():
             field = {"slow-sync": "slow_sync_ms"}.get(name, name.replace("-", "_"))

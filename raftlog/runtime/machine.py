@@ -10,27 +10,25 @@ import os
 import resource
 import sys
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, final
 
 import attrs
 import trio
 
-from raftlog.base.errors import ConfigError, OperatingError
+from raftlog.base.errors import ConfigError
 from raftlog.base.ports import Clock, Disk, Entropy, Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.runtime import faulty_disk
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.huge_pages import use_huge_pages
+from raftlog.runtime.log_dirs import LOCK_FILE, FurtherDisk, lock_directory, take_further
 from raftlog.runtime.open_files import Descriptors, PosixDescriptors
 from raftlog.runtime.real_ports import (
-    PRIVATE_FILE,
     SYNCFS_TELLS,
     OsEntropy,
     PosixDisk,
-    make_data_directory,
-    refuse_irregular,
 )
-from raftlog.runtime.regular_files import open_regular
 from raftlog.runtime.slabs import SlabPool
 from raftlog.runtime.streams import Network, TcpNetwork
 from raftlog.runtime.workers import ThreadWorkers, Workers
@@ -39,7 +37,6 @@ from raftlog.storage.write_round import SYNCFS_FROM
 SWITCH_SECONDS: Final = 0.0005
 """How long the loop may keep the log thread from reporting: the default of 5 ms is a failover's
 worth of waiting behind a busy turn."""
-_LOCK_FILE: Final = ".lock"
 OPEN_FILES_WANTED: Final = 65_536
 
 
@@ -54,6 +51,8 @@ class Machine:
     """The data directory, for this process alone."""
     descriptors: Descriptors | None
     """How its files are sent without being read; None: they are read through `disk`."""
+    further: tuple[FurtherDisk, ...] = ()
+    """The other log directories, for this process alone."""
     syncfs_from: int
     """Dirty files from which one `sync_all` is cheaper than a sync of each."""
     network: Network
@@ -66,12 +65,15 @@ class Machine:
 def this_machine(config: ServerConfig, clock: Clock, tracer: Tracer, stack: ExitStack) -> Machine:
     """The real one, with the data directory locked until `stack` is closed, and the test disk over
     it when that is asked. Belongs to the trio thread."""
-    disk = _open_disk(config, stack, tracer)
+    lock_directory(config.data_dir, stack, tracer)
+    over = partial(_disk_at, config, tracer)
+    disk, descriptors = over(config.data_dir)
     return Machine(
         clock=clock,
         entropy=OsEntropy(),
         disk=disk,
-        descriptors=PosixDescriptors(config.data_dir) if isinstance(disk, PosixDisk) else None,
+        descriptors=descriptors,
+        further=take_further(config.further_dirs, stack, tracer, over),
         syncfs_from=SYNCFS_FROM if SYNCFS_TELLS else sys.maxsize,
         network=TcpNetwork(),
         workers=ThreadWorkers(trio.lowlevel.current_trio_token()),
@@ -80,37 +82,28 @@ def this_machine(config: ServerConfig, clock: Clock, tracer: Tracer, stack: Exit
     )
 
 
-def _open_disk(config: ServerConfig, stack: ExitStack, tracer: Tracer) -> Disk:
-    if not make_data_directory(config.data_dir):
-        do = f"chmod 700 {config.data_dir}, or set log.dirs to a directory of its own"
-        tracer.emit(TraceEvent("data-directory-open-to-others", config.data_dir, (("do", do),)))
-    refuse_irregular(config.data_dir)
-    lock = open_regular(
-        os.path.join(config.data_dir, _LOCK_FILE), os.O_RDWR | os.O_CREAT, PRIVATE_FILE
-    )
-    stack.callback(os.close, lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise OperatingError(
-            "the data directory is in use by another process",
-            on=config.data_dir,
-            do="stop that broker first, or set log.dirs",
-        ) from None
-    disk: Disk = PosixDisk(config.data_dir)
+def _disk_at(
+    config: ServerConfig, tracer: Tracer, path: str
+) -> tuple[Disk, PosixDescriptors | None]:
+    """The disk of a log directory, and how its files are sent; with the test disk over it when that
+    is asked."""
+    disk = PosixDisk(path)
     wanted = os.environ.get(faulty_disk.VARIABLE)
-    if wanted:
-        if not config.loopback_only():
-            raise ConfigError("test disks are refused beyond loopback", on=faulty_disk.VARIABLE)
-        tracer.emit(TraceEvent("test-disk", config.data_dir, (("options", wanted),)))
-        disk = faulty_disk.wrap(disk, faulty_disk.parse_options(wanted))
-    return disk
+    if not wanted:
+        return disk, PosixDescriptors(path)
+    if not config.loopback_only():
+        raise ConfigError("test disks are refused beyond loopback", on=faulty_disk.VARIABLE)
+    options = faulty_disk.parse_options(wanted)
+    if not path.endswith(options.only):
+        return disk, PosixDescriptors(path)
+    tracer.emit(TraceEvent("test-disk", path, (("options", wanted),)))
+    return faulty_disk.wrap(disk, options), None
 
 
 def is_locked(data_dir: str) -> bool:
     """Whether a broker, of this process or another, has this data directory open."""
     try:
-        lock = os.open(os.path.join(data_dir, _LOCK_FILE), os.O_RDWR)
+        lock = os.open(os.path.join(data_dir, LOCK_FILE), os.O_RDWR)
     except FileNotFoundError:
         return False
     try:

@@ -30,7 +30,7 @@ IOV_PARTS_MAX: Final = 512
 PRIVATE_DIRECTORY: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 """Records, votes and names of topics are for the broker's user alone."""
-_OWN_NAMES: Final = re.compile(r"raftlog\.format|store-\d|groups|\.lock|lost\+found")
+_OWN_NAMES: Final = re.compile(r"raftlog\.(format|directory)|store-\d|groups|\.lock|lost\+found")
 
 # Python has no os.syncfs; the C library of Linux does (glibc 2.14, musl).
 _syncfs: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

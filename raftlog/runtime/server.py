@@ -34,6 +34,7 @@ from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
 from raftlog.runtime.huge_pages import use_huge_pages_again
 from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
+from raftlog.runtime.log_dirs import open_directories
 from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.machine import Machine, raise_file_limit, this_machine, tune_process
 from raftlog.runtime.open_files import OpenFiles
@@ -49,6 +50,7 @@ from raftlog.storage.data_dir import (
     open_directory,
     read_identity,
 )
+from raftlog.storage.log_directories import refuse_further
 from raftlog.storage.write_round import DirectoryWriter
 
 STOP_SECONDS: Final = 10.0
@@ -112,7 +114,7 @@ async def serve(
     with ExitStack() as stack:
         machine = this_machine(config, clock or SystemClock(), tracer, stack)
         if faults is not None:
-            machine = attrs.evolve(machine, disk=_faulty(faults, config, machine, tracer))
+            machine = _faulty(faults, config, machine, tracer)
         await serve_on(
             machine,
             config,
@@ -124,7 +126,7 @@ async def serve(
         )
 
 
-def _faulty(faults: Faults, config: ServerConfig, machine: Machine, tracer: Tracer) -> Disk:
+def _faulty(faults: Faults, config: ServerConfig, machine: Machine, tracer: Tracer) -> Machine:
     if not config.loopback_only():
         raise ConfigError(
             "faults of tests are refused beyond loopback",
@@ -132,7 +134,11 @@ def _faulty(faults: Faults, config: ServerConfig, machine: Machine, tracer: Trac
             do="bind every listener to 127.0.0.1",
         )
     tracer.emit(TraceEvent("test-faults", config.data_dir, ()))
-    return faults.over_disk(machine.disk)
+    further = tuple(
+        each if each.disk is None else attrs.evolve(each, disk=faults.over_disk(each.disk))
+        for each in machine.further
+    )
+    return attrs.evolve(machine, disk=faults.over_disk(machine.disk), further=further)
 
 
 async def serve_on(
@@ -147,6 +153,7 @@ async def serve_on(
 ) -> None:
     """`serve` with the ports of a machine."""
     if not is_formatted(machine.disk):
+        refuse_further(machine.disk, config.data_dir)
         await _format_as_joiner(machine, config, tracer)
     trust = trust_of(config, tracer, sealed=read_identity(machine.disk).sealed)
     image = _open_image(config, machine.disk)
@@ -271,18 +278,20 @@ class _BrokerProcess:
         self.trust = trust
         self.clock = clock = machine.clock
         self.tracer = tracer
-        directory, disk, sent = image.identity.directory, machine.disk, machine.descriptors
+        opened = open_directories(machine, config.data_dir, image, tracer)
+        directory, disk, sent = image.identity.directory, opened.disk, opened.descriptors
         self.files = OpenFiles(
             {} if sent is None else {directory: sent}, {directory: disk} if sent is None else None
         )
         self.broker = Broker(
             config=config.broker,
             directories=[image],
+            further=opened.images,
             entropy=machine.entropy.fork("broker"),
             tracer=tracer,
             now=clock.now(),
         )
-        writer = DirectoryWriter(disk, syncfs_from=machine.syncfs_from)
+        writer = DirectoryWriter(disk, syncfs_from=machine.syncfs_from, further=opened.further)
         self.threads = DirectoryThreads(
             directory, disk, writer, clock, self._deliver, machine.workers
         )

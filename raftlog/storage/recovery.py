@@ -25,14 +25,13 @@ from raftlog.base.ports import Disk
 from raftlog.base.probes import probe
 from raftlog.records.chain import chain_start
 from raftlog.storage.cold import ProducerReplay
-from raftlog.storage.files import name_again, put_back, remove_if_there, write_whole
+from raftlog.storage.files import name_again, parent_of, put_back, remove_if_there, write_whole
 from raftlog.storage.jobs import ReplayOrder, replay_producers
 from raftlog.storage.live_files import LiveFile, LiveFiles, find_live_files
 from raftlog.storage.log_end import LogParts
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.replica import (
     AWAY_SUFFIX,
-    GROUPS_DIRECTORY,
     HEAD_FILE,
     TEMPORARY_SUFFIX,
     LogOptions,
@@ -87,9 +86,10 @@ def create_replica(
     """Job: an empty log with its first membership, durable. Leftovers of an attempt that was never
     registered are removed first; the caller has made sure that the replica is not registered."""
     delete_replica(disk, spec.path)
+    groups = parent_of(spec.path)
     disk.make_dir(spec.path)
-    disk.sync_dir(GROUPS_DIRECTORY)
-    disk.sync_dir("")
+    disk.sync_dir(groups)
+    disk.sync_dir(parent_of(groups))
     header = SegmentHeader(
         cluster=spec.cluster,
         group=spec.group,
@@ -109,15 +109,17 @@ def create_replica(
     return recover_replica(disk, spec, None, options)
 
 
-def delete_replica(disk: Disk, path: str) -> None:
-    """Job: remove a replica's directory; done when it is not there. Its registration goes first."""
-    names = disk.list(path)
-    for name in names:
-        disk.remove(f"{path}/{name}")
-    if disk.exists(path):
-        disk.sync_dir(path)
-        disk.remove(path)
-        disk.sync_dir(GROUPS_DIRECTORY)
+def delete_replica(disk: Disk, *paths: str) -> None:
+    """Job: remove a replica's directory wherever it lies; done when it is nowhere. Its registration
+    goes first."""
+    for path in paths:
+        names = disk.list(path)
+        for name in names:
+            disk.remove(f"{path}/{name}")
+        if disk.exists(path):
+            disk.sync_dir(path)
+            disk.remove(path)
+            disk.sync_dir(parent_of(path))
 
 
 def salvage_replica(

@@ -73,6 +73,18 @@ class StoreImage:
             records.append(self.set_hard_state(group, HardState(before.term, None)))
         return records
 
+    def relocate(self, group: GroupId, path: str) -> list[bytes]:
+        """The records by which this directory answers for the same replica at another path, with
+        its term, vote and mark; they belong in one round, which is one frame."""
+        known = self.registrations[group]
+        self.registrations[group] = Registration(known.replica, path)
+        records = [register_record(group, self.registrations[group])]
+        if (state := self.hard_states.get(group)) is not None:
+            records.append(hard_state_record(group, state))
+        if (mark := self.marks.get(group)) is not None:
+            records.append(mark_record(mark))
+        return records
+
     def unregister(self, group: GroupId) -> bytes:
         """The record by which this directory no longer answers for the group."""
         self._forget(group)

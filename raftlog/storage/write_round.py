@@ -13,20 +13,24 @@ was
    closed (and reopened through recovery): no hole is ever followed by an acknowledged entry.
 3. A failed sync, or any failure of the store, poisons the directory for good: the kernel may have
    dropped the pages and call them clean, so a retry that succeeds proves nothing.
+4. A failed write or sync in a further log directory fails all groups that have files of this round
+   there, and every later operation in it, until the next boot. The store, which holds the votes,
+   is elsewhere: the other directories go on. A full one fails groups one by one, as in rule 2.
 """
 
 import enum
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, final
 
-from raftlog.base.errors import DiskError, RaftlogError
+from raftlog.base.errors import DiskError, DiskFull, RaftlogError
 from raftlog.base.ids import GroupId, IoId
 from raftlog.base.limits import OPEN_FILES_MAX
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
 from raftlog.storage.data_dir import read_identity
 from raftlog.storage.files import parent_of, remove_if_there
+from raftlog.storage.log_directories import DirectoryFailed, directory_of
 from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords, WriteOp
 from raftlog.storage.replica import SEGMENT_SUFFIX, TEMPORARY_SUFFIX
 from raftlog.storage.store_file import StoreFiles
@@ -60,7 +64,8 @@ SYNCS: Final = (StepKind.SYNC_FILE, StepKind.SYNC_ALL, StepKind.SYNC_DIRECTORY)
 
 
 class _Step(NamedTuple):
-    """`path` is None for the store. `op` is what a write or a rename is for."""
+    """`path` is None for the store, and for a sync of all files of the data directory; a further
+    directory is named by its prefix. `op` is what a write or a rename is for."""
 
     kind: StepKind
     path: str | None = None
@@ -80,10 +85,20 @@ class _OpenFile(NamedTuple):
 
 @final
 class DirectoryWriter:
-    """One per data directory, used by one thread. Opening it begins a new store generation."""
+    """One per data directory, used by one thread. Opening it begins a new store generation.
+    `further`: prefix -> disk of the further log directories, which `disk` reaches as well."""
 
-    def __init__(self, disk: Disk, *, syncfs_from: int = SYNCFS_FROM) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        syncfs_from: int = SYNCFS_FROM,
+        further: Mapping[str, Disk] | None = None,
+    ) -> None:
         self._disk = disk
+        self._further = dict(further or {})
+        self._lost: dict[str, DirectoryFailed] = {}
+        """Further directories that failed in this boot."""
         self._syncfs_from = syncfs_from
         self._store = StoreFiles(disk, read_identity(disk).owner)
         self._store_dirty = False
@@ -134,13 +149,20 @@ class DirectoryWriter:
             self._synced(self._store.sync)
             self._store_dirty = False
         else:
-            self._synced(self._open[path].file.sync)
+            self._synced(self._open[path].file.sync, directory_of(path))
             del self._dirty[path]
 
-    def _sync_all(self) -> None:
-        self._synced(self._disk.sync_all)
-        self._dirty.clear()
-        self._store_dirty = False
+    def _sync_all(self, directory: str) -> None:
+        disk = self._further[directory] if directory else self._disk
+        self._synced(disk.sync_all, directory)
+        for path in self._dirty_in(directory):
+            del self._dirty[path]
+        if not directory:
+            self._store_dirty = False
+
+    def _dirty_in(self, directory: str) -> list[str]:
+        """Files of one log directory that were written and not synced."""
+        return [path for path in self._dirty if directory_of(path) == directory]
 
     def _write_store(self, records: list[bytes]) -> None:
         """One frame a round: only the last frame may ever be torn."""
@@ -148,26 +170,34 @@ class DirectoryWriter:
             self._store.append(records)
         except DiskError as error:
             probe("store-write-failed")
-            raise _PoisonedError(error) from error
+            raise _PoisonedError(error, "") from error
         self._store_dirty = True
 
     def _syncs(self) -> list[_Step]:
         """The steps that make durable everything that was written and not synced. Their order does
         not matter."""
-        if len(self._dirty) + self._store_dirty >= self._syncfs_from:
-            return [_Step(StepKind.SYNC_ALL)]
-        steps = [_Step(_SYNC_FILE, path) for path in self._dirty]
-        if self._store_dirty:
+        if not self._further:
+            return self._syncs_of(None, list(self._dirty), self._store_dirty)
+        steps = self._syncs_of(None, self._dirty_in(""), self._store_dirty)
+        for directory in self._further:
+            steps += self._syncs_of(directory, self._dirty_in(directory), False)
+        return steps
+
+    def _syncs_of(self, directory: str | None, paths: list[str], store: bool) -> list[_Step]:
+        if len(paths) + store >= self._syncfs_from:
+            return [_Step(StepKind.SYNC_ALL, directory)]
+        steps = [_Step(_SYNC_FILE, path) for path in paths]
+        if store:
             steps.append(_SYNC_STORE)
         return steps
 
-    def _synced(self, sync: Callable[[], None]) -> None:
+    def _synced(self, sync: Callable[[], None], directory: str = "") -> None:
         """Run a sync; its failure poisons the directory."""
         try:
             sync()
         except DiskError as error:
             probe("directory-poisoned-by-failed-sync")
-            raise _PoisonedError(error) from error
+            raise _PoisonedError(error, directory) from error
 
     def _is_crowded(self, path: str) -> bool:
         """Whether one more open file would close one that is not synced. What this round has
@@ -244,13 +274,15 @@ class WriteRound:
         try:
             self._do(step)
         except _PoisonedError as poisoned:
-            self._writer._poison = poisoned.cause
-            self._forget_creation()
-            self._steps.clear()
-            self.result = RoundResult(self._io_id, poisoned.cause, {})
-        else:
-            if not self._steps:
-                self._go_on()
+            if poisoned.directory:
+                self._lose(poisoned.directory, poisoned.cause)
+            else:
+                self._writer._poison = poisoned.cause
+                self._forget_creation()
+                self._steps.clear()
+                self.result = RoundResult(self._io_id, poisoned.cause, {})
+        if not self._steps:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Find the next step, or end the round."""
@@ -279,6 +311,10 @@ class WriteRound:
             return
         if op.group in writer._failed:
             self._failed[op.group] = writer._failed[op.group]
+            return
+        lost = writer._lost.get(directory_of(op.path)) if writer._lost else None
+        if lost is not None:
+            self._fail(op.group, lost)
             return
         if writer._is_crowded(op.path):
             # Each open file was written in this round and is dirty. One of them must be closed to
@@ -317,9 +353,14 @@ class WriteRound:
                 assert step.path is not None, step
                 self._sync_directory(parent_of(step.path))
             else:
-                self._writer._sync_all()
+                self._writer._sync_all(step.path or "")
         except DiskError as error:
             assert op is not None, step
+            directory = directory_of(op.path)
+            if directory and not isinstance(error, DiskFull):
+                # The other replicas of this disk would meet the same, one after another, each after
+                # it was elected. A full disk is another matter: it takes writes again.
+                raise _PoisonedError(error, directory) from error
             self._fail(op.group, error)
             if kind is StepKind.RENAME:
                 # It may have been done all the same, and a replica that is reopened goes on in the
@@ -344,11 +385,27 @@ class WriteRound:
             self._writer._sync_file(step.path)
         else:
             assert self._creating is not None, step
-            self._writer._synced(self._creating.sync)
+            assert step.path is not None, step
+            self._writer._synced(self._creating.sync, directory_of(step.path))
 
     def _sync_directory(self, path: str) -> None:
         disk = self._writer._disk
-        self._writer._synced(lambda: disk.sync_dir(path))
+        self._writer._synced(lambda: disk.sync_dir(path), directory_of(path))
+
+    def _lose(self, directory: str, cause: RaftlogError) -> None:
+        """A further directory failed: what this round wrote there counts for nothing, and it takes
+        no more. The rest of the round goes on."""
+        probe("further-directory-lost")
+        writer, op = self._writer, self._op
+        error = writer._lost[directory] = DirectoryFailed(directory, cause)
+        for path in writer._dirty_in(directory):
+            group = writer._dirty.pop(path)
+            writer._failed[group] = self._failed[group] = error
+        if isinstance(op, AppendBytes | CreateFile) and directory_of(op.path) == directory:
+            self._fail(op.group, error)
+        else:
+            elsewhere = (s for s in self._steps if directory_of(s.path or "") != directory)
+            self._steps = deque(elsewhere)
 
     def _fail(self, group: GroupId, error: RaftlogError) -> None:
         """What is left of the operation is not done, nor any later one of the group."""
@@ -382,6 +439,7 @@ class WriteRound:
 class _PoisonedError(Exception):
     """Carries the first failure to the end of the round."""
 
-    def __init__(self, cause: RaftlogError) -> None:
+    def __init__(self, cause: RaftlogError, directory: str) -> None:
         super().__init__(str(cause))
         self.cause = cause
+        self.directory = directory

@@ -135,6 +135,7 @@ ADMIN_ASKS: Mapping[str, Mapping[str, Any]] = {
     "list_resources": {"kinds": [ResourceKind.TOPIC], "timeout_ns": 1},
     "elect_leaders": {"places": [PLACE], "unclean": False, "timeout_ns": 1},
     "describe_log_dirs": {"node": 1, "places": [PLACE], "timeout_ns": 1},
+    "alter_replica_log_dirs": {"node": 1, "paths": {PLACE: "/a"}, "timeout_ns": 1},
     "describe_quorum": {"timeout_ns": 1},
     "describe_features": {"node": 1, "timeout_ns": 1},
     "unregister_broker": {"node": 7, "timeout_ns": 1},

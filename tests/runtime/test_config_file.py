@@ -40,7 +40,7 @@ def judged(text: str, secret):
 def test_a_whole_file(secret):
     config = judged(GOOD, secret)
     assert config.broker.node == 2
-    assert config.data_dir == "/somewhere/data"
+    assert (config.data_dir, config.further_dirs) == ("/somewhere/data", ())
     assert [(each.name, each.host, each.port) for each in config.bind] == [
         ("PLAINTEXT", "127.0.0.1", 9093)
     ]
@@ -152,7 +152,13 @@ def test_kafkas_own_file_starts_when_voters_and_secret_are_added(secret):
         ("num.network.threads = 3", "max.connections.per.ip = 9", ["only max.connections is"]),
         ("num.network.threads = 3", "log.local.retention.ms = 5", ["there is no remote storage"]),
         ("num.network.threads = 3", "log.retention.hour = 1", ["did you mean log.retention.hours"]),
-        ("=/somewhere/data", "=/one,/two", ["line 4", "several data directories"]),
+        ("=/somewhere/data", "=/one,/two,/one", ["line 4", "one directory", "name each"]),
+        ("=/somewhere/data", "=/one,,/two", ["line 4", "a path of log.dirs is empty"]),
+        (
+            "=/somewhere/data",
+            "=" + ",".join(map("/{}".format, range(65))),
+            ["line 4", "at most 64"],
+        ),
         ("num.network.threads = 3", "auto.create.topics.enable = yes", ["neither true nor false"]),
         (
             "num.network.threads = 3",

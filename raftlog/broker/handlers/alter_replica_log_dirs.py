@@ -1,11 +1,11 @@
-"""AlterReplicaLogDirs: a replica moves to another directory of its broker, and there is only one.
+"""AlterReplicaLogDirs: a replica moves to another log directory of its broker.
 
-A broker has one data directory. A replica that is asked into it is there already; any other
-directory is not found. Each partition has its own answer, as in Kafka.
+The answer says that the move is accepted; DescribeLogDirs shows how far it is. A replica that is
+not here yet begins in that directory, should it be placed here in this boot, and hears
+REPLICA_NOT_AVAILABLE for now. Each partition has its own answer. All as in Kafka.
 """
 
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.describe_log_dirs import directory_name
 from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.alter_replica_log_dirs import (
@@ -14,7 +14,6 @@ from raftlog.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from raftlog.partition.replica import PartitionReplica
 
 
 def handle(context: Context, request: KafkaRequest) -> None:
@@ -36,7 +35,20 @@ def handle(context: Context, request: KafkaRequest) -> None:
 
 
 def _judged(context: Context, path: str, topic: str, number: int) -> int:
-    if path.rstrip("/") != directory_name(context).rstrip("/"):
+    directories = context.log_directories
+    wanted = directories.named(path)
+    if wanted is None:
         return ErrorCode.LOG_DIR_NOT_FOUND
-    replica = context.router.replica(topic, number)
-    return ErrorCode.NONE if isinstance(replica, PartitionReplica) else replica
+    if wanted.error is not None:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    partition = context.router.partition(topic, number)
+    if isinstance(partition, ErrorCode):
+        return partition
+    group = partition.group
+    if group in directories.offline:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    if group not in context.replicas and group not in directories.moving:
+        directories.prefer(group, wanted.prefix)
+        return ErrorCode.REPLICA_NOT_AVAILABLE
+    context.moves.ask(group, wanted.prefix)
+    return ErrorCode.NONE

@@ -1,8 +1,9 @@
-"""DescribeLogDirs: what this broker's data directory holds, and how much room is left.
+"""DescribeLogDirs: what each log directory of this broker holds, and how much room is left.
 
 A replica's size is that of its live segment files. Its lag is how far its log ends behind what it
-knows to be committed. No replica moves between directories, for a broker has one: none is a future
-one. What was asked for and is not here is left out, as in Kafka.
+knows to be committed. A replica on its way to another directory is shown in both, as a future one
+in that, without sizes: it is stopped. A directory that failed is shown with its error and without
+replicas. What was asked for and is not here is left out, as in Kafka.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from raftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from raftlog.partition.replica import PartitionReplica
-from raftlog.storage.space import Space, look_at_space
+from raftlog.storage.space import Space, look_at_spaces
 
 _STATE: Final = "describe_log_dirs"
 
@@ -46,13 +47,17 @@ def handle(context: Context, request: KafkaRequest) -> None:
         waiting = context.handler_state[_STATE] = _Waiting()
     waiting.requests.append(request)
     if len(waiting.requests) == 1:
-        context.job(context.directory, look_at_space, (), partial(_looked, context, waiting))
+        prefixes = tuple(each.prefix for each in context.log_directories.all if each.known)
+        done = partial(_looked, context, waiting)
+        context.job(context.directory, look_at_spaces, (prefixes,), done)
 
 
 def _looked(context: Context, waiting: _Waiting, value: object) -> None:
     requests, waiting.requests = waiting.requests, []
-    if isinstance(value, RaftlogError):
-        context.trace("disk-space-unknown", f"node {context.node}", why=str(value))
+    spaces = value if isinstance(value, dict) else {"": value}
+    for prefix, space in spaces.items():
+        if isinstance(space, RaftlogError):
+            context.trace("disk-space-unknown", f"node {context.node} {prefix}", why=str(space))
     # With thousands of replicas the answer that names all of them costs milliseconds. Those who
     # ask for all get the same bytes, so that a flood of such requests does not stop the broker.
     shared: dict[int, EncodedAnswer] = {}
@@ -61,35 +66,56 @@ def _looked(context: Context, waiting: _Waiting, value: object) -> None:
             continue
         body: DescribeLogDirsRequest = request.body
         if body.topics is not None:
-            request.answer(_response(context, _wanted(context, body.topics), value))
+            request.answer(_response(context, _wanted(context, body.topics), spaces))
             continue
         if request.version not in shared:
-            everything = _response(context, _all(context), value)
+            everything = _response(context, _all(context), spaces)
             shared[request.version] = encode_answer(request.api_key, request.version, everything)
         request.answer_encoded(shared[request.version])
 
 
-def directory_name(context: Context) -> str:
-    """The one data directory of this broker, as clients name it."""
-    return context.config.data_path or f"directory-{context.directory:016x}"
-
-
 def _response(
-    context: Context, topics: list[DescribeLogDirsTopic], value: object
+    context: Context, topics: list[DescribeLogDirsTopic], spaces: dict[str, object]
 ) -> DescribeLogDirsResponse:
-    name = directory_name(context)
-    if isinstance(value, RaftlogError):
-        result = DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, name)
-    else:
-        assert isinstance(value, Space), value
-        result = DescribeLogDirsResult(0, name, topics, value.total, value.free)
-    return DescribeLogDirsResponse(results=[result])
+    results: list[DescribeLogDirsResult] = []
+    for each in context.log_directories.all:
+        space = spaces.get(each.prefix) if each.known else None
+        if each.error is not None or not isinstance(space, Space):
+            results.append(DescribeLogDirsResult(ErrorCode.KAFKA_STORAGE_ERROR, each.name))
+            continue
+        held = _held(context, topics, each.prefix)
+        results.append(DescribeLogDirsResult(0, each.name, held, space.total, space.free))
+    return DescribeLogDirsResponse(results=results)
+
+
+def _held(
+    context: Context, topics: list[DescribeLogDirsTopic], prefix: str
+) -> list[DescribeLogDirsTopic]:
+    """Those of the replicas that lie in one directory."""
+    directories = context.log_directories
+    if not directories.further:
+        return topics
+    found: list[DescribeLogDirsTopic] = []
+    for topic in topics:
+        image = context.image.topic(topic.name)
+        assert image is not None, topic.name
+        here: list[DescribeLogDirsPartition] = []
+        for each in topic.partitions:
+            group = image.partitions[each.partition_index].group
+            if directories.directory_of(group) == prefix:
+                here.append(each)
+            elif directories.moving.get(group) == prefix:
+                here.append(DescribeLogDirsPartition(each.partition_index, 0, 0, True))
+        if here:
+            found.append(DescribeLogDirsTopic(topic.name, here))
+    return found
 
 
 def _all(context: Context) -> list[DescribeLogDirsTopic]:
-    """All running replicas, by topic and number."""
+    """All replicas that run, or stand still while they move, by topic and number."""
     found: dict[str, list[DescribeLogDirsPartition]] = {}
-    for group, replica in context.replicas.items():
+    moving = dict.fromkeys(context.log_directories.moving)
+    for group, replica in (moving | context.replicas).items():
         place = context.image.places.get(group)
         if group == METADATA_GROUP or place is None:
             continue
@@ -102,26 +128,29 @@ def _all(context: Context) -> list[DescribeLogDirsTopic]:
 def _wanted(
     context: Context, topics: Sequence[DescribableLogDirTopic]
 ) -> list[DescribeLogDirsTopic]:
-    """Those of the running replicas that a request names."""
+    """Those of the same that a request names."""
     wanted: dict[str, dict[int, None]] = {}
     for topic in topics:
         wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
     found: list[DescribeLogDirsTopic] = []
     for name in sorted(wanted):
-        replicas = [
-            (number, context.router.replica(name, number)) for number in sorted(wanted[name])
-        ]
-        here = [
-            _partition(number, each)
-            for number, each in replicas
-            if isinstance(each, PartitionReplica)
-        ]
+        here: list[DescribeLogDirsPartition] = []
+        for number in sorted(wanted[name]):
+            partition = context.router.partition(name, number)
+            if isinstance(partition, ErrorCode):
+                continue
+            replica = context.replicas.get(partition.group)
+            if replica is not None or partition.group in context.log_directories.moving:
+                here.append(_partition(number, replica))
         if here:
             found.append(DescribeLogDirsTopic(name, here))
     return found
 
 
-def _partition(number: int, replica: PartitionReplica) -> DescribeLogDirsPartition:
+def _partition(number: int, replica: PartitionReplica | None) -> DescribeLogDirsPartition:
+    """One row; None: it is stopped, for it moves."""
+    if replica is None:
+        return DescribeLogDirsPartition(number, 0, 0, False)
     size = sum(segment.size_hint for segment in replica.log.segments)
     lag = max(0, replica.high_watermark - replica.log.next_offset)
     return DescribeLogDirsPartition(number, size, lag, False)

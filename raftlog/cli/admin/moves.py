@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.base.ids import NodeId
-from raftlog.cli.admin.plan_files import Moves
-from raftlog.client.core.admin_asks import LogDir, describe_log_dirs
+from raftlog.cli.admin.plan_files import Directories, Moves
+from raftlog.client.core.admin_asks import LogDir, alter_replica_log_dirs, describe_log_dirs
 from raftlog.client.core.asks import (
     alter_reassignments,
     describe_cluster,
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from raftlog.kafka.messages.metadata import MetadataResponse
 
 _PER_REQUEST = 1_000
+_ACCEPTED = (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE)
+"""The second: the replica is to come, and the broker knows where it is wanted."""
 
 
 @final
@@ -125,20 +127,34 @@ async def states(client: Client, plan: Mapping[TopicPartition, Sequence[int]]) -
     ]
 
 
-async def check_directories(client: Client, wanted: Mapping[int, Sequence[str]]) -> None:
-    """`OperatingError` for a directory that the broker does not have: a broker has one, so a
-    replica that moves there lies in it."""
+async def check_directories(client: Client, wanted: Directories) -> None:
+    """`OperatingError` for a directory that the broker does not have."""
     await client.know_brokers()
-    for node, paths in sorted(wanted.items()):
+    for node, named in sorted(wanted.items()):
         directories: list[LogDir] = await client.ask(describe_log_dirs(NodeId(node), []))
         there = [each.path for each in directories]
-        wrong = [path for path in paths if path not in there]
+        wrong = [path for path in named.values() if path not in there]
         if wrong:
             raise OperatingError(
                 f"broker {node} has no directory {wrong[0]}",
-                on=f"its directory is {', '.join(there)}",
-                do='write "any" into log_dirs',
+                on=f"it has {', '.join(there)}",
+                do='name one of these in log_dirs, or write "any"',
             )
+
+
+async def alter_directories(client: Client, wanted: Directories) -> list[PartitionResult]:
+    """Move replicas into these directories of their brokers; the refusals. It comes before the
+    moves between brokers: a replica that is not there yet then begins in the right directory."""
+    refused: list[PartitionResult] = []
+    for node, named in sorted(wanted.items()):
+        places = sorted(named)
+        for first in range(0, len(places), _PER_REQUEST):
+            part = {place: named[place] for place in places[first : first + _PER_REQUEST]}
+            results: list[PartitionResult] = await client.ask(
+                alter_replica_log_dirs(NodeId(node), part)
+            )
+            refused += [each for each in results if each.error_code not in _ACCEPTED]
+    return sorted(refused)
 
 
 async def alter(

@@ -19,6 +19,8 @@ from raftlog.metadata.topic_names import topic_name_problem
 
 Moves = dict[TopicPartition, tuple[int, ...]]
 """Partition -> its brokers, the preferred leader first."""
+Directories = dict[int, dict[TopicPartition, str]]
+"""Broker -> partition -> the log directory in which its replica is to lie."""
 
 _VERSION: Final = 1
 _FILE_BYTES_MAX: Final = 64 << 20
@@ -41,14 +43,13 @@ def moves_of(text: str, on: str) -> Moves:
     return found
 
 
-def read_directories(path: Path) -> dict[int, list[str]]:
-    """Broker -> the directories that a plan names there, each once."""
-    found: dict[int, list[str]] = {}
+def read_directories(path: Path) -> Directories:
+    """The directories that a plan names."""
+    found: Directories = {}
     entries = _entries(_text(path), str(path), "partitions", _directories)
-    for named in entries.values():
+    for place, named in entries.items():
         for node, directory in named:
-            if directory not in found.setdefault(node, []):
-                found[node].append(directory)
+            found.setdefault(node, {})[place] = directory
     return found
 
 

@@ -15,6 +15,7 @@ from raftlog.base.ids import NodeId
 from raftlog.cli.admin.moves import (
     MoveState,
     alter,
+    alter_directories,
     check_directories,
     current_moves,
     current_of,
@@ -185,7 +186,8 @@ def execute(
             return current, []
         if rollback_file is not None:
             _save(rollback_file, plan_text(current))
-        return current, await alter(client, plan)
+        refused = await alter_directories(client, directories)
+        return current, refused + await alter(client, plan)
 
     current, results = with_client(bootstrap, work)
     refused = [each for each in results if each.error_code != ErrorCode.NONE]

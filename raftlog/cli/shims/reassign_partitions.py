@@ -15,6 +15,7 @@ from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.cli.admin.moves import (
     MoveState,
     alter,
+    alter_directories,
     check_directories,
     current_moves,
     current_of,
@@ -188,13 +189,16 @@ async def _execute(flags: dict[str, Any], client: Client) -> int:
     for node in sorted({node for nodes in plan.values() for node in nodes}):
         if node not in alive:
             raise OperatingError(f"Unknown broker id {node}")
-    await check_directories(client, read_directories(flags["reassignment_json_file"]))
+    directories = read_directories(flags["reassignment_json_file"])
+    await check_directories(client, directories)
     current = await current_of(client, plan)
     if flags["form"] == "text":
         print(f"Current partition replica assignment\n\n{plan_text(current)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback", flush=True)
     same_factor = flags["disallow_replication_factor_change"]
-    refused = _refused(await alter(client, plan, factor_may_change=not same_factor))
+    elsewhere = await alter_directories(client, directories)
+    results = elsewhere + await alter(client, plan, factor_may_change=not same_factor)
+    refused = _refused(results)
     if flags["form"] == "json":
         started = [place._asdict() for place in sorted(plan) if place not in refused]
         print_json(

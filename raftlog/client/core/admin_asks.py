@@ -5,7 +5,7 @@ that names a node is asked of that very broker; `Client.know_brokers` makes its 
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, final
 
 from raftlog.base.arguments import checked
@@ -15,6 +15,12 @@ from raftlog.client.core.arguments import NodeNumber, Timeout
 from raftlog.client.core.asks import ADMIN_TIMEOUT_NS, Ask, broker_ms
 from raftlog.client.core.results import PartitionResult, check_code
 from raftlog.client.core.values import ANY_NODE, TopicPartition
+from raftlog.kafka.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -351,6 +357,33 @@ def describe_log_dirs(
         ]
 
     return Ask(ApiKey.DESCRIBE_LOG_DIRS, read, body, node=NodeId(node), timeout_ns=timeout_ns)
+
+
+@checked
+def alter_replica_log_dirs(
+    node: NodeNumber,
+    paths: Mapping[TopicPartition, str],
+    timeout_ns: Timeout = ADMIN_TIMEOUT_NS,
+) -> Ask:
+    """Move replicas of one broker into these log directories of its: a `PartitionResult` for each.
+    A good one says that the move is accepted; `describe_log_dirs` shows how far it is."""
+    topics: dict[str, dict[str, list[int]]] = {}
+    for place, path in paths.items():
+        topics.setdefault(path, {}).setdefault(place.topic, []).append(place.partition)
+    wanted = tuple(
+        AlterReplicaLogDir(path, tuple(AlterReplicaLogDirTopic(*each) for each in named.items()))
+        for path, named in topics.items()
+    )
+    key, body = ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest(wanted)
+    return Ask(key, _read_altered, body, node=NodeId(node), changes=True, timeout_ns=timeout_ns)
+
+
+def _read_altered(body: AlterReplicaLogDirsResponse) -> list[PartitionResult]:
+    return [
+        PartitionResult(TopicPartition(topic.topic_name, each.partition_index), each.error_code)
+        for topic in body.results
+        for each in topic.partitions
+    ]
 
 
 def _known(number: int) -> int | None:

@@ -142,4 +142,4 @@ def test_a_replica_of_another_broker_is_not_here(three):
     three.run(2)
     answer = three.ask(1, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(None), 4)
     codes = moved(three, answer.results[0].log_dir, ("single", [0, 1, 2]))
-    assert sorted(codes.values()) == [0] + [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert sorted(codes.values()) == [0] + [ErrorCode.REPLICA_NOT_AVAILABLE] * 2

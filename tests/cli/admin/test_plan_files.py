@@ -73,8 +73,9 @@ def test_directories_are_read_by_broker(tmp_path):
     path = tmp_path / "plan.json"
     more = {**ENTRY, "partition": 1, "log_dirs": ["/a", "/b"]}
     path.write_text(with_entries({**ENTRY, "log_dirs": ["/a", "any"]}, more))
-    assert read_moves(path)[TopicPartition("t", 1)] == (1, 2)
-    assert read_directories(path) == {1: ["/a"], 2: ["/b"]}
+    first, second = TopicPartition("t", 0), TopicPartition("t", 1)
+    assert read_moves(path)[second] == (1, 2)
+    assert read_directories(path) == {1: {first: "/a", second: "/a"}, 2: {second: "/b"}}
 
 
 def test_a_file_that_cannot_be_read_says_so(tmp_path):

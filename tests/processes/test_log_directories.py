@@ -1,0 +1,182 @@
+"""Brokers with several log directories: placed evenly, failing one by one, replicas that move."""
+
+import time
+from functools import partial
+
+import pytest
+
+from raftlog.base.errors import OperatingError
+from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.admin_asks import alter_replica_log_dirs, describe_log_dirs
+from raftlog.client.core.asks import fetch
+from raftlog.client.core.values import TopicPartition
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.runtime import local_cluster
+
+pytestmark = [pytest.mark.processes, pytest.mark.slow]
+PARTITIONS = 6
+
+
+def with_directories(running, node, *names):
+    """Give a broker of a founded cluster further log directories."""
+    path = running.directory / f"broker{node}.properties"
+    paths = [str(running.data_path(node)), *(str(running.directory / name) for name in names)]
+    lines = path.read_text().splitlines()
+    changed = [
+        f"log.dirs = {','.join(paths)}" if line.startswith("log.dirs") else line for line in lines
+    ]
+    path.write_text("\n".join(changed) + "\n")
+
+
+def directories(client, node=1):
+    found = client.ask(describe_log_dirs(node))
+    return {each.path.rpartition("/")[2]: each for each in found}
+
+
+def written_to_all(client, text):
+    for number in range(PARTITIONS):
+        client.produce("orders", text, partition=number)
+
+
+def read_from_all(client):
+    found = []
+    for number in range(PARTITIONS):
+        piece = client.ask(fetch(TopicPartition("orders", number), 0, max_wait_ms=500))
+        found.append([bytes(record.value) for record in piece.records()])
+    return found
+
+
+def test_one_directory_fails_and_the_others_serve(tmp_path, monkeypatch):
+    control = tmp_path / "control"
+    control.write_text("")
+    monkeypatch.setenv("RAFTLOG_TEST_DISK", f"control={control},only=second")
+    running = local_cluster.found(tmp_path / "data", brokers=3)
+    with_directories(running, 1, "second", "third")
+    try:
+        running.start_all()
+        with BlockingClient(running.bootstrap_servers) as client:
+            client.create_topic("orders", partitions=PARTITIONS, replication_factor=3)
+            written_to_all(client, b"before")
+            found = directories(client)
+            assert {name: len(each.replicas) for name, each in found.items()} == {
+                "broker1": 2,
+                "second": 2,
+                "third": 2,
+            }
+            assert all(each.usable_bytes for each in found.values())
+            assert list(directories(client, 2)) == ["broker2"]
+
+            control.write_text("fail-write")
+            written_to_all(client, b"while it fails")
+            assert running.is_alive(1)
+            found = directories(client)
+            assert found["second"].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert found["second"].replicas == ()
+            assert [len(found[name].replicas) for name in ("broker1", "third")] == [2, 2]
+            assert "log-directory-failed" in running.log_path(1).read_text()
+
+            control.write_text("")
+            running.terminate(1)
+            running.restart(1)
+            written_to_all(client, b"after")
+            expected = [b"before", b"while it fails", b"after"]
+            assert read_from_all(client) == [expected] * PARTITIONS
+            assert len(directories(client)["second"].replicas) == 2
+    finally:
+        running.stop()
+
+
+def test_a_directory_that_is_gone_takes_its_replicas_offline(tmp_path):
+    """With one replica each, nothing may begin empty elsewhere: what was acknowledged would be lost
+    without a word."""
+    running = local_cluster.found(tmp_path / "data", brokers=1)
+    with_directories(running, 1, "second")
+    second = running.directory / "second"
+    try:
+        running.start_all()
+        with BlockingClient(running.bootstrap_servers) as client:
+            client.create_topic("orders", partitions=2, replication_factor=1)
+            for number in range(2):
+                client.produce("orders", b"before", partition=number)
+            here = directories(client)["broker1"].replicas[0].place.partition
+        running.terminate(1)
+        second.rename(tmp_path / "away")
+        second.mkdir()
+        running.start(1)  # not ready: a replica is offline
+        with BlockingClient(running.bootstrap_servers) as client:
+            assert client.produce("orders", b"on", partition=here).offset == 1
+            found = directories(client)
+            assert [len(found[name].replicas) for name in ("broker1", "second")] == [1, 0]
+        running.terminate(1)
+        for each in sorted(second.rglob("*"), reverse=True):
+            each.rmdir() if each.is_dir() else each.unlink()
+        second.rmdir()
+        (tmp_path / "away").rename(second)
+        running.restart(1)
+        with BlockingClient(running.bootstrap_servers) as client:
+            assert client.produce("orders", b"back", partition=1 - here).offset == 1
+    finally:
+        running.stop()
+
+
+def test_directories_in_a_wrong_order_are_refused(tmp_path):
+    running = local_cluster.found(tmp_path / "data", brokers=1)
+    with_directories(running, 1, "second")
+    try:
+        running.start_all()
+        running.terminate(1)
+        path = running.directory / "broker1.properties"
+        first, second = running.data_path(1), running.directory / "second"
+        path.write_text(path.read_text().replace(f"{first},{second}", f"{second},{first}"))
+        with pytest.raises(OperatingError, match="log directory of a broker"):
+            running.restart(1)
+    finally:
+        running.stop()
+
+
+def moved(client, place, to):
+    """Whether that replica of broker 1 lies in a directory, and none is on its way."""
+    found = {
+        (each.path.rpartition("/")[2], one.is_future)
+        for each in client.ask(describe_log_dirs(1, [place]))
+        for one in each.replicas
+    }
+    return found == {(to, False)}
+
+
+@pytest.mark.parametrize("brokers", [1, 3])
+def test_replicas_move_between_directories_under_load(tmp_path, brokers):
+    running = local_cluster.found(tmp_path / "data", brokers=brokers)
+    with_directories(running, 1, "second")
+    second = running.directory / "second"
+    try:
+        running.start_all()
+        with BlockingClient(running.bootstrap_servers) as client:
+            client.create_topic("orders", partitions=PARTITIONS, replication_factor=brokers)
+            written_to_all(client, b"before")
+            paths = {"broker1": str(running.data_path(1)), "second": str(second)}
+            for to in ("second", "broker1", "second"):
+                places = [TopicPartition("orders", number) for number in range(PARTITIONS)]
+                answers = client.ask(alter_replica_log_dirs(1, dict.fromkeys(places, paths[to])))
+                assert [each.error_code for each in answers] == [0] * PARTITIONS
+                written_to_all(client, b"during")
+                for place in places:
+                    _wait_until(partial(moved, client, place, to))
+            expected = [b"before", *[b"during"] * 3]
+            assert read_from_all(client) == [expected] * PARTITIONS
+            assert len(list((second / "groups").iterdir())) == PARTITIONS
+            assert not list(second.rglob("moving"))
+            running.terminate(1)
+            running.restart(1)
+            assert read_from_all(client) == [expected] * PARTITIONS
+            (refused,) = client.ask(alter_replica_log_dirs(1, {places[0]: "/nowhere"}))
+            assert refused.error_code == ErrorCode.LOG_DIR_NOT_FOUND
+    finally:
+        running.stop()
+
+
+def _wait_until(holds):
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, holds
+        time.sleep(0.05)
