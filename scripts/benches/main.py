@@ -12,6 +12,7 @@ from benches import (
     latency,
     measuring,
     producing,
+    scaling,
     sealing,
     simulating,
     starting,
@@ -36,6 +37,8 @@ def run(name: str, rounds: int, *, compiled: bool) -> dict:
         return creating.measure(rounds)
     if name == "idle":
         return idling.measure(rounds)
+    if name == "scale":
+        return scaling.measure(rounds)
     if name == "groups":
         return grouping.measure(rounds)
     if name == "seal":
@@ -56,6 +59,7 @@ NAMES = [
     "create",
     "failover",
     "idle",
+    "scale",
     "groups",
     "seal",
     "start",
