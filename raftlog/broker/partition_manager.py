@@ -88,8 +88,7 @@ class PartitionManager:
 
     def __attrs_post_init__(self) -> None:
         self.deletions = ReplicaDeletions(self.context, self.volume, self.reports)
-        files = self.context, self.volume, self.hosts
-        self.moves = DirectoryMoves(*files, self._stop, self._open)
+        self.moves = DirectoryMoves(self.context, self.volume, self.hosts, self._stop, self._open)
 
     # --- what the metadata wants ---
 

@@ -1,4 +1,4 @@
-"""Where replicas of one broker lie: placed evenly, where they were registered, never begun twice."""
+"""Where replicas of one broker lie: spread evenly, then where they are registered, never twice."""
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import METADATA_GROUP, ReplicaId
