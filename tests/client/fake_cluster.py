@@ -121,6 +121,9 @@ class FakeCluster:
     """Where brokers really listen, when they do (fake_server)."""
     groups: Any = None
     """Who answers the APIs of groups (tests/client/group/fake_groups.py)."""
+    holding: set[int] = attrs.Factory(set)
+    """APIs whose answers wait until `let_go`; what comes behind on the connection waits, too."""
+    held: list[tuple[int, Later, Any]] = attrs.Factory(list)
     versions: dict[int, int] = attrs.Factory(dict)
     """Highest version of an API that is offered, when lower than all."""
 
@@ -157,6 +160,14 @@ class FakeCluster:
     def refuse(self, api: ApiKey, *codes: int) -> None:
         self.refusals[api].extend(codes)
 
+    def let_go(self, *apis: int) -> None:
+        """Give the answers of these APIs that were held, in order, and hold no more."""
+        self.holding.difference_update(apis)
+        given = [each for each in self.held if each[0] in apis]
+        self.held = [each for each in self.held if each[0] not in apis]
+        for _, later, body in given:
+            later.give(body)
+
     def count(self, api: ApiKey) -> int:
         return sum(1 for _, key, _ in self.requests if key == api)
 
@@ -182,6 +193,9 @@ class FakeCluster:
             return None, "cut after"
         if body is None:
             return None, None
+        if key in self.holding and not isinstance(body, Later):
+            self.held.append((key, Later(), body))
+            body = self.held[-1][1]
         if isinstance(body, Later):
             held = body
             if held.body is None:

@@ -86,6 +86,35 @@ def test_cooperative_members_keep_what_stays_theirs():
     assert one.told(Change.LOST) == two.told(Change.LOST) == []
 
 
+@pytest.mark.parametrize("api", [ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH])
+def test_an_answer_that_comes_after_its_partitions_went_begins_nothing(api):
+    """A member had asked where its partitions begin when a rebalance took them. The late answer let
+    it fetch them; it threw the first records away, as of partitions that were not its own, and when
+    it got the partitions back it gave out what came behind these, and committed that.
+    """
+    world = start()
+    world.cluster.holding.add(api)
+    first, second = world.reader("t", **EAGER), world.reader("t", **EAGER)
+    joined(world, first, second)
+    world.run_until(lambda: world.cluster.held)
+    second.begin_work()
+    third = world.reader("t", **EAGER)
+    world.run_until(lambda: first.places() == [])
+    world.cluster.let_go(api)
+    world.run_for(millis(200))
+    world.cluster.holding.add(ApiKey.OFFSET_FETCH)
+    second.end_work()
+    readers = (first, second, third)
+    joined(world, *readers)
+    for each in world.cluster.topics["t"]:
+        fill(each, 1)
+    world.run_for(millis(200))
+    world.cluster.let_go(ApiKey.OFFSET_FETCH)
+    world.run_until(
+        lambda: len({(r.partition, r.offset) for each in readers for r in each.records}) == 48
+    )
+
+
 def test_nothing_is_skipped_and_little_comes_twice_when_partitions_move():
     """What the user had done with was committed before the partition went."""
     world = start()

@@ -1,6 +1,6 @@
 """Groups under everything at once."""
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from raftlog.base.units import millis
@@ -18,22 +18,32 @@ def expire_unknown(world, readers):
             world.groups.expire("g", name)
 
 
+def hold_or_let_go(cluster, api):
+    if api in cluster.holding:
+        cluster.let_go(api)
+    else:
+        cluster.holding.add(api)
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     strategy=st.sampled_from(["range", "sticky", "cooperative-sticky"]),
     static=st.booleans(),
     steps=st.lists(
         st.tuples(
-            st.sampled_from(["join", "die", "work", "move", "silence", "refuse", "grow", "run"]),
+            st.sampled_from(
+                ["join", "die", "work", "move", "silence", "refuse", "hold", "grow", "run"]
+            ),
             st.integers(0, 600),
         ),
         max_size=10,
     ),
 )
+@example("range", False, [("hold", 81), ("join", 61), ("join", 45)])  # a late answer began a fetch
 def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, static, steps):
     """Members come and die (a static one comes back at once), work and poll, coordinators move,
-    fall silent and refuse. Afterwards the members that are left have each partition once, and every
-    record was given out by a poll."""
+    fall silent and refuse, and answers about offsets come late. Afterwards the members that are
+    left have each partition once, and every record was given out by a poll."""
     world = start(4, 4)
     world.latency_ns = millis(10)  # each fetch is answered at once: the fewer, the faster
     more = {"partition_assignment_strategy": (strategy,), "auto_commit_interval_ms": 50}
@@ -69,12 +79,15 @@ def test_whatever_happens_each_record_is_read_and_none_is_skipped(strategy, stat
             world.groups.move_to(1 + world.groups.node % 3)
         elif what == "refuse":
             world.cluster.refuse(apis[number % 4], refusals[number % 6])
+        elif what == "hold":
+            hold_or_let_go(world.cluster, (ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH)[number % 2])
         elif what == "grow" and len(world.cluster.topics["t"]) < 6:
             world.cluster.grow("t")
         world.run_for(millis(number))
     for each in readers:
         each.end_work()
     world.groups.silent.clear()
+    world.cluster.let_go(*world.cluster.holding)
     expire_unknown(world, readers)
     wanted = [f"t-{at}" for at in range(4)]
 

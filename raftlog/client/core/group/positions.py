@@ -42,7 +42,8 @@ _PIECE_BYTES: Final = 1 << 20
 @final
 @attrs.define(eq=False)
 class _Position:
-    """One partition. `moves` counts seeks, so that answers to older questions count no more."""
+    """One partition. `moves` counts seeks, and the end of it: answers to older questions count no
+    more."""
 
     place: TopicPartition
     offset: Offset | None = None
@@ -111,7 +112,10 @@ class Positions:
         """These are assigned no longer."""
         for place in places:
             self._stop_reading(place)
-            self._positions.pop(place, None)
+            position = self._positions.pop(place, None)
+            if position is not None:
+                # An answer that is under way would begin to read what is not ours any more.
+                position.moves += 1
 
     def of(self, place: TopicPartition) -> _Position:
         """The position; `LocalMisuse` for a partition that is not assigned."""
@@ -164,6 +168,7 @@ class Positions:
         self._pieces = deque(each for each in self._pieces if each.position.place != place)
 
     def _read_on(self, position: _Position) -> None:
+        assert self._positions.get(position.place) is position, f"{position.place} was dropped"
         if position.offset is not None and not position.paused and position.trouble is None:
             self.fetcher.begin(position.place, position.offset)
 
