@@ -104,6 +104,13 @@ def broker_settings():
         config = keys.default_of(name)
         runs = "yes" if name in dynamic else ""
         lines.append(f"| `{name}` | `{config.name}` | {config.classed.value} | {runs} |")
+    lines += ["", "## Given while a broker runs", ""]
+    lines += [
+        "No file has them (`raftlog configs alter broker`). Without a value nothing is bound."
+    ]
+    lines += ["", "| setting | meaning |", "|---|---|"]
+    only = import_module("raftlog.metadata.broker_settings").BROKER_ONLY
+    lines += [f"| `{name}` | {config.about} |" for name, config in only.items()]
     groups = import_module("raftlog.runtime.kafka_settings").GROUPS
     for title, classed in (
         ("Without effect", "NO_EFFECT"),

@@ -78,6 +78,8 @@ broker that restarts often would never roll it; restarts in quick succession rol
 PROMOTE_LAG_MAX: Final = 64
 """Entries by which a learner may lag, durably, when it becomes a voter: some rounds of a busy
 leader."""
+THROTTLE_RATE_MIN: Final = KIB
+"""The lowest rate of a throttled move, in bytes a second: less would be a move that never ends."""
 UNCOMMITTED_BYTES_MAX: Final = 16 * MIB
 """Proposed and not yet committed bytes per group; beyond it producers to this group are paused,
 beyond twice as much what others bring is refused."""

@@ -55,6 +55,7 @@ from raftlog.broker.registration import Registration
 from raftlog.broker.rounds import Rounds
 from raftlog.broker.router import Floor, Router
 from raftlog.broker.stopping import Stopping
+from raftlog.broker.throttles import Throttles
 from raftlog.broker.volume import Volume
 from raftlog.metadata.delta import ClusterDelta, delta_between
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
@@ -108,8 +109,16 @@ class Broker:
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns, clocks)
         self._make_metadata_parts()
         raft = _raft_options(config, directory.promised_ns)
+        self.throttles = Throttles(context)
         self.manager = PartitionManager(
-            context, self.volume, raft, self.registration, self._group_dropped, clocks, machine_for
+            context,
+            self.volume,
+            raft,
+            self.registration,
+            self._group_dropped,
+            clocks,
+            machine_for,
+            self.throttles,
         )
         context.moves = self.manager.moves
         self.links = Links(context, self.multi, self.registration, self.engine)
@@ -297,6 +306,7 @@ class Broker:
         self.campaigns.dropped(group)
         self.multi.dropped(group)
         self.rounds.dropped(group)
+        self.throttles.dropped(group)
         self.context.groups.dropped(group)
         self.context.ledger.settled(group, 0)
 
@@ -344,6 +354,7 @@ class Broker:
             self.manager.apply(delta)
         else:
             self._open_partitions()
+        self.throttles.image_changed(image, delta)
         if delta.brokers:
             self.links.addresses_changed()
             self.links.recheck()

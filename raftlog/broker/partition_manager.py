@@ -31,6 +31,7 @@ from raftlog.broker.context import Context
 from raftlog.broker.directory_moves import DirectoryMoves
 from raftlog.broker.hosts import FOR_GOOD, Host, HostState
 from raftlog.broker.replica_deletions import Removals, ReplicaDeletions
+from raftlog.broker.throttles import Throttles
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
 from raftlog.broker.volume import Volume
 from raftlog.metadata.broker_image import Removal
@@ -82,6 +83,7 @@ class PartitionManager:
     dropped: Callable[[GroupId], None]
     clocks: PeerClocks
     machine_for: Callable[[str], MachineFactory | None]
+    throttles: Throttles
     hosts: dict[GroupId, Host] = attrs.Factory(dict)
     deletions: ReplicaDeletions = attrs.field(init=False)
     moves: DirectoryMoves = attrs.field(init=False)
@@ -342,7 +344,7 @@ class PartitionManager:
         if group == METADATA_GROUP:
             none = Nanos(0)
             return attrs.evolve(self.raft, eager_commit=True, lease_ns=none, earlier_lease_ns=none)
-        return self.raft
+        return attrs.evolve(self.raft, throttling=self.throttles.of(group))
 
     def _run(
         self, host: Host, recovered: RecoveredReplica, restored: AppliedMachine | None = None
@@ -383,8 +385,7 @@ class PartitionManager:
         context.count("replicas_opened")
 
     def _fenced(self) -> list[Any]:
-        brokers = self.context.image.brokers
-        return [node for node in sorted(brokers) if brokers[node].fenced]
+        return [node for node, each in sorted(self.context.image.brokers.items()) if each.fenced]
 
     def fence(self) -> None:
         """Tell every replica which brokers are fenced now."""

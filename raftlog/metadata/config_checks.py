@@ -4,7 +4,8 @@ The case of `true` and `false`, and spaces around the words of a list, do not co
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 Check = Callable[[str], str | None]
@@ -81,6 +82,22 @@ def throttled_replicas(value: str) -> str | None:
     if value.strip() in ("", "*") or _REPLICAS.fullmatch(value.strip()):
         return None
     return "must be * or a list like 0:1,1:2 (partition:broker)"
+
+
+@lru_cache(maxsize=64)
+def _listed(value: str) -> Mapping[int, tuple[int, ...]]:
+    nodes: dict[int, list[int]] = {}
+    for word in words(value):
+        partition, _, node = word.partition(":")
+        nodes.setdefault(int(partition), []).append(int(node))
+    return {partition: tuple(each) for partition, each in nodes.items()}
+
+
+def names_replica(value: str, partition: int, node: int) -> bool:
+    """Whether a list of throttled replicas (checked before) names that replica."""
+    if value.strip() == "*":
+        return True
+    return bool(value) and node in _listed(value).get(partition, ())
 
 
 def words(value: str) -> list[str]:

@@ -175,8 +175,7 @@ _DEFINED: Final = (
         kind=ConfigType.LIST,
         default="",
         check=throttled_replicas,
-        about="moves are not throttled",
-        classed=SettingClass.NO_EFFECT,
+        about="replicas (partition:broker, or *) throttled while they move to their broker",
     ),
     TopicConfig(
         name="index.interval.bytes",
@@ -192,8 +191,7 @@ _DEFINED: Final = (
         kind=ConfigType.LIST,
         default="",
         check=throttled_replicas,
-        about="moves are not throttled",
-        classed=SettingClass.NO_EFFECT,
+        about="replicas (partition:broker, or *) throttled as leaders of a move",
     ),
     TopicConfig(
         name="local.retention.bytes",

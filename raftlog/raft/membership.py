@@ -14,7 +14,7 @@ from raftlog.base.errors import LocalMisuse, ProtocolError, RaftlogError
 from raftlog.base.ids import RaftIndex, ReplicaId
 from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
 from raftlog.base.probes import probe
-from raftlog.raft import lease, reads, transfer
+from raftlog.raft import lease, pacing, reads, transfer
 from raftlog.raft.progress import REPLICATE, Progress
 from raftlog.raft.proposals import append_control
 from raftlog.raft.state import LEADER, RaftState
@@ -243,5 +243,6 @@ def _caught_up(state: RaftState) -> tuple[ReplicaId, ...]:
         if p.match >= near
         and p.state is REPLICATE
         and not p.damaged
+        and pacing.near_end(state, p)
         and (p.covered or p.last_contact >= oldest)
     )

@@ -476,7 +476,8 @@ class RaftNode:
         commit = state.commit if state.commit != state.commit_taken else None
         state.commit_taken = state.commit
         out = Output(send, state.hard_state() if dirty else None, log_changed, commit)
-        out.deadline = _deadline(state)
+        leads = state.role is LEADER
+        out.deadline = (replication.deadline if leads else election.campaign_deadline)(state)
         if state.queued is not None:
             _add_queued(out, state.queued)
             state.queued = None
@@ -492,9 +493,3 @@ def _add_queued(out: Output, queued: Queued) -> None:
     out.agreed = queued.agreed
     out.uncovered = queued.uncovered
     out.transfer_done = queued.transfer_done
-
-
-def _deadline(state: RaftState) -> Instant:
-    if state.role is not LEADER:
-        return election.campaign_deadline(state)
-    return min(state.heartbeat_deadline, state.rounds.leads_until(state.options.election_ns))

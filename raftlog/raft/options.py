@@ -6,6 +6,7 @@ import attrs
 
 from raftlog.base import limits
 from raftlog.base.units import Nanos, millis
+from raftlog.raft.throttle import Throttling
 
 
 @final
@@ -18,6 +19,7 @@ class RaftOptions:
     `lease_ns`: how long a voter that echoed a read round elects nobody else; 0, no leases: every
     read costs a round. See raftlog.raft.lease for what it takes for granted. `earlier_lease_ns`:
     the longest that an earlier boot may have promised, with other settings.
+    `throttling`: what paces the entries that this replica sends to learners; None, nothing does.
     """
 
     heartbeat_ns: Nanos = millis(100)
@@ -33,6 +35,7 @@ class RaftOptions:
     reads_pending_max: int = limits.READS_PENDING_MAX
     install_chunk_bytes: int = limits.INSTALL_CHUNK_BYTES
     promote_lag_max: int = limits.PROMOTE_LAG_MAX
+    throttling: Throttling | None = None
 
     def __attrs_post_init__(self) -> None:
         assert 0 < self.heartbeat_ns < self.election_ns, (self.heartbeat_ns, self.election_ns)

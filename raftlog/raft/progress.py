@@ -19,6 +19,7 @@ from raftlog.base.entries import InstallPosition
 from raftlog.base.ids import RaftIndex, ReplicaId
 from raftlog.base.units import Instant, Nanos
 from raftlog.raft.options import RaftOptions
+from raftlog.raft.throttle import Slot
 
 
 @final
@@ -65,6 +66,8 @@ class Progress:
     * `commit_sent`: the highest commit index told to it. `spoken_to`: something was sent to it
       since the last heartbeat.
     * `read_token`: the log read under way for it.
+    * `slot`: when a throttled learner may be sent entries next. `at_end`: the last entries that it
+      was sent ended at our last one.
     * `echoed`: the newest read-index round that it echoed; `promised_ns`: for how long it elects
       nobody else since then.
     """
@@ -84,6 +87,8 @@ class Progress:
     spoken_to: bool = False
     read_token: int | None = None
     install: InstallSender | None = None
+    slot: Slot | None = None
+    at_end: bool = False
     echoed: int = 0
     promised_ns: Nanos = Nanos(0)
 
@@ -91,6 +96,7 @@ class Progress:
         """Look for the agreement again, from `next_index`; what was in flight is forgotten."""
         assert next_index >= 1, next_index
         self._leave_state(PROBE)
+        self.at_end = False
         self.next = next_index
 
     def become_replicate(self) -> None:

@@ -12,7 +12,7 @@ from raftlog.base.entries import Entry
 from raftlog.base.ids import Chain, NodeId, RaftIndex, ReplicaId
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant
-from raftlog.raft import install, membership, reads, transfer
+from raftlog.raft import install, membership, pacing, reads, transfer
 from raftlog.raft.messages import (
     NO_CHAIN,
     Append,
@@ -27,6 +27,7 @@ from raftlog.raft.progress import INSTALL, PROBE, REPLICATE, Progress
 from raftlog.raft.quorum import joint_committed
 from raftlog.raft.roles import become_follower
 from raftlog.raft.state import LEADER, RaftState, ReadyAppend
+from raftlog.raft.throttle import Throttle
 
 
 def send_all(state: RaftState) -> None:
@@ -34,6 +35,7 @@ def send_all(state: RaftState) -> None:
     voters_only = state.membership if state.reads.unsent and reads.seal(state) else None
     commit_due = state.commit_urgent or state.options.eager_commit
     last = state.log.last_index
+    state.paced_until = NEVER
     for follower in state.progress.values():
         if follower.next <= last and _send_entries(state, follower, last):
             continue
@@ -45,6 +47,12 @@ def send_all(state: RaftState) -> None:
     state.ready_append = None
     if state.heartbeat_deadline == NEVER and not is_quiet(state):
         state.heartbeat_deadline = Instant(state.now + state.options.heartbeat_ns)
+
+
+def deadline(state: RaftState) -> Instant:
+    """When the leader has something to do, if nothing happens before."""
+    leads_until = state.rounds.leads_until(state.options.election_ns)
+    return min(state.heartbeat_deadline, state.paced_until, leads_until)
 
 
 def is_quiet(state: RaftState) -> bool:
@@ -73,8 +81,14 @@ def awaits_answers(state: RaftState) -> bool:
 
 def _send_entries(state: RaftState, follower: Progress, last: RaftIndex) -> bool:
     """Fill the follower's window. Whether anything was sent."""
+    limits = pacing.limits_on(state, follower)
     sent = False
     while follower.next <= last and follower.has_room(state.options):
+        if limits:
+            if not _send_paced(state, follower, limits):
+                break
+            sent = True
+            continue
         ready = state.ready_append
         if ready is None or ready.first != follower.next:
             ready = _prepare(state, follower)
@@ -85,25 +99,47 @@ def _send_entries(state: RaftState, follower: Progress, last: RaftIndex) -> bool
     return sent
 
 
-def _prepare(state: RaftState, follower: Progress) -> ReadyAppend | None:
+def _send_paced(state: RaftState, follower: Progress, limits: tuple[Throttle, ...]) -> bool:
+    """Send one append to a throttled learner, when its slot has come. Its cut is as small as the
+    slot, and no other follower's."""
+    if follower.read_token is not None:
+        return False
+    slot = pacing.slot_of(state, follower, limits)
+    if slot.due > state.now:
+        probe("learner-waits-for-its-throttle")
+        state.paced_until = min(state.paced_until, slot.due)
+        return False
+    ready = _prepare(state, follower, slot.byte_count)
+    state.ready_append = None
+    if ready is None:
+        return False
+    _send_append(state, follower, ready)
+    return True
+
+
+def _prepare(
+    state: RaftState, follower: Progress, bytes_max: int | None = None
+) -> ReadyAppend | None:
     """Cut one append from the log's memory, or ask for what is not there."""
     first = follower.next
+    if bytes_max is None:
+        bytes_max = state.options.append_bytes_max
     if follower.read_token is not None:
         return None
     if first < state.log.first_index:
         install.begin(state, follower)
         return None
-    ready = _cut(state, first)
+    ready = _cut(state, first, bytes_max)
     if ready is None:
-        _ask_for_entries(state, follower, first)
+        _ask_for_entries(state, follower, first, bytes_max)
     else:
         state.ready_append = ready
     return ready
 
 
-def _cut(state: RaftState, first: RaftIndex) -> ReadyAppend | None:
+def _cut(state: RaftState, first: RaftIndex, bytes_max: int) -> ReadyAppend | None:
     log = state.log
-    bytes_max = 1 if buggify("smallest-append") else state.options.append_bytes_max
+    bytes_max = 1 if buggify("smallest-append") else bytes_max
     entries = log.entries(first, bytes_max)
     if entries is None:
         return None
@@ -116,9 +152,11 @@ def _cut(state: RaftState, first: RaftIndex) -> ReadyAppend | None:
     return ReadyAppend(first, term, chain, entries, sum([len(entry.batch) for entry in entries]))
 
 
-def _ask_for_entries(state: RaftState, follower: Progress, first: RaftIndex) -> None:
+def _ask_for_entries(
+    state: RaftState, follower: Progress, first: RaftIndex, bytes_max: int
+) -> None:
     follower.read_token = state.token()
-    state.out.log_reads.append(LogRead(follower.read_token, first, state.options.append_bytes_max))
+    state.out.log_reads.append(LogRead(follower.read_token, first, bytes_max))
 
 
 def on_log_read(
@@ -165,6 +203,8 @@ def _send_append(state: RaftState, follower: Progress, ready: ReadyAppend) -> No
     )
     follower.commit_sent = state.commit
     follower.spoken_to = True
+    follower.at_end = entries[-1].raft_index == state.log.last_index
+    pacing.settle(state, follower, ready.byte_count)
     follower.sent(entries[-1].raft_index, ready.byte_count)
 
 

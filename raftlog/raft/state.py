@@ -143,6 +143,7 @@ class RaftState:
     * `term_start`: index of this term's first entry; what is committed at or above it is ours.
     * `ready`: that entry is committed.
     * `target`: the membership that the group is being moved to, or None.
+    * `paced_until`: when the first throttled learner may be sent entries; NEVER when none waits.
     * `lease_until`: reads need no round before then. `lease_given_up`: never again in this term.
     """
 
@@ -202,6 +203,7 @@ class RaftState:
     transferring: ReplicaId | None = None
     transfer_deadline: Instant = NEVER
     transfer_watch: ReplicaId | None = None
+    paced_until: Instant = NEVER
     lease_until: Instant = Instant(0)
     lease_given_up: bool = False
 

@@ -314,14 +314,21 @@ GROUPS: Final = (
     ),
     KafkaSettings(
         SettingClass.NO_EFFECT,
-        "No quotas are served, so nothing is measured for them; moves are not throttled",
+        "Rates of throttled moves are given while brokers run (raftlog configs alter broker), as "
+        "in Kafka; one in a file is not read",
+        {
+            "follower.replication.throttled.rate": ("int", "9223372036854775807"),
+            "leader.replication.throttled.rate": ("int", "9223372036854775807"),
+        },
+    ),
+    KafkaSettings(
+        SettingClass.NO_EFFECT,
+        "No quotas are served, so nothing is measured for them",
         {
             "alter.log.dirs.replication.quota.window.num": ("int", "11"),
             "alter.log.dirs.replication.quota.window.size.seconds": ("int", "1"),
             "controller.quota.window.num": ("int", "11"),
             "controller.quota.window.size.seconds": ("int", "1"),
-            "follower.replication.throttled.rate": ("int", "9223372036854775807"),
-            "leader.replication.throttled.rate": ("int", "9223372036854775807"),
             "quota.window.num": ("int", "11"),
             "quota.window.size.seconds": ("int", "1"),
             "replica.alter.log.dirs.io.max.bytes.per.second": ("int", "9223372036854775807"),

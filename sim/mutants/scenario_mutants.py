@@ -15,8 +15,11 @@ from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.producers import Duplicate
 from raftlog.partition.replica import PartitionReplica
-from raftlog.raft import lease, transfer
+from raftlog.raft import lease, replication, transfer
 from raftlog.raft import rounds as raft_rounds
+from raftlog.raft.progress import Progress
+from raftlog.raft.state import RaftState
+from raftlog.raft.throttle import Throttle
 
 
 def forgotten_and_content() -> None:
@@ -102,6 +105,27 @@ def duplicates_lie_at_the_beginning() -> None:
     ProducePath._append_duplicate = append  # type: ignore[method-assign]
 
 
+def throttles_are_ignored() -> None:
+    """90: a leader sends learners all that there is, whatever its throttle says."""
+    replication.pacing.limits_on = lambda state, follower: ()
+
+
+def voters_are_throttled() -> None:
+    """90b: who is in sync waits for the budget of moves (Kafka throttles only what is not)."""
+
+    def limits_on(state: RaftState, follower: Progress) -> Any:
+        throttling = state.options.throttling
+        return throttling.limits(follower.replica.node) if throttling else ()
+
+    replication.pacing.limits_on = limits_on
+
+
+def budgets_never_refill() -> None:
+    """90c: what a budget gave away it never gets back."""
+    Throttle.reserve = lambda self, now, byte_count: self.free_at  # type: ignore[method-assign]
+    Throttle.settle = lambda self, byte_count: setattr(self, "free_at", NEVER)  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("12f", "lease-kept-while-it-hands-over", lease_kept_while_it_hands_over,
      ("linearizable-read",)),
@@ -115,4 +139,7 @@ MUTANTS = (
     ("53", "time-by-the-wall-clock", time_by_the_wall_clock, ("liveness",)),
     ("54", "duplicates-lie-at-the-beginning", duplicates_lie_at_the_beginning,
      ("produce-promise",)),
+    ("90", "throttles-are-ignored", throttles_are_ignored, ("moves-paced",)),
+    ("90b", "voters-are-throttled", voters_are_throttled, ("moves-paced",)),
+    ("90c", "budgets-never-refill", budgets_never_refill, ("liveness",)),
 )  # fmt: skip

@@ -7,7 +7,7 @@ import attrs
 from raftlog.base.units import NEVER
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.partition.in_sync import InSyncSet
-from raftlog.raft import election, lease, membership, node, transfer
+from raftlog.raft import election, lease, membership, node, replication, transfer
 from raftlog.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteRequest
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
@@ -40,12 +40,7 @@ def lease_outlives_a_pause() -> None:
 
 def leader_with_a_stalled_disk() -> None:
     """10c: nobody minds that his own disk stands still (row 29; hashicorp 503)."""
-    real = node._deadline
-
-    def deadline(state: RaftState) -> Any:
-        return state.heartbeat_deadline if state.role is LEADER else real(state)
-
-    node._deadline = deadline
+    replication.deadline = lambda state: state.heartbeat_deadline
     Rounds.stalled = lambda self, now, limit: False  # type: ignore[method-assign]
     Rounds.leads_until = lambda self, limit: NEVER  # type: ignore[method-assign]
 

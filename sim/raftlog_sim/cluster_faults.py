@@ -14,8 +14,17 @@ from raftlog.base.units import Instant, millis
 from raftlog.broker.events import Stop
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.client.core import asks
+from raftlog.client.core.admin_asks import (
+    EVERY_BROKER,
+    Change,
+    Resource,
+    ResourceKind,
+    alter_settings,
+)
 from raftlog.client.core.values import TopicPartition
+from raftlog.metadata.broker_settings import BROKER_ONLY
 from raftlog.metadata.commands import UnregisterBroker
+from raftlog.metadata.config_changes import Operation
 from raftlog.metadata.requests import SubmitCommand, encode_wish
 from raftlog_sim.node import Node
 from raftlog_sim.schedule import Step
@@ -30,6 +39,10 @@ if TYPE_CHECKING:
 _PATIENCE: Final = millis(3_000)
 _CHURN_TOPICS: Final = 4
 _CHURN_PARTITIONS: Final = 4
+_THROTTLED: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
 
 
 def _reassign(nemesis: "Nemesis", step: Step) -> bool:
@@ -51,6 +64,19 @@ def _cancel_move(nemesis: "Nemesis", step: Step) -> bool:
     moves = {TopicPartition(TOPIC, number): None}
     nemesis.workload.administer(asks.alter_reassignments(moves, timeout_ns=_PATIENCE))
     nemesis.note("cancel-move")
+    return True
+
+
+def _throttle(nemesis: "Nemesis", step: Step) -> bool:
+    """An administrator bounds all moves of the topic, at every broker, or takes the bounds away."""
+    rate = int(step.argument("rate"))
+    operation = Operation.SET if rate else Operation.DELETE
+    rates = [Change(name, str(rate) if rate else None, operation) for name in BROKER_ONLY]
+    lists = [Change(name, "*" if rate else None, operation) for name in _THROTTLED]
+    resources = (Resource(ResourceKind.BROKER, EVERY_BROKER), Resource(ResourceKind.TOPIC, TOPIC))
+    for resource, changes in zip(resources, (rates, lists), strict=True):
+        nemesis.workload.administer(alter_settings(resource, changes, timeout_ns=_PATIENCE))
+    nemesis.note("throttle")
     return True
 
 
@@ -182,6 +208,7 @@ def _churn(step: Step) -> str:
 STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "reassign": _reassign,
     "cancel-move": _cancel_move,
+    "throttle": _throttle,
     "unregister": _unregister,
     "transfer": _transfer,
     "stop": _stop,

@@ -2,10 +2,11 @@
 the leader's, and it heard the leader within an election timeout, it begins no election, unless that
 leader began a transfer to it, or their link broke since.
 
-Time is the replica's own, and only what it had heard before the turn counts.
+Time is the replica's own, and only what it had heard before the turn counts. What leaders send at
+which pace is judged on the way (`pace_checks`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import attrs
@@ -15,6 +16,7 @@ from raftlog.broker.events import Effects, Event, LinkUp, PeerMessages
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append, TimeoutNow
 from raftlog_sim.outline import Outline
+from raftlog_sim.pace_checks import PaceChecks
 
 if TYPE_CHECKING:
     from raftlog_sim.node import Node
@@ -42,6 +44,7 @@ class HearingChecks:
     heard: dict[Key, _Heard] = attrs.Factory(dict)
     told: dict[Key, int] = attrs.Factory(dict)
     urged: dict[Key, None] = attrs.Factory(dict)
+    paces: PaceChecks = attrs.Factory(PaceChecks)
 
     def campaigned(self, node: "Node", replica: PartitionReplica, before: Outline) -> str:
         """What is wrong with an election that a replica begins in this turn."""
@@ -63,8 +66,11 @@ class HearingChecks:
             f"in its term {before.term}, {ago} ns before"
         )
 
-    def after_turn(self, node: "Node", events: Sequence[Event], effects: Effects) -> None:
-        """What replicas of the node heard, and what its leaders told others."""
+    def after_turn(
+        self, node: "Node", events: Sequence[Event], effects: Effects
+    ) -> Iterator[tuple[str, str]]:
+        """Note what replicas of the node heard, and what its leaders told others; what is wrong
+        with the pace of what they sent."""
         context = node.broker.context
         for send in effects.sends:
             for message in send.messages:
@@ -85,6 +91,7 @@ class HearingChecks:
                 self.heard[message.group, message.to] = _Heard(
                     message.sender, message.term, context.now, node.boots, session
                 )
+        return self.paces.after_turn(node, effects)
 
     def _tells(self, leader: PartitionReplica | None, message: TimeoutNow) -> None:
         """A leader begins a transfer to one replica, or hands over to one and leads no more."""

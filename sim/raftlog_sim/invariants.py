@@ -133,7 +133,7 @@ class Invariants:
             self.judge(self.statics.after_turn(node))
         if events or effects.writes or effects.sends:
             self._look(node, context.replicas, events)
-        self.hearing.after_turn(node, events, effects)
+        self.judge(self.hearing.after_turn(node, events, effects))
         if self.metadata.has_news(node):
             self.judge(self.metadata.after_turn(node))
         if self.replicas.has_news(node):

@@ -206,6 +206,10 @@ KINDS: Final = {
         (("partition", "small"),), False, "nemesis",
         "a move of a partition is taken back, if it has not ended; in wide seeds",
     ),
+    "throttle": Kind(
+        (("rate", "int"),), False, "nemesis",
+        "moves of the topic are throttled to so many bytes a second at each broker; 0 ends that",
+    ),
     "unregister": Kind(
         (("node", "nodes"),), False, "nemesis",
         "the cluster is to forget a broker; it does when that is fenced and holds nothing",

@@ -58,6 +58,7 @@ NAMES: Final = (
     "group-offsets-live",
     "group-static-stays",
     "log-start-committed",
+    "moves-paced",
     "log-start-monotone",
     "leader-epoch-monotone",
     "in-sync-at-first",

@@ -12,6 +12,8 @@ import pytest
 from raftlog.base.limits import SEGMENT_BYTES_MIN
 from raftlog.metadata.topic_config_table import TOPIC_CONFIGS, SettingClass
 from tests.broker.handlers.data_path import WALL, batch_of, fetch, produce
+from tests.broker.handlers.test_alter_configs import BROKER, SET, alter, resource
+from tests.broker.handlers.test_partition_reassignments import move, moving
 from tests.records.making import changed
 from tests.runtime.setting_effects import cluster_of, is_answered, records
 
@@ -86,6 +88,24 @@ def code_of_a_lying_count(cluster, name):
     )
 
 
+def a_move_ends_soon(cluster, name):
+    """10 kB, with brokers that give a throttled move 1 kB a second."""
+    rates = [f"{side}.replication.throttled.rate" for side in ("leader", "follower")]
+    for node in (1, 2):
+        changes = [(rate, SET, "1024") for rate in rates]
+        (answer,) = alter(cluster, resource(str(node), *changes, kind=BROKER), at=node)
+        assert answer.error_code == 0
+    leader = cluster.leader(name).number
+    for nodes in ([leader], [leader, 3 - leader]):
+        assert move(cluster, (0, nodes), name=name) == [0]
+        if len(nodes) == 1:
+            cluster.wait(lambda: not moving(cluster, 0, name=name), 10.0, "alone")
+            for _ in range(10):
+                assert code_of_1000_bytes(cluster, name) == 0
+    cluster.run(2)
+    return not moving(cluster, 0, name=name)
+
+
 def wall(cluster):
     """What the brokers' clocks show: a producer's clock that is right."""
     name = f"clock-{cluster.world.steps}"
@@ -109,6 +129,12 @@ class Effect:
 TOO_LARGE, TOO_FEW, WRONG_TIME, WRONG_RECORD = 10, 19, 32, 87
 EFFECTS = {
     "cleanup.policy": Effect(oldest_are_gone, {"delete": True, "compact": False}, SMALL_LOGS),
+    "follower.replication.throttled.replicas": Effect(
+        a_move_ends_soon, {"*": False, "1:1": True}, brokers=2
+    ),
+    "leader.replication.throttled.replicas": Effect(
+        a_move_ends_soon, {"0:1,0:2": False, "": True}, brokers=2
+    ),
     "max.message.bytes": Effect(code_of_1000_bytes, {"1000": TOO_LARGE, "2000": 0}),
     "message.timestamp.after.max.ms": Effect(
         code_of_a_minute_ahead, {"30000": WRONG_TIME, "90000": 0}

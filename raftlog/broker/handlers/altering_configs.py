@@ -5,9 +5,9 @@ answer waits until this broker's image shows them. A running replica acts upon t
 broker has applied the command.
 
 A broker's settings change while it runs where `metadata.broker_settings` names them: defaults of
-topics. The broker reads all others from its file at the start. So a change of one is refused like
-Kafka's read-only settings, and taking away a dynamic value, which none has, is done already:
-Kafka's reassignment tool does that after every move.
+topics, and the rates of throttled moves. The broker reads all others from its file at the start. So
+a change of one is refused like Kafka's read-only settings, and taking away a dynamic value, which
+none has, is done already: Kafka's reassignment tool does that after every move.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.broker_settings import DYNAMIC, EVERY_BROKER
+from raftlog.metadata.broker_settings import CHANGEABLE, EVERY_BROKER
 from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.requests import AlterBrokerWish, AlterTopicWish
 from raftlog.metadata.topic_configs import nearest
@@ -106,7 +106,7 @@ def _alter_broker(
     changes: tuple[ConfigChange, ...],
 ) -> None:
     """The changes are of dynamic settings, or take other names away, which none has."""
-    known = tuple(each for each in changes if each.name in DYNAMIC)
+    known = tuple(each for each in changes if each.name in CHANGEABLE)
     if not known and not asked.replace:
         calls.known(ErrorCode.NONE)
         return
@@ -188,7 +188,7 @@ def _broker_refusal(
     asked = [
         each.name
         for each in changes
-        if each.operation is not Operation.DELETE and each.name not in DYNAMIC
+        if each.operation is not Operation.DELETE and each.name not in CHANGEABLE
     ]
     if not asked:
         return None

@@ -28,7 +28,7 @@ from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from raftlog.metadata.broker_settings import DYNAMIC, EVERY_BROKER
+from raftlog.metadata.broker_settings import BROKER_ONLY, CHANGEABLE, EVERY_BROKER
 from raftlog.metadata.topic_config_table import ConfigType, SettingClass, TopicConfig
 from raftlog.metadata.topic_defaults import MADE_NOW
 from raftlog.metadata.topic_names import topic_name_problem
@@ -137,7 +137,7 @@ def _broker(
             DescribeConfigsResourceResult(
                 each.name,
                 each.value,
-                each.name not in DYNAMIC,
+                each.name not in CHANGEABLE,
                 each.source,
                 False,
                 [DescribeConfigsSynonym(*line) for line in each.lines]
@@ -158,12 +158,12 @@ def _given_to_every(context: Context) -> list[_BrokerSetting]:
         _BrokerSetting(
             name,
             value,
-            DYNAMIC[name].kind,
-            _documentation(DYNAMIC[name]),
+            CHANGEABLE[name].kind,
+            _documentation(CHANGEABLE[name]),
             SOURCE_DYNAMIC_DEFAULT,
         )
         for name, value in context.image.settings.get(EVERY_BROKER, ())
-        if name in DYNAMIC
+        if name in CHANGEABLE
     ]
 
 
@@ -180,12 +180,30 @@ def _all_settings(context: Context) -> list[_BrokerSetting]:
         )
         for each in config.told
     }
-    for setting in (*_broker_settings(config), *_topic_defaults(context.defaults)):
+    given = _given_to_this(context)
+    for setting in (*_broker_settings(config), *given, *_topic_defaults(context.defaults)):
         told = found.get(setting.name, setting)
-        given = setting.source in _DYNAMIC_SOURCES
-        source = setting.source if given else told.source
+        source = setting.source if setting.source in _DYNAMIC_SOURCES else told.source
         found[setting.name] = setting._replace(source=source, about=told.about)
     return list(found.values())
+
+
+def _given_to_this(context: Context) -> Iterable[_BrokerSetting]:
+    """Settings of the broker itself, that no topic has, where group 0 holds a value."""
+    settings = context.image.settings
+    owners = ((context.node, SOURCE_DYNAMIC_BROKER), (EVERY_BROKER, SOURCE_DYNAMIC_DEFAULT))
+    for name, config in BROKER_ONLY.items():
+        lines = [
+            (name, value, source)
+            for owner, source in owners
+            for known, value in settings.get(owner, ())
+            if known == name
+        ]
+        if lines:
+            lines.append((name, config.default, SOURCE_DEFAULT))
+            _, value, source = lines[0]
+            about = _documentation(config)
+            yield _BrokerSetting(name, value, config.kind, about, source, tuple(lines))
 
 
 def _broker_settings(config: BrokerConfig) -> list[_BrokerSetting]:

@@ -14,6 +14,7 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
 from raftlog.cli.admin.moves import (
     MoveState,
+    UnknownPlace,
     alter,
     alter_directories,
     check_directories,
@@ -32,6 +33,7 @@ from raftlog.cli.admin.plan_files import (
     read_topics,
 )
 from raftlog.cli.admin.propose import propose
+from raftlog.cli.admin.throttles import is_throttled, take_away, throttle
 from raftlog.cli.connect import with_client
 from raftlog.cli.render import (
     DONE_CODE,
@@ -46,6 +48,7 @@ from raftlog.client.core.results import PartitionResult
 from raftlog.client.core.values import Moving, TopicPartition
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode, error_name
+from raftlog.metadata.config_checks import LONG_MAX
 
 _CONTEXT: dict[str, Any] = {"max_content_width": 100}
 _PLAN = click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))
@@ -147,7 +150,8 @@ async def _racks(client: Client, nodes: Sequence[int]) -> dict[int, str]:
     epilog="""\b
 Examples:
   raftlog reassign execute plan.json --dry-run
-  raftlog reassign execute plan.json --rollback-file before.json""",
+  raftlog reassign execute plan.json --rollback-file before.json
+  raftlog reassign execute plan.json --throttle 10000000""",
     context_settings=_CONTEXT,
 )
 @_PLAN
@@ -158,6 +162,12 @@ Examples:
     type=click.Path(path_type=Path),
     help="Where to write the plan that takes everything back.",
 )
+@click.option(
+    "--throttle",
+    "rate",
+    type=click.IntRange(1, LONG_MAX),
+    help="Bytes a second at most, at each broker. `verify` takes it away when the plan is done.",
+)
 @bootstrap_option()
 @format_option()
 def execute(
@@ -165,6 +175,7 @@ def execute(
     dry_run: bool,
     additional: bool,
     rollback_file: Path | None,
+    rate: int | None,
     bootstrap: str,
     form: str,
 ) -> int:
@@ -186,6 +197,8 @@ def execute(
             return current, []
         if rollback_file is not None:
             _save(rollback_file, plan_text(current))
+        if rate is not None:
+            await throttle(client, plan, current, moving, rate)
         refused = await alter_directories(client, directories)
         return current, refused + await alter(client, plan)
 
@@ -205,6 +218,10 @@ def execute(
     if dry_run:
         print("nothing was moved: it was a dry run")
         return DONE_CODE
+    if rate is not None:
+        print(
+            f"throttled to {amount(rate, 'byte')} a second per broker, until `verify` sees its end"
+        )
     if rollback_file is None:
         print(f"the plan that takes it back: {plan_text(current)}")
     print(f"the move of {amount(len(results) - len(refused), 'partition')} began", flush=True)
@@ -277,18 +294,27 @@ Examples:
 @_PLAN
 @click.option("--watch", is_flag=True, help="Look again every second until nothing moves.")
 @click.option("--timeout", type=click.FloatRange(0.1), help="Give up after so many seconds.")
+@click.option("--preserve-throttles", "preserve", is_flag=True, help="Leave throttles as they are.")
 @bootstrap_option()
 @format_option()
-def verify(plan_path: Path, watch: bool, timeout: float | None, bootstrap: str, form: str) -> int:
+def verify(
+    plan_path: Path,
+    watch: bool,
+    timeout: float | None,
+    preserve: bool,
+    bootstrap: str,
+    form: str,
+) -> int:
     """Show how far a plan is: done, moving (with how much is copied), or differs.
 
-    Exit code 0 when every partition is where the plan wants it, else 1.
+    When nothing in the cluster moves any more, throttles of moves are taken away. Exit code 0
+    when every partition is where the plan wants it, else 1.
     """
     if timeout is not None and not watch:
         raise click.UsageError("--timeout goes with --watch")
     plan = read_moves(plan_path)
 
-    async def work(client: Client) -> list[MoveState]:
+    async def work(client: Client) -> tuple[list[MoveState], bool]:
         found: list[MoveState] = []
         with trio.move_on_after(timeout if timeout is not None else float("inf")):
             while True:
@@ -298,15 +324,39 @@ def verify(plan_path: Path, watch: bool, timeout: float | None, bootstrap: str, 
                 if sys.stderr.isatty():
                     print(_summary(found), file=sys.stderr, flush=True)
                 await trio.sleep(_LOOK_SECONDS)
-        return found
+        topics = sorted({place.topic for place in plan})
+        gone = not preserve and await _ended_throttles(client, topics)
+        return found, gone
 
-    found = with_client(bootstrap, work)
+    found, gone = with_client(bootstrap, work)
     done = bool(found) and all(each.state == "done" for each in found)
     if form == "json":
-        print_json({"done": done, "partitions": [each.as_json() for each in found]})
+        partitions = [each.as_json() for each in found]
+        print_json({"done": done, "partitions": partitions, "throttles_removed": gone})
     else:
         _print_states(found)
+        if gone:
+            print("the throttles of moves are taken away")
     return DONE_CODE if done else FAILED_CODE
+
+
+async def _ended_throttles(client: Client, topics: Sequence[str]) -> bool:
+    """Take throttles away when nothing moves any more; whether there were any."""
+    if await client.ask(list_reassignments()):
+        return False
+    known = [topic for topic in topics if await _exists(client, topic)]
+    if not await is_throttled(client, known):
+        return False
+    await take_away(client, known)
+    return True
+
+
+async def _exists(client: Client, topic: str) -> bool:
+    try:
+        await current_moves(client, [topic])
+    except UnknownPlace:
+        return False
+    return True
 
 
 def _summary(found: Sequence[MoveState]) -> str:

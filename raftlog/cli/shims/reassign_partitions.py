@@ -31,16 +31,15 @@ from raftlog.cli.admin.plan_files import (
     read_topics,
 )
 from raftlog.cli.admin.propose import propose
+from raftlog.cli.admin.throttles import take_away, throttle
 from raftlog.cli.kafka_shim import ShimCommand, ask, bootstrap_flag, command_config_flag, usage
 from raftlog.cli.render import DONE_CODE, FAILED_CODE, format_option, print_json
-from raftlog.client.core.admin_asks import Change, Resource, ResourceKind, alter_settings
 from raftlog.client.core.asks import list_reassignments
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.results import PartitionResult
 from raftlog.client.core.values import Moving, TopicPartition
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode, error_name
-from raftlog.metadata.config_changes import Operation
 
 _ACTIONS: Final = ("generate", "execute", "verify", "cancel", "list")
 _NEEDS: Final = {
@@ -50,14 +49,9 @@ _NEEDS: Final = {
     "cancel": ("reassignment_json_file",),
     "list": (),
 }
-_BROKER_THROTTLES: Final = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
-)
-_TOPIC_THROTTLES: Final = (
-    "leader.replication.throttled.replicas",
-    "follower.replication.throttled.replicas",
+_VERIFY_LATER: Final = (
+    "Warning: You must run --verify periodically, until the reassignment completes, to ensure the "
+    "throttle is removed."
 )
 _EXISTING: Final = (
     "Cannot execute because there is an existing partition assignment.  Use --additional to "
@@ -100,7 +94,7 @@ Examples:
     help="With --execute: refuse a plan that changes how many copies there are.",
 )
 @click.option("--preserve-throttles", is_flag=True, help="Leave throttles as they are.")
-@click.option("--throttle", type=int, help="Not served: refused before anything is moved.")
+@click.option("--throttle", type=int, help="With --execute: bytes a second per broker.")
 @click.option("--replica-alter-log-dirs-throttle", type=int, help="Not served: refused.")
 @click.option("--timeout", type=int, help="Taken, and without effect.")
 @format_option()
@@ -115,9 +109,9 @@ def kafka_reassign_partitions(**flags: Any) -> int:
     for key in _NEEDS[action]:
         if flags[key] is None:
             usage(f'Missing required argument "[{key.replace("_", "-")}]"')
-    for key in ("throttle", "replica_alter_log_dirs_throttle"):
-        if flags[key] is not None and flags[key] >= 0:
-            usage(f"--{key.replace('_', '-')}: brokers of this release do not throttle moves")
+    if (flags["replica_alter_log_dirs_throttle"] or -1) >= 0:
+        what = "brokers of this release do not throttle moves between directories"
+        usage(f"--replica-alter-log-dirs-throttle: {what}")
 
     async def work(client: Client) -> int:
         return int(await _ACTS[action](flags, client))
@@ -195,6 +189,8 @@ async def _execute(flags: dict[str, Any], client: Client) -> int:
     if flags["form"] == "text":
         print(f"Current partition replica assignment\n\n{plan_text(current)}\n")
         print("Save this to use as the --reassignment-json-file option during rollback", flush=True)
+    if (rate := flags["throttle"]) is not None and rate >= 0:
+        await _throttle(flags, client, plan, current, moving)
     same_factor = flags["disallow_replication_factor_change"]
     elsewhere = await alter_directories(client, directories)
     results = elsewhere + await alter(client, plan, factor_may_change=not same_factor)
@@ -209,6 +205,21 @@ async def _execute(flags: dict[str, Any], client: Client) -> int:
         raise _Terse("Error reassigning partition(s):\n" + _lines(refused))
     print(f"Successfully started partition reassignment{_plural(len(plan))} for {_named(plan)}")
     return DONE_CODE
+
+
+async def _throttle(
+    flags: dict[str, Any],
+    client: Client,
+    plan: Moves,
+    current: Moves,
+    moving: Mapping[TopicPartition, Moving],
+) -> None:
+    rate = flags["throttle"]
+    if flags["form"] == "text":
+        print(_VERIFY_LATER)
+    await throttle(client, plan, current, moving, rate)
+    if flags["form"] == "text":
+        print(f"The inter-broker throttle limit was set to {rate} B/s", flush=True)
 
 
 def _refused(results: Sequence[PartitionResult]) -> dict[TopicPartition, PartitionResult]:
@@ -260,17 +271,9 @@ def _state(each: MoveState) -> str:
 
 
 async def _clear_throttles(flags: dict[str, Any], client: Client, plan: Moves) -> None:
-    """Take the throttles of all brokers and of the plan's topics away, as Kafka's tool does: one
-    of Kafka's may have left some."""
-    nodes = sorted(each.broker_id for each in (await known_brokers(client)).brokers)
+    """Take the throttles of all brokers and of the plan's topics away, as Kafka's tool does."""
     topics = sorted({place.topic for place in plan})
-    await client.know_brokers()
-    for node in nodes:
-        gone = [Change(name, None, Operation.DELETE) for name in _BROKER_THROTTLES]
-        await client.ask(alter_settings(Resource(ResourceKind.BROKER, str(node)), gone))
-    for topic in topics:
-        gone = [Change(name, None, Operation.DELETE) for name in _TOPIC_THROTTLES]
-        await client.ask(alter_settings(Resource(ResourceKind.TOPIC, topic), gone))
+    nodes = await take_away(client, topics)
     if flags["form"] == "text":
         told = ",".join(map(str, nodes))
         print(f"\nClearing broker-level throttles on broker{_plural(len(nodes))} {told}")

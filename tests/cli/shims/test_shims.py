@@ -180,6 +180,31 @@ def test_moves_in_kafkas_words(tool, on_cluster, file):
     ]
 
 
+def test_a_throttled_move_in_kafkas_words(tool, on_cluster, file):
+    on_cluster("topics", "create", "slow-walks", "--replication-factor", 1)
+    (now,) = replicas(on_cluster, "slow-walks")
+    then = [now[0] % 3 + 1]
+    path = file(moves(("slow-walks", 0, then)))
+    name, flag = "kafka-reassign-partitions", "--reassignment-json-file"
+    begun = tool(name, "--execute", flag, path, "--throttle", "1000000")
+    assert begun.code == 0, begun.err
+    assert begun.out.splitlines()[-3:] == [
+        "Warning: You must run --verify periodically, until the reassignment completes, to ensure "
+        "the throttle is removed.",
+        "The inter-broker throttle limit was set to 1000000 B/s",
+        "Successfully started partition reassignment for slow-walks-0",
+    ]
+    lists = on_cluster("configs", "describe", "topic", "slow-walks").out
+    assert f"0:{now[0]}" in lists
+    assert f"0:{then[0]}" in lists
+    assert "1000000" in on_cluster("configs", "describe", "broker", str(then[0])).out
+    done = on_cluster("reassign", "verify", path, "--watch", "--timeout", 60, "--format", "json")
+    assert (done.code, done.json["throttles_removed"]) == (0, True)
+    again = on_cluster("reassign", "verify", path, "--format", "json")
+    assert (again.code, again.json["throttles_removed"]) == (0, False)
+    assert "throttled" not in on_cluster("configs", "describe", "topic", "slow-walks").out
+
+
 def test_plans_in_kafkas_words(tool, on_cluster, file):
     on_cluster("topics", "create", "planned", "--replication-factor", 1)
     (now,) = replicas(on_cluster, "planned")
@@ -201,8 +226,9 @@ def test_moves_that_are_refused_in_kafkas_words(tool, on_cluster, file):
     assert (unknown.code, unknown.out) == (1, "Error: Unknown broker id 9\n")
     nowhere = tool(*execute, file(moves(("nowhere", 0, [1]))))
     assert (nowhere.code, "Topic nowhere not found." in nowhere.out) == (1, True)
-    throttled = tool(*execute, file(moves(("firm-place", 0, [1]))), "--throttle", "1000")
-    assert (throttled.code, "do not throttle moves" in throttled.err) == (1, True)
+    directories = ("--replica-alter-log-dirs-throttle", "1000")
+    throttled = tool(*execute, file(moves(("firm-place", 0, [1]))), *directories)
+    assert (throttled.code, "do not throttle moves between" in throttled.err) == (1, True)
     for flags in ((), ("--list", "--verify"), ("--verify",), ("--generate",)):
         assert tool("kafka-reassign-partitions", *flags).code == 1
 
