@@ -124,6 +124,13 @@ class BrokerConfig:
     """A mark that no later write carried is written by itself after this time."""
     replica_lag_ns: Nanos = millis(30_000)
     """replica.lag.time.max.ms: silent or behind for so long is out of sync."""
+    balance_leaders: bool = True
+    """auto.leader.rebalance.enable: partitions go back to their first replicas by themselves."""
+    balance_ns: Nanos = millis(300_000)
+    """leader.imbalance.check.interval.seconds: how often leaders look for those."""
+    imbalance_percent: int = 10
+    """leader.imbalance.per.broker.percentage: of the partitions whose first replica a broker has,
+    so many may be led by others before they go back."""
     request_ns: Nanos = millis(30_000)
     """How long the controller is asked before a client hears that it timed out."""
     create_wait_ns: Nanos = millis(5_000)

@@ -14,12 +14,14 @@ that is led here, and whenever something about it changed:
    controller. One report per group is open at a time; what changed meanwhile goes with the next.
 3. A partition that never had a leader is handed to the first choice of its placement, once: leaders
    are then spread as they were placed. After failures they are handed back little by little
-   (Kafka: auto.leader.rebalance.enable), to who has been in sync for a whole interval.
+   (auto.leader.rebalance.enable), to brokers that have been in sync for a whole interval and lead
+   too few of the partitions whose first replica they have.
 
 `target_version` in a report says which target this leader had been told *before* it looked at its
 membership: replicas that the image wants to forget are forgotten only by such a report.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol, final
 
@@ -30,7 +32,7 @@ from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId, Term
 from raftlog.base.limits import REPORTS_MAX
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, Nanos, WallMillis, millis
+from raftlog.base.units import Instant, WallMillis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
@@ -43,8 +45,6 @@ from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6
 """How soon after an answer it is looked whether the image shows what was reported."""
-BALANCE_NS: Final = millis(300_000)
-"""Kafka's leader.imbalance.check.interval.seconds."""
 BALANCED_AT_ONCE_MAX: Final = 32
 """Each transfer sends the producers of a partition to look for its leader: not all at the same
 time."""
@@ -97,7 +97,6 @@ class Reassignment:
     """All partitions led by this broker."""
 
     services: Services
-    balance_ns: Nanos = BALANCE_NS
     _balancing: bool = False
     _led: dict[GroupId, Led] = attrs.Factory(dict)
     _due: dict[GroupId, None] = attrs.Factory(dict)
@@ -242,27 +241,45 @@ class Reassignment:
             self.services.touch(replica.group)
 
     def _balance_later(self) -> None:
-        if not self._balancing:
+        config = self.services.config
+        if config.balance_leaders and not self._balancing:
             self._balancing = True
-            self.services.at(Instant(self.services.now + self.balance_ns), self._balance)
+            self.services.at(Instant(self.services.now + config.balance_ns), self._balance)
 
     def _balance(self) -> None:
         """Hand partitions back to their first choices."""
         self._balancing = False
         handed = 0
+        imbalanced: tuple[NodeId, ...] | None = None
         for group, led in self._led.items():
             first = self._first_choice(group)
             if first is None:
                 led.first_in_sync = False
-            elif not led.first_in_sync:
+                continue
+            if not led.first_in_sync:
                 led.first_in_sync = True
-            elif handed < BALANCED_AT_ONCE_MAX:
+                continue
+            if imbalanced is None:
+                imbalanced = self._imbalanced()
+            if first.node in imbalanced and handed < BALANCED_AT_ONCE_MAX:
                 probe("leadership-handed-back")
                 handed += 1
                 self.services.replicas[group].transfer(first, self.services.now)
                 self.services.touch(group)
         if self._led:
             self._balance_later()
+
+    def _imbalanced(self) -> tuple[NodeId, ...]:
+        """The brokers of whose partitions (by first replica) others lead more than
+        `leader.imbalance.per.broker.percentage` allows."""
+        first, elsewhere = Counter[NodeId](), Counter[NodeId]()
+        for _, topic in sorted(self.services.image.topics.items()):
+            for partition in topic.partitions:
+                node = partition.target[0].node
+                first[node] += 1
+                elsewhere[node] += partition.leader != partition.target[0]
+        percent = self.services.config.imbalance_percent
+        return tuple(node for node in first if 100 * elsewhere[node] > percent * first[node])
 
     def _first_choice(self, group: GroupId) -> ReplicaId | None:
         """Who should lead a group led here instead, and could."""

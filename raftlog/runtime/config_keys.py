@@ -141,6 +141,25 @@ SETTINGS: Final[dict[str, Setting]] = {
     "replica.lag.time.max.ms": Setting(
         "int", "30000", 10, 2**31, about="A replica silent or behind for so long is out of sync."
     ),
+    "auto.leader.rebalance.enable": Setting(
+        "flag", "true", about="Partitions go back to their first replicas by themselves."
+    ),
+    "leader.imbalance.check.interval.seconds": Setting(
+        "int",
+        "300",
+        1,
+        2**31 - 1,
+        about="How often leaders look for partitions to hand back. A first replica that was in "
+        "sync at two looks in a row gets its partition.",
+    ),
+    "leader.imbalance.per.broker.percentage": Setting(
+        "int",
+        "10",
+        0,
+        100,
+        about="Of the partitions whose first replica a broker has, others may lead so many percent "
+        "before they hand them back.",
+    ),
     "producer.id.expiration.ms": Setting(
         "int",
         "86400000",

@@ -104,11 +104,9 @@ GROUPS: Final = (
     ),
     KafkaSettings(
         SettingClass.NO_EFFECT,
-        "A stop always hands leadership over; no leader moves back to the first replica by itself",
+        "A stop always hands leadership over",
         {
-            "auto.leader.rebalance.enable": ("flag", "true"),
             "controlled.shutdown.enable": ("flag", "true"),
-            "leader.imbalance.check.interval.seconds": ("int", "300"),
             "unclean.leader.election.interval.ms": ("int", "300000"),
         },
     ),
@@ -345,7 +343,6 @@ GROUPS: Final = (
             "controlled.shutdown.max.retries": ("int", "3"),
             "controlled.shutdown.retry.backoff.ms": ("int", "5000"),
             "inter.broker.protocol.version": ("text", "3.9-IV0"),
-            "leader.imbalance.per.broker.percentage": ("int", "10"),
             "offsets.commit.required.acks": ("int", "-1"),
             "password.encoder.cipher.algorithm": ("text", "AES/CBC/PKCS5Padding"),
             "password.encoder.iterations": ("int", "4096"),

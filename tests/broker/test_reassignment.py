@@ -6,14 +6,16 @@ import pytest
 from raftlog.base.entries import Membership
 from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId, RaftIndex, Term
+from raftlog.base.units import millis
 from raftlog.broker import reassignment
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
-from raftlog.broker.reassignment import BALANCE_NS, BALANCED_AT_ONCE_MAX, Reassignment
+from raftlog.broker.reassignment import BALANCED_AT_ONCE_MAX, Reassignment
 from raftlog.metadata.requests import decode_wish
 from tests.broker.metadata_rig import SESSION_NS, FakeServices
-from tests.metadata.clusters import cluster, do, fence, part, replica, retarget, topic
+from tests.metadata.clusters import cluster, do, fence, part, replica, report, retarget, topic
 
 GROUP = GroupId(1)
+BALANCE_NS = millis(300_000)
 DONE = ControllerReply(0, 0, "", b"")
 LATE = ControllerReply(0, 7, "no controller in time", b"")
 
@@ -299,8 +301,9 @@ class TestPreferredLeader:
 
 
 class TestBalance:
-    def led_by_the_second(self):
+    def led_by_the_second(self, **settings):
         leader = Leader(2, 1, 3)
+        leader.services.config = attrs.evolve(leader.services.config, **settings)
         leader.replica.membership_index = RaftIndex(1)
         leader.look()
         leader.replica.ready = True
@@ -373,6 +376,35 @@ class TestBalance:
         services.pass_time(2 * BALANCE_NS)
         handed = sum(len(one.transfers) for one in services.replicas.values())
         assert handed == BALANCED_AT_ONCE_MAX
+
+    def test_without_the_setting_nothing_goes_back(self):
+        leader = self.led_by_the_second(balance_leaders=False)
+        for _ in range(3):
+            self.interval(leader)
+        assert leader.replica.transfers == []
+
+    @pytest.mark.parametrize(("percent", "handed"), [(0, 1), (24, 1), (25, 0), (100, 0)])
+    def test_a_broker_that_leads_enough_of_its_partitions_gets_no_more(self, percent, handed):
+        """Of four partitions whose first replica it has, another broker leads one."""
+        image = cluster(1, 2, 3)
+        services = FakeServices(1)
+        services.config = attrs.evolve(services.config, imbalance_percent=percent)
+        image = do(image, topic(image, *[(2, 1, 3)] * 4))
+        for number in range(1, 4):
+            first = replica(part(image, number), 2)
+            image = do(image, report(image, number=number, leader=first))
+        services.image = image
+        services.link(2)
+        partition = part(image, 0)
+        here = services.replicas[partition.group] = FakeReplica(partition, replica(partition, 1))
+        moves = Reassignment(services)
+        for _ in range(2):
+            moves.look(partition.group)
+            services.run_soon()
+            here.ready = True
+        here.transfers.clear()
+        services.pass_time(2 * BALANCE_NS)
+        assert len(here.transfers) == handed
 
     def test_one_timer_whatever_it_leads(self):
         leader = self.led_by_the_second()

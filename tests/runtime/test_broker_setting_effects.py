@@ -115,6 +115,18 @@ def in_sync_without_records(cluster):
     return len(cluster.partition("t", at=leader).isr_nodes)
 
 
+def first_leads_again_after_five_seconds(cluster):
+    """A broker led everything that it has first, and was away for a while."""
+    for name in ("t", "u", "v"):
+        cluster.create(name, 1, 3)
+    first = cluster.leader("t").number
+    cluster.kill(first)
+    cluster.run(3)
+    cluster.restart(first)
+    cluster.run(5)
+    return cluster.leader("t").number == first
+
+
 def is_read_without_the_others(cluster):
     cluster.create("t", 1, 3)
     leader = cluster.leader("t").number
@@ -211,6 +223,25 @@ EFFECTS = {
     ),
     "raftlog.storage.strict.mark": Effect(
         with_cluster(syncs_until_acknowledged), {"false": 1, "true": 2}
+    ),
+    "auto.leader.rebalance.enable": Effect(
+        with_cluster(
+            first_leads_again_after_five_seconds,
+            3,
+            **{"leader.imbalance.check.interval.seconds": "1"},
+        ),
+        {"true": True, "false": False},
+    ),
+    "leader.imbalance.check.interval.seconds": Effect(
+        with_cluster(first_leads_again_after_five_seconds, 3), {"1": True, "60": False}
+    ),
+    "leader.imbalance.per.broker.percentage": Effect(
+        with_cluster(
+            first_leads_again_after_five_seconds,
+            3,
+            **{"leader.imbalance.check.interval.seconds": "1"},
+        ),
+        {"10": True, "100": False},
     ),
     "replica.lag.time.max.ms": Effect(
         with_cluster(in_sync_while_one_is_silent, 3, **SLOW),
