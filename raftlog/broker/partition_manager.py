@@ -322,8 +322,7 @@ class PartitionManager:
         idle log no round would ever mark it."""
         log = recovered.log
         if recovered.state is ReplicaState.INTACT and log is not None:
-            mark = log.mark(recovered.commit_hint)
-            self.volume.store.note_mark(mark, self.context.now)
+            self.volume.store.note_mark(log.mark(recovered.commit_hint), self.context.now)
 
     def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
         """The registration is durable. The first choice for leader campaigns before the others do,

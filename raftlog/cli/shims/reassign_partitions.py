@@ -109,7 +109,7 @@ def kafka_reassign_partitions(**flags: Any) -> int:
     for key in _NEEDS[action]:
         if flags[key] is None:
             usage(f'Missing required argument "[{key.replace("_", "-")}]"')
-    if (flags["replica_alter_log_dirs_throttle"] or -1) >= 0:
+    if (rate := flags["replica_alter_log_dirs_throttle"]) is not None and rate >= 0:
         what = "brokers of this release do not throttle moves between directories"
         usage(f"--replica-alter-log-dirs-throttle: {what}")
 
