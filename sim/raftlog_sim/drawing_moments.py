@@ -7,8 +7,8 @@ from raftlog_sim.options import SimOptions
 from raftlog_sim.schedule import Step, step
 from raftlog_sim.streams import Stream
 
-_WHEN: Final = ("membership", "joint", "transfer", "marker", "install", "roll", "lease")
-_WHAT: Final = ("crash", "power", "pause", "stall", "cut", "deaf", "cut-old")
+_WHEN: Final = ("membership", "joint", "transfer", "marker", "install", "roll", "lease", "level")
+_WHAT: Final = ("crash", "power", "pause", "stall", "cut", "deaf", "mute", "cut-old")
 
 
 def at_moments(options: SimOptions) -> Iterator[Step]:

@@ -8,15 +8,16 @@ The step waits for the moment, then does what another step does.
     install      a follower has received a log that replaces its own, and it is not durable
     roll         a new segment was begun
     lease        the leader answers reads by its lease
+    level        the controller has proposed a higher feature level, and it is not committed
 
-The fault is for the leader, of an install for the follower. `cut-old` cuts a majority of the old
-configuration off from all others, where there is one.
+The fault is for the leader, of an install for the follower, of a level for the controller.
+`cut-old` cuts a majority of the old configuration off from all others, where there is one.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from raftlog.base.ids import GroupId
+from raftlog.base.ids import METADATA_GROUP, GroupId
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.partition.replica import PartitionReplica
 from raftlog_sim import network_faults, process_faults
@@ -60,12 +61,15 @@ def _found(
 ) -> tuple["Node", PartitionReplica] | None:
     """A replica that is at the moment, and its node."""
     for node in nemesis.world.running():
-        replica = node.broker.context.replicas.get(group)
+        replica = node.broker.context.replicas.get(METADATA_GROUP if when == "level" else group)
         if replica is None or node.rolled_back or node.suspended:
             continue
         if when == "roll":
             segments = len(replica.log.segments)
             if segments > rolled.setdefault(replica, segments) and replica.is_leader:
+                return node, replica
+        elif when == "level":
+            if _level_rises(node):
                 return node, replica
         elif _MOMENTS[when](replica):
             return node, replica
@@ -85,6 +89,12 @@ def _strike(nemesis: "Nemesis", step: Step, node: "Node", replica: PartitionRepl
     )
 
 
+def _level_rises(node: "Node") -> bool:
+    controller = node.broker.controller
+    committed = node.broker.context.image.feature_level
+    return controller.active and controller.projected.feature_level > committed > 0
+
+
 def _membership(replica: PartitionReplica) -> bool:
     return replica.is_leader and replica.node.standing()[3] > replica.commit
 
@@ -102,7 +112,7 @@ _MOMENTS: Final[dict[str, Callable[[PartitionReplica], bool]]] = {
     "install": lambda replica: replica.log.durable_end is None,
     "lease": _lease,
 }
-"""`roll` is told apart by what was before."""
+"""`roll` is told apart by what was before, `level` by the controller."""
 _FAULTS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "crash": ("crash", "node", {}),
     "power": ("power", "node", {"keep": "some"}),
@@ -110,6 +120,7 @@ _FAULTS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "stall": ("stall", "node", {}),
     "cut": ("partition", "side", {"how": "silent"}),
     "deaf": ("one-way", "side", {"way": "in"}),
+    "mute": ("one-way", "side", {"way": "out"}),
     "cut-old": ("partition", "side", {"how": "silent"}),
 }
 _STRIKES: Final = process_faults.STRIKES | network_faults.STRIKES

@@ -7,6 +7,7 @@ taken back, so a mutant is hunted in a process of its own.
 
 import importlib.util
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
+from types import FrameType
 from typing import Any, Final, NamedTuple
 
 from raftlog.base.errors import OperatingError
@@ -27,7 +29,7 @@ from raftlog_sim.shrink import shrink_case
 from raftlog_sim.step_kinds import OF_MEMBERS
 from raftlog_sim.trials import Helpers
 from raftlog_sim.variations import vary
-from raftlog_sim.workers import begin_as_worker
+from raftlog_sim.workers import begin_as_worker, importing_from
 
 FOLDER: Final = Path(__file__).resolve().parent.parent / "mutants"
 VARIABLE: Final = "RAFTLOG_MUTANT"
@@ -116,7 +118,8 @@ def switch_on_if(number: str) -> None:
 class Hunt(NamedTuple):
     """How a mutant is hunted; `seconds` are of this process's CPU, for machines have other work.
     `kills` is how many failing seeds are wanted, for a median; `shrink_seconds` are those of a
-    clock, with `shrink_jobs` candidates at a time; 0: no shrinking."""
+    clock, with `shrink_jobs` candidates at a time; 0: no shrinking. A run may take `run_seconds` of
+    CPU time, after which it fails; 0: as long as it likes."""
 
     budget: int = 60
     first: int = 1
@@ -125,6 +128,7 @@ class Hunt(NamedTuple):
     shrink_jobs: int = 1
     seconds: float = 600.0
     profile: str = "swarm"
+    run_seconds: float = 0.0
 
 
 def hunt(number: str, plan: Hunt) -> dict[str, Any]:
@@ -145,16 +149,18 @@ def _elsewhere(call: Callable[..., Any], number: str, *args: Any) -> Any:
 
 
 @contextmanager
-def own_process(number: str) -> Iterator[Callable[..., Any]]:
+def own_process(number: str, home: str = "") -> Iterator[Callable[..., Any]]:
     """Calls for a mutant in a process of its own, which may have helpers, and ends with the block,
     with this process or when nobody waits for it any more: `ask(call, *args)` is what `call` gives
-    there for the number and these."""
+    there for the number and these. The process imports from the folder `home` before any other."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, context, initializer=begin_as_worker) as executor:
 
         def ask(call: Callable[..., Any], *args: Any) -> Any:
             try:
-                return executor.submit(call, number, *args).result()
+                with importing_from(home):  # the first call starts the process
+                    asked = executor.submit(call, number, *args)
+                return asked.result()
             except BrokenProcessPool as error:
                 raise OperatingError(
                     "the process that played it died", on=f"mutant {number}",
@@ -175,8 +181,13 @@ def _replay_here(number: str, text: str) -> str:
 
 
 def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
-    mutant = load()[number]
     switch_on(number)
+    return hunted_here(load()[number], plan)
+
+
+def hunted_here(mutant: Mutant, plan: Hunt) -> dict[str, Any]:
+    """The row of a mutant that is planted in this process."""
+    number = mutant.number
     began = time.process_time()
     row: dict[str, Any] = {"number": number, "name": mutant.name, "killed": False, "tried": 0}
     row |= {"profile": plan.profile, "expected": list(mutant.expected), "by": {}, "seeds": []}
@@ -188,7 +199,8 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
         row["tried"] += 1
         if not _can_matter(mutant, seed, plan.profile):
             continue
-        outcome = drawn(seed, plan.profile).play()
+        with run_within(plan.run_seconds):
+            outcome = drawn(seed, plan.profile).play()
         if outcome.failure:
             name = failure_class(outcome.failure)
             row["by"][name] = row["by"].get(name, 0) + 1
@@ -204,6 +216,25 @@ def _hunt_here(number: str, plan: Hunt) -> dict[str, Any]:
     return row
 
 
+@contextmanager
+def run_within(seconds: float) -> Iterator[None]:
+    """A run of this block fails when it takes more CPU time, as by an exception where it stands: a
+    planted bug may turn in a circle. 0: without end."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number
+        where = "" if frame is None else f", now in {frame.f_code.co_qualname}"
+        raise RuntimeError(f"the run took more than {seconds:.0f} s of CPU time{where}")
+
+    before = signal.signal(signal.SIGVTALRM, interrupt)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 def _can_matter(mutant: Mutant, seed: int, profile: str) -> bool:
     if not mutant.needs:
         return True
@@ -216,7 +247,7 @@ def _shrunk(number: str, seed: int, outcome: Outcome, plan: Hunt) -> dict[str, A
     began = time.perf_counter()
     effort = Effort(out_of_time=lambda: time.perf_counter() - began > plan.shrink_seconds)
     case = drawn(seed, plan.profile)
-    helpers = Helpers(plan.shrink_jobs, partial(switch_on, number))
+    helpers = Helpers(plan.shrink_jobs, partial(switch_on_if, number))
     small = shrink_case(case, outcome, effort, helpers)
     seconds = round(time.perf_counter() - began, 1)
     again = small.play()

@@ -26,8 +26,8 @@ _MESSAGES: Final = "appends|acks|asks|votes|echoes"
 _HOW: Final = "loud|silent"
 _WAY: Final = "kill|stop"
 _MOMENTS: Final = "joins|generation|syncs|assignment|commits|stable"
-_WHEN: Final = "membership|joint|transfer|marker|install|roll|lease"
-_WHAT: Final = "crash|power|pause|stall|cut|deaf|cut-old"
+_WHEN: Final = "membership|joint|transfer|marker|install|roll|lease|level"
+_WHAT: Final = "crash|power|pause|stall|cut|deaf|mute|cut-old"
 _IMPOSTORS: Final = "generations|strangers|joins|twice|left|deleter|vanished-leader|traveller"
 KINDS: Final = {
     "crash": Kind(
@@ -281,8 +281,9 @@ KINDS: Final = {
     ),
     "at-moment": Kind(
         (("partition", "small"), ("when", _WHEN), ("what", _WHAT)), True, "nemesis",
-        "a fault strikes the leader, or the follower that is installed, as soon as the partition "
-        "is at that moment, within 1500 ms; drawn in wide seeds",
+        "a fault strikes the leader, the follower that is installed, or the controller that "
+        "proposed a `level`, as soon as the partition is at that moment, within 1500 ms; drawn in "
+        "wide seeds",
     ),
     "consume": Kind(
         (("member", "small"), ("group", "small"), ("how", "eager|cooperative"),

@@ -131,7 +131,7 @@ class Workers:
         context = get_context("spawn")
         mine, its = context.Pipe()
         process = context.Process(target=_serve, args=(its, self.play, self.prepare), daemon=True)
-        with _importing_from(home):
+        with importing_from(home):
             process.start()
         its.close()
         worker = _Worker(process, mine, home)
@@ -192,7 +192,7 @@ class Workers:
 
 
 @contextmanager
-def _importing_from(home: str) -> Iterator[None]:
+def importing_from(home: str) -> Iterator[None]:
     """A process that is started meanwhile is handed this process's path with `home` before it."""
     before = sys.path.copy()
     sys.path[:0] = [home] if home else []

@@ -17,6 +17,8 @@ AWAY = step(120, "crash", 900, node="n3")
 TRIM = step(1_010, "trim", partition=0)
 HAND_OVER = step(1_010, "transfer", partition=0, node="follower:0")
 READS = step(300, "reads", partition=0, count=80, every_ms=10)
+UPGRADE = step(70, "upgrade", 50, node="all", to=1, how="kill")
+RAISE = step(1_010, "raise-level", level=2)
 CASES = {
     "membership": (MOVE,),
     "joint": (MOVE,),
@@ -25,6 +27,7 @@ CASES = {
     "install": (AWAY, step(900, "trim", partition=0)),
     "roll": (),
     "lease": (READS,),
+    "level": (UPGRADE, RAISE),
 }
 FAULTS = {
     "crash": "kill",
@@ -33,6 +36,7 @@ FAULTS = {
     "stall": "start-stall",
     "cut": "start-partition",
     "deaf": "start-one-way",
+    "mute": "start-one-way",
     "cut-old": "start-partition",
 }
 

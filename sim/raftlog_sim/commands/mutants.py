@@ -9,7 +9,7 @@ from typing import Any, Final
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog_sim import judge_hunt, mutation, scenario_files
-from raftlog_sim.commands import ablating, common, judge_table
+from raftlog_sim.commands import ablating, common, judge_table, patches
 from raftlog_sim.options import PROFILES
 
 BUDGET: Final = 60
@@ -78,6 +78,7 @@ def add(parsers: common.Parsers) -> None:
         "--corpora", type=Path, action="append", default=[], metavar="DIR",
         help="public histories, as for scripts/corpora, for mutants of the judge; may be repeated",
     )  # fmt: skip
+    patches.add_to(mutants)
     ablating.add_to(mutants)
     mutants.add_argument("--table", type=Path, metavar="FILE", help="put the table into a page")
     mutants.add_argument("--score", type=Path, metavar="FILE", help="rows of earlier runs, kept")
@@ -94,9 +95,11 @@ def _mutants(options: argparse.Namespace) -> int:
         return ablating.run(options)
     if options.corpora and not judge_hunt.public_histories(options.corpora):
         raise common.UsageError(f"no public history in {', '.join(map(str, options.corpora))}")
+    patches.check(options)
     _check_kept(options)
     rows = []
-    wanted = [] if options.none else options.numbers or list(found)
+    wanted = options.numbers or ([] if options.patch else list(found))
+    wanted = [] if options.none else wanted
     with common.bar("mutants", len(wanted)) as advance:
         for number in wanted:
             row = _hunted(found[number], options)
@@ -107,10 +110,15 @@ def _mutants(options: argparse.Namespace) -> int:
             if options.format == "text":
                 print(_line(row), flush=True)
     scored = rows if options.score is None else merged(options.score, rows)
+    own = patches.hunted(options, hunt_of(options))
     if options.table is not None:
-        write_table(options.table, with_all(scored, found))
+        others = scored if own else with_all(scored, found)
+        write_table(options.table, [*others, *patches.for_table(own)])
     if options.format == "json":
-        common.print_json({"mutants": rows})
+        common.print_json({"mutants": [*rows, *own]})
+    if not patches.all_decided(own):
+        return common.DISAGREED
+    rows += own
     return common.DONE if all(map(_holds, rows)) else common.FAILED
 
 
@@ -134,7 +142,12 @@ def _hunted(mutant: mutation.Mutant, options: argparse.Namespace) -> dict[str, A
             corpora=tuple(options.corpora),
         )
         return judge_hunt.hunt(mutant.number, plan)
-    seeds = mutation.Hunt(
+    return mutation.hunt(mutant.number, hunt_of(options))
+
+
+def hunt_of(options: argparse.Namespace) -> mutation.Hunt:
+    """How the options say that seeds are to be hunted."""
+    return mutation.Hunt(
         budget=options.budget,
         first=options.first,
         kills=options.kills,
@@ -143,7 +156,6 @@ def _hunted(mutant: mutation.Mutant, options: argparse.Namespace) -> dict[str, A
         seconds=options.seconds,
         profile=options.profile,
     )
-    return mutation.hunt(mutant.number, seeds)
 
 
 def _holds(row: dict[str, Any]) -> bool:
@@ -211,7 +223,7 @@ def table(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
         if shrunk:
             small = f"{shrunk['steps'][0]} to {shrunk['steps'][1]}, {shrunk['seconds']:.0f} s"
             small += "" if _replays(row) else ", **does not replay**"
-        scenario = named.get(row["number"], "")
+        scenario = named.get(row["number"], "") or ", ".join(row.get("scenarios", ()))
         lines.append(f"| {name} | {by} | {seed} | {row['tried']} | {scenario} | {small} |")
     return "\n".join(lines) + "\n"
 
@@ -221,7 +233,11 @@ def summary(rows: list[dict[str, Any]], named: dict[str, str]) -> str:
     caught counts as caught after all others for the median."""
     hunted = [row for row in rows if row["tried"]]
     caught = [row for row in hunted if row["killed"]]
-    by_scenario = [row for row in rows if not row["killed"] and row["number"] in named]
+    by_scenario = [
+        row
+        for row in rows
+        if not row["killed"] and (row["number"] in named or row.get("scenarios"))
+    ]
     first = sorted([row["seeds"][0] for row in caught] + [NEVER] * (len(hunted) - len(caught)))
     shrunk = [row["shrunk"] for row in rows if row.get("shrunk")]
     lines = [

@@ -1,0 +1,94 @@
+"""Planted bugs that show only when two things meet: a change of the quorum and a cut, a lease and a
+membership, a release and a fenced broker. As in raft_mutants.py."""
+
+from typing import Any
+
+import attrs
+
+from raftlog.broker import controller
+from raftlog.metadata import apply, performed
+from raftlog.metadata import commands as c
+from raftlog.metadata.applied import Applied
+from raftlog.metadata.refusals import Refusal
+from raftlog.partition.produce_path import ProducePath
+from raftlog.raft import lease, membership, reads, replication
+from raftlog.raft.quorum import VoteResult, majority_committed, majority_vote
+
+
+def reads_by_the_incoming_half() -> None:
+    """11b: a joint configuration confirms reads and leases by its incoming half alone."""
+
+    def incoming(membership: Any, votes: Any) -> VoteResult:
+        return majority_vote(membership.voters, votes)
+
+    reads.joint_vote = incoming
+    lease.joint_vote = incoming
+
+
+def lease_outlives_a_membership() -> None:
+    """12g: a leader answers reads by a lease that voters of an earlier configuration promised."""
+
+    class WithoutEnd:
+        end = staticmethod(lambda state: None)
+
+    membership.lease = WithoutEnd  # type: ignore[misc, assignment, attr-defined]
+
+
+def commit_by_the_incoming_half() -> None:
+    """18f: what a majority of the incoming voters has is committed in a joint configuration."""
+    replication.joint_committed = lambda membership, match: majority_committed(
+        membership.voters, match
+    )
+
+
+def fenced_brokers_are_not_asked() -> None:
+    """34d: the feature level is raised over a broker that is away, and does not support it."""
+    real = apply._RULES[c.RaiseFeatureLevel]
+
+    def raised(image: Any, command: c.RaiseFeatureLevel) -> Applied:
+        here = {node: each for node, each in image.brokers.items() if not each.fenced}
+        applied = real(attrs.evolve(image, brokers=here), command)
+        kept = attrs.evolve(applied.image, brokers=image.brokers)
+        return attrs.evolve(applied, image=kept if applied.done else image)
+
+    apply._RULES[c.RaiseFeatureLevel] = raised
+
+
+def answered_requests_are_forgotten() -> None:
+    """37d: a late copy of a request whose asker has its answer is performed again."""
+    real = performed.once_problem
+
+    def problem(image: Any, once: Any) -> Any:
+        found = real(image, once)
+        return None if found is not None and found[0] is Refusal.STALE else found
+
+    apply.once_problem = problem
+    controller.once_problem = problem  # type: ignore[attr-defined]
+
+
+def produces_outlive_leadership() -> None:
+    """49b: what waits to be committed waits on when its leader is deposed, and is answered when
+    that replica leads again and has committed so much."""
+    real = ProducePath.fail
+
+    def fail(self: ProducePath, error: Any) -> None:
+        waiters = self._waiters.take_all()
+        real(self, error)
+        for waiter in waiters:
+            self._waiters.add_duplicate(waiter, in_sync=False)
+
+    ProducePath.fail = fail  # type: ignore[method-assign]
+
+
+MUTANTS = (
+    ("11b", "reads-by-the-incoming-half", reads_by_the_incoming_half, ("linearizable-read",)),
+    ("12g", "lease-outlives-a-membership", lease_outlives_a_membership, ("linearizable-read",)),
+    ("18f", "commit-by-the-incoming-half", commit_by_the_incoming_half,
+     ("committed-durable", "commit-rule")),
+    ("34d", "fenced-brokers-are-not-asked", fenced_brokers_are_not_asked,
+     ("metadata-followed",)),
+    ("37d", "answered-requests-are-forgotten", answered_requests_are_forgotten,
+     ("deleted-stays-deleted", "denied-rightly")),
+    ("49b", "produces-outlive-leadership", produces_outlive_leadership,
+     ("acknowledged-committed",)),
+)  # fmt: skip
