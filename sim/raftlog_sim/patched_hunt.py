@@ -7,7 +7,7 @@ that fails either way says nothing of the patch.
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 import attrs
 
@@ -52,6 +52,7 @@ def is_decided(row: dict[str, Any]) -> bool:
     return bool(row["killed"] or not row["without_patch"])
 
 
+@final
 @attrs.define(eq=False)
 class _Row:
     """What is known of a patch so far."""

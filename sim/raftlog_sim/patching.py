@@ -7,6 +7,7 @@ product (`raftlog/`) and nothing else, so a patch can neither soften a check of 
 write outside the copy.
 """
 
+import ast
 import re
 import shutil
 import subprocess
@@ -217,7 +218,7 @@ def _place(hunk: Hunk, lines: list[str], expected: int) -> int | None:
 
 def _check_syntax(path: str, text: str, on: str) -> None:
     try:
-        compile(text, path, "exec", dont_inherit=True)
+        ast.parse(text, path)
     except (SyntaxError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         raise OperatingError(
