@@ -1,5 +1,6 @@
 """`raftlog serve`: one broker in the foreground."""
 
+import gc
 import os
 import sys
 import threading
@@ -65,6 +66,9 @@ def serve(config_path: Path, settings: tuple[str, ...], end_with_input: bool, fo
         trio.run(_serve, config, tracer, partial(_report, form), clock)
     except BaseExceptionGroup as group:
         raise _only_error(group) from group
+    # The process ends here, and the kernel takes its memory back at once. The interpreter would
+    # look through it for cycles first: a third of a second of CPU for 1,000 replicas.
+    gc.freeze()
 
 
 def _end_with_input() -> None:
