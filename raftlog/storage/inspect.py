@@ -19,6 +19,7 @@ from raftlog.base.ports import Disk
 from raftlog.storage.data_dir import DirectoryImage, peek_directory
 from raftlog.storage.files import opened
 from raftlog.storage.live_files import LiveFile, LiveFiles, find_live_files
+from raftlog.storage.log_directories import LogDirectories, directory_of
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration, ReplicaSpec
 from raftlog.storage.segment import before_header
 from raftlog.storage.segment_header import header_needs_repair
@@ -114,6 +115,8 @@ def _inspect_replica(
         "damaged": False,
         "fault": None,
     }
+    if directory_of(registration.path) and not isinstance(disk, LogDirectories):
+        return row | {"fault": "it lies in a further log directory, which was not looked at"}
     try:
         files = find_live_files(disk, spec)
         if not files.live:

@@ -193,8 +193,8 @@ def _perform_job(node: "Node", boot: "Boot") -> None:
 def _done(node: "Node", job: e.Job | e.Read) -> e.Event:
     try:
         if isinstance(job, e.Read):
-            return e.ReadDone(job.token, read_slice(node.disk, job.slice))
-        return e.JobDone(job.token, job.function(node.disk, *job.args))
+            return e.ReadDone(job.token, read_slice(node.files, job.slice))
+        return e.JobDone(job.token, job.function(node.files, *job.args))
     except RaftlogError as error:
         if isinstance(job, e.Read):
             return e.ReadDone(job.token, error)

@@ -11,6 +11,7 @@ import attrs
 
 from raftlog.base.errors import CorruptData, DiskError
 from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
+from raftlog.base.ports import Disk
 from raftlog.base.units import NANOS_PER_MICRO
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
@@ -27,6 +28,7 @@ from raftlog_sim.client import Connected, cut_frames
 from raftlog_sim.clock import MachineClock, NodeClock
 from raftlog_sim.disk import Keep, SimulatedCrashError, SimulatedDisk
 from raftlog_sim.disk_work import RESTART_NS
+from raftlog_sim.more_disks import OpenedDisks, crash_further, open_disks
 from raftlog_sim.releases import RELEASES
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ class Node:
     world: "World"
     config: BrokerConfig
     disk: SimulatedDisk
+    further: list[SimulatedDisk] = attrs.Factory(list)
+    """More disks, for replicas."""
+    files: Disk = attrs.field(init=False)
+    """All disks of the present or last boot, as one."""
     keep_at_crash: Keep = Keep.SOME
     """What the disk keeps when it stops the machine in the middle of a call."""
     only_killed: bool = False
@@ -119,10 +125,11 @@ class Node:
         opened = self._open_directory()
         if opened is None:
             return
-        image, writer = opened
+        image, writer, disks = opened
         broker = Broker(
             config=self.config,
             directories=[image],
+            further=disks.images,
             entropy=stream.fork("broker"),
             tracer=self.world.tracer,
             now=clock.now(self.world.now),
@@ -137,11 +144,14 @@ class Node:
         if self.config.release is not RELEASES[self.release]:
             self.config = attrs.evolve(self.config, release=RELEASES[self.release])
 
-    def _open_directory(self) -> tuple[DirectoryImage, DirectoryWriter] | None:
+    def _open_directory(self) -> tuple[DirectoryImage, DirectoryWriter, OpenedDisks] | None:
         """None when the machine or its disk failed meanwhile: whoever looks after the process
         starts it again."""
         try:
-            return open_directory(self.disk, self.config.lease_ns), DirectoryWriter(self.disk)
+            image = open_directory(self.disk, self.config.lease_ns)
+            disks = open_disks(self, image)
+            self.files = disks.files
+            return image, DirectoryWriter(disks.files, further=disks.further), disks
         except SimulatedCrashError:
             self._disk_stops()
         except CorruptData:
@@ -165,14 +175,17 @@ class Node:
 
     def _disk_stops(self) -> None:
         if self.only_killed:
-            self.disk.crash_at = None
+            for disk in (self.disk, *self.further):
+                disk.crash_at = None
         else:
             self.disk.crash(self.keep_at_crash)
+            crash_further(self, self.keep_at_crash)
 
     def crash(self, keep: Keep = Keep.NONE) -> None:
         """Power loss: of what was not synced the disk keeps what `keep` says."""
         self.stop_process()
         self.disk.crash(keep)
+        crash_further(self, keep)
 
     def stop_process(self) -> None:
         """The process is gone at once (kill -9); the machine and what it wrote live on."""
@@ -389,7 +402,7 @@ class Node:
             client.answered(number, each)
 
     def _bytes_of(self, part: e.Part) -> bytes:
-        return read_slice(self.disk, part) if isinstance(part, FileSlice) else bytes(part)
+        return read_slice(self.files, part) if isinstance(part, FileSlice) else bytes(part)
 
     def _hang_up(self, boot: Boot, hangup: e.Hangup) -> None:
         client = boot.clients.pop(hangup.connection, None)

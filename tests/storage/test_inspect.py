@@ -8,6 +8,7 @@ import pytest
 
 from raftlog.base.errors import CorruptData
 from raftlog.storage.inspect import fingerprint_log, inspect_directory
+from raftlog.storage.log_directories import further_prefix
 from raftlog.storage.recovery import create_replica
 from tests.storage.making import FOUNDERS, SPEC, TINY, Driver, new_disk
 from tests.storage.test_foreign_batches import twin_of
@@ -155,3 +156,12 @@ def test_an_empty_replica():
     create_replica(disk, spec, FOUNDERS, TINY)
     found = fingerprint_log(disk, spec)
     assert (found.first_index, found.end_index, found.end_offset) == (1, 1, 0)
+
+
+def test_a_replica_on_another_disk_is_not_called_damaged(driver):
+    """Its files are not below the directory that was named, so nothing is known of them."""
+    path = f"{further_prefix(0xABC)}/{SPEC.path}"
+    driver.round(records=driver.store.relocate(SPEC.group, path))
+    found, only = row(driver)
+    assert (found["damaged"], only["damaged"], only["path"]) == (False, False, path)
+    assert "not looked at" in only["fault"]
