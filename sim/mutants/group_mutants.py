@@ -1,5 +1,6 @@
 """Planted bugs of consumer groups and of the machines that hold them. As in raft_mutants.py."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from raftlog.groups.shared import Shared
 from raftlog.groups.syncing import Syncs
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_commit import OffsetCommitRequest
+from raftlog.partition.machine_feed import MachineFeed
 
 NEEDS = "members"
 
@@ -229,6 +231,20 @@ def older_generations_are_given_again() -> None:
     Joins._is_newest = is_newest  # type: ignore[method-assign]
 
 
+def installs_leave_machines_as_they_are() -> None:
+    """75: a replica that is installed keeps the state that its machine had."""
+
+    def installed(self: MachineFeed, position: Any, snapshot: Any) -> Any:
+        machine, self.judge = self.machine, None
+        self.machine = copy.deepcopy(machine)
+        producers = real(self, position, snapshot)
+        self.machine = machine
+        return producers
+
+    real = MachineFeed.installed
+    MachineFeed.installed = installed  # type: ignore[method-assign]
+
+
 def tombstones_are_passed_over() -> None:
     """76: a machine keeps what a record without a value removes."""
     real = GroupsMachine._put
@@ -326,6 +342,8 @@ MUTANTS = (
     ("74", "generations-given-twice", generations_given_twice, ("group-generations-rise",)),
     ("74b", "older-generations-are-given-again", older_generations_are_given_again,
      ("group-generations-rise",)),
+    ("75", "installs-leave-machines-as-they-are", installs_leave_machines_as_they_are,
+     ("machine-agrees",)),
     ("76", "tombstones-are-passed-over", tombstones_are_passed_over, ("machine-agrees",)),
     ("77", "the-first-offset-stays", the_first_offset_stays, ("group-offsets-kept",)),
     ("78", "leaves-share-out-nothing", leaves_share_out_nothing, ("liveness",)),

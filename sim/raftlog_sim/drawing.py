@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from raftlog_sim import drawing_disks, drawing_groups
+from raftlog_sim.drawing_brokers import brokers_come_and_go
 from raftlog_sim.drawing_moments import at_moments
 from raftlog_sim.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
 from raftlog_sim.options import FAULTS, WIDE, SimOptions
@@ -31,6 +32,7 @@ def draw_schedule(options: SimOptions) -> Schedule:
     if options.profile == WIDE:
         steps += list(_cancels(options, steps))
         steps += at_moments(options)
+        steps += brokers_come_and_go(options)
         steps += _questions(options)
     return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
 

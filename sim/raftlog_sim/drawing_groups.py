@@ -20,6 +20,8 @@ IMPOSTORS: Final = (
 _HOURS_MS: Final = 7_200_000
 """Longer than offsets are kept."""
 _TOPICS: Final = 4
+_OF_VISITORS: Final = 2
+"""A group that no other member is in."""
 
 
 def draw_group_steps(options: SimOptions) -> Iterator[Step]:
@@ -31,6 +33,7 @@ def draw_group_steps(options: SimOptions) -> Iterator[Step]:
         yield from _auditors(options)
     if options.profile == GROUPS:
         yield from _travels(options)
+        yield from _visits(options)
 
 
 def draw_group_faults(options: SimOptions) -> Iterator[Step]:
@@ -175,6 +178,24 @@ def _wrong_clocks(options: SimOptions) -> Iterator[Step]:
         node, lasts_ms = f"coordinator:{stream.below(2)}", stream.between(300, 1_500)
         yield step(at_ms, "clock-jump", lasts_ms, node=node, way="ahead", ms=_HOURS_MS)
         at_ms += stream.between(400, 2_000)
+
+
+def _visits(options: SimOptions) -> Iterator[Step]:
+    """In half of the busy seeds a program is the only one in its group, and leaves. The offsets of
+    that group have nobody who keeps them, while its coordinator's clock is hours ahead."""
+    stream = Stream(options.seed, "schedule/visit")
+    at_ms = stream.between(50, 600) if stream.chance(1, 2) else options.safety_ms
+    while at_ms < options.safety_ms:
+        stays_ms = stream.between(300, 1_200)
+        yield step(
+            at_ms, "consume", stays_ms, member=options.members + 1, group=_OF_VISITORS,
+            how="eager", id="dynamic", every_ms=5,
+        )  # fmt: skip
+        at_ms += stays_ms + stream.between(100, 600)
+        node, lasts_ms = f"coordinator:{_OF_VISITORS}", stream.between(300, 900)
+        yield step(at_ms, "clock-jump", lasts_ms, node=node, way="ahead", ms=_HOURS_MS)
+        yield step(at_ms + lasts_ms, "committed", group=_OF_VISITORS)
+        at_ms += lasts_ms + stream.between(50, 600)
 
 
 def _travels(options: SimOptions) -> Iterator[Step]:

@@ -17,11 +17,11 @@ from raftlog_sim.step_kinds import DEMANDS, KINDS, OUTSIDE_ATLAS, is_fault
 
 NEAR_NS: Final = 2 * NANOS_PER_SECOND
 """Within so much simulated time of each other: an election or two, or a boot."""
-OF_SCENARIOS: Final = ("elect", "unregister", "relay", *OUTSIDE_ATLAS)
+OF_SCENARIOS: Final = ("elect", "relay", *OUTSIDE_ATLAS)
 """Steps that seeds draw of no profile but varied."""
 _HARMLESS: Final = ("image", "remember", *DEMANDS)
 """Copies that are put aside for what strikes later, and what only looks."""
-_OF_WIDE_MOVES: Final = ("cancel-move", "at-moment")
+_OF_WIDE_MOVES: Final = ("cancel-move", "at-moment", "throttle", "unregister")
 """Steps that wide seeds draw and no others, and no kind of faults names."""
 _MANY: Final = 10
 

@@ -30,6 +30,11 @@ def _never(group: str) -> int:
     return 0
 
 
+def _nothing(place: "Place") -> Iterable[int]:
+    del place
+    return ()
+
+
 HISTORY_MAX: Final = 100_000
 """Rows that are kept; a run makes some hundreds."""
 
@@ -79,6 +84,8 @@ class GroupChecks:
 
     removals: Callable[[str], int] = _never
     """How often a group was removed, with its numbers: one that comes after begins at 1."""
+    expired: Callable[["Place"], Iterable[int]] = _nothing
+    """The offsets that were removed, rightly, because they were old."""
     step: int = 0
     history: list[Row] = attrs.Factory(list)
     owners: dict[tuple[Place, Generation], str] = attrs.Factory(dict)
@@ -221,6 +228,8 @@ class GroupChecks:
             if not done:
                 return ""
             last = max(done, key=lambda each: each.ended)
+            if last.offset in self.expired(place):
+                return ""
             return f"{place} is told to have no offset; {last.offset} was committed before"
         newest = max((each.begun for each in done), default=0)
         for each in writes:

@@ -78,6 +78,8 @@ class GroupLog:
     """The highest generation of each group of which an assignment was committed."""
     offsets: dict[tuple[str, str, int], dict[int, None]] = attrs.Factory(dict)
     """Every offset that was ever committed."""
+    expired: dict[tuple[str, str, int], dict[int, None]] = attrs.Factory(dict)
+    """Those that were removed when a majority of the clocks had shown that they were old."""
 
     def take(self, entry: Entry) -> tuple[tuple[str, str], ...]:
         """One more committed batch of records: what was looked at, and what is wrong with it."""
@@ -146,7 +148,11 @@ class GroupLog:
         if not isinstance(read, OffsetRecord) or read.stored is not None:
             return ""
         held = self.machine.offset(read.group, read.topic, read.partition)
-        if held is None or read.group in self.walls.deleted or not self.walls.young(held.commit_ms):
+        if held is None or read.group in self.walls.deleted:
+            return ""
+        if not self.walls.young(held.commit_ms):
+            place = (read.group, read.topic, read.partition)
+            self.expired.setdefault(place, {})[held.offset] = None
             return ""
         if read.topic.startswith(self.walls.fleeting):
             return ""

@@ -92,12 +92,16 @@ class Members:
     def __attrs_post_init__(self) -> None:
         walls = self.invariants.walls
         walls.retention_ms, walls.fleeting = OFFSETS_RETENTION_MS, CHURN
-        self.checks.removals = self._removals
+        self.checks.removals, self.checks.expired = self._removals, self._expired
         self.impostors = Impostors(self.world, self.invariants, session_ms(self.options))
 
     def _removals(self, group: str) -> int:
         logs = [each.groups for each in self.invariants.committed.values()]
         return sum(log.removals.get(group, 0) for log in logs if log is not None)
+
+    def _expired(self, place: tuple[str, str, int]) -> dict[int, None]:
+        logs = [each.groups for each in self.invariants.committed.values()]
+        return {at: None for log in logs if log is not None for at in log.expired.get(place, ())}
 
     # --- steps ------------------------------------------------------------------------------------
 

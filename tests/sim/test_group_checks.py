@@ -235,7 +235,22 @@ def test_an_offset_that_is_removed_too_early():
     assert wrong == "the offset 5 of g for t is removed too early"
     log.take(offset_record("g", "t", 0, stored(6, 100)))
     log.log.walls.look(NodeId(2), 1_100)
+    assert log.log.expired == {}, "the first one went too early"
     assert log.take(offset_record("g", "t", 0, None)) == []
+    assert log.log.expired == {("g", "t", 0): {6: None}}
+
+
+def test_an_offset_that_was_old_may_be_gone():
+    """Regression: seed 21 of groups had two clocks of three hours ahead, and the offset expired."""
+    checks = GroupChecks()
+    assert commits(checks, 5)(COMMITTED) == []
+    checks.expired = lambda place: [4]
+    (wrong,) = fetches(checks)(-1)
+    assert "is told to have no offset; 5 was committed before" in wrong
+    checks.expired = lambda place: [4, 5]
+    assert fetches(checks)(-1) == []
+    (wrong,) = fetches(checks)(4)
+    assert "is told to be at 4" in wrong
 
 
 def test_a_machine_that_compaction_makes_another():

@@ -3,6 +3,7 @@ each scenario: others than `scripts/check` sweeps (1 to 20). A few to a test, fo
 a seed may take ten seconds."""
 
 import pytest
+from raftlog_sim.drawing_brokers import brokers_come_and_go
 from raftlog_sim.drawing_groups import IMPOSTORS
 from raftlog_sim.options import DOSES, draw_options
 from raftlog_sim.seeds import drawn
@@ -67,6 +68,31 @@ def test_seeds_of_groups_have_members_and_what_strikes_them():
     assert moments == {"joins", "generation", "syncs", "assignment", "commits", "stable"}
     crashes = {dict(each.options.fault_gaps_ms)["crash"] for each in schedules}
     assert {150 * max(DOSES) << doubled for doubled in range(5)} | {0} == crashes
+
+
+def test_brokers_come_and_go_in_wide_seeds():
+    """Who is told to be forgotten was away by then, and its partitions were to be elsewhere."""
+    left = 0
+    for seed in range(100):
+        options = draw_options(seed, "wide")
+        steps = [each for each in brokers_come_and_go(options) if each.kind != "throttle"]
+        for at, away in enumerate(steps):
+            if away.kind in ("reassign", "unregister"):
+                continue
+            left += 1
+            moves = steps[at - options.partitions : at]
+            assert {each.kind for each in moves} == {"reassign"}
+            gone = str(away.argument("node"))
+            assert all(gone not in str(each.argument("nodes")).split("+") for each in moves)
+            assert int(gone[1:]) > options.controllers
+            tries, back = steps[at + 1 : at + 4], steps[at + 4]
+            assert {each.kind for each in tries} == {"unregister"}
+            ends_ms = away.at_ms + away.for_ms
+            assert all(away.at_ms < each.at_ms <= ends_ms < back.at_ms for each in tries)
+            assert gone in str(back.argument("nodes")).split("+")
+            size = len(str(back.argument("nodes")).split("+"))
+            assert size == options.replication
+    assert left > 30
 
 
 def test_wide_seeds_have_groups_of_up_to_five_voters():
