@@ -122,6 +122,15 @@ SCANNED_RANGES_MAX: Final = 8
 """Exact places of cold ranges remembered per log, one for each slow consumer or so."""
 WALK_CHUNK_BYTES: Final = MIB
 """Read size of a walk; one larger batch is read whole."""
+SCRUB_JOB_BYTES: Final = MIB
+"""Log bytes that one job of the scrubber walks, about: tens of milliseconds of small batches."""
+SCRUB_PAUSE_SHARE: Final = 4
+"""The scrubber rests so many times as long as its last job took: at most a fifth of one core."""
+SCRUB_FIRST_MS_MAX: Final = 60_000
+"""The first pass of the scrubber begins so long after the boot, or after half an interval."""
+RECHECKS_REMEMBERED_MAX: Final = 4096
+"""Offsets that connections were given last, and places that were checked for one that asked again:
+the oldest is forgotten. A few hundred kilobytes."""
 TIMES_SCAN_BYTES: Final = 4 * MIB
 """Log bytes of which one job computes timestamps, beyond its first stretch: tens of milliseconds,
 so that jobs of other partitions get their turn."""

@@ -207,6 +207,10 @@ def _replica(replica: PartitionReplica) -> dict[str, Any]:
         "joint": replica.membership.joint,
         "in_sync": [each.node for each in replica.in_sync],
         "uncommitted_bytes": replica.uncommitted_bytes,
+        "gaps": [
+            {"from": gap.first, "until": gap.until, "file": gap.path, "why": gap.why}
+            for gap in replica.log.gaps
+        ],
     }
 
 

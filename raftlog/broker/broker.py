@@ -54,6 +54,7 @@ from raftlog.broker.reassignment import Reassignment
 from raftlog.broker.registration import Registration
 from raftlog.broker.rounds import Rounds
 from raftlog.broker.router import Floor, Router
+from raftlog.broker.scrubbing import Scrubber
 from raftlog.broker.stopping import Stopping
 from raftlog.broker.throttles import Throttles
 from raftlog.broker.volume import Volume
@@ -106,6 +107,7 @@ class Broker:
         context.image_waiters = ImageWaiters(context)
         clocks = NodeClocks()
         context.groups = GroupCoordinators(context, clocks)
+        context.scrubber = Scrubber(context, config.scrub_interval_ns)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns, clocks)
         self._make_metadata_parts()
         raft = _raft_options(config, directory.promised_ns)
@@ -292,6 +294,7 @@ class Broker:
             self.manager.start_metadata(founder, self._identity.controllers)
         self.links.addresses_changed()
         self.registration.start()
+        self.context.scrubber.start()
 
     def _done(self, event: e.ReadDone | e.JobDone) -> None:
         self.context.done(event.token, event.value)

@@ -161,6 +161,9 @@ class BrokerConfig:
 
     retention_check_ns: Nanos = millis(300_000)
     """How often a leader looks whether old segments may go (log.retention.check.interval.ms)."""
+    scrub_interval_ns: Nanos = millis(604_800_000)
+    """raftlog.scrub.interval.ms: within so long every closed segment is read and verified once; 0
+    for never."""
     log_sizes: LogOptions | None = None
     """Sizes of every log, over what topics say: simulations make them tiny, to meet edges often."""
 

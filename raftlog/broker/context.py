@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from raftlog.broker.image_waiters import ImageWaiters
     from raftlog.broker.once import OnceWishes
     from raftlog.broker.router import Router
+    from raftlog.broker.scrubbing import Scrubber
     from raftlog.metadata.delta import ClusterDelta
 
 Then = Callable[[Any], None]
@@ -82,6 +83,7 @@ class Context:
     image_waiters: "ImageWaiters" = attrs.field(init=False)
     moves: "DirectoryMoves" = attrs.field(init=False)
     groups: "GroupCoordinators" = attrs.field(init=False)
+    scrubber: "Scrubber" = attrs.field(init=False)
     on_image: "Callable[[ClusterImage, ClusterDelta], None]" = attrs.field(init=False)
 
     _soon: list[tuple[Callable[..., None], tuple[Any, ...]]] = attrs.Factory(list)

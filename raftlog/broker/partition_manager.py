@@ -1,7 +1,6 @@
 """Which replicas run here: create, register, recover, start, stop, reopen, delete.
 
-Laws (DESIGN: identity; the log on disk):
-
+Laws:
 1. A replica is created or deleted only for an explicit delta that names its replica id, never
    because of a message and never because an image lacks it. A delta about an older id than the
    one that runs is late and ignored; so is one about the id that runs already.
@@ -60,9 +59,9 @@ _BACKOFF_MS_MIN: Final = 100
 _SALVAGE_AFTER: Final = 3
 """Failed attempts to open before what cannot be read counts as damage: disks have bad moments."""
 _STEADY_NS: Final = millis(60_000)
+"""A replica that ran for so long since it was opened counts as recovered."""
 _HOLD_BACK_ELECTIONS: Final = 2
 """How many election times a new replica that is not the first choice for leader waits longer."""
-"""A replica that ran for so long since it was opened counts as recovered."""
 
 
 class Reports(Removals, Protocol):
@@ -164,8 +163,8 @@ class PartitionManager:
         options: LogOptions,
         make_machine: MachineFactory | None = None,
     ) -> None:
-        assert replica.node == self.context.node, (replica, self.context.node)
-        assert replica.directory == self.volume.directory, (replica, self.volume.directory)
+        here = (self.context.node, self.volume.directory)
+        assert (replica.node, replica.directory) == here, (replica, here)
         if self._is_late(group, replica):
             probe("late-start-ignored")
             return
@@ -179,6 +178,7 @@ class PartitionManager:
                 check_state=check_producers
                 if make_machine is None
                 else MachineStates(make_machine),
+                serves_gaps=make_machine is None and group != METADATA_GROUP,
             ),
             label,
             founding,
@@ -285,6 +285,8 @@ class PartitionManager:
             self.context.trace(each.what, host.label, file=each.file, why=each.why)
         if value.state is ReplicaState.DAMAGED:
             self.context.trace("replica-damaged", host.label, why=value.why)
+        elif value.why and value.state is ReplicaState.INTACT:
+            self.context.trace("replica-for-reading-only", host.label, why=value.why)
         if value.state is ReplicaState.LOST:
             probe("replica-lost")
             host.state, host.why = HostState.LOST, value.why

@@ -178,7 +178,8 @@ class LeaderChores:
         self.completed.extend(Completion(delete.then, answer) for delete in deletes)
 
     def _enforce_retention(self, now: Instant, wall_ms: WallMillis) -> None:
-        if not self.config.deletes:
+        if not self.config.deletes or self._log.gaps:
+            # A damaged segment stays until it is repaired, or an operator lets it go.
             return
         segments = [_span_of(segment) for segment in self._log.segments]
         begun = max(self._log.log_start, self._proposed_start)

@@ -26,11 +26,15 @@ from raftlog.partition.retention import AgeAsk
 from raftlog.partition.tracker import Snapshot
 from raftlog.raft.node import RaftNode
 from raftlog.raft.output import LogRead, Output, SnapshotRead
+from raftlog.raft.quorum import majority
 from raftlog.records.batch import crc_matches, read_header
-from raftlog.storage.cold import ColdRead, EntriesRead, SegmentsRemoved
+from raftlog.storage.cold import ColdRead, EntriesRead, SegmentDamaged, SegmentsRemoved
 from raftlog.storage.jobs import remove_files
 from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.scrub import measure_damage
+from raftlog.storage.segment import Segment, SegmentRef
 from raftlog.storage.snapshot import newest_snapshot, write_made_snapshot, write_snapshot
+from raftlog.storage.sparse_index import SegmentIndex
 
 _NO_CHAIN: Final = Chain(0)
 _ALL_BYTES: Final = 2**62
@@ -49,6 +53,7 @@ class Errands:
         "_jobs",
         "_learning",
         "_log",
+        "_measuring",
         "_node",
         "_reads_failed",
         "_removal_again_at",
@@ -78,6 +83,7 @@ class Errands:
         self._snapshots_failed = (RaftIndex(0), 0)
         """Which state cannot be read for followers, and how often that was tried."""
         self._learning = False
+        self._measuring: Segment | None = None
         self._removing = False
         self._removal_until: RaftIndex | None = log.last_index
         self._removal_failed: tuple[object, ...] | None = None
@@ -95,11 +101,59 @@ class Errands:
         then(value, now)
 
     def found_damage(self, error: CorruptData, now: Instant) -> None:
-        """Stored bytes are not what was written: lead no more; the broker recovers the replica."""
+        """Stored bytes are not what was written: lead no more; the broker recovers the replica.
+
+        Recovery gives up what lies behind the damage, and a leader may be the last to have it. So
+        a leader is recovered only while a majority of others is sound. Else it goes on with what is
+        whole, hands over once if one other can lead, and does not serve the damaged part."""
         probe("damage-found-by-a-read")
-        if self.damage is None:
+        if self.damage is not None:
+            return
+        segment = self._closed_segment(error.on)
+        if segment is None or self._may_give_up():
             self.damage = error
             self._node.step_down(now, f"damage: {error}")
+        elif segment.damage is None and self._measuring is None:
+            probe("damage-kept-by-a-leader")
+            self._measuring = segment
+            # The segment is walked once more, for the error does not say how far it is whole.
+            self.start(measure_damage, (self._reference(segment),), self._measured)
+
+    def _may_give_up(self) -> bool:
+        """Whether the group has this replica's entries without it; a follower's leader has."""
+        node = self._node
+        if node.membership.decides_alone and node.me in node.membership.voters:
+            return False
+        return not node.leading or node.successors >= majority(len(node.membership.all_voters()))
+
+    def _closed_segment(self, on: str) -> Segment | None:
+        """The segment that an error names, if it takes no more entries and its file has them."""
+        path, durable = on.partition(",")[0], self._log.durable_index
+        closed = (each for each in self._log.segments[:-1] if each.end.raft_index <= durable)
+        return next((each for each in closed if each.path == path), None)
+
+    def _reference(self, segment: Segment) -> SegmentRef:
+        log = self._log
+        return segment.reference(log.spec.replica.directory, log.options.interval_bytes)
+
+    def _measured(self, value: object, now: Instant) -> None:
+        segment, self._measuring = self._measuring, None
+        assert segment is not None, "a measure that nobody started"
+        if isinstance(value, DiskError):
+            # Not even that much can be read: nothing of the segment is served.
+            start, why = segment.start(), str(value)
+            index = SegmentIndex(self._log.options.interval_bytes)
+            sequence, end = segment.header.file_sequence, segment.end_index
+            value = SegmentDamaged(sequence, end, start, index, why)
+        self._log.cold_done(value)
+        if segment.damage is not None:
+            first, until = segment.damage.place.offset, segment.end.next_offset
+            told = (("file", segment.path), ("from", first), ("until", until))
+            why = segment.damage.why
+            event = TraceEvent("segment-damaged", self._where, (*told, ("why", why)))
+            self._tracer.emit(event)
+            if self._node.leading and self._node.successors:
+                self._node.step_down(now, f"damage: {why}")
 
     def client_read_done(self, what: Hashable, value: object, now: Instant) -> None:
         """A read for a client came back: what it returned, or the exception that it raised."""
@@ -137,12 +191,22 @@ class Errands:
 
     def read_log(self, read: LogRead, now: Instant) -> None:
         """Entries for a follower that are no longer in memory."""
-        if read.first_index > self._log.written_index:
+        if read.first_index > self._log.written_index or self._in_a_gap(read.first_index):
             self._log_read(read, None, now)
             return
         self.start_cold(
             self._log.plan_entries(read.first_index, read.bytes_max),
             partial(self._log_read, read),
+        )
+
+    def _in_a_gap(self, index: RaftIndex) -> bool:
+        """Whether a kept segment is damaged there: another leader may have what a follower needs
+        (each attempt would fail, and be told)."""
+        if not self._log.gaps:
+            return False
+        return any(
+            each.damage is not None and each.damage.place.raft_index <= index < each.end_index
+            for each in self._log.segments
         )
 
     def read_snapshot(self, read: SnapshotRead) -> None:

@@ -10,9 +10,11 @@ from typing import Final, NamedTuple, Protocol
 
 from raftlog.base.binary import Buffer
 from raftlog.base.ids import Offset, Term
+from raftlog.base.probes import probe
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.records.slices import FileSlice
 from raftlog.storage.cold import ColdRead
+from raftlog.storage.segment import Gap, gap_at
 
 Part = Buffer | FileSlice
 NO_EPOCH_CHECK: Final = -1
@@ -28,6 +30,9 @@ class ReadableLog(Protocol):
 
     @property
     def next_offset(self) -> Offset: ...
+
+    @property
+    def gaps(self) -> Sequence[Gap]: ...
 
     def available_bytes(self, offset: Offset, limit_offset: Offset) -> int: ...
 
@@ -54,7 +59,8 @@ def epoch_error(asked: int, term: Term) -> ErrorCode:
 
 def view_of(log: ReadableLog, offset: int, high_watermark: Offset | None) -> FetchView:
     """What a fetch at `offset` finds. `high_watermark` is None while the leader may not publish
-    one: such a fetch waits, as one at the end of the log does."""
+    one: such a fetch waits, as one at the end of the log does. Where a segment is damaged that
+    nobody can repair it is CORRUPT_MESSAGE."""
     if not log.log_start <= offset <= log.next_offset:
         mark = UNKNOWN_WATERMARK if high_watermark is None else high_watermark
         return FetchView(ErrorCode.OFFSET_OUT_OF_RANGE, mark, log.log_start)
@@ -62,5 +68,8 @@ def view_of(log: ReadableLog, offset: int, high_watermark: Offset | None) -> Fet
         return FetchView(ErrorCode.NONE, UNKNOWN_WATERMARK, log.log_start)
     available = 0
     if offset < high_watermark:
+        if gap_at(log.gaps, offset) is not None:
+            probe("fetch-into-a-gap")
+            return FetchView(ErrorCode.CORRUPT_MESSAGE, high_watermark, log.log_start)
         available = log.available_bytes(Offset(offset), high_watermark)
     return FetchView(ErrorCode.NONE, high_watermark, log.log_start, available)

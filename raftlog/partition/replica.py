@@ -353,11 +353,8 @@ class PartitionReplica:
 
     def produces(self, now: Instant) -> ProducePath | ErrorCode:
         """The way of produced batches through this replica, or why there is none: it does not
-        lead."""
-        if not self.node.leading:
-            return self._serving.not_leading()
-        self._serving.follow_term(now)
-        return self._serving.produces
+        lead, or for reading only."""
+        return self._serving.produce_path(now)
 
     def leader_error(self, epoch: int) -> ErrorCode:
         """Whether a client that names this leader epoch (-1: none) may be served here."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from raftlog.base.ids import NodeId, RaftIndex, ReplicaId, Term
+from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.chores import LeaderChores
@@ -163,6 +164,17 @@ class Serving:
         if led_term is not None:
             self.in_sync.lead(node.me, node.membership.voters, self._log.last_index, now)
         return True
+
+    def produce_path(self, now: Instant) -> ProducePath | ErrorCode:
+        """See `PartitionReplica.produces`. What is appended behind a gap that nobody else can fill
+        would be lost with it, once an operator gives up the part that is damaged."""
+        if not self._node.leading:
+            return self.not_leading()
+        if self._log.gaps and self._node.membership.decides_alone:
+            probe("produce-refused-behind-a-gap")
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.follow_term(now)
+        return self.produces
 
     def follow_term(self, now: Instant) -> None:
         """Cheaper: before anything is appended in this turn, be of the node's term."""

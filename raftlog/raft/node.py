@@ -26,16 +26,7 @@ from raftlog.base.entries import (
     Membership,
 )
 from raftlog.base.errors import LocalMisuse
-from raftlog.base.ids import (
-    TERM_MAX,
-    Chain,
-    GroupId,
-    IoId,
-    NodeId,
-    RaftIndex,
-    ReplicaId,
-    Term,
-)
+from raftlog.base.ids import TERM_MAX, Chain, GroupId, IoId, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, WallMillis
@@ -260,6 +251,11 @@ class RaftNode:
     @property
     def damaged(self) -> bool:
         return self._state.damaged is not None
+
+    @property
+    def successors(self) -> int:
+        """How many voters, not damaged, hold all that is committed and were heard lately."""
+        return transferring.successors(self._state)
 
     @property
     def stopped_why(self) -> str | None:

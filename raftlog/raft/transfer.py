@@ -79,6 +79,14 @@ def hand_over_and_follow(state: RaftState, why: str) -> None:
     become_follower(state, state.term, None)
 
 
+def successors(state: RaftState) -> int:
+    """How many voters could lead instead of this leader: they hold all that is committed, are not
+    damaged, and were heard lately."""
+    return sum(
+        _can_succeed(state, each) and each.match >= state.commit for each in state.progress.values()
+    )
+
+
 def _can_succeed(state: RaftState, follower: Progress) -> bool:
     recent = state.now - follower.last_contact <= state.options.election_ns
     is_voter = follower.replica in state.membership.voters

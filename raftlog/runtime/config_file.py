@@ -465,6 +465,7 @@ def _broker_config(
         read_consistency="linearizable" if consistency == "linearizable" else "committed",
         lease=settings.flag("raftlog.read.lease.enable"),
         strict_mark=settings.flag("raftlog.storage.strict.mark"),
+        scrub_interval_ns=millis(settings.number("raftlog.scrub.interval.ms")),
         eager_founder=True,
     )
 

@@ -119,6 +119,14 @@ SETTINGS: Final[dict[str, Setting]] = {
     "raftlog.storage.strict.mark": Setting(
         "flag", "false", about="Hold acknowledgements until the durable mark covers them."
     ),
+    "raftlog.scrub.interval.ms": Setting(
+        "int",
+        "604800000",
+        0,
+        2**40,
+        about="Within so long the broker reads and verifies every closed segment once, and repairs "
+        "what rotted; 0 for never.",
+    ),
     "raftlog.read.consistency": Setting(
         "choice", "committed", choices=("committed", "linearizable"), about="How fetches read."
     ),

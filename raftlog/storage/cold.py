@@ -9,6 +9,7 @@ from raftlog.base.ports import Disk
 from raftlog.records.batch import BatchHeader
 from raftlog.records.control import ControlEntry
 from raftlog.storage.sparse_index import SegmentIndex
+from raftlog.storage.walk import WalkPlace
 
 
 class ColdRead(NamedTuple):
@@ -26,6 +27,16 @@ class SegmentWalked(NamedTuple):
     end_index: RaftIndex
     end_position: int
     sparse: SegmentIndex
+
+
+class SegmentDamaged(NamedTuple):
+    """A segment is whole up to `place` (`sparse` has the points below it) and not behind it."""
+
+    file_sequence: int
+    end_index: RaftIndex
+    place: WalkPlace
+    sparse: SegmentIndex
+    why: str
 
 
 class RangeScanned(NamedTuple):
@@ -92,7 +103,7 @@ class LargestFound(NamedTuple):
     timestamp_ms: int
 
 
-Learned = SegmentWalked | RangeScanned | TimesScanned
+Learned = SegmentWalked | SegmentDamaged | RangeScanned | TimesScanned
 """What a question needed to know first. The log keeps it, and the question is planned again."""
 
 

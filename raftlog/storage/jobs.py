@@ -220,7 +220,7 @@ def read_entries(disk: Disk, order: EntriesOrder) -> EntriesRead:
         for batch in walk.batches(order.stop):
             entry = batch.entry
             check = known.get(entry.raft_index)
-            if check is not None and not _agrees(walk, batch.before, check):
+            if check is not None and not agrees(walk, batch.before, check):
                 break
             full = full or bool(entries and total + len(entry.batch) > order.bytes_max)
             if full and check is not None:
@@ -250,7 +250,7 @@ def check_end(walk: Walk, segment: SegmentRef, stop: RaftIndex) -> None:
         walk.fault = f"entries end before {walk.place.raft_index}, the log has {stop - 1}"
 
 
-def _agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
+def agrees(walk: Walk, place: WalkPlace, check: Point) -> bool:
     """Whether a place of the walk is the known one; the walk's fault says so when not."""
     if (place.chain, place.position) == (check.chain, check.position):
         return True
@@ -383,7 +383,7 @@ def report(disk: Disk, walk: Walk) -> None:
         return
     # Whatever becomes of the cache, the fault is told.
     with suppress(DiskError):
-        _distrust(disk, index_name(walk.on))
+        distrust_index(disk, walk.on)
     place = walk.place
     raise CorruptData(
         walk.fault,
@@ -392,7 +392,9 @@ def report(disk: Disk, walk: Walk) -> None:
     )
 
 
-def _distrust(disk: Disk, path: str) -> None:
+def distrust_index(disk: Disk, segment_path: str) -> None:
+    """Job: the segment's index file vouches for it no longer, so that the next boot walks it."""
+    path = index_name(segment_path)
     if not disk.exists(path):
         return
     probe("index-distrusted")

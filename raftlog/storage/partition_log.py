@@ -45,7 +45,7 @@ from raftlog.storage.replica import (
     snapshot_name,
 )
 from raftlog.storage.rounds import Rounds
-from raftlog.storage.segment import Segment, empties, position_before
+from raftlog.storage.segment import Gap, Segment, empties, position_before
 from raftlog.storage.segment_header import SegmentHeader, write_segment_header
 from raftlog.storage.snapshot import snapshot_bytes
 from raftlog.storage.sparse_index import SegmentIndex, TermRow
@@ -80,14 +80,10 @@ class PartitionLog:
         self.spec = spec
         self.options = options
         self.first_index = RaftIndex(head.raft_index + 1)
-        self.prev_term = head.term
-        self.prev_chain = head.chain
+        self.prev_term, self.prev_chain = head.term, head.chain
         self.log_start, self.start_marker = parts.log_start, RaftIndex(0)
         self.memberships = list(parts.memberships)
-        self.last_index = parts.end.end.raft_index
-        self.last_term = parts.end.end.term
-        self.last_chain = parts.end.end.chain
-        self.next_offset = parts.end.end.next_offset
+        self.last_index, self.last_term, self.last_chain, self.next_offset = parts.end.end
         self._segments = parts.segments
         self._segment_bytes = options.segment_bytes
         self._window = parts.window
@@ -113,6 +109,11 @@ class PartitionLog:
         """The live segments, oldest first, as they are now."""
         self._settle_active()
         return self._segments
+
+    @property
+    def gaps(self) -> Sequence[Gap]:
+        """Where closed segments are damaged, and no other replica could repair them."""
+        return self._planner.gaps
 
     @property
     def damaged_until(self) -> tuple[RaftIndex, Term] | None:
@@ -262,8 +263,7 @@ class PartitionLog:
         self._pending.obsolete += [segment.path for segment in self._segments]
         self._segments.clear()
         self.first_index = RaftIndex(position.raft_index + 1)
-        self.prev_term = position.term
-        self.prev_chain = position.chain
+        self.prev_term, self.prev_chain = position.term, position.chain
         self.log_start, self.start_marker = position.log_start, RaftIndex(0)
         self.memberships = [(position.membership_index, position.membership)]
         end = LogEnd(position.raft_index, position.term, position.chain, position.next_offset)
@@ -481,11 +481,11 @@ class PartitionLog:
             del self._segments[0]
         header = self._segments[0].header
         self.first_index = header.first_index
-        self.prev_term = header.term_before
-        self.prev_chain = header.chain_before
+        self.prev_term, self.prev_chain = header.term_before, header.chain_before
         self.terms.drop_before(RaftIndex(header.first_index - 1), header.base_offset)
         later = [pair for pair in self.memberships if pair[0] >= header.first_index]
         self.memberships = [(header.membership_index, header.membership), *later]
+        self._planner.look_for_gaps()
 
     def _settled(self) -> ReadPlanner:
         self._settle_active()

@@ -16,7 +16,14 @@ from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.limits import SCANNED_RANGES_MAX, SEGMENT_HEADER_BYTES, SLICE_BYTES_MIN
 from raftlog.base.probes import probe
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import ColdRead, Learned, RangeScanned, SegmentWalked, TimesScanned
+from raftlog.storage.cold import (
+    ColdRead,
+    Learned,
+    RangeScanned,
+    SegmentDamaged,
+    SegmentWalked,
+    TimesScanned,
+)
 from raftlog.storage.jobs import (
     EntriesOrder,
     IndexOrder,
@@ -34,7 +41,7 @@ from raftlog.storage.jobs import (
 )
 from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import LogOptions, ReplicaSpec
-from raftlog.storage.segment import Segment, SegmentRef, position_before
+from raftlog.storage.segment import Damage, Segment, SegmentRef, gaps_in, position_before
 from raftlog.storage.sparse_index import NOT_KNOWN, Point, SegmentIndex
 from raftlog.storage.term_table import TermTable
 from raftlog.storage.time_plan import TimePlanner, learn_times, note_largest
@@ -47,7 +54,7 @@ Parts = list[Buffer | FileSlice]
 class ReadPlanner:
     """Looks at the log's own segments, window and terms; remembers what scans found."""
 
-    __slots__ = ("_options", "_scanned", "_segments", "_spec", "_terms", "_window")
+    __slots__ = ("_options", "_scanned", "_segments", "_spec", "_terms", "_window", "gaps")
 
     def __init__(
         self,
@@ -63,21 +70,32 @@ class ReadPlanner:
         self._window = window
         self._terms = terms
         self._scanned: dict[tuple[int, int], RangeScanned] = {}
+        self.gaps = gaps_in(segments)
+
+    def look_for_gaps(self) -> None:
+        """Segments were found damaged, or went."""
+        self.gaps = gaps_in(self._segments)
 
     def replace(self, window: RecentWindow, terms: TermTable) -> None:
         """The log begins anew."""
         self._window = window
         self._terms = terms
         self._scanned.clear()
+        self.look_for_gaps()
 
     def forget(self) -> None:
         """A truncation makes exact places doubtful."""
         self._scanned.clear()
+        self.look_for_gaps()
 
     def plan(
         self, offset: Offset, bytes_max: int, limit: Offset, written: RaftIndex
     ) -> Parts | ColdRead:
         """See `PartitionLog.plan_read`."""
+        for gap in self.gaps:
+            if offset < gap.until:
+                limit = min(limit, gap.first)
+                break
         if offset >= limit:
             return []
         window = self._window
@@ -220,8 +238,9 @@ class ReadPlanner:
             point.chain,
             self._terms.at(RaftIndex(point.raft_index - 1)),
         )
-        stop = min(segment.end_index, RaftIndex(written + 1))
-        order = ScanOrder(self._reference(segment), place, after, stop)
+        reference = self._reference(segment)
+        stop = min(reference.end_index, RaftIndex(written + 1))
+        order = ScanOrder(reference, place, after, stop)
         return ColdRead(scan_range, (order,))
 
     def _first_point(self, segment: Segment) -> Point:
@@ -365,6 +384,10 @@ class ReadPlanner:
             return [] if complete is None else [self.index_job(complete)]
         for segment in self._segments:
             if segment.header.file_sequence == result.file_sequence:
+                if isinstance(result, SegmentDamaged):
+                    _take_damage(segment, result)
+                    self.forget()
+                    break
                 _take_walk(segment, result)
                 note_largest(segment, may_grow=segment is self._segments[-1])
         return []
@@ -397,6 +420,13 @@ def _take_walk(segment: Segment, result: SegmentWalked) -> None:
             segment.end_position = result.end_position
     if result.end_index >= segment.end_index:
         segment.verified = True
+
+
+def _take_damage(segment: Segment, result: SegmentDamaged) -> None:
+    if segment.end_index != result.end_index:
+        return  # It was cut meanwhile.
+    segment.index, segment.end_position, segment.verified = result.sparse, None, True
+    segment.damage = Damage(result.place, result.why)
 
 
 def _end_within(scanned: RangeScanned, start: int, target: int, limit: Offset) -> int:

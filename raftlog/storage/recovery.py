@@ -168,7 +168,7 @@ def recover_replica(
         log_starts=tuple(walked.log_starts),
         producers=producers,
         obsolete=() if fault else tuple(files.void),
-        why=fault or "",
+        why=fault or "; ".join(gap.why for gap in log.gaps),
         mended=walked.mended,
     )
 
@@ -342,6 +342,12 @@ def _walk_and_replay(
     hint_counts = files.vouch_for(mark)
     while True:
         attempt = _attempt(disk, spec, files, mark, options, trust_indexes, hint_counts)
+        if attempt.walked.fault and _is_sole_voter(spec, files, attempt.walked):
+            with_gaps = _attempt(
+                disk, spec, files, mark, options, trust_indexes, hint_counts, past_gaps=True
+            )
+            if with_gaps.walked.fault is None and with_gaps.producers is not None:
+                return with_gaps
         if hint_counts and not _reaches(attempt.walked, mark):
             hint_counts = False
         elif attempt.producers is None and trust_indexes:
@@ -349,6 +355,18 @@ def _walk_and_replay(
             trust_indexes = False
         else:
             return attempt
+
+
+def _is_sole_voter(spec: ReplicaSpec, files: LiveFiles, walked: WalkedLog) -> bool:
+    """Whether nobody else can repair this replica, by all that is known of its memberships: of the
+    valid prefix, and of every file behind it. It then serves for reading what is whole."""
+    if not spec.serves_gaps or files.unreadable is not None:
+        return False
+    known = [membership for _, membership in walked.memberships[-1:]]
+    known += [file.header.membership for file in files.live[len(walked.segments) :]]
+    return files.repair is None and all(
+        each.decides_alone and spec.replica in each.voters for each in known
+    )
 
 
 def _reaches(walked: WalkedLog, mark: Mark | None) -> bool:
@@ -367,9 +385,17 @@ def _attempt(
     options: LogOptions,
     trust_indexes: bool,
     hint_counts: bool,
+    past_gaps: bool = False,
 ) -> _Attempt:
     walked = walk_log(
-        disk, spec, files, mark, options, trust_indexes=trust_indexes, hint_counts=hint_counts
+        disk,
+        spec,
+        files,
+        mark,
+        options,
+        trust_indexes=trust_indexes,
+        hint_counts=hint_counts,
+        past_gaps=past_gaps,
     )
     claimed = _claimed(walked, mark, files)
     log = _log_of(spec, options, files, walked, mark, claimed)

@@ -61,7 +61,8 @@ class ReplicaSpec:
     """Which replica of which group of which cluster, and the directory that is its own.
 
     Storage does not know what the body of a snapshot says; `check_state` does, and no body comes to
-    the disk, or counts when it is read, that it has not judged.
+    the disk, or counts when it is read, that it has not judged. `serves_gaps`: records are of use
+    one by one, so a sole voter that is damaged may serve those that it still has.
     """
 
     cluster: ClusterId
@@ -69,6 +70,7 @@ class ReplicaSpec:
     replica: ReplicaId
     path: str
     check_state: StateCheck = attrs.field(default=any_state, eq=False, repr=False)
+    serves_gaps: bool = attrs.field(default=False, eq=False, repr=False)
 
 
 @final

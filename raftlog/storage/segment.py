@@ -5,6 +5,7 @@ holds beyond that is void: a truncation began a newer file there. An index that 
 loaded since the boot, and nothing of such a segment is served before a job has walked it.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 
 import attrs
@@ -44,6 +45,22 @@ class TimesSeen(NamedTuple):
     largest: int
 
 
+class Damage(NamedTuple):
+    """What is wrong with a segment that could not be repaired: it is whole up to `place`."""
+
+    place: WalkPlace
+    why: str
+
+
+class Gap(NamedTuple):
+    """Records of the offsets from `first` up to `until` (exclusive) cannot be read here."""
+
+    first: Offset
+    until: Offset
+    path: str
+    why: str
+
+
 NOTHING_SEEN: Final = TimesSeen(0, Offset(0), NO_TIMESTAMP)
 
 
@@ -58,6 +75,9 @@ class Segment:
     `largest_timestamp` (ms) is that of all records of a segment that takes no more entries. This
     broker computed it from the records, for no header is believed; None while it is not known.
     `seen` is what was read toward it, also while the segment still grows.
+
+    `damage` stays while no other replica can repair the segment: behind its place nothing is read,
+    and jobs take the segment as if it ended there.
     """
 
     path: str
@@ -68,6 +88,7 @@ class Segment:
     largest_timestamp: int | None
     verified: bool
     seen: TimesSeen = NOTHING_SEEN
+    damage: Damage | None = None
 
     @property
     def first_index(self) -> RaftIndex:
@@ -103,16 +124,20 @@ class Segment:
         )
 
     def reference(self, directory: DirectoryId, interval_bytes: int) -> SegmentRef:
-        """The segment as it is now, for a job."""
+        """The segment as it is now, for a job: of a damaged one the part that is whole."""
+        index, offset, chain = self.end_index, self.end.next_offset, self.end.chain
+        if self.damage is not None:
+            place = self.damage.place
+            index, offset, chain = place.raft_index, place.offset, place.chain
         return SegmentRef(
             directory,
             self.path,
             self.header.group,
             self.header.file_sequence,
             self.start(),
-            self.end_index,
-            self.end.next_offset,
-            self.end.chain,
+            index,
+            offset,
+            chain,
             interval_bytes,
         )
 
@@ -122,8 +147,24 @@ class Segment:
         self.end_position = end_position
         self.largest_timestamp = None
         self.seen = NOTHING_SEEN
+        if self.damage is not None and self.damage.place.raft_index > end.raft_index:
+            self.damage = None  # only what is void now is damaged
         if self.index is not None:
             self.index.cut(RaftIndex(end.raft_index + 1))
+
+
+def gaps_in(segments: Sequence[Segment]) -> tuple[Gap, ...]:
+    """Where records cannot be read, ascending."""
+    return tuple(
+        Gap(each.damage.place.offset, each.end.next_offset, each.path, each.damage.why)
+        for each in segments
+        if each.damage is not None
+    )
+
+
+def gap_at(gaps: Sequence[Gap], offset: int) -> Gap | None:
+    """The gap in which the offset lies."""
+    return next((gap for gap in gaps if gap.first <= offset < gap.until), None)
 
 
 def empties(entry: Entry, on: str) -> bool:

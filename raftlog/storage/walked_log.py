@@ -14,7 +14,7 @@ import attrs
 
 from raftlog.base.entries import EntryKind, Membership
 from raftlog.base.errors import CorruptData, DiskError
-from raftlog.base.ids import Chain, Offset, RaftIndex, Term
+from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.base.limits import (
     BATCH_HEADER_BYTES,
     INDEX_FILE_BYTES_MAX,
@@ -34,6 +34,7 @@ from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import LogEnd, LogOptions, Mark, ReplicaSpec, index_name
 from raftlog.storage.salvage import SalvagingDisk
 from raftlog.storage.segment import Segment, before_header
+from raftlog.storage.segment_end import Checkpoint, SegmentEnd, kept_gap
 from raftlog.storage.sparse_index import (
     ControlRow,
     IndexFile,
@@ -75,28 +76,6 @@ class WalkedLog:
     mended: tuple[Mended, ...]
 
 
-class _Checkpoint(NamedTuple):
-    chain: Chain
-    position: int | None
-    what: str
-    binds: bool = True
-    """A place that an index file tells may be of an earlier life of the file, whose tail was lost:
-    that it agrees is a proof, that it does not is none."""
-
-
-class _SegmentEnd(NamedTuple):
-    """How far a file is whole. `agreed` is the last place whose chain was known from elsewhere: of
-    a damaged file nothing behind it counts, for batches that look right may be another's."""
-
-    place: WalkPlace
-    agreed: WalkPlace
-    fault: str | None
-
-    def damaged(self, fault: str) -> "_SegmentEnd":
-        """The same file, with damage somewhere behind what is agreed."""
-        return _SegmentEnd(self.agreed, self.agreed, fault)
-
-
 def walk_log(
     disk: Disk,
     spec: ReplicaSpec,
@@ -106,10 +85,13 @@ def walk_log(
     *,
     trust_indexes: bool = True,
     hint_counts: bool = True,
+    past_gaps: bool = False,
 ) -> WalkedLog:
     """Walk all live files (at least one). Cuts a torn tail of the last one, durably. `hint_counts`:
-    whether what lies below the commit hint of the mark is what was committed."""
-    return _Walker(disk, spec, files, mark, options, trust_indexes, hint_counts).run()
+    whether what lies below the commit hint of the mark is what was committed. `past_gaps`: damage
+    in a file that another follows is kept as a gap, and the walk goes on behind it."""
+    walker = _Walker(disk, spec, files, mark, options, trust_indexes, hint_counts, past_gaps)
+    return walker.run()
 
 
 @final
@@ -125,8 +107,10 @@ class _Walker:
         options: LogOptions,
         trust_indexes: bool,
         hint_counts: bool,
+        past_gaps: bool,
     ) -> None:
         self._disk = disk
+        self._past_gaps = past_gaps
         self._trust_indexes = trust_indexes
         self._spec = spec
         self._files = files
@@ -173,6 +157,9 @@ class _Walker:
             end = self._walk_file(opened_file, file, following, index)
             if following is None and end.fault is None:
                 end = self._judge_last(opened_file, file, end)
+        if following is not None and end.fault is not None and self._past_gaps:
+            self._add_gap(file, following, index, end)
+            return None
         self._add_walked(file, index, end)
         if following is not None and end.fault is None:
             reference = self._segments[-1].reference(
@@ -190,7 +177,7 @@ class _Walker:
         file: LiveFile,
         following: LiveFile | None,
         index: SegmentIndex,
-    ) -> _SegmentEnd:
+    ) -> SegmentEnd:
         """Walk one file against its checkpoints. A fault behind the last of them in the last file
         is not one yet: it may be a torn tail."""
         header = file.header
@@ -212,38 +199,38 @@ class _Walker:
                 ):
                     agreed = place
                 elif checkpoint.binds:
-                    return _SegmentEnd(agreed, agreed, f"{walk.fault} ({file.path})")
+                    return SegmentEnd(agreed, agreed, f"{walk.fault} ({file.path})")
                 else:
                     walk.fault = None
         place = walk.place
         if stop is not None and place.raft_index < stop:
             why = walk.fault or "the file ends"
-            return _SegmentEnd(agreed, agreed, f"{why} before entry {stop} ({file.path})")
+            return SegmentEnd(agreed, agreed, f"{why} before entry {stop} ({file.path})")
         if stop is not None and place.position < opened_file.size():
             probe("void-suffix-skipped-at-boot")
         self._torn = walk.fault
-        return _SegmentEnd(place, agreed, None)
+        return SegmentEnd(place, agreed, None)
 
     def _checkpoints(
         self, file: LiveFile, following: LiveFile | None
-    ) -> dict[RaftIndex, _Checkpoint]:
+    ) -> dict[RaftIndex, Checkpoint]:
         """Places whose chain was written down elsewhere, by the index of the entry they are
         before."""
-        found: dict[RaftIndex, _Checkpoint] = {}
+        found: dict[RaftIndex, Checkpoint] = {}
         stored = self._index_file(file)
         for point in (*stored.sparse.points(), stored.end) if stored else ():
-            told = _Checkpoint(point.chain, point.position, "its index", binds=False)
+            told = Checkpoint(point.chain, point.position, "its index", binds=False)
             found[point.raft_index] = told
         mark = self._mark
         if mark is not None and mark.file_sequence == file.header.file_sequence:
             at = RaftIndex(mark.raft_index + 1)
-            found[at] = _Checkpoint(mark.chain, mark.end_position, "the mark")
+            found[at] = Checkpoint(mark.chain, mark.end_position, "the mark")
         if following is not None:
             header = following.header
-            found[header.first_index] = _Checkpoint(header.chain_before, None, "the next header")
+            found[header.first_index] = Checkpoint(header.chain_before, None, "the next header")
         return found
 
-    def _judge_last(self, opened_file: DiskFile, file: LiveFile, end: _SegmentEnd) -> _SegmentEnd:
+    def _judge_last(self, opened_file: DiskFile, file: LiveFile, end: SegmentEnd) -> SegmentEnd:
         """The last live file: a fault before the mark is damage, behind it a torn tail."""
         if self._files.unreadable is not None:
             return end.damaged(self._files.unreadable)
@@ -354,7 +341,7 @@ class _Walker:
         elif kind is EntryKind.LOG_START:
             self._log_starts.append((index, read_log_start(body)))
 
-    def _add_walked(self, file: LiveFile, index: SegmentIndex, end: _SegmentEnd) -> None:
+    def _add_walked(self, file: LiveFile, index: SegmentIndex, end: SegmentEnd) -> None:
         place = end.place
         if end.fault is not None and place.raft_index == file.header.first_index:
             return
@@ -363,6 +350,21 @@ class _Walker:
         self._segments.append(
             Segment(file.path, file.header, _log_end(place), place.position, index, None, True)
         )
+
+    def _add_gap(
+        self, file: LiveFile, following: LiveFile, index: SegmentIndex, end: SegmentEnd
+    ) -> None:
+        probe("gap-kept-at-boot")
+        gap = kept_gap(file, following, index, end)
+        lost_from = end.place.raft_index
+        self._segments.append(gap.segment)
+        self._term_rows += gap.terms
+        self._memberships = [each for each in self._memberships if each[0] < lost_from]
+        if gap.membership[0] > self._memberships[-1][0]:
+            self._memberships.append(gap.membership)
+        self._log_starts = [each for each in self._log_starts if each[0] < lost_from]
+        self._log_starts.append(gap.log_start)
+        self._window = None
 
     def _loaded(self, file: LiveFile, following: LiveFile | None) -> IndexFile | None:
         """The index file of a sealed segment, when it may stand for a walk until first use."""

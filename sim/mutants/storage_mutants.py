@@ -20,7 +20,7 @@ from raftlog.partition.serving import Serving
 from raftlog.partition.tracker import LogTracker
 from raftlog.raft import election, following, replication
 from raftlog.raft.state import FOLLOWER
-from raftlog.storage import recovery, walked_log
+from raftlog.storage import recovery, scrub, walked_log
 from raftlog.storage.recovery import ReplicaState
 from raftlog.storage.term_table import TermTable
 from raftlog.storage.walk import Walk
@@ -238,6 +238,18 @@ def _fields(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
 
 
+def scrub_skips_a_segment() -> None:
+    """27c: the scrubber passes over every second segment, and counts it as looked at."""
+    real = scrub.scrub_stretch
+
+    def scrub_stretch(disk: Any, order: Any) -> Any:
+        if order.segment.file_sequence % 2:
+            return real(disk, order)
+        return scrub.StretchSound(1, None)
+
+    _everywhere(real, scrub_stretch)
+
+
 def node_heartbeat_counts_for_every_group() -> None:
     """29: the heartbeat of a pair of nodes stands for every group, agreed on or not."""
 
@@ -288,6 +300,7 @@ MUTANTS = (
      ("election-safety",)),
     ("26", "chain-never-compared", chain_never_compared, ("log-matching",)),
     ("27", "damage-cut-as-a-torn-tail", damage_cut_as_a_torn_tail, ("leader-completeness",)),
+    ("27c", "scrub-skips-a-segment", scrub_skips_a_segment, ("rot-found",)),
     ("28", "lost-replica-begins-empty", lost_replica_begins_empty, ("leader-completeness",)),
     ("28b", "boot-numbers-not-compared", boot_numbers_not_compared, ("leader-completeness",)),
     ("28d", "votes-before-the-image", votes_before_the_image, ("leader-completeness",)),

@@ -46,6 +46,7 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "retention_ms": (0, RETENTION_MS_MAX),
     "snapshot_every": (0, 1_000_000),
     "producer_expiration_ms": (0, TIME_MAX_MS),
+    "scrub_ms": (0, TIME_MAX_MS),
     "safety_ms": (1, TIME_MAX_MS),
     "events_max": (1, 1_000_000),
 }

@@ -5,7 +5,7 @@ Three kinds of reboot, in turn: everybody is asked to stop; power fails and keep
 not synced; and power fails so, and all index files are gone too.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import attrs
@@ -16,6 +16,7 @@ from raftlog.broker.events import Stop
 from raftlog_sim import cluster_faults
 from raftlog_sim.convergence import is_converged, is_told
 from raftlog_sim.disk import Keep
+from raftlog_sim.goals import Goal
 from raftlog_sim.schedule import step
 from raftlog_sim.targets import group_of
 from raftlog_sim.workload import TOPIC
@@ -45,6 +46,18 @@ def patience(world: "World") -> Callable[[], bool]:
     end = world.now + PATIENCE_NS
     world.at(end, nothing)
     return lambda: world.now >= end
+
+
+def scrubbed(world: "World", interval_ms: int, limit_ns: int) -> Iterator[Goal]:
+    """An interval of the scrubber passes, and what it found is repaired: no closed segment is
+    rotten after that. A disk that has just failed is asked again, for which a pass more is given;
+    repairs take elections."""
+    if not interval_ms:
+        return
+    until = Instant(world.now + 2 * millis(interval_ms) + PATIENCE_NS)
+    world.at(until, nothing)
+    yield Goal(lambda: world.now >= until, limit_ns, "all is scrubbed", 1)
+    yield Goal(lambda: is_converged(world), limit_ns, "what rotted is repaired", 1)
 
 
 def nothing() -> None:

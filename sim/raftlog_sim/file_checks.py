@@ -9,13 +9,19 @@ after a boot without index files all there is.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, final
 
+import attrs
+
+from raftlog.base.ids import GroupId
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.storage.segment import Segment
+from raftlog.storage.walk import Walk
 from raftlog_sim import truth
 
 if TYPE_CHECKING:
     from raftlog.base.ids import NodeId
+    from raftlog.base.ports import DiskFile
     from raftlog_sim.node import Node
 
 
@@ -57,4 +63,42 @@ def _is_excused(node: "Node", group: int) -> bool:
         for number, replica in node.broker.context.replicas.items()
         if number == group
         for segment in replica.log.segments
-    )
+    ) or bool(node.broker.context.replicas[GroupId(group)].log.gaps)
+
+
+def rot_found(nodes: "Sequence[Node]") -> Iterator[tuple[str, str]]:
+    """After an interval of the scrubber: of every closed segment that the run has damaged, whether
+    it is rotten still and the product does not know."""
+    for node in nodes:
+        for replica in node.broker.context.replicas.values():
+            for segment in replica.log.segments[:-1]:
+                if node.disk.is_hurt(segment.path) and segment.damage is None:
+                    yield "rot-found", _rotten(node, segment)
+
+
+def _rotten(node: "Node", segment: Segment) -> str:
+    where = f"{segment.path} of node {node.number}"
+    content = node.disk.content(segment.path)
+    if node.disk.is_unreadable(segment.path, SEGMENT_HEADER_BYTES, len(content)):
+        return f"{where} cannot be read, and nobody noticed"
+    group, end = segment.header.group, segment.end
+    walk = Walk(cast("DiskFile", _Content(content)), segment.start(), group, segment.path)
+    for _ in walk.batches(segment.end_index):
+        continue
+    if walk.fault is None:
+        walk.check(segment.end_index, end.chain, None, "the log")
+    return f"{where} is rotten, and nobody noticed: {walk.fault}" if walk.fault else ""
+
+
+@final
+@attrs.frozen
+class _Content:
+    """The bytes of a file, to be walked without asking the disk, which may still fail."""
+
+    content: bytes
+
+    def size(self) -> int:
+        return len(self.content)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self.content[position : position + size]

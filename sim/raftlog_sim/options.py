@@ -150,6 +150,8 @@ class SimOptions:
     no such phase either when they are not enough."""
     rest: str = FROZEN
     """What becomes of the others meanwhile, see `RESTS`."""
+    scrub_ms: int = 0
+    """The interval of the scrubber; 0: as the product has it, which is longer than any run."""
     strict_mark: bool = False
     """Acks wait until the durable mark is durable."""
     linearizable: bool = False
@@ -316,6 +318,7 @@ def draw_options(seed: int, profile: str = "swarm") -> SimOptions:
         core=_draw_core(stream, brokers),
         reboot=stream.chance(1, 3),
         buggify=stream.chance(1, 2) and profile != "calm",
+        scrub_ms=_draw_scrub(seed, profile),
         strict_mark=stream.chance(1, 4),
         linearizable=linearizable,
         lease=stream.chance(1, 2) and linearizable,
@@ -339,6 +342,12 @@ def _with_groups(options: SimOptions) -> SimOptions:
         members=stream.between(2, _MEMBERS_MAX),
         events_max=_EVENTS_OF_GROUPS,
     )
+
+
+def _draw_scrub(seed: int, profile: str) -> int:
+    """In every fourth seed the scrubber looks at everything several times in a run."""
+    stream = Stream(seed, f"options/{profile}/scrub")
+    return stream.between(400, 1_500) if stream.chance(1, 4) else 0
 
 
 def _widened(options: SimOptions) -> SimOptions:

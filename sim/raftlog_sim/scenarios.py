@@ -86,7 +86,10 @@ def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:
 
 def _of_brokers(outcome: Outcome) -> list[str]:
     struck = ", ".join(f"{kind} {count}" for kind, count in outcome.document["faults"].items())
-    return [f"{RESULT} {outcome.signature or OK}", f"{RESULT} struck: {struck or 'nothing'}"]
+    return [
+        f"{RESULT} {outcome.signature or OK}".rstrip(),
+        f"{RESULT} struck: {struck or 'nothing'}",
+    ]
 
 
 def _of_guests(outcome: Outcome) -> list[str]:

@@ -22,7 +22,7 @@ from raftlog.base.ports import Tracer
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
 from raftlog.verify import Verdict, check_history
-from raftlog_sim import endings, group_phase
+from raftlog_sim import endings, file_checks, group_phase
 from raftlog_sim.atlas import planned_places
 from raftlog_sim.buggify import Buggify
 from raftlog_sim.convergence import (
@@ -297,7 +297,8 @@ class Run:
         self.phase = "final read"
         yield from self._read_everything(FINAL_READER)
         yield Goal(self._rest(), limit, "all at rest", 1)
-        self._finish()
+        yield from endings.scrubbed(self.world, self.options.scrub_ms, limit)
+        self._finish(scrubbed=self.options.scrub_ms > 0)
         yield from self._read_from_each()
         reboots = endings.REBOOTS if self.options.reboot else ()
         for number, kind in enumerate(reboots, 1):
@@ -369,9 +370,10 @@ class Run:
         owed = self.onlooker.invariants.answers.unanswered
         return endings.Rest(self.world, None if self.options.trio else owed)
 
-    def _finish(self) -> None:
+    def _finish(self, *, scrubbed: bool = False) -> None:
         invariants, running = self.onlooker.invariants, self.world.running()
         invariants.finish(running)
+        invariants.judge(file_checks.rot_found(running) if scrubbed else ())
         invariants.judge(("membership-reported", wrong) for wrong in misreported(running))
         if not self.options.trio:  # there a consumer polls to the very end
             invariants.at_rest(running)

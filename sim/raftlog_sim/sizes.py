@@ -95,6 +95,8 @@ def configured(options: SimOptions, config: BrokerConfig) -> BrokerConfig:
             producer_expiration_ms=options.producer_expiration_ms,
             retention_check_ns=RETENTION_CHECK_NS,
         )
+    if options.scrub_ms:
+        config = attrs.evolve(config, scrub_interval_ns=millis(options.scrub_ms))
     return attrs.evolve(config, strict_mark=options.strict_mark, lease=options.lease)
 
 

@@ -125,6 +125,7 @@ SETTINGS: Final = {
     "producer_expiration_ms": ("when a silent producer is forgotten; 0: the product's", "800"),
     "tight": ("connections are paused by a few requests or kilobytes", "yes"),
     "narrow_appends": ("one entry in an append, one append on the way", "yes"),
+    "scrub_ms": ("within so long every closed segment is verified; 0: the product's", "500"),
     "strict_mark": ("an answer waits until the durable mark itself is durable", "yes"),
     "linearizable": ("a read sees all that was acknowledged before it began", "yes"),
     "lease": ("such a read is answered by a lease, without a round of messages", "yes"),

@@ -33,6 +33,7 @@ NAMES: Final = (
     "producer-ids-unique",
     "boot-numbers",
     "equal-files",
+    "rot-found",
     "metadata-followed",
     "answered-once",
     "answered-in-time",

@@ -187,7 +187,7 @@ class Cluster:
         """The node comes back with an empty disk, formatted anew as a joiner."""
         node = self.world.nodes[number]
         assert not node.up, number
-        other = next(n for n in self.world.nodes.values() if n.number != number)
+        other = self.world.running()[0]
         cluster = other.broker.context.cluster
         node.disk = self.world.new_disk(number)
         identity = DirectoryIdentity(

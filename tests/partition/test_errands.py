@@ -29,7 +29,7 @@ FAILED = DiskError("sector cannot be read", on="a segment")
 @pytest.fixture
 def node():
     """Notes what it is told."""
-    told = SimpleNamespace(answers=[], stepped_down=[], snapshots=[])
+    told = SimpleNamespace(answers=[], stepped_down=[], snapshots=[], leading=False, me=ME)
     told.log_read_done = lambda *answer: told.answers.append(answer)
     told.snapshot_read_done = lambda *answer: told.snapshots.append(answer)
     told.step_down = lambda now, why: told.stepped_down.append((now, why))
@@ -39,9 +39,10 @@ def node():
 
 @pytest.fixture
 def errands(node):
-    return Errands(
-        SimpleNamespace(last_index=9, cold_done=lambda value: None), node, NoTracer(), "g1"
+    log = SimpleNamespace(
+        last_index=9, durable_index=9, segments=(), gaps=(), cold_done=lambda value: None
     )
+    return Errands(log, node, NoTracer(), "g1")
 
 
 def fail(errands, first, times, error=FAILED):
@@ -244,3 +245,43 @@ def test_records_that_rot_before_their_timestamps_are_computed_are_damage(node):
     run_errands(errands, driver)
     assert isinstance(errands.damage, CorruptData)
     assert segment.largest_timestamp is None
+
+
+def found_in_closed(node, leading, successors):
+    """What became of damage in a closed segment of this replica."""
+    node.leading, node.successors = leading, successors
+    driver, _ = segmented()
+    errands = Errands(driver.log, node, NoTracer(), "g1")
+    segment = driver.log.segments[0]
+    driver.disk.flip_bit(segment.path, segment.end_position - 3)
+    errands.found_damage(CorruptData("rot", on=f"{segment.path}, entry 3 at byte 7"), NOW)
+    run_errands(errands, driver)
+    return errands, driver
+
+
+@pytest.mark.parametrize(("leading", "successors"), [(False, 0), (True, 2)])
+def test_a_replica_that_others_can_repair_is_given_up(node, leading, successors):
+    errands, driver = found_in_closed(node, leading, successors)
+    assert isinstance(errands.damage, CorruptData)
+    assert len(node.stepped_down) == 1
+    assert driver.log.gaps == ()
+
+
+@pytest.mark.parametrize(("successors", "handed_over"), [(0, 0), (1, 1)])
+def test_a_leader_without_a_sound_majority_of_others_keeps_its_files(node, successors, handed_over):
+    errands, driver = found_in_closed(node, True, successors)
+    assert errands.damage is None
+    assert len(node.stepped_down) == handed_over
+    (gap,) = driver.log.gaps
+    assert driver.log.segments[0].base_offset <= gap.first < gap.until
+    assert gap.until == driver.log.segments[1].base_offset
+    errands.found_damage(CorruptData("rot", on=driver.log.segments[0].path), NOW)
+    run_errands(errands, driver)
+    assert len(node.stepped_down) == handed_over  # told once
+
+
+def test_a_sole_voter_never_gives_its_files_up(node):
+    node.membership = Membership(voters=(ME,))
+    errands, driver = found_in_closed(node, False, 0)
+    assert errands.damage is None
+    assert len(driver.log.gaps) == 1

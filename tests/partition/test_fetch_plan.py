@@ -6,12 +6,14 @@ import pytest
 
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.fetch_plan import FetchView, epoch_error, view_of
+from raftlog.storage.segment import Gap
 
 
-def log_of(log_start=10, next_offset=50):
+def log_of(log_start=10, next_offset=50, gaps=()):
     return SimpleNamespace(
         log_start=log_start,
         next_offset=next_offset,
+        gaps=gaps,
         available_bytes=lambda low, high: (high - low) * 100,
     )
 
@@ -55,3 +57,17 @@ def test_without_a_published_mark_the_range_still_counts():
 )
 def test_epochs(asked, error):
     assert epoch_error(asked, 7) is error
+
+
+@pytest.mark.parametrize(
+    ("offset", "error"),
+    [
+        (19, ErrorCode.NONE),
+        (20, ErrorCode.CORRUPT_MESSAGE),
+        (29, ErrorCode.CORRUPT_MESSAGE),
+        (30, ErrorCode.NONE),
+    ],
+)
+def test_a_gap_is_said_from_its_first_offset_to_its_last(offset, error):
+    log = log_of(gaps=(Gap(20, 30, "file", "rot"),))
+    assert view_of(log, offset, 40).error == error

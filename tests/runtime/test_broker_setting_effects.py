@@ -79,6 +79,14 @@ def oldest_are_gone_after_three_seconds(cluster):
     return cluster.fetch("t", 11).log_start_offset > 0
 
 
+def are_closed_segments_verified_within_three_seconds(cluster):
+    cluster.create("t", 1, 1, configs=[("segment.bytes", str(SEGMENT_BYTES_MIN))])
+    for _ in range(12):
+        cluster.put("t", [b"x" * (SEGMENT_BYTES_MIN // 3)])
+    cluster.run(3)
+    return cluster.world.nodes[1].broker.context.counters["scrub_segments"] > 0
+
+
 def records_of_a_repeat_after_five_seconds(cluster):
     """A producer that is remembered repeats itself in vain."""
     cluster.create("t", 1, 1)
@@ -220,6 +228,10 @@ EFFECTS = {
     ),
     "raftlog.read.lease.enable": Effect(
         with_cluster(is_read_without_the_others, 3, **LINEARIZABLE), {"true": True, "false": False}
+    ),
+    "raftlog.scrub.interval.ms": Effect(
+        with_cluster(are_closed_segments_verified_within_three_seconds),
+        {"1000": True, "604800000": False, "0": False},
     ),
     "raftlog.storage.strict.mark": Effect(
         with_cluster(syncs_until_acknowledged), {"false": 1, "true": 2}

@@ -90,6 +90,7 @@ class _Wanted:
     view: FetchView = _NOTHING_SEEN
     parts: Sequence[Part] = ()
     cold_reads: int = 0
+    rechecked: bool = False
 
     def fail(self, error: ErrorCode) -> None:
         self.error = error
@@ -253,7 +254,15 @@ class _Fetch:
         budget = min(max(0, want.asked.partition_max_bytes), self.left_bytes)
         if self.anything and budget == 0:
             return None
-        found = replica.read(Offset(want.asked.fetch_offset), budget)
+        offset, scrubber = Offset(want.asked.fetch_offset), self.context.scrubber
+        connection = self.request.connection.id
+        if not want.rechecked:
+            # Asked for again at once, what was given may have failed the client's own check.
+            want.rechecked = True
+            again = scrubber.recheck(connection, replica, offset)
+            if again is not None:
+                return again
+        found = replica.read(offset, budget)
         if isinstance(found, ColdRead):
             want.cold_reads += 1
             if want.cold_reads <= _COLD_READS_MAX:
@@ -264,6 +273,8 @@ class _Fetch:
         if self.anything and size > self.left_bytes:
             return None
         want.parts = found
+        if size:
+            scrubber.given(connection, replica.group, offset)
         self.left_bytes -= size
         self.anything = self.anything or size > 0
         return None

@@ -43,6 +43,10 @@ TOPIC_IDS_FROM: Final = 13
 _ZSTD_FROM: Final = 7
 _ZSTD: Final = 4
 _NO_HINT: Final = LeaderIdAndEpoch()
+_FOR_READING_ONLY: Final = (
+    "closed segments of the only replica are damaged, so it takes no records; the status page of "
+    "its broker names the gaps, and raftlog recover gives them up"
+)
 _FULL: Final = "too much waits to be committed; nothing was written"
 
 
@@ -155,7 +159,7 @@ class _Pending:
         """Have the records looked at first."""
         error = replica.produces(self.context.now)
         if isinstance(error, ErrorCode):
-            return ProduceAnswer(error)
+            return _refused(error, replica)
         if len(records) < RECORD_COPY_BYTES_MAX:
             records = bytes(records)  # a view would keep the whole receive slab
         deadline = deadline_after(self.context, self.body.timeout_ms)
@@ -188,7 +192,7 @@ class _Pending:
         context = self.context
         path = replica.produces(context.now)
         if isinstance(path, ErrorCode):
-            return ProduceAnswer(path)
+            return _refused(path, replica)
         if context.ledger.full(replica.uncommitted_bytes):
             probe("produce-refused-group-full")
             return ProduceAnswer(ErrorCode.NOT_ENOUGH_REPLICAS, message=_FULL)
@@ -272,3 +276,8 @@ def _codec_of(records: Buffer) -> int:
     if len(records) < BATCH_HEADER_BYTES:
         return 0
     return read_header(records).attributes & CODEC_MASK
+
+
+def _refused(error: ErrorCode, replica: PartitionReplica) -> ProduceAnswer:
+    reads_only = error == ErrorCode.KAFKA_STORAGE_ERROR and replica.log.gaps
+    return ProduceAnswer(error, message=_FOR_READING_ONLY) if reads_only else ProduceAnswer(error)
