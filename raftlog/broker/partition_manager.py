@@ -201,8 +201,7 @@ class PartitionManager:
         return self.context.log_directories.path_of(group, replica, plain, known)
 
     def _look_for_lost(self, retarget: Retarget) -> None:
-        """Whether a replica is wanted that runs here no more. It may have been told before, when it
-        was not wanted, and got no successor."""
+        """Whether a replica is wanted that runs here no more: told before, it got no successor."""
         group = retarget.group
         for replica in retarget.target:
             if (replica.node, replica.directory) != (self.context.node, self.volume.directory):
@@ -327,9 +326,8 @@ class PartitionManager:
             self.volume.store.note_mark(log.mark(recovered.commit_hint), self.context.now)
 
     def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
-        """The registration is durable. The first choice for leader campaigns before the others do,
-        a heartbeat from now, when their replicas are there to answer. The others hold back: where
-        hundreds of groups begin at once, the first choice may be late, and rivals make it later."""
+        """The registration is durable. The first choice for leader campaigns a heartbeat from now. The
+        others hold back: where hundreds of groups begin at once, the first choice may be late."""
         self._run(host, recovered)
         if host.replica is None:
             return

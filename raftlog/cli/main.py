@@ -120,6 +120,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "reassign",
         "Move partitions to other brokers, by plans in Kafka's form.",
     ),
+    "recover": (
+        "raftlog.cli.recover",
+        "recover",
+        "Let a data directory go on whose fellow voters are lost for ever.",
+    ),
     "serve": ("raftlog.cli.serve", "serve", "Run one broker."),
     "shims": (
         "raftlog.cli.shims.written",

@@ -58,6 +58,15 @@ class TermStart(NamedTuple):
     producers_expire_before_ms: WallMillis
 
 
+class ForcedRecovery(NamedTuple):
+    """Body of FORCED_RECOVERY: an operator let the log go on without these voters, which are lost
+    for ever. `claimed_index` is the last entry that this replica is known to have held, above the
+    entry itself where what lay between was damaged and is given up; 0 where nothing was."""
+
+    lost: tuple[ReplicaId, ...]
+    claimed_index: RaftIndex
+
+
 class Marker(NamedTuple):
     """Body of MARKER, written periodically. `digest` speaks of the state machine of an internal
     topic's partition (raftlog.partition.machine_feed); b"" where there is none."""
@@ -118,6 +127,23 @@ def read_term_start(body: bytes) -> TermStart:
     value = TermStart(read_replica_id(reader), WallMillis(reader.i64()))
     reader.end()
     return value
+
+
+def write_forced_recovery(value: ForcedRecovery) -> bytes:
+    """Body of FORCED_RECOVERY: claimed index u64, count u16, replica ids."""
+    writer = Writer().u64(value.claimed_index).u16(len(value.lost))
+    for replica in value.lost:
+        write_replica_id(writer, replica)
+    return writer.bytes()
+
+
+def read_forced_recovery(body: bytes) -> ForcedRecovery:
+    """The reverse of `write_forced_recovery`."""
+    reader = Reader(body, CorruptData, "forced recovery")
+    claimed = RaftIndex(reader.u64())
+    lost = tuple(read_replica_id(reader) for _ in range(reader.u16()))
+    reader.end()
+    return ForcedRecovery(lost, claimed)
 
 
 def write_membership_body(membership: Membership) -> bytes:

@@ -68,16 +68,19 @@ def lock_directory(path: str, stack: ExitStack, tracer: Tracer) -> None:
         do = f"chmod 700 {path}, or set log.dirs to a directory of its own"
         tracer.emit(TraceEvent("data-directory-open-to-others", path, (("do", do),)))
     refuse_irregular(path)
+    hold_lock(path, stack, "stop that broker first, or set log.dirs")
+
+
+def hold_lock(path: str, stack: ExitStack, do: str) -> None:
+    """Keep other processes off a log directory until `stack` is closed; `OperatingError`, with the
+    advice `do`, when one has it."""
     lock = open_regular(os.path.join(path, LOCK_FILE), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
     stack.callback(os.close, lock)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise OperatingError(
-            "the data directory is in use by another process",
-            on=path,
-            do="stop that broker first, or set log.dirs",
-        ) from None
+        what = "the data directory is in use by another process"
+        raise OperatingError(what, on=path, do=do) from None
 
 
 @final

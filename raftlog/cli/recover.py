@@ -1,0 +1,127 @@
+"""`raftlog recover`: what to do when no election can ever be won again."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import attrs
+import click
+
+from raftlog.base.errors import OperatingError
+from raftlog.base.ids import NodeId
+from raftlog.cli.render import FAILED_CODE, format_option, print_json, print_table
+from raftlog.runtime.log_dirs import hold_lock
+from raftlog.runtime.real_ports import PosixDisk, SystemClock
+from raftlog.runtime.recover import (
+    FORCED,
+    KEPT,
+    LOST,
+    STUCK,
+    GroupFound,
+    Recovery,
+    recover_directory,
+)
+from raftlog.storage.data_dir import is_formatted
+
+
+@click.command(
+    epilog="""\b
+Examples, where the disks of brokers 1 and 2 are gone and broker 3 is left:
+  raftlog recover raftlog-data/broker3 --lost 1 --lost 2
+  raftlog recover raftlog-data/broker3 --lost 1 --lost 2 --accept-data-loss""",
+    context_settings={"max_content_width": 100},
+)
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.option(
+    "--lost",
+    "lost",
+    multiple=True,
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="NODE",
+    help="A broker whose data directory is lost for ever; once for each.",
+)
+@click.option(
+    "--log-dir",
+    "further",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A further directory of the broker's log.dirs; once for each.",
+)
+@click.option(
+    "--accept-data-loss",
+    is_flag=True,
+    help="Carry it out. Without this nothing is given up: it is only said what would be.",
+)
+@format_option()
+def recover(
+    directory: Path,
+    lost: tuple[int, ...],
+    further: tuple[Path, ...],
+    accept_data_loss: bool,
+    form: str,
+) -> int:
+    """Let the groups of a data directory go on that have lost their majority for ever.
+
+    Stop the broker first. Every group whose majority was on the lost brokers goes on with this
+    replica alone, behind what is whole here; so does a group of one whose files are damaged. What
+    the lost replicas held beyond that is lost. A broker named as lost must never come back with
+    its old data directory: let it join with an empty one.
+
+    Exit code 1 when something cannot be recovered. A recovery that was cut short is run again.
+    """
+    if not directory.is_dir():
+        raise OperatingError("no such directory", on=str(directory))
+    disk = PosixDisk(str(directory))
+    with ExitStack() as stack:
+        if not is_formatted(disk):
+            raise OperatingError(
+                "not a data directory", on=str(directory), do="name the directory of one broker"
+            )
+        for each in (directory, *further):
+            hold_lock(str(each), stack, "stop that broker first; recover works offline")
+        found = recover_directory(
+            disk,
+            frozenset(NodeId(node) for node in lost),
+            SystemClock().wall(),
+            carry_out=accept_data_loss,
+            further=[PosixDisk(str(each)) for each in further],
+        )
+    if form == "json":
+        print_json(attrs.asdict(found))
+    else:
+        _print_text(found)
+    failed = any(each.action in (LOST, STUCK) for each in found.groups)
+    return FAILED_CODE if failed or (found.absent and accept_data_loss) else 0
+
+
+def _print_text(found: Recovery) -> None:
+    forced = [each for each in found.groups if each.action == FORCED]
+    kept = sum(each.action == KEPT for each in found.groups)
+    verb = "go on alone now" if found.carried_out else "would go on alone"
+    print(f"broker {found.node}: {len(forced)} of {len(found.groups)} groups {verb}, {kept} stay")
+    if forced:
+        print_table(
+            ["GROUP", "VOTERS BEFORE", "RECORDS UP TO", "KNOWN COMMITTED", "WHAT GOES"],
+            [
+                [
+                    each.name,
+                    ",".join(voter.partition(".")[0] for voter in each.voters),
+                    each.next_offset,
+                    each.committed,
+                    _what_goes(each),
+                ]
+                for each in forced
+            ],
+        )
+    for each in found.groups:
+        if each.action in (LOST, STUCK):
+            print(f"{each.name}: cannot be recovered: {each.why}")
+    for name in found.absent:
+        print(f"{name}: has no replica here and no majority elsewhere; delete and create it again")
+    if forced and not found.carried_out:
+        print("nothing was given up; --accept-data-loss does it")
+
+
+def _what_goes(group: GroupFound) -> str:
+    if group.given_up_from is not None:
+        return f"all from offset {group.given_up_from} on: {group.why}"
+    return f"what others held from offset {group.next_offset} on"

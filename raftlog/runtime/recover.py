@@ -1,0 +1,367 @@
+"""Lets a data directory go on whose fellow voters are lost for ever, offline.
+
+A group decides by majorities. Where the disks of a majority are gone, no election can be won, and
+waiting does not help. An operator may then decide that what one surviving replica holds is the
+truth. Nothing else can decide that, for what the lost disks held beyond it is lost.
+
+How it works, for each group whose majority is among the lost nodes:
+1. The store gets a term above all that the replica has seen, with a vote for itself, so that no
+   leader of an earlier term is heard again.
+2. The log goes on behind what is whole here: a FORCED_RECOVERY entry says which voters were given
+   up, and a MEMBERSHIP entry makes this replica the only voter.
+3. The mark says that all of it is committed.
+
+Each step is durable before the next one begins, and a group that is done is left alone, so a
+recovery that was cut short is run again. Entries that the group had committed and this replica
+never had are lost; entries that it had and the group had not committed count from now on.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.entries import EntryKind, HardState, Membership
+from raftlog.base.errors import CorruptData, FutureFormat, OperatingError
+from raftlog.base.ids import (
+    METADATA_GROUP,
+    TERM_MAX,
+    DirectoryId,
+    GroupId,
+    IoId,
+    NodeId,
+    RaftIndex,
+    Term,
+)
+from raftlog.base.limits import WALK_CHUNK_BYTES
+from raftlog.base.ports import Disk
+from raftlog.base.units import WallMillis
+from raftlog.metadata.apply import apply
+from raftlog.metadata.command_codec import decode_proposal
+from raftlog.metadata.commands import SnapshotImage
+from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
+from raftlog.partition.producer_snapshot import check_producers
+from raftlog.raft.quorum import majority
+from raftlog.records.control import (
+    ForcedRecovery,
+    build_control_entry,
+    write_forced_recovery,
+    write_membership_body,
+)
+from raftlog.records.record import records_of
+from raftlog.storage.data_dir import DirectoryImage, peek_directory
+from raftlog.storage.jobs import read_entries
+from raftlog.storage.log_directories import (
+    FURTHER_FILE,
+    LogDirectories,
+    directory_of,
+    open_further,
+)
+from raftlog.storage.ops import StoreRecords, WriteOp
+from raftlog.storage.partition_log import PartitionLog
+from raftlog.storage.recovery import RecoveredReplica, ReplicaState, recover_replica
+from raftlog.storage.replica import LogOptions, ReplicaSpec
+from raftlog.storage.store_records import hard_state_record, mark_record
+from raftlog.storage.write_round import DirectoryWriter
+
+KEPT: Final = "kept"
+FORCED: Final = "forced"
+LOST: Final = "lost"
+STUCK: Final = "stuck"
+
+
+@final
+@attrs.frozen(kw_only=True)
+class GroupFound:
+    """One replica of the directory and what is done with it.
+
+    * `action`: "kept" (its majority is not among the lost, nothing is done), "forced" (goes on
+      alone), "lost" (its files are beyond reading, nothing can be done), "stuck" (`why` says so).
+    * `voters`: those of its last configuration, both halves.
+    * `last_index`, `next_offset`: where the log goes on. `committed`: the offset up to which it is
+      known here to have been committed; what lies between was perhaps not.
+    * `given_up_from`: the first offset of the damaged part that goes; None without damage.
+    """
+
+    group: GroupId
+    name: str
+    path: str
+    action: str
+    why: str = ""
+    voters: tuple[str, ...] = ()
+    last_index: int = 0
+    next_offset: int = 0
+    committed: int = 0
+    given_up_from: int | None = None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class Recovery:
+    """What a recovery finds, or has done. `absent` are partitions of the cluster, as far as this
+    directory knows it, whose voters are all lost or elsewhere and which have no replica here."""
+
+    node: NodeId
+    groups: tuple[GroupFound, ...]
+    absent: tuple[str, ...]
+    carried_out: bool
+
+
+def recover_directory(
+    disk: Disk,
+    lost: frozenset[NodeId],
+    wall_ms: WallMillis,
+    *,
+    carry_out: bool,
+    further: Sequence[Disk] = (),
+) -> Recovery:
+    """Look at every replica of a data directory that no broker has open, and of its `further` log
+    directories, and force those whose majority is on the `lost` nodes if `carry_out`. Like a boot,
+    it cuts torn tails and writes index files.
+
+    Raises `OperatingError` when this node is named as lost, when a further directory is not given
+    or another's, and what `peek_directory` raises."""
+    image = peek_directory(disk)
+    node = image.identity.node
+    disks = _further_disks(image, further)
+    if disks:
+        disk = LogDirectories(disk, disks)
+    if node in lost:
+        raise OperatingError(
+            f"node {node} is this data directory's own",
+            on="--lost",
+            do="name the nodes whose disks are gone, not the one that is left",
+        )
+    work = _Work(disk, disks, image, lost, wall_ms)
+    found = [work.look(group) for group in sorted(image.registrations)]
+    if carry_out and any(each.action == FORCED for each in found):
+        work.force([each.group for each in found if each.action == FORCED])
+    return Recovery(
+        node=node,
+        groups=tuple(found),
+        absent=tuple(work.absent()),
+        carried_out=carry_out,
+    )
+
+
+def _further_disks(image: DirectoryImage, further: Sequence[Disk]) -> dict[str, Disk]:
+    """The further log directories by prefix; each that holds a registered replica must be given,
+    for what lies there is not lost."""
+    disks: dict[str, Disk] = {}
+    for number, each in enumerate(further, 1):
+        name = f"further log directory {number}"
+        if not each.exists(FURTHER_FILE):
+            do = "name the further paths of log.dirs"
+            raise OperatingError("this is no further log directory", on=name, do=do)
+        found = open_further(each, image.identity, name, DirectoryId(0))
+        if found.error is not None:
+            raise found.error
+        disks[found.prefix] = each
+    for registration in image.registrations.values():
+        prefix = directory_of(registration.path)
+        if prefix and prefix not in disks:
+            raise OperatingError(
+                "a replica lies in a further log directory that is not given",
+                on=registration.path,
+                do="name every further path of log.dirs with --log-dir",
+            )
+    return disks
+
+
+@final
+@attrs.define(eq=False)
+class _Work:
+    disk: Disk
+    further: dict[str, Disk]
+    image: DirectoryImage
+    lost: frozenset[NodeId]
+    wall_ms: WallMillis
+    _opened: dict[GroupId, RecoveredReplica] = attrs.Factory(dict)
+    _cluster: ClusterImage | None = None
+    _rounds: int = 0
+
+    def look(self, group: GroupId) -> GroupFound:
+        """What is to be done with the replica of this group."""
+        registration = self.image.registrations[group]
+        name, path = self._name(group), registration.path
+        spec = ReplicaSpec(
+            cluster=self.image.identity.cluster,
+            group=group,
+            replica=registration.replica,
+            path=path,
+            check_state=check_producers if group == METADATA_GROUP else _any_state,
+        )
+        try:
+            replica = recover_replica(self.disk, spec, self.image.marks.get(group), LogOptions())
+        except FutureFormat as error:
+            return GroupFound(group=group, name=name, path=path, action=STUCK, why=str(error))
+        log = replica.log
+        if replica.state is ReplicaState.LOST or log is None:
+            return GroupFound(group=group, name=name, path=path, action=LOST, why=replica.why)
+        self._opened[group] = replica
+        membership = replica.memberships[-1][1]
+        action, why = self._action(group, replica, membership)
+        committed = log.offset_at(replica.commit_hint)
+        damaged = action == FORCED and replica.claimed is not None
+        return GroupFound(
+            group=group,
+            name=name,
+            path=path,
+            action=action,
+            why=why or replica.why,
+            voters=tuple(str(voter) for voter in membership.all_voters()),
+            last_index=log.last_index,
+            next_offset=log.next_offset,
+            committed=0 if committed is None else committed,
+            given_up_from=log.next_offset if damaged else None,
+        )
+
+    def _action(
+        self, group: GroupId, replica: RecoveredReplica, membership: Membership
+    ) -> tuple[str, str]:
+        me = self.image.registrations[group].replica
+        if me not in membership.everyone():
+            return KEPT, "this replica is none of the group any more"
+        alone = membership.decides_alone and me in membership.voters
+        if alone and replica.claimed is None:
+            return KEPT, ""
+        if not alone and not self._is_majority_lost(membership):
+            return KEPT, ""
+        if self._next_term(group, replica) > TERM_MAX:
+            return STUCK, "the term of this group is spent"
+        return FORCED, ""
+
+    def _is_majority_lost(self, membership: Membership) -> bool:
+        """Whether what is left of one half of the voters is no majority of it."""
+        return any(
+            half and sum(each.node not in self.lost for each in half) < majority(len(half))
+            for half in (membership.voters, membership.outgoing)
+        )
+
+    def _next_term(self, group: GroupId, replica: RecoveredReplica) -> int:
+        state, log = self.image.hard_states.get(group), replica.log
+        assert log is not None, group
+        seen = [log.last_term, state.term if state else 0, (replica.claimed or (0, 0))[1]]
+        return max(seen) + 1
+
+    # --- doing it ---------------------------------------------------------------------------------
+
+    def force(self, groups: Sequence[GroupId]) -> None:
+        """Let each of these go on alone, one after another."""
+        writer = DirectoryWriter(self.disk, further=self.further)
+        try:
+            # Group 0 comes last: as long as it is not done, no broker can serve what is half done.
+            for group in sorted(groups, key=lambda each: (each == METADATA_GROUP, each)):
+                self._force(writer, group, self._opened[group])
+        finally:
+            writer.close()
+
+    def _force(self, writer: DirectoryWriter, group: GroupId, replica: RecoveredReplica) -> None:
+        log, me = replica.log, self.image.registrations[group].replica
+        assert log is not None, group
+        term = Term(self._next_term(group, replica))
+        self._perform(
+            writer, group, [StoreRecords([hard_state_record(group, HardState(term, me))])]
+        )
+        before = replica.memberships[-1][1]
+        claimed = replica.claimed[0] if replica.claimed else RaftIndex(0)
+        given_up = tuple(each for each in before.all_voters() if each != me)
+        recovery = write_forced_recovery(ForcedRecovery(given_up, claimed))
+        alone = write_membership_body(Membership((me,)))
+        for kind, body in ((EntryKind.FORCED_RECOVERY, recovery), (EntryKind.MEMBERSHIP, alone)):
+            self._append(log, group, term, kind, body)
+        io_id = IoId(self._rounds + 1)
+        self._perform(writer, group, log.take_ops(io_id))
+        log.written(io_id)
+        log.persisted(io_id)
+        mark = log.mark(log.last_index)
+        assert mark is not None, group
+        self._perform(writer, group, [StoreRecords([mark_record(mark)])])
+
+    def _append(
+        self, log: PartitionLog, group: GroupId, term: Term, kind: EntryKind, body: bytes
+    ) -> None:
+        entry = build_control_entry(
+            kind,
+            group=group,
+            term=term,
+            raft_index=RaftIndex(log.last_index + 1),
+            base_offset=log.next_offset,
+            timestamp_ms=self.wall_ms,
+            body=body,
+        )
+        log.append([entry])
+
+    def _perform(self, writer: DirectoryWriter, group: GroupId, ops: Sequence[WriteOp]) -> None:
+        self._rounds += 1
+        result = writer.perform(IoId(self._rounds), ops)
+        error = result.poisoned or result.failed.get(group)
+        if error is not None:
+            raise error
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def _name(self, group: GroupId) -> str:
+        place = self.cluster.places.get(group)
+        if group == METADATA_GROUP:
+            return "__cluster_metadata-0"
+        if place is None:
+            return f"group {group}"
+        return f"{self.cluster.topics[place[0]].name}-{place[1]}"
+
+    def absent(self) -> Iterator[str]:
+        """Partitions that have no replica here, and no majority elsewhere."""
+        for topic in self.cluster.topics.values():
+            for number, partition in enumerate(topic.partitions):
+                voters = partition.reported.membership
+                if partition.group not in self.image.registrations and self._is_majority_lost(
+                    voters if voters.voters else Membership(tuple(sorted(partition.founding)))
+                ):
+                    yield f"{topic.name}-{number}"
+
+    @property
+    def cluster(self) -> ClusterImage:
+        """What this directory knows of the cluster, undecided commands too; empty when its metadata
+        cannot be read."""
+        if self._cluster is None:
+            self._cluster = _cluster_image(self.disk, self.image)
+        return self._cluster
+
+
+def _any_state(group: GroupId, before: RaftIndex, body: object) -> None:
+    """Snapshots are not looked at: what is appended does not depend on producers."""
+
+
+def _cluster_image(disk: Disk, image: DirectoryImage) -> ClusterImage:
+    registration = image.registrations.get(METADATA_GROUP)
+    if registration is None:
+        return EMPTY_IMAGE
+    spec = ReplicaSpec(
+        cluster=image.identity.cluster,
+        group=METADATA_GROUP,
+        replica=registration.replica,
+        path=registration.path,
+        check_state=check_producers,
+    )
+    replica = recover_replica(disk, spec, image.marks.get(METADATA_GROUP), LogOptions())
+    cluster, skipping = EMPTY_IMAGE, replica.log is not None and replica.log.first_index > 1
+    try:
+        for value in _metadata_records(disk, replica.log) if replica.log else ():
+            proposal = decode_proposal(value, CorruptData, "metadata log")
+            if isinstance(proposal.command, SnapshotImage):
+                cluster, skipping = EMPTY_IMAGE if skipping else cluster, False
+            if not skipping:
+                cluster = apply(cluster, proposal.command, proposal.once).image
+    except (CorruptData, FutureFormat):
+        return EMPTY_IMAGE
+    return cluster
+
+
+def _metadata_records(disk: Disk, log: PartitionLog) -> Iterator[bytes]:
+    first = log.first_index
+    while first <= log.written_index:
+        (order,) = log.plan_entries(first, WALK_CHUNK_BYTES).args
+        for entry in read_entries(disk, order).entries:  # type: ignore[arg-type]
+            if entry.kind is EntryKind.RECORDS:
+                yield from (bytes(r.value or b"") for r in records_of(entry.batch, CorruptData, ""))
+            first = RaftIndex(entry.raft_index + 1)

@@ -1,0 +1,230 @@
+"""`recover_directory` on disks of a simulated cluster: two of three are gone, the third goes on."""
+
+import pytest
+from raftlog_sim.disk import Keep
+
+from raftlog.base.errors import OperatingError
+from raftlog.base.ids import NodeId
+from raftlog.base.units import WallMillis
+from raftlog.runtime.recover import FORCED, KEPT, recover_directory
+from raftlog.storage.data_dir import peek_directory
+from tests.broker.cluster import Cluster
+from tests.broker.test_scrubbing import filled, last_byte_of_batch
+from tests.broker.test_scrubbing import wanted as damaged_wanted
+
+WALL = WallMillis(1_700_000_000_000)
+BOTH = frozenset({NodeId(1), NodeId(2)})
+
+
+def stopped_cluster(brokers=3):
+    cluster = Cluster(brokers, brokers).ready()
+    cluster.create("orders", 2, brokers)
+    for number in range(10):
+        cluster.put("orders", [f"v{number}"])
+        cluster.put("orders", [f"w{number}"], number=1)
+    cluster.run(1)
+    for node in cluster.world.running():
+        cluster.kill(node.number)
+    return cluster
+
+
+def recover(cluster, node=3, lost=BOTH, carry_out=True):
+    return recover_directory(cluster.world.nodes[node].disk, lost, WALL, carry_out=carry_out)
+
+
+def wanted(letter):
+    return [(number, f"{letter}{number}".encode()) for number in range(10)]
+
+
+def read(cluster, number=0):
+    at = cluster.leader("orders", number).number
+    return cluster.read_all("orders", number, at)
+
+
+def actions(recovery):
+    return {each.name: each.action for each in recovery.groups}
+
+
+def test_the_third_of_three_goes_on_alone_and_has_all_it_held():
+    cluster = stopped_cluster()
+    found = recover(cluster)
+    assert actions(found) == {
+        "__cluster_metadata-0": FORCED, "orders-0": FORCED, "orders-1": FORCED
+    }  # fmt: skip
+    assert found.absent == ()
+    assert [each.next_offset for each in found.groups][1:] == [10, 10]
+    cluster.restart(3)
+    cluster.ready()
+    assert read(cluster) == wanted("v")
+    assert read(cluster, 1) == wanted("w")
+    assert cluster.put("orders", ["after"]) == 10
+    cluster.run(5)  # until the lost brokers are fenced, lest the topic is placed on one
+    cluster.create("more", 1, 1)
+    assert cluster.put("more", ["new"]) == 0
+
+
+def test_without_consent_nothing_changes():
+    cluster = stopped_cluster()
+    disk = cluster.world.nodes[3].disk
+    before = peek_directory(disk)
+    found = recover(cluster, carry_out=False)
+    assert set(actions(found).values()) == {FORCED}
+    assert not found.carried_out
+    after = peek_directory(disk)
+    assert (after.hard_states, after.marks) == (before.hard_states, before.marks)
+    for node in (1, 2, 3):
+        cluster.restart(node)
+    cluster.ready()
+    assert read(cluster) == wanted("v")
+
+
+def test_a_group_that_has_its_majority_is_left_alone():
+    cluster = stopped_cluster()
+    before = peek_directory(cluster.world.nodes[3].disk)
+    found = recover(cluster, lost=frozenset({NodeId(1)}))
+    assert set(actions(found).values()) == {KEPT}
+    assert peek_directory(cluster.world.nodes[3].disk) == before
+
+
+def test_run_again_it_changes_nothing_more():
+    cluster = stopped_cluster()
+    recover(cluster)
+    before = peek_directory(cluster.world.nodes[3].disk)
+    assert set(actions(recover(cluster)).values()) == {KEPT}
+    assert peek_directory(cluster.world.nodes[3].disk) == before
+
+
+def test_a_node_cannot_be_lost_on_its_own_disk():
+    cluster = stopped_cluster()
+    with pytest.raises(OperatingError, match="node 3 is this data directory's own"):
+        recover(cluster, lost=frozenset({NodeId(3)}))
+
+
+def test_lost_brokers_join_again_with_empty_disks_and_get_everything():
+    cluster = stopped_cluster()
+    recover(cluster)
+    cluster.restart(3)
+    cluster.ready()
+    for node in (1, 2):
+        cluster.wipe(node)
+        cluster.restart(node)
+    cluster.ready(60.0)
+
+    def equal():
+        replicas = [
+            cluster.world.nodes[node].broker.context.router.replica("orders", 0)
+            for node in (1, 2, 3)
+        ]
+        if any(isinstance(each, int) for each in replicas):
+            return False
+        return len({each.log.last_chain for each in replicas}) == 1 and all(
+            len(each.membership.voters) == 3 and not each.membership.joint for each in replicas
+        )
+
+    cluster.wait(equal, 60.0, "three equal voters")
+    cluster.kill(3)
+    assert cluster.put("orders", ["after"]) == 10
+    assert cluster.read_all("orders", at=cluster.leader("orders").number)[:10] == wanted("v")
+
+
+def test_what_goes_is_what_only_the_lost_ones_held():
+    cluster = Cluster(3, 3).ready()
+    cluster.create("orders", 1, 3)
+    cluster.put("orders", ["a"])
+    cluster.run(1)
+    victim = 3
+    cluster.kill(victim)
+    cluster.put("orders", ["b"])
+    for node in (1, 2):
+        cluster.kill(node)
+    found = recover(cluster, victim)
+    (orders,) = [each for each in found.groups if each.name == "orders-0"]
+    assert orders.next_offset == 1
+    cluster.restart(victim)
+    cluster.ready()
+    assert read(cluster) == [(0, b"a")]
+
+
+def test_a_sole_replica_that_is_damaged_ends_before_the_damage_and_takes_records_again():
+    cluster = filled(1, interval_s=3600)
+    path, position, offset = last_byte_of_batch(cluster, 1, 2)
+    cluster.kill(1)
+    disk = cluster.world.nodes[1].disk
+    disk.flip_bit(path, position)
+    for name in [name for name in disk.paths() if name.endswith(".index")]:
+        disk.vanish(name)
+    told = recover(cluster, 1, frozenset(), carry_out=False)
+    (orders,) = [each for each in told.groups if each.name == "orders-0"]
+    assert orders.action == FORCED
+    assert orders.given_up_from <= offset
+    assert "CRC" in orders.why
+    cluster.restart(1)  # nothing was given up: it still serves what is behind the damage
+    cluster.ready()
+    (gap,) = cluster.leader("orders").broker.context.router.replica("orders", 0).log.gaps
+    assert gap.first == orders.given_up_from
+    cluster.kill(1)
+    recover(cluster, 1, frozenset())
+    cluster.restart(1)
+    cluster.ready()
+    cluster.leader("orders")
+    assert cluster.put("orders", ["after"]) == orders.given_up_from
+    assert cluster.read_all("orders")[:-1] == damaged_wanted()[: orders.given_up_from]
+    assert set(actions(recover_again(cluster)).values()) == {KEPT}
+
+
+def recover_again(cluster):
+    cluster.kill(1)
+    return recover(cluster, 1, frozenset())
+
+
+CHANGES = ("write_at", "truncate", "sync", "sync_all", "sync_dir", "rename", "remove", "create")
+
+
+class PowerFails(Exception):
+    pass
+
+
+def test_cut_short_anywhere_it_is_run_again():
+    """Power fails at each mutating call in turn; the next run ends it, with all records there."""
+    cuts = 0
+    while True:
+        cluster = stopped_cluster()
+        node = cluster.world.nodes[3]
+        if not cut_short(cluster, node, cuts):
+            break
+        recover(cluster)
+        cluster.restart(3)
+        cluster.ready()
+        assert read(cluster) == wanted("v"), cuts
+        assert read(cluster, 1) == wanted("w"), cuts
+        cuts += 3
+    assert cuts > 12
+
+
+def cut_short(cluster, node, cuts):
+    """Whether the recovery was cut after so many calls that change the disk."""
+    left = [cuts]
+
+    class Cutting:
+        def __init__(self, inner):
+            self.inner = inner
+
+        def __getattr__(self, name):
+            method = getattr(self.inner, name)
+
+            def call(*args, **kwargs):
+                if name in CHANGES:
+                    if left[0] == 0:
+                        raise PowerFails
+                    left[0] -= 1
+                result = method(*args, **kwargs)
+                return Cutting(result) if hasattr(result, "write_at") else result
+
+            return call
+
+    try:
+        recover_directory(Cutting(node.disk), BOTH, WALL, carry_out=True)
+    except PowerFails:
+        node.disk.crash(Keep.NONE)
+        return True
+    return False
