@@ -326,8 +326,8 @@ class PartitionManager:
             self.volume.store.note_mark(log.mark(recovered.commit_hint), self.context.now)
 
     def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
-        """The registration is durable. The first choice for leader campaigns a heartbeat from now. The
-        others hold back: where hundreds of groups begin at once, the first choice may be late."""
+        """The registration is durable. The first choice for leader campaigns soon. The others
+        hold back: where hundreds of groups begin at once, the first choice may be late."""
         self._run(host, recovered)
         if host.replica is None:
             return
