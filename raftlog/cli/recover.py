@@ -6,6 +6,7 @@ from pathlib import Path
 import attrs
 import click
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
 from raftlog.cli.render import FAILED_CODE, format_option, print_json, print_table
@@ -97,7 +98,8 @@ def _print_text(found: Recovery) -> None:
     forced = [each for each in found.groups if each.action == FORCED]
     kept = sum(each.action == KEPT for each in found.groups)
     verb = "go on alone now" if found.carried_out else "would go on alone"
-    print(f"broker {found.node}: {len(forced)} of {len(found.groups)} groups {verb}, {kept} stay")
+    all_of_them = amount(len(found.groups), "group")
+    print(f"broker {found.node} has {all_of_them}: {len(forced)} {verb}, {kept} as before")
     if forced:
         print_table(
             ["GROUP", "VOTERS BEFORE", "RECORDS UP TO", "KNOWN COMMITTED", "WHAT GOES"],
