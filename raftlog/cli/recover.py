@@ -126,4 +126,4 @@ def _print_text(found: Recovery) -> None:
 def _what_goes(group: GroupFound) -> str:
     if group.given_up_from is not None:
         return f"all from offset {group.given_up_from} on: {group.why}"
-    return f"what others held from offset {group.next_offset} on"
+    return f"others' records from {group.next_offset} on"
