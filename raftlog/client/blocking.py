@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, final
+from typing import Any, Final, NamedTuple, Self, TypeVar, final
 
 import trio
 
@@ -35,7 +35,7 @@ from raftlog.client.core.arguments import (
 )
 from raftlog.client.core.batches import Headers, SentRecord
 from raftlog.client.core.client import Call
-from raftlog.client.core.errors import NotDone, OutcomeUnknown
+from raftlog.client.core.errors import KafkaError, NotDone, OutcomeUnknown
 from raftlog.client.core.fetcher import Polled
 from raftlog.client.core.results import OffsetAt
 from raftlog.client.core.values import ClientOptions, RecordPosition, TopicPartition
@@ -47,6 +47,15 @@ Result = TypeVar("Result")
 
 COLLECTED_MAX: Final = 500
 """Records that `send_soon` collects before it hands them over."""
+
+
+class _Collected(NamedTuple):
+    """A record that waits to be handed over by `send`."""
+
+    topic: str
+    partition: int | None
+    send: Callable[[], Awaitable[object]]
+    then: Then | None
 
 
 @final
@@ -67,7 +76,7 @@ class BlockingClient:
             leave=self._client.give_up,
         )
         self._lock = threading.Lock()
-        self._collected: list[tuple[Callable[[], Awaitable[object]], Then | None]] = []
+        self._collected: list[_Collected] = []
 
     def __enter__(self) -> Self:
         self._thread.begin()
@@ -160,7 +169,7 @@ class BlockingClient:
             then=then,
         )
         with self._lock:
-            self._collected.append((send, then))
+            self._collected.append(_Collected(topic, partition, send, then))
             if len(self._collected) < COLLECTED_MAX:
                 return
         self._hand_over()
@@ -172,16 +181,23 @@ class BlockingClient:
             if collected:
                 self._thread.call(self._send_all, collected)
 
-    async def _send_all(
-        self, collected: list[tuple[Callable[[], Awaitable[object]], Then | None]]
-    ) -> None:
+    async def _send_all(self, collected: list[_Collected]) -> None:
         """Hand over all of them. One that is refused takes no other along: its `then` hears of it,
         or the next flush raises it."""
-        for send, then in collected:
-            try:
-                await send()
-            except RaftlogError as error:
-                self._client.tell_later(then, error)
+        unknown: dict[tuple[str, int | None], RaftlogError] = {}
+        for topic, partition, send, then in collected:
+            # Records collected together wait together for a topic or partition that is not known.
+            # One after the other, a thousand of them would take an hour to be refused.
+            error = unknown.get((topic, partition))
+            if error is None:
+                try:
+                    await send()
+                    continue
+                except RaftlogError as refused:
+                    error = refused
+                if isinstance(error, KafkaError | NotDone):
+                    unknown[topic, partition] = error
+            self._client.tell_later(then, error)
 
     @checked
     def flush(self, *, timeout: Seconds = inf) -> None:
@@ -194,6 +210,11 @@ class BlockingClient:
             await self._client.flush()
             return
         raise OutcomeUnknown(f"not all is acknowledged within {seconds:g} s")
+
+    @property
+    def failure(self) -> Exception | None:
+        """The error that the next `flush` raises, as far as it is known now."""
+        return self._client.failure
 
     # --- consuming --------------------------------------------------------------------------------
 

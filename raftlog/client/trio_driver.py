@@ -349,6 +349,11 @@ class Client:
             raise error
 
     @property
+    def failure(self) -> Exception | None:
+        """The error that the next `flush` raises, as far as it is known now."""
+        return self._unseen_error
+
+    @property
     def unsettled_bytes(self) -> int:
         """Bytes of records handed over and not yet acknowledged."""
         return self._core.producer.unsettled_bytes

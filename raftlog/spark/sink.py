@@ -158,6 +158,8 @@ def write_all(
                     headers=_headers(headers),
                 )
             count += batch.num_rows
+            if client.failure is not None:
+                break  # the task fails: its other rows would be written in vain
         client.flush()
     return count
 

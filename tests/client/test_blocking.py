@@ -169,3 +169,27 @@ def test_when_nobody_is_there_the_error_says_where_and_why():
                     ask()
                 assert f"failed ({address})" in str(told.value)
                 assert "withdrawn" not in str(told.value)
+
+
+def test_records_collected_together_wait_together_for_a_partition_that_is_not_there():
+    """Each of a hundred records for a partition that did not exist was waited for after the one
+    before it: a Spark job that named a wrong partition took minutes to fail, or days.
+    """
+    cluster = FakeCluster()
+    cluster.topic("t")
+    refused = []
+    with served(cluster) as bootstrap, BlockingClient(bootstrap, topic_wait_ns=1) as client:
+        client.produce("t", b"first")
+        for number in range(COLLECTED_MAX - 2):
+            client.send_soon("t", b"%d" % number, partition=7, then=refused.append)
+        client.send_soon("t", b"last", partition=7)
+        client.send_soon("t", b"good", partition=0)
+        assert isinstance(client.failure, KafkaError)
+        with pytest.raises(KafkaError, match="t has 1 partition, numbered from 0") as told:
+            client.flush()
+        assert client.failure is None
+    assert told.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(refused) == COLLECTED_MAX - 2
+    assert {each.on for each in refused} == {"t-7"}
+    assert cluster.topics["t"][0].values() == [b"first", b"good"]
+    assert cluster.count(ApiKey.METADATA) < 10

@@ -71,7 +71,7 @@ CLIENT_CALLS: Mapping[str, Mapping[str, Any]] = {
     "flush": {"timeout": 9.0},
 }
 CLIENT_OWN = {
-    *("give_up", "know_brokers", "tell_later", "unsettled_bytes", "options", "wait"),
+    *("failure", "give_up", "know_brokers", "tell_later", "unsettled_bytes", "options", "wait"),
     *("open_consumer", "result_of", "take_turn", "turn_effects", "until_changed"),
 }
 """Without arguments, with handles of the client's own, or what the consumer's face calls."""

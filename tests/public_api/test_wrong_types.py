@@ -66,7 +66,7 @@ def public_names(kind: type) -> set[str]:
     ("kind", "called"),
     [
         (Client, CLIENT_OWN | set(CLIENT_CALLS)),
-        (BlockingClient, set(CLIENT_CALLS)),
+        (BlockingClient, {"failure"} | set(CLIENT_CALLS)),
         (Cluster, CLUSTER_OWN - {"aio"} | set(CLUSTER_CALLS) | set(VERB_CALLS)),
         (ApiFaults, set(REQUEST_VERB_CALLS)),
         (AsyncFace, {"start_all", *CLUSTER_CALLS}),
