@@ -73,6 +73,7 @@ def one_round(partitions: int, found: dict[str, list[float]]) -> None:
             ),
         )
         add("start_s", took(lambda: cluster.restart(1)))
+        add("start_cpu_s", measuring.cpu_seconds(cluster.processes[1].pid))
         time.sleep(SETTLE_SECONDS)
         add("stop_one_s", took(lambda: cluster.terminate(2)))
         cluster.restart(2)

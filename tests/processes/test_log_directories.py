@@ -1,5 +1,8 @@
 """Brokers with several log directories: placed evenly, failing one by one, replicas that move."""
 
+import json
+import subprocess
+import sys
 import time
 from functools import partial
 
@@ -171,6 +174,51 @@ def test_replicas_move_between_directories_under_load(tmp_path, brokers):
             assert read_from_all(client) == [expected] * PARTITIONS
             (refused,) = client.ask(alter_replica_log_dirs(1, {places[0]: "/nowhere"}))
             assert refused.error_code == ErrorCode.LOG_DIR_NOT_FOUND
+    finally:
+        running.stop()
+
+
+def test_plans_name_directories(tmp_path):
+    """Our command and Kafka's move a replica that is here, and place one that is to come."""
+    running = local_cluster.found(tmp_path / "data", brokers=3)
+    with_directories(running, 1, "second")
+    plan, second = tmp_path / "plan.json", str(running.directory / "second")
+
+    def tool(*arguments):
+        command = [sys.executable, "-m", "raftlog", *map(str, arguments)]
+        command += ["--bootstrap-server", running.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def write(partition, brokers):
+        directories = [second if node == 1 else "any" for node in brokers]
+        entry = {"topic": "orders", "partition": partition, "replicas": brokers}
+        entries = [{**entry, "log_dirs": directories}]
+        plan.write_text(json.dumps({"version": 1, "partitions": entries}))
+
+    try:
+        running.start_all()
+        with BlockingClient(running.bootstrap_servers) as client:
+            client.create_topic("orders", partitions=2, replication_factor=3)
+            places = [TopicPartition("orders", number) for number in range(2)]
+            here = next(each for each in places if moved(client, each, "broker1"))
+            write(here.partition, [1, 2, 3])
+            assert tool("reassign", "execute", plan)[0] == 0
+            code, told = tool("reassign", "verify", plan, "--watch", "--timeout", 50)
+            assert (code, "done" in told) == (0, True), told
+            assert moved(client, here, "second")
+
+            flags = ["kafka-reassign-partitions", "--reassignment-json-file", plan]
+            write(here.partition, [2, 3])
+            assert tool(*flags, "--execute")[0] == 0
+            assert tool("reassign", "verify", plan, "--watch", "--timeout", 50)[0] == 0
+            write(here.partition, [2, 3, 1])
+            assert tool(*flags, "--execute")[0] == 0
+            assert tool("reassign", "verify", plan, "--watch", "--timeout", 50)[0] == 0
+            code, told = tool(*flags, "--verify")
+            replica = f"{here.topic}-{here.partition}-1"
+            assert f"Reassignment of replica {replica} completed successfully." in told, told
+            assert moved(client, here, "second")
     finally:
         running.stop()
 

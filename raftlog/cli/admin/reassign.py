@@ -12,6 +12,11 @@ import trio
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
+from raftlog.cli.admin.directory_states import (
+    DirectoryState,
+    directory_states,
+    print_directories,
+)
 from raftlog.cli.admin.moves import (
     MoveState,
     UnknownPlace,
@@ -312,29 +317,35 @@ def verify(
     """
     if timeout is not None and not watch:
         raise click.UsageError("--timeout goes with --watch")
-    plan = read_moves(plan_path)
+    plan, directories = read_moves(plan_path), read_directories(plan_path)
 
-    async def work(client: Client) -> tuple[list[MoveState], bool]:
+    async def work(client: Client) -> tuple[list[MoveState], list[DirectoryState], bool]:
         found: list[MoveState] = []
+        lying: list[DirectoryState] = []
         with trio.move_on_after(timeout if timeout is not None else float("inf")):
             while True:
                 found = await with_progress(client, await states(client, plan))
-                if not watch or all(each.moving is None for each in found):
+                lying = await directory_states(client, directories)
+                moves = any(each.moving is not None for each in found)
+                if not watch or not (moves or any(each.state == "moving" for each in lying)):
                     break
                 if sys.stderr.isatty():
                     print(_summary(found), file=sys.stderr, flush=True)
                 await trio.sleep(_LOOK_SECONDS)
         topics = sorted({place.topic for place in plan})
         gone = not preserve and await _ended_throttles(client, topics)
-        return found, gone
+        return found, lying, gone
 
-    found, gone = with_client(bootstrap, work)
+    found, lying, gone = with_client(bootstrap, work)
     done = bool(found) and all(each.state == "done" for each in found)
+    done = done and all(each.state == "done" for each in lying)
     if form == "json":
         partitions = [each.as_json() for each in found]
-        print_json({"done": done, "partitions": partitions, "throttles_removed": gone})
+        told = {"directories": [each.as_json() for each in lying], "throttles_removed": gone}
+        print_json({"done": done, "partitions": partitions, **told})
     else:
         _print_states(found)
+        print_directories(lying)
         if gone:
             print("the throttles of moves are taken away")
     return DONE_CODE if done else FAILED_CODE

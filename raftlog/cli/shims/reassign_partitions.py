@@ -12,6 +12,7 @@ from typing import Any, Final, final
 import click
 
 from raftlog.base.errors import OperatingError, RaftlogError
+from raftlog.cli.admin.directory_states import directory_states
 from raftlog.cli.admin.moves import (
     MoveState,
     alter,
@@ -246,13 +247,17 @@ def _told(refused: Mapping[TopicPartition, PartitionResult]) -> list[dict[str, A
 async def _verify(flags: dict[str, Any], client: Client) -> int:
     plan = read_moves(flags["reassignment_json_file"])
     found = await states(client, plan)
+    lying = await directory_states(client, read_directories(flags["reassignment_json_file"]))
     moving: dict[TopicPartition, Moving] = await client.ask(list_reassignments())
     if flags["form"] == "json":
-        print_json({"partitions": [each.as_json() for each in found]})
+        told = {"directories": [each.as_json() for each in lying]}
+        print_json({"partitions": [each.as_json() for each in found], **told})
     else:
         print("Status of partition reassignment:")
         for each in found:
             print(_state(each))
+        for one in lying:
+            print(one.as_kafka_says())
     if not moving and not flags["preserve_throttles"]:
         await _clear_throttles(flags, client, plan)
     return DONE_CODE

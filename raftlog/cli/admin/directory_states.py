@@ -1,0 +1,90 @@
+"""How far the moves between log directories are that a plan names."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from raftlog.base.ids import NodeId
+from raftlog.cli.admin.plan_files import Directories
+from raftlog.cli.render import print_table
+from raftlog.client.core.admin_asks import LogDir, describe_log_dirs
+from raftlog.client.core.values import TopicPartition
+from raftlog.client.trio_driver import Client
+
+
+class DirectoryState(NamedTuple):
+    """A replica that is wanted in a directory. `current` is None when it lies in no directory that
+    works, `future` when it is on no way."""
+
+    place: TopicPartition
+    node: int
+    wanted: str
+    current: str | None
+    future: str | None
+
+    @property
+    def state(self) -> str:
+        """done, moving, offline, or differs: nothing moves it there."""
+        if self.future is not None:
+            return "moving" if self.future == self.wanted else "differs"
+        if self.current is None:
+            return "offline"
+        return "done" if self.current == self.wanted else "differs"
+
+    def as_json(self) -> dict[str, Any]:
+        """The state for `--format json`."""
+        return {
+            **self.place._asdict(),
+            "broker": self.node,
+            "state": self.state,
+            "wanted": self.wanted,
+            "current": self.current,
+            "future": self.future,
+        }
+
+    def as_kafka_says(self) -> str:
+        """The line of Kafka's own tool."""
+        replica = f"{self.place.topic}-{self.place.partition}-{self.node}"
+        if self.state == "done":
+            return f"Reassignment of replica {replica} completed successfully."
+        if self.state == "moving":
+            return f"Reassignment of replica {replica} is still in progress."
+        if self.state == "offline":
+            return (
+                f"Partition {self.place} is not found in any live log dir on broker {self.node}. "
+                "There is likely an offline log directory on the broker."
+            )
+        return (
+            f"Partition {self.place} on broker {self.node} is not being moved from log dir "
+            f"{self.current} to {self.wanted}."
+        )
+
+
+async def directory_states(client: Client, wanted: Directories) -> list[DirectoryState]:
+    """Where the replicas lie now; `wanted` as `read_directories` gives it."""
+    await client.know_brokers()
+    found: list[DirectoryState] = []
+    for node, named in sorted(wanted.items()):
+        directories: list[LogDir] = await client.ask(describe_log_dirs(NodeId(node), sorted(named)))
+        lying = _lying(directories)
+        for place, path in sorted(named.items()):
+            current, future = lying.get((place, False)), lying.get((place, True))
+            found.append(DirectoryState(place, node, path, current, future))
+    return found
+
+
+def _lying(directories: list[LogDir]) -> Mapping[tuple[TopicPartition, bool], str]:
+    return {
+        (each.place, each.is_future): directory.path
+        for directory in directories
+        for each in directory.replicas
+    }
+
+
+def print_directories(found: list[DirectoryState]) -> None:
+    """A table, when the plan names directories."""
+    if found:
+        rows = [
+            [each.place.topic, each.place.partition, each.node, each.state, each.wanted]
+            for each in found
+        ]
+        print_table(["TOPIC", "PARTITION", "BROKER", "STATE", "DIRECTORY"], rows)
