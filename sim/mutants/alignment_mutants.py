@@ -1,5 +1,5 @@
 """Planted bugs that show only when two things meet: a change of the quorum and a cut, a lease and a
-membership, a release and a fenced broker. As in raft_mutants.py."""
+membership, a release and a fenced broker; and of look-ups by time. As in raft_mutants.py."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,8 @@ from raftlog.metadata.refusals import Refusal
 from raftlog.partition.produce_path import ProducePath
 from raftlog.raft import lease, membership, reads, replication
 from raftlog.raft.quorum import VoteResult, majority_committed, majority_vote
+from raftlog.storage import time_jobs
+from raftlog.storage.time_plan import TimePlanner
 
 
 def reads_by_the_incoming_half() -> None:
@@ -78,6 +80,27 @@ def produces_outlive_leadership() -> None:
     ProducePath.fail = fail  # type: ignore[method-assign]
 
 
+def records_of_that_time_are_passed_by() -> None:
+    """83: a look-up by time finds the first record behind the timestamp, and none at it."""
+    real = time_jobs.first_at_or_after
+
+    def behind(batch: Any, header: Any, timestamp_ms: Any, start: Any, limit: Any) -> Any:
+        return real(batch, header, timestamp_ms + 1, start, limit)
+
+    time_jobs.first_at_or_after = behind  # type: ignore[attr-defined]
+
+
+def times_pass_the_watermark() -> None:
+    """83b: a look-up by time finds records that are not committed."""
+    real = TimePlanner.first_at
+
+    def first_at(self: TimePlanner, timestamp_ms: int, limit: Any) -> Any:
+        del limit
+        return real(self, timestamp_ms, self.segments[-1].end.next_offset)
+
+    TimePlanner.first_at = first_at  # type: ignore[method-assign]
+
+
 MUTANTS = (
     ("11b", "reads-by-the-incoming-half", reads_by_the_incoming_half, ("linearizable-read",)),
     ("12g", "lease-outlives-a-membership", lease_outlives_a_membership, ("linearizable-read",)),
@@ -89,4 +112,7 @@ MUTANTS = (
      ("deleted-stays-deleted", "denied-rightly")),
     ("49b", "produces-outlive-leadership", produces_outlive_leadership,
      ("acknowledged-committed",)),
+    ("83", "records-of-that-time-are-passed-by", records_of_that_time_are_passed_by,
+     ("times-told",)),
+    ("83b", "times-pass-the-watermark", times_pass_the_watermark, ("times-told",)),
 )  # fmt: skip

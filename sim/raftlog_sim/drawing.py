@@ -22,7 +22,7 @@ _BURST_MAX: Final = 6
 _SMALL_VALUE_BYTES: Final = 200
 _READ_MS: Final = 40
 _FLOOD_MAX: Final = 600
-_QUESTIONS: Final = ("latest", "earliest", "epoch-end", "epoch-end")
+_QUESTIONS: Final = ("latest", "earliest", "epoch-end", "epoch-end", "time", "time", "largest")
 _EPOCHS_BACK: Final = 4
 
 

@@ -270,10 +270,11 @@ KINDS: Final = {
         "a reader polls every so many ms, so many times; shrinking makes it of many",
     ),
     "ask": Kind(
-        (("partition", "small"), ("what", "latest|earliest|epoch-end"), ("back", "small")), False,
-        "clients",
-        "a client asks where a partition ends or begins, or where an epoch ends, so many before "
-        "the leader's; in wide seeds",
+        (("partition", "small"), ("what", "latest|earliest|epoch-end|time|largest"),
+         ("back", "small")), False, "clients",
+        "a client asks where a partition ends or begins, where an epoch ends, so many before the "
+        "leader's, which record is the first from a timestamp on, of a batch farther from the end "
+        "with each `back`, or which has the largest; in wide seeds",
     ),
     "kill-coordinator": Kind(
         (("group", "small"), ("when", _MOMENTS)), True, "nemesis",

@@ -44,6 +44,7 @@ NAMES: Final = (
     "fetched-rightly",
     "offsets-told",
     "epoch-ends-told",
+    "times-told",
     "offsets-dense",
     "kept-by-age",
     "producers-ascend",

@@ -4,7 +4,7 @@ shown to fail by a broker that answers wrongly, and case by case."""
 from types import SimpleNamespace
 
 import pytest
-from raftlog_sim.committed import Committed
+from raftlog_sim.committed import Committed, Stored
 from raftlog_sim.drawing import draw_schedule
 from raftlog_sim.offset_checks import (
     Before,
@@ -12,7 +12,9 @@ from raftlog_sim.offset_checks import (
     before,
     wrong_earliest,
     wrong_epoch_end,
+    wrong_largest,
     wrong_latest,
+    wrong_time,
 )
 from raftlog_sim.options import WIDE, SimOptions, draw_options
 from raftlog_sim.questions import Questions, _Question
@@ -26,6 +28,7 @@ from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.messages.offset_for_leader_epoch import EpochEndOffset
 
 NAMES = ("offsets-told", "epoch-ends-told")
+TIMES = "times-told"
 
 
 def schedule(what, back=0, **options):
@@ -45,7 +48,13 @@ def checked(result, name):
 @pytest.mark.parametrize("linearizable", [False, True])
 @pytest.mark.parametrize(
     ("what", "name"),
-    [("latest", NAMES[0]), ("earliest", NAMES[0]), ("epoch-end", NAMES[1])],
+    [
+        ("latest", NAMES[0]),
+        ("earliest", NAMES[0]),
+        ("epoch-end", NAMES[1]),
+        ("time", TIMES),
+        ("largest", TIMES),
+    ],
 )
 def test_what_a_cluster_tells_is_right(what, name, linearizable):
     result = simulate(schedule(what, 1, linearizable=linearizable))
@@ -106,6 +115,27 @@ def tell(monkeypatch, wrong):
         return row if row.error_code else EpochEndOffset(*wrong(row))
 
     monkeypatch.setattr(offset_for_leader_epoch, "_end_of", end_of)
+
+
+@pytest.mark.parametrize("what", ["time", "largest"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda hit: hit._replace(offset=hit.offset + 1_000),
+        lambda hit: hit._replace(timestamp_ms=hit.timestamp_ms - 1_000_000),
+        lambda hit: hit._replace(timestamp_ms=hit.timestamp_ms + 1_000_000),
+        lambda hit: hit._replace(term=hit.term + 1),
+        lambda hit: None,
+    ],
+)
+def test_a_record_that_is_not_the_one_of_that_time(monkeypatch, what, change):
+    real = _Listing._answer_found
+
+    def found(self, search, hit):
+        real(self, search, hit and change(hit))
+
+    monkeypatch.setattr(_Listing, "_answer_found", found)
+    assert simulate(schedule(what, 1)).failure_class == "times-told"
 
 
 # --- case by case ---------------------------------------------------------------------------------
@@ -181,6 +211,46 @@ def test_how_things_stood():
     assert before(None, 0) == Before(0, 0, 0)
 
 
+BATCHES = [Stored(at, 6, 10 * at, 10 * at + 10, (at,), 100 + at) for at in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("told", "starts", "wrong"),
+    [
+        (Told(6, 102, 6, 25, 102), [], False),
+        (Told(6, 102, 6, 30, 103), [], True),  # 20 to 30 is late enough
+        (Told(6, 102, 6, 30, 103), [(9, 25)], False),  # the log may begin in its middle
+        (Told(6, 102, 6, 25, 101), [], True),
+        (Told(6, 102, 6, 25, 103), [], True),
+        (Told(6, 102, 5, 25, 102), [], True),
+        (Told(6, 103, 6, 36, 103), [], True),  # 35 was the highest that was shown
+        (Told(6, 103, -1, -1, -1), [], False),  # not acknowledged before it was asked
+        (Told(6, 102, -1, -1, -1), [], True),
+        (Told(5, 102, -1, -1, -1), [], False),  # a deposed leader does not know
+        (Told(6, 200, -1, -1, -1), [], False),
+    ],
+)
+def test_the_first_record_from_a_time_on(told, starts, wrong):
+    log = Committed(epochs=[(0, 0), (6, 0)], starts=starts, batches=BATCHES)
+    assert bool(wrong_time(told, Before(30, 0, 6), log, 35, linearizable=False)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("told", "wrong"),
+    [
+        (Told(6, 0, 6, 32, 103), False),
+        (Told(6, 0, 6, 22, 102), False),  # the last batch was not acknowledged yet
+        (Told(6, 0, 6, 12, 101), True),
+        (Told(6, 0, 6, 12, 102), True),
+        (Told(5, 0, 6, 12, 101), False),  # a deposed leader
+        (Told(6, 0, -1, -1, -1), True),
+    ],
+)
+def test_the_record_with_the_largest_timestamp(told, wrong):
+    log = Committed(epochs=[(0, 0), (6, 0)], batches=BATCHES)
+    assert bool(wrong_largest(told, Before(30, 0, 6), log, 35, linearizable=False)) == wrong
+
+
 @pytest.mark.parametrize(("epochs", "wrong"), [((1, 2), False), ((2,), True)])
 def test_an_answer_may_be_one_to_a_request_that_was_given_up(epochs, wrong):
     """Regression (wide seed 163, a false alarm): a client asked the leader of epoch 1, gave up
@@ -205,7 +275,8 @@ def test_an_answer_may_be_one_to_a_request_that_was_given_up(epochs, wrong):
 def test_questions_are_of_wide_seeds():
     steps = [each for seed in range(20) for each in draw_schedule(draw_options(seed, WIDE)).steps]
     questions = [each for each in steps if each.kind == "ask"]
-    assert {each.argument("what") for each in questions} == {"latest", "earliest", "epoch-end"}
+    asked = {each.argument("what") for each in questions}
+    assert asked == {"latest", "earliest", "epoch-end", "time", "largest"}
     assert {each.argument("back") for each in questions} == {0, 1, 2, 3, 4}
     swarm = [each for seed in range(20) for each in draw_schedule(draw_options(seed)).steps]
     assert not any(each.kind == "ask" for each in swarm)

@@ -71,6 +71,7 @@ def test_a_calm_seed_passes_and_streams_were_judged():
         "failed-write-is-the-end",
         "offsets-told",
         "epoch-ends-told",
+        "times-told",
         "kept-by-age",
     }
     assert counts["answers-in-order"] >= 200
