@@ -1,8 +1,9 @@
-"""Planted bugs of retention by age: whose clock decides, and what is known to be old.
+"""Planted bugs of retention: whose clock decides, what is known to be old, and how much stays.
 
 Only `raftlog_sim.mutation` loads this file; nothing here is ever installed.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from raftlog.partition import chores, retention
@@ -35,8 +36,25 @@ def age_passes_the_watermark() -> None:
     chores.log_start_by_age = by_age
 
 
+def a_segment_more_goes() -> None:
+    """84: retention by size ends below what it promises to keep, and not above."""
+
+    def by_size(segments: Any, bytes_max: int, high_watermark: Any) -> Any:
+        surplus = sum(each.byte_count for each in segments) - bytes_max
+        log_start = None
+        for segment, following in pairwise(segments):
+            if surplus <= 0 or following.base_offset > high_watermark:
+                break
+            surplus -= segment.byte_count
+            log_start = following.base_offset
+        return log_start
+
+    chores.log_start_by_size = by_size
+
+
 MUTANTS = (
     ("61", "one-clock-deletes", one_clock_deletes, ("kept-by-age",)),
     ("61b", "unknown-is-old", unknown_is_old, ("kept-by-age",)),
     ("61c", "age-passes-the-watermark", age_passes_the_watermark, ("assertion",)),
+    ("84", "a-segment-more-goes", a_segment_more_goes, ("kept-by-size",)),
 )

@@ -1,9 +1,13 @@
-"""What must hold of records that are deleted for their age: they were old, whatever one clock said.
+"""What must hold of records that are deleted for their age or for want of room: they were old,
+whatever one clock said, and at least as many bytes as were promised stay.
 
 The world knows the true time. While the wall clocks of most voters were never off by more than what
 the product takes for agreement, no record may go that is younger than the topic's age by the true
 time. The leader's clock may be off by that much, and those that it agrees with as well, so twice
 that much is allowed.
+
+A marker that retention by size proposes leaves `retention_bytes` behind: in the leader's log lay at
+least the committed entries before the marker.
 """
 
 from bisect import bisect_left
@@ -27,9 +31,11 @@ if TYPE_CHECKING:
 @final
 @attrs.define(eq=False)
 class AgeChecks:
-    """`retention_ms` is the topics' age; 0 where other things than age delete, too."""
+    """`retention_ms` is the topics' age, `retention_bytes` their size; 0 where other things than
+    these delete, too."""
 
     retention_ms: int = 0
+    retention_bytes: int = 0
     _seen: dict[GroupId, int] = attrs.Factory(dict)
     """How many committed log-start markers were looked at."""
 
@@ -40,9 +46,14 @@ class AgeChecks:
         if replica.group == METADATA_GROUP or replica.machine is not None:
             return  # trimmed behind its snapshots, however young it is
         seen = self._seen.get(replica.group, 0)
-        if not self.retention_ms or len(committed.starts) == seen:
+        if not (self.retention_ms or self.retention_bytes) or len(committed.starts) == seen:
             return
         self._seen[replica.group] = len(committed.starts)
+        if self.retention_bytes and committed.whole:
+            for index, log_start in committed.starts[seen:]:
+                yield "kept-by-size", self._too_small(replica, committed, index, log_start)
+        if not self.retention_ms:
+            return
         if not _most_are_right(node, replica):
             return
         begun = committed.starts[seen - 1][1] if seen else 0
@@ -60,6 +71,22 @@ class AgeChecks:
                     f"timestamp; {self.retention_ms} ms are promised, and most clocks are right",
                 )
         yield "kept-by-age", ""
+
+    def _too_small(
+        self, replica: PartitionReplica, committed: Committed, index: int, log_start: int
+    ) -> str:
+        begun = committed.log_start_at(index - 1)
+        kept = sum(
+            size
+            for raft_index, base_offset, size in committed.sizes
+            if base_offset >= log_start and raft_index < index
+        )
+        if log_start == begun or kept >= self.retention_bytes:
+            return ""
+        return (
+            f"the log of group {replica.group} begins at {log_start} from entry {index} on: "
+            f"{kept} bytes stay, {self.retention_bytes} are promised"
+        )
 
 
 def _most_are_right(node: "Node", replica: PartitionReplica) -> bool:

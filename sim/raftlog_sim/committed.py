@@ -80,6 +80,8 @@ class Committed:
     were in nobody's memory are missing."""
     after: list[After] = attrs.Factory(lambda: [After(0, NONE)])
     """By raft index, while `whole`."""
+    sizes: list[tuple[int, int, int]] = attrs.Factory(list)
+    """Of each entry while `whole`: its raft index, its base offset, its bytes."""
     groups: "GroupLog | None" = None
     """Of a partition of the internal topic: what its records say of groups."""
 
@@ -108,6 +110,7 @@ class Committed:
             else:
                 self._control(entry)
             if self.whole:
+                self.sizes.append((entry.raft_index, entry.base_offset, len(entry.batch)))
                 said_so_far = self.after[-1].producers
                 self.after.append(After(entry.term, said_so_far.after(entry, header)))
             if entry.term != self.last_term:

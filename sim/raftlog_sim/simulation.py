@@ -189,8 +189,10 @@ class Run:
         self.onlooker = world.observer = Onlooker(Invariants(), watch)
         world.boot_checks = self.onlooker.invariants.recovered
         world.found(options.brokers, options.controllers)
-        trims = bool(options.retention_bytes) or any(s.kind == "trim" for s in schedule.steps)
-        self.onlooker.invariants.ages.retention_ms = 0 if trims else options.retention_ms
+        asked = any(each.kind == "trim" for each in schedule.steps)
+        trims, ages = bool(options.retention_bytes) or asked, self.onlooker.invariants.ages
+        ages.retention_ms = 0 if trims else options.retention_ms
+        ages.retention_bytes = 0 if asked or options.retention_ms else options.retention_bytes
         self.workload = Workload(world, options, shrinks=trims or bool(options.retention_ms))
         self.workload.on_acknowledged = self._acknowledged
         self.workload.on_read = self._read_answered if options.linearizable else None

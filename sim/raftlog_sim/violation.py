@@ -47,6 +47,7 @@ NAMES: Final = (
     "times-told",
     "offsets-dense",
     "kept-by-age",
+    "kept-by-size",
     "producers-ascend",
     "producers-equal",
     "machine-agrees",

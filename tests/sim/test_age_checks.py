@@ -1,15 +1,17 @@
-"""What is checked of retention by age: it is shown to fail on a broken product, and to say nothing
-where most clocks are wrong or something else deletes."""
+"""What is checked of retention by age and by size: it is shown to fail on a broken product, and to
+say nothing where most clocks are wrong or something else deletes."""
 
 import attrs
 import pytest
 from raftlog_sim import scenario_files
 from raftlog_sim.options import draw_options
+from raftlog_sim.schedule import step
 from raftlog_sim.simulation import Run, simulate
 from raftlog_sim.targets import log_start_of
 
 from raftlog.partition import chores
 
+SIZE = "size-keeps-what-it-promises"
 ONE_CLOCK, ALL_CLOCKS = "age-and-a-leaders-clock", "age-and-all-clocks"
 
 
@@ -44,3 +46,26 @@ def test_what_size_deletes_is_no_matter_of_age(alone):
 def test_seeds_draw_an_age_and_most_do_not():
     drawn = [draw_options(seed).retention_ms for seed in range(60)]
     assert 5 < sum(map(bool, drawn)) < 40
+
+
+def test_a_log_that_is_cut_below_its_size_is_found(monkeypatch):
+    """The story: nothing in the simulator saw a leader that let one segment more go."""
+    played = simulate(schedule_of(SIZE))
+    assert played.failure == ""
+    assert played.invariants["kept-by-size"]["checked"] > 2
+    real = chores.log_start_by_size
+
+    def too_much(segments, bytes_max, high_watermark):
+        return real(segments, bytes_max // 2, high_watermark)
+
+    monkeypatch.setattr(chores, "log_start_by_size", too_much)
+    assert simulate(schedule_of(SIZE)).failure_class == "kept-by-size"
+
+
+def test_where_clients_delete_records_size_promises_nothing(monkeypatch):
+    monkeypatch.setattr(chores, "log_start_by_size", lambda segments, bytes_max, watermark: None)
+    schedule = schedule_of(SIZE)
+    trims = [step(at, "trim", partition=0) for at in (1_000, 2_000)]
+    played = simulate(schedule.with_steps([*schedule.steps, *trims]))
+    assert played.failure == ""
+    assert played.invariants["kept-by-size"]["checked"] == 0

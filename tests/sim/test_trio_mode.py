@@ -73,6 +73,7 @@ def test_a_calm_seed_passes_and_streams_were_judged():
         "epoch-ends-told",
         "times-told",
         "kept-by-age",
+        "kept-by-size",
     }
     assert counts["answers-in-order"] >= 200
     assert counts["peer-protocol"] > 100
