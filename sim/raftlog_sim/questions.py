@@ -34,8 +34,9 @@ _TIMESTAMPS: Final = {
 _NAMES: Final = {EPOCH_END: "epoch-ends-told", TIME: "times-told", LARGEST: "times-told"}
 """Of the checks; of all other questions `offsets-told`."""
 _BACK_MAX: Final = 8
-_FARTHER: Final = 4
-"""With one more `back` a timestamp is that of a batch so many times farther from the end."""
+_FARTHER: Final = 2
+"""With one more `back` a timestamp is that of a batch four times, 2 to the power of this, farther
+from the end."""
 
 
 @final
@@ -145,4 +146,4 @@ def _timestamp(committed: Committed | None, back: int) -> int:
         return 0
     if back == 0:
         return batches[-1].latest_ms + 1
-    return batches[-min(len(batches), _FARTHER ** min(back - 1, _BACK_MAX))].latest_ms
+    return batches[-min(len(batches), 1 << _FARTHER * min(back - 1, _BACK_MAX))].latest_ms
