@@ -4,10 +4,15 @@ import pytest
 from raftlog_sim.disk import Keep
 
 from raftlog.base.errors import OperatingError
-from raftlog.base.ids import NodeId
+from raftlog.base.ids import DirectoryId, IoId, NodeId
 from raftlog.base.units import WallMillis
 from raftlog.runtime.recover import FORCED, KEPT, recover_directory
 from raftlog.storage.data_dir import peek_directory
+from raftlog.storage.files import write_whole
+from raftlog.storage.log_directories import LogDirectories, open_further
+from raftlog.storage.ops import StoreRecords
+from raftlog.storage.store import StoreImage
+from raftlog.storage.write_round import DirectoryWriter
 from tests.broker.cluster import Cluster
 from tests.broker.test_scrubbing import filled, last_byte_of_batch
 from tests.broker.test_scrubbing import wanted as damaged_wanted
@@ -228,3 +233,46 @@ def cut_short(cluster, node, cuts):
         node.disk.crash(Keep.NONE)
         return True
     return False
+
+
+def moved_to_a_further_directory(cluster, name):
+    """The replica `orders-0` of node 3 lies in a further directory, as after a move; its disk."""
+    disk = cluster.world.nodes[3].disk
+    further = cluster.world.new_disk(3)
+    image = peek_directory(disk)
+    prefix = open_further(further, image.identity, "further", DirectoryId(77)).prefix
+    group = next(
+        each.group for each in recover(cluster, carry_out=False).groups if each.name == name
+    )
+    old = image.registrations[group].path
+    both = LogDirectories(disk, {prefix: further})
+    both.make_dir(f"{prefix}/{old}")
+    for file in disk.list(old):
+        write_whole(both, f"{prefix}/{old}/{file}", disk.content(f"{old}/{file}"))
+        disk.remove(f"{old}/{file}")
+    records = StoreImage(image).relocate(group, f"{prefix}/{old}")
+    writer = DirectoryWriter(disk)
+    assert writer.perform(IoId(1), [StoreRecords(records)]).poisoned is None
+    writer.close()
+    return further, group
+
+
+def test_replicas_in_further_log_directories_are_recovered_when_these_are_named():
+    cluster = stopped_cluster()
+    further, group = moved_to_a_further_directory(cluster, "orders-0")
+    disk = cluster.world.nodes[3].disk
+    with pytest.raises(OperatingError, match="name every further path"):
+        recover(cluster)
+    found = recover_directory(disk, BOTH, WALL, carry_out=True, further=[further])
+    assert actions(found)["orders-0"] == FORCED
+    again = recover_directory(disk, BOTH, WALL, carry_out=True, further=[further])
+    assert set(actions(again).values()) == {KEPT}
+    (orders,) = [each for each in again.groups if each.group == group]
+    assert (orders.next_offset, orders.committed, len(orders.voters)) == (10, 10, 1)
+
+
+def test_a_directory_that_is_no_further_one_is_refused():
+    cluster = stopped_cluster()
+    disk = cluster.world.nodes[3].disk
+    with pytest.raises(OperatingError, match="no further log directory"):
+        recover_directory(disk, BOTH, WALL, carry_out=True, further=[cluster.world.new_disk(3)])
