@@ -24,6 +24,7 @@ from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply, ControllerRequest
+from raftlog.metadata.image import ClusterImage
 from raftlog.partition.replica import PartitionReplica
 
 NOT_CONTROLLER: Final = 41
@@ -37,6 +38,7 @@ class Services(Protocol):
 
     now: Instant
     config: BrokerConfig
+    image: ClusterImage
     replicas: dict[GroupId, PartitionReplica]
     sessions: dict[NodeId, LinkUp]
 
@@ -224,7 +226,8 @@ class ControllerChannel:
         ask.then(reply)
 
     def _target(self) -> NodeId | None:
-        """Whom to ask: the best knowledge first, then the configured controllers in turn."""
+        """Whom to ask: the best knowledge first, then in turn the controllers that are configured
+        and those that came later."""
         if self.server.active:
             return self.services.config.node
         sessions = self.services.sessions
@@ -234,7 +237,9 @@ class ControllerChannel:
             if known is not None and known in sessions:
                 return known
         self._hint = None
-        reachable = [a.node for a in self.services.config.controllers if a.node in sessions]
+        configured = [address.node for address in self.services.config.controllers]
+        later = [replica.node for replica in self.services.image.controllers]
+        reachable = [n for n in dict.fromkeys((*configured, *later)) if n in sessions]
         if not reachable:
             return None
         self._turn += 1

@@ -47,6 +47,7 @@ SUBMITTED: Final = (
     c.ConfirmRemoved,
     c.RaiseFeatureLevel,
     c.UnregisterBroker,
+    c.ChangeController,
 )
 """What a broker may ask for as it is."""
 

@@ -81,6 +81,8 @@ class ApiKey(IntEnum):
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     SHARE_GROUP_HEARTBEAT = 76
+    ADD_RAFT_VOTER = 80
+    REMOVE_RAFT_VOTER = 81
 
 
 @final
@@ -135,6 +137,8 @@ _TABLE: Final = (
     ServedApi(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0, 2),
     ServedApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0, 2),
     ServedApi(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, 1, 1),
+    ServedApi(ApiKey.ADD_RAFT_VOTER, 0, 0, 0, 2),
+    ServedApi(ApiKey.REMOVE_RAFT_VOTER, 0, 0, 0, 2),
 )
 
 SERVED: Final[dict[int, ServedApi]] = {int(api.key): api for api in _TABLE}

@@ -15,7 +15,7 @@ from typing import Any, Final
 import attrs
 
 from raftlog.base.errors import CorruptData, FutureFormat
-from raftlog.metadata import apply_brokers, apply_topics
+from raftlog.metadata import apply_brokers, apply_controllers, apply_topics
 from raftlog.metadata import commands as c
 from raftlog.metadata.applied import Applied
 from raftlog.metadata.image import ClusterImage, decode_snapshot, encode_snapshot
@@ -151,4 +151,5 @@ _RULES: Final[dict[type[Any], Callable[[ClusterImage, Any], Applied]]] = {
     c.SnapshotImage: _snapshot_image,
     c.CloseRequest: _close_request,
     c.AlterBrokerConfigs: apply_brokers.alter_configs,
+    c.ChangeController: apply_controllers.change,
 }

@@ -124,6 +124,7 @@ _TABLE: Final[dict[int, tuple[type[Any], f.Fields]]] = {
             ("removed", f.many(f.text(CONFIG_NAME_BYTES_MAX), CONFIGS_PER_TOPIC_MAX)),
         ),
     ),
+    21: (c.ChangeController, (("node", f.NODE), ("directory", f.DIRECTORY), ("votes", f.FLAG))),
 }
 
 

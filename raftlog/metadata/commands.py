@@ -212,6 +212,16 @@ class AlterBrokerConfigs:
 
 @final
 @attrs.frozen(kw_only=True)
+class ChangeController:
+    """Let the node, on that directory, vote in the metadata group (`votes`), or only learn."""
+
+    node: NodeId
+    directory: DirectoryId
+    votes: bool
+
+
+@final
+@attrs.frozen(kw_only=True)
 class RaiseFeatureLevel:
     """From here on things of that level may be written; all registered brokers must support it."""
 
@@ -268,4 +278,5 @@ Command = (
     | SnapshotImage
     | CloseRequest
     | AlterBrokerConfigs
+    | ChangeController
 )

@@ -48,6 +48,10 @@ class Refusal(enum.IntEnum):
     NO_REASSIGNMENT = 39
     INVALID_REPLICATION_FACTOR = 40
     UNKNOWN_PARTITION = 41
+    DUPLICATE_VOTER = 42
+    VOTER_NOT_FOUND = 43
+    QUORUM_AT_RISK = 44
+    """The controllers that would be left have no majority that is alive."""
     DIGEST_DIFFERS = 50
     """The image of this replica is not the one that the controller had at the same place: stop."""
 
@@ -79,6 +83,9 @@ _KAFKA_CODES: Final[dict[Refusal, int]] = {
     Refusal.NO_REASSIGNMENT: 85,
     Refusal.INVALID_REPLICATION_FACTOR: 38,
     Refusal.UNKNOWN_PARTITION: 3,
+    Refusal.DUPLICATE_VOTER: 126,
+    Refusal.VOTER_NOT_FOUND: 127,
+    Refusal.QUORUM_AT_RISK: 42,
     Refusal.DIGEST_DIFFERS: 56,
 }
 

@@ -10,6 +10,7 @@ from raftlog.broker.controller_channel import ControllerChannel
 from raftlog.broker.deadlines import Timers
 from raftlog.broker.events import LinkUp, PeerAddress
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply, ControllerRequest
+from raftlog.metadata.image import EMPTY_IMAGE
 
 CONFIG = BrokerConfig(
     node=4,
@@ -32,6 +33,7 @@ class FakeNode:
     def __init__(self, config=CONFIG):
         self.now = 0
         self.config = config
+        self.image = EMPTY_IMAGE
         self.replicas = {}
         self.sessions = {n: LinkUp(n, 10 + n, 1, 1) for n in (1, 2, 3)}
         self.sent = []

@@ -36,7 +36,10 @@ _MODULES = ("admin", "consumer", "metadata", "producer", "sasl")
 
 def known_to_kafka_python(table: MessageTable) -> bool:
     """It has all client APIs but these, and no record formats."""
-    lacks = ("UnregisterBroker", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat")
+    lacks = (
+        *("UnregisterBroker", "ConsumerGroupHeartbeat", "ShareGroupHeartbeat"),
+        *("AddRaftVoter", "RemoveRaftVoter"),
+    )
     return table[0] >= 0 and not table[1].startswith(lacks)
 
 

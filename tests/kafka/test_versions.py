@@ -47,6 +47,8 @@ TRIED = {
     "DescribeCluster": (0, 2),
     "ConsumerGroupHeartbeat": (0, 1),
     "ShareGroupHeartbeat": (1, 1),
+    "AddRaftVoter": (0, 0),
+    "RemoveRaftVoter": (0, 0),
 }
 
 

@@ -61,6 +61,7 @@ commands = st.one_of(
     st.builds(c.FenceBroker, node=nodes, epoch=u64),
     st.builds(c.UnfenceBroker, node=nodes, epoch=u64),
     st.builds(c.UnregisterBroker, node=nodes),
+    st.builds(c.ChangeController, node=nodes, directory=directories, votes=st.booleans()),
     st.builds(
         c.CreateTopic,
         topic_id=ids,

@@ -80,7 +80,7 @@ def test_noise_gives_a_value_or_a_named_error(noise, kind):
     [
         (0, 2, FutureFormat),
         (0, 0, CorruptData),
-        (1, 21, FutureFormat),
+        (1, 22, FutureFormat),
         (1, 255, FutureFormat),
         (1, 0, CorruptData),
         (2, 2, FutureFormat),

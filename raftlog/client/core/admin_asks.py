@@ -402,6 +402,7 @@ class QuorumReplica(NamedTuple):
     log_end: int | None
     heard_ms: int | None
     caught_up_ms: int | None
+    directory_id: bytes = b""
 
 
 @final
@@ -442,6 +443,7 @@ def _quorum_replica(each: ReplicaState, *, voter: bool) -> QuorumReplica:
         _known(each.log_end_offset),
         _known(each.last_fetch_timestamp),
         _known(each.last_caught_up_timestamp),
+        each.replica_directory_id,
     )
 
 

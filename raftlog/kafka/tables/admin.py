@@ -233,4 +233,30 @@ MESSAGES: Final[tuple[MessageTable, ...]] = (
             ("resource_type", "int8", (1, 1), None, None, None, 16, ()),
         )),
     )),
+    (80, "AddRaftVoterRequest", "request", (0, 0), (0, 0), (
+        ("cluster_id", "string", (0, 0), (0, 0), None, None, "", ()),
+        ("timeout_ms", "int32", (0, 0), None, None, None, 0, ()),
+        ("voter_id", "int32", (0, 0), None, None, None, 0, ()),
+        ("voter_directory_id", "uuid", (0, 0), None, None, None, ZERO_ID, ()),
+        ("listeners", "[]Listener", (0, 0), None, None, None, (), (
+            ("name", "string", (0, 0), None, None, None, "", ()),
+            ("host", "string", (0, 0), None, None, None, "", ()),
+            ("port", "uint16", (0, 0), None, None, None, 0, ()),
+        )),
+    )),
+    (80, "AddRaftVoterResponse", "response", (0, 0), (0, 0), (
+        ("throttle_time_ms", "int32", (0, 0), None, None, None, 0, ()),
+        ("error_code", "int16", (0, 0), None, None, None, 0, ()),
+        ("error_message", "string", (0, 0), (0, 0), None, None, "", ()),
+    )),
+    (81, "RemoveRaftVoterRequest", "request", (0, 0), (0, 0), (
+        ("cluster_id", "string", (0, 0), (0, 0), None, None, "", ()),
+        ("voter_id", "int32", (0, 0), None, None, None, 0, ()),
+        ("voter_directory_id", "uuid", (0, 0), None, None, None, ZERO_ID, ()),
+    )),
+    (81, "RemoveRaftVoterResponse", "response", (0, 0), (0, 0), (
+        ("throttle_time_ms", "int32", (0, 0), None, None, None, 0, ()),
+        ("error_code", "int16", (0, 0), None, None, None, 0, ()),
+        ("error_message", "string", (0, 0), (0, 0), None, None, "", ()),
+    )),
 )

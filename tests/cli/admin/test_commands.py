@@ -295,6 +295,29 @@ def test_the_quorum_is_shown(on_cluster):
     assert len(lines) == 5
 
 
+def voters(on_cluster):
+    told = on_cluster("quorum", *FORM).json["replicas"]
+    return sorted(each["node"] for each in told if each["role"] != "observer")
+
+
+def test_a_controller_is_taken_out_and_put_back(on_cluster):
+    leader = on_cluster("quorum", *FORM).json["leader"]
+    node = leader % 3 + 1
+    others = sorted({1, 2, 3} - {node})
+    gone = on_cluster("quorum", "remove", node)
+    assert (gone.code, gone.out) == (0, f"controllers: {others[0]}, {others[1]}\n")
+    assert voters(on_cluster) == others
+    twice = on_cluster("quorum", "remove", node)
+    assert (twice.code, "VOTER_NOT_FOUND" in twice.err) == (1, True)
+    back = on_cluster("quorum", "add", node, *FORM)
+    assert (back.code, len(back.json["replicas"])) == (0, 3)
+    assert voters(on_cluster) == [1, 2, 3]
+    again = on_cluster("quorum", "add", node)
+    assert (again.code, "DUPLICATE_VOTER" in again.err) == (1, True)
+    unknown = on_cluster("quorum", "add", 9)
+    assert (unknown.code, "broker 9 is not in the quorum's view" in unknown.err) == (1, True)
+
+
 def test_brokers_are_listed(on_cluster):
     on_cluster("topics", "create", "counted", "--partitions", 3)
     told = on_cluster("brokers", "list", *FORM).json["brokers"]
