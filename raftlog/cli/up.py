@@ -73,6 +73,13 @@ Examples:
     is_flag=True,
     help="Add one broker to the cluster that runs detached in --dir, and return.",
 )
+@click.option(
+    "--remove-broker",
+    "removed",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Stop and forget a broker that holds nothing, and return.",
+)
 @click.option("--detach", is_flag=True, help="Return when the cluster serves; stop it by `down`.")
 @format_option()
 def up(
@@ -82,6 +89,7 @@ def up(
     settings: tuple[str, ...],
     fixture: Path | None,
     add_broker: bool,
+    removed: int | None,
     detach: bool,
     form: str,
 ) -> int:
@@ -90,11 +98,15 @@ def up(
     The directory is founded once; coming up again finds the same data, at whatever ports. Without
     --detach the cluster runs until Ctrl-C. --from fills a cluster that is founded now; a directory
     with a cluster is refused, and so is a folder that is damaged, before anything is made.
-    --add-broker takes no other option but --dir.
+    --add-broker and --remove-broker take no other option but --dir.
     """
     directory = directory.resolve()
     if add_broker:
+        _refuse_settings("--add-broker", "removed")
         return _add_broker(directory, form)
+    if removed is not None:
+        _refuse_settings("--remove-broker", "add_broker")
+        return _remove_broker(directory, removed, form)
     loaded = None if fixture is None else _checked(fixture, directory)
     cluster = local_cluster.found(
         directory,
@@ -131,12 +143,39 @@ def _checked(fixture: Path, directory: Path) -> "Fixture":
         return Fixture.open(fixture, directory, advance)
 
 
+def _refuse_settings(flag: str, other: str) -> None:
+    context = click.get_current_context()
+    for name in ("brokers", "port", "settings", "fixture", "detach", other):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{flag} takes the settings of the cluster that runs")
+
+
+def _remove_broker(directory: Path, node: int, form: str) -> int:
+    """Stop a broker that holds nothing; then the cluster and the directory's state forget it."""
+    from raftlog.cli.admin.removal import forgotten, refuse_needed
+
+    state = local_state.load_state(directory)
+    places = {each["node"]: each for each in state["brokers"]}
+    if node not in places:
+        told = ", ".join(map(str, places))
+        raise OperatingError(f"no broker {node} was started here", on=f"brokers {told}")
+    others = [f"{HOST}:{each['client_port']}" for at, each in places.items() if at != node]
+    if not others:
+        raise OperatingError(f"broker {node} is the only one", do="raftlog down stops it")
+    bootstrap = ",".join(others)
+    refuse_needed(bootstrap, node)
+    local_state.stop_detached(directory, node)
+    with progress("waiting until the cluster forgets it", None):
+        forgotten(bootstrap, node)
+    cluster = local_growth.without(directory, node)
+    if form == "text":
+        print(f"broker {node} is forgotten; its data lies in {cluster.data_path(node)}", flush=True)
+    _report(cluster, form)
+    return 0
+
+
 def _add_broker(directory: Path, form: str) -> int:
     """Start one more broker, and wait until it serves."""
-    context = click.get_current_context()
-    for name in ("brokers", "port", "settings", "fixture", "detach"):
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise click.UsageError("--add-broker takes the settings of the cluster that runs")
     cluster, place = local_growth.grown(directory)
     try:
         with progress("starting the broker", None):

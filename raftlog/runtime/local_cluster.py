@@ -122,7 +122,7 @@ class LocalCluster:
                 env={**os.environ, **self.environment},
                 start_new_session=self.detached,
             )
-        self._save()
+        self.save()
 
     def _input(self) -> int:
         """What a broker's standard input is. The pipe's second end is not inherited by brokers."""
@@ -277,7 +277,8 @@ class LocalCluster:
             return ""
         return "\n".join(text.splitlines()[-LOG_LINES_SHOWN:])
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Write the state file, by which other processes know the cluster."""
         state = {
             "version": STATE_VERSION,
             "bootstrap_servers": self.bootstrap_servers,
@@ -357,7 +358,7 @@ def found(
     _format(cluster, [place.node for place in places[:voters]])
     for place in places:
         _write(cluster, place, places[:voters])
-    cluster._save()
+    cluster.save()
     return cluster
 
 
@@ -387,8 +388,10 @@ def _places_before(directory: Path, brokers: int) -> dict[int, BrokerPlace]:
 
 
 def _places(brokers: int, port: int, before: Mapping[int, BrokerPlace]) -> tuple[BrokerPlace, ...]:
-    """`before` counts when no port is asked for: clients may still know the old ones."""
-    nodes = range(1, brokers + 1)
+    """`before` counts when no port is asked for: clients may still know the old ones. Brokers keep
+    their numbers, among which removed ones leave gaps."""
+    nodes = sorted(before)
+    nodes += range(max(nodes, default=0) + 1, max(nodes, default=0) + 1 + brokers - len(nodes))
     if port == 0:
         none = (None, None, None)
         old = [before[node].ports if node in before else none for node in nodes]

@@ -1,7 +1,9 @@
-"""One more broker for a local cluster that runs: what `raftlog up --add-broker` does.
+"""One more broker for a local cluster that runs, or one less: `raftlog up --add-broker` and
+`--remove-broker`.
 
 The new broker gets the next number, an empty data directory, and ports behind those of the others,
-or any free ones. It asks the controllers and joins. It holds nothing until partitions move to it.
+or any free ones. It asks the controllers and joins. It holds nothing until partitions move to it. A
+broker that is removed keeps its data directory, and its number is not given again.
 """
 
 from pathlib import Path
@@ -33,8 +35,23 @@ def grown(directory: Path) -> tuple[LocalCluster, BrokerPlace]:
         max(ports) + 1 for ports in zip(*(place.ports for place in before), strict=True)
     )
     node = max(place.node for place in before) + 1
+    while (directory / f"broker{node}").exists():  # of one that was removed
+        node += 1
     place = BrokerPlace(node=node, client_port=client, peer_port=peer, admin_port=admin)
     cluster = LocalCluster(directory, (*before, place), dict(state["settings"]), detached=True)
     cluster.others = {each["node"]: each["pid"] for each in state["brokers"] if each["pid"]}
     write_properties(cluster, place)
     return cluster, place
+
+
+def without(directory: Path, node: int) -> LocalCluster:
+    """The cluster of the state file without this broker, whose process has been stopped. Saved:
+    `raftlog up` and `down` know it no more."""
+    state = load_state(directory)
+    names = [field.name for field in attrs.fields(BrokerPlace)]
+    left = [each for each in state["brokers"] if each["node"] != node]
+    places = tuple(BrokerPlace(**{name: int(each[name]) for name in names}) for each in left)
+    cluster = LocalCluster(directory, places, dict(state["settings"]), detached=True)
+    cluster.others = {each["node"]: each["pid"] for each in left if each["pid"]}
+    cluster.save()
+    return cluster

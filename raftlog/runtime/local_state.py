@@ -45,9 +45,10 @@ def _not_started(directory: Path) -> OperatingError:
     )
 
 
-def stop_detached(directory: Path) -> list[int]:
-    """Stop the brokers that `cluster.json` names, as far as they are ours; the nodes stopped.
-    `OperatingError` when none was ever started: `up` may have been refused, and left its files."""
+def stop_detached(directory: Path, only: int | None = None) -> list[int]:
+    """Stop the brokers that `cluster.json` names, or one, as far as they are ours; the nodes
+    stopped. `OperatingError` when none was ever started: `up` may have been refused, and left its
+    files."""
     stopped: list[int] = []
     pids: dict[int, int] = {}
     brokers = load_state(directory)["brokers"]
@@ -55,6 +56,8 @@ def stop_detached(directory: Path) -> list[int]:
         raise _not_started(directory)
     for broker in brokers:
         pid, node = broker["pid"], broker["node"]
+        if only not in (None, node):
+            continue
         if pid is not None and _is_ours(pid, directory / f"broker{node}.properties"):
             pids[node] = pid
             os.kill(pid, signal.SIGCONT)

@@ -82,13 +82,18 @@ def test_up_down_and_up_again(raftlog, tmp_path):
 
 
 def test_a_cluster_under_load_grows_and_shrinks(raftlog, tmp_path):
-    """A broker joins while records come. Partitions move to it, the moves are taken back, and begun
-    again; the topic gets more partitions; the broker is drained, stopped and forgotten. No record
-    that was acknowledged is lost, none is there twice, and no send fails."""
+    """A broker joins while records come. Partitions move to it, throttled; the moves are taken
+    back, and begun again; the topic gets more partitions. The new broker takes the place of the
+    first one as a controller. The first one is drained, stopped and forgotten, and leaders are
+    those that come first by themselves. No record that was acknowledged is lost, none is there
+    twice, and no send fails."""
     directory = tmp_path / "data"
     plan = tmp_path / "plan.json"
     try:
-        up = started("up", "--brokers", "3", "--port", 0, "--dir", directory, "--detach")
+        soon = "leader.imbalance.check.interval.seconds=1"
+        up = started(
+            *("up", "--brokers", 3, "--port", 0, "--dir", directory, "--detach"), "--set", soon
+        )
         first = up["bootstrap_servers"]
 
         def told(*arguments):
@@ -99,13 +104,26 @@ def test_a_cluster_under_load_grows_and_shrinks(raftlog, tmp_path):
         def rows():
             return told("brokers", "list", "--format", "json").json["brokers"]
 
-        def moved(brokers):
+        def begin(brokers, rate):
             plan.write_text(
                 told("reassign", "generate", "--topic", TOPIC, "--brokers", brokers).out
             )
-            told("reassign", "execute", plan)
-            told("reassign", "verify", plan, "--watch", "--timeout", 120)
+            told("reassign", "execute", plan, "--throttle", rate)
+
+        def moved(brokers):
+            begin(brokers, 50_000_000)
+            done = ("reassign", "verify", plan, "--watch", "--timeout", 120, "--format", "json")
+            assert told(*done).json["throttles_removed"]
             return [each["replicas"] for each in rows()]
+
+        def wait_until(reached, what):
+            deadline = time.perf_counter() + 60
+            while not reached():
+                assert time.perf_counter() < deadline, what
+
+        def leaders_come_first():
+            (topic,) = told("topics", "describe", TOPIC, "--format", "json").json["topics"]
+            return all(each["leader"] == each["replicas"][0] for each in topic["partitions"])
 
         make_topic(first, 4)
         with Load(first, 4, "steady") as load:
@@ -116,33 +134,41 @@ def test_a_cluster_under_load_grows_and_shrinks(raftlog, tmp_path):
             assert len(running(directory)) == 4
             assert [(each["fenced"], each["replicas"]) for each in rows()][3] == (False, 0)
 
-            begin = told("reassign", "generate", "--topic", TOPIC, "--brokers", "1,2,3,4").out
-            plan.write_text(begin)
-            told("reassign", "execute", plan)
+            begin("1,2,3,4", 1_024)
             told("reassign", "cancel", "--all")
-            deadline = time.perf_counter() + 60
-            while told("reassign", "list", "--format", "json").json["partitions"]:
-                assert time.perf_counter() < deadline, "moves are not taken back"
+            wait_until(
+                lambda: not told("reassign", "list", "--format", "json").json["partitions"],
+                "moves are not taken back",
+            )
 
             assert moved("1,2,3,4") == [3, 3, 3, 3]
             told("topics", "alter", TOPIC, "--partitions", 8)
-            told("elect-leaders", "--all")
-            load.wait_for(len(load.acknowledged) + 200)
-            assert moved("1,2,3") == [8, 8, 8, 0]
             load.wait_for(len(load.acknowledged) + 200)
 
-            process = json.loads((directory / "cluster.json").read_text())["brokers"][3]["pid"]
-            os.kill(process, signal.SIGTERM)
-            deadline = time.perf_counter() + 60
-            while raftlog("brokers", "unregister", 4, "-b", first).code != 0:
-                assert time.perf_counter() < deadline, "broker 4 is not forgotten"
-            assert [each["node"] for each in rows()] == [1, 2, 3]
+            assert told("quorum", "add", 4).out == "controllers: 1, 2, 3, 4\n"
+            busy = raftlog("up", "--remove-broker", 1, "--dir", directory)
+            assert (busy.code, "broker 1 is a controller" in busy.err) == (1, True)
+            assert told("quorum", "remove", 1).out == "controllers: 2, 3, 4\n"
+            busy = raftlog("up", "--remove-broker", 1, "--dir", directory)
+            assert (busy.code, "broker 1 holds partitions" in busy.err) == (1, True)
+
+            assert moved("2,3,4") == [0, 8, 8, 8]
+            load.wait_for(len(load.acknowledged) + 200)
+            left = started("up", "--remove-broker", 1, "--dir", directory)
+            assert [each["node"] for each in left["brokers"]] == [2, 3, 4]
+            first = left["bootstrap_servers"]
+            assert [each["node"] for each in rows()] == [2, 3, 4]
+            wait_until(leaders_come_first, "leaders are not restored")
             load.wait_for(len(load.acknowledged) + 200)
             # Before its end, which throws away what is under way.
             assert load.failed == 0
         found = read_all(first, 8)
         assert {place: found.get(place) for place in load.acknowledged} == load.acknowledged
         assert len(set(found.values())) == len(found)
+        raftlog("down", "--dir", directory)
+        again = started("up", "--brokers", 3, "--port", 0, "--dir", directory, "--detach")
+        assert [each["node"] for each in again["brokers"]] == [2, 3, 4]
+        assert read_all(again["bootstrap_servers"], 8) == found
     finally:
         raftlog("down", "--dir", directory)
     wait_until_gone(directory)
@@ -153,6 +179,10 @@ def test_a_cluster_that_does_not_run_does_not_grow(raftlog, tmp_path):
     assert (none.code, "no cluster was started here" in none.err) == (1, True)
     for more in (("--brokers", 3), ("--detach",), ("--set", "a=b"), ("--port", 0)):
         assert raftlog("up", "--add-broker", "--dir", tmp_path, *more).code == 64
+        assert raftlog("up", "--remove-broker", 1, "--dir", tmp_path, *more).code == 64
+    assert raftlog("up", "--remove-broker", 1, "--add-broker", "--dir", tmp_path).code == 64
+    gone = raftlog("up", "--remove-broker", 1, "--dir", tmp_path / "nothing")
+    assert (gone.code, "no cluster was started here" in gone.err) == (1, True)
 
 
 def test_a_broker_that_cannot_start_shows_its_last_lines(raftlog, tmp_path):
