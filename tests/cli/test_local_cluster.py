@@ -81,6 +81,54 @@ def test_up_down_and_up_again(raftlog, tmp_path):
     assert raftlog("inspect", directory).code == 1
 
 
+class Operator:
+    """Commands about a local cluster that runs, and a file for plans."""
+
+    def __init__(self, raftlog, directory, plan, servers):
+        self.raftlog, self.directory, self.plan, self.servers = raftlog, directory, plan, servers
+
+    def told(self, *arguments):
+        ran = self.raftlog(*arguments, "-b", self.servers)
+        assert ran.code == 0, ran.err
+        return ran
+
+    def rows(self):
+        return self.told("brokers", "list", "--format", "json").json["brokers"]
+
+    def begin(self, brokers, rate):
+        made = self.told("reassign", "generate", "--topic", TOPIC, "--brokers", brokers)
+        self.plan.write_text(made.out)
+        self.told("reassign", "execute", self.plan, "--throttle", rate)
+
+    def moved(self, brokers):
+        """Replicas of each broker after the move."""
+        self.begin(brokers, 50_000_000)
+        done = ("reassign", "verify", self.plan, "--watch", "--timeout", 120, "--format", "json")
+        assert self.told(*done).json["throttles_removed"]
+        return [each["replicas"] for each in self.rows()]
+
+    def cancel_all(self):
+        self.told("reassign", "cancel", "--all")
+        wait_until(
+            lambda: not self.told("reassign", "list", "--format", "json").json["partitions"],
+            "moves are not taken back",
+        )
+
+    def leaders_come_first(self):
+        (topic,) = self.told("topics", "describe", TOPIC, "--format", "json").json["topics"]
+        return all(each["leader"] == each["replicas"][0] for each in topic["partitions"])
+
+    def cannot_remove(self, node, why):
+        ran = self.raftlog("up", "--remove-broker", node, "--dir", self.directory)
+        assert (ran.code, f"broker {node} {why}" in ran.err) == (1, True)
+
+
+def wait_until(reached, what):
+    deadline = time.perf_counter() + 60
+    while not reached():
+        assert time.perf_counter() < deadline, what
+
+
 def test_a_cluster_under_load_grows_and_shrinks(raftlog, tmp_path):
     """A broker joins while records come. Partitions move to it, throttled; the moves are taken
     back, and begun again; the topic gets more partitions. The new broker takes the place of the
@@ -88,85 +136,45 @@ def test_a_cluster_under_load_grows_and_shrinks(raftlog, tmp_path):
     those that come first by themselves. No record that was acknowledged is lost, none is there
     twice, and no send fails."""
     directory = tmp_path / "data"
-    plan = tmp_path / "plan.json"
+    soon = "leader.imbalance.check.interval.seconds=1"
+    brokers = ("up", "--brokers", 3, "--port", 0, "--dir", directory, "--detach")
     try:
-        soon = "leader.imbalance.check.interval.seconds=1"
-        up = started(
-            *("up", "--brokers", 3, "--port", 0, "--dir", directory, "--detach"), "--set", soon
-        )
-        first = up["bootstrap_servers"]
-
-        def told(*arguments):
-            ran = raftlog(*arguments, "-b", first)
-            assert ran.code == 0, ran.err
-            return ran
-
-        def rows():
-            return told("brokers", "list", "--format", "json").json["brokers"]
-
-        def begin(brokers, rate):
-            plan.write_text(
-                told("reassign", "generate", "--topic", TOPIC, "--brokers", brokers).out
-            )
-            told("reassign", "execute", plan, "--throttle", rate)
-
-        def moved(brokers):
-            begin(brokers, 50_000_000)
-            done = ("reassign", "verify", plan, "--watch", "--timeout", 120, "--format", "json")
-            assert told(*done).json["throttles_removed"]
-            return [each["replicas"] for each in rows()]
-
-        def wait_until(reached, what):
-            deadline = time.perf_counter() + 60
-            while not reached():
-                assert time.perf_counter() < deadline, what
-
-        def leaders_come_first():
-            (topic,) = told("topics", "describe", TOPIC, "--format", "json").json["topics"]
-            return all(each["leader"] == each["replicas"][0] for each in topic["partitions"])
-
+        first = started(*brokers, "--set", soon)["bootstrap_servers"]
         make_topic(first, 4)
+        operator = Operator(raftlog, directory, tmp_path / "plan.json", first)
         with Load(first, 4, "steady") as load:
             load.wait_for(200)
             grown = started("up", "--add-broker", "--dir", directory)
             assert [each["node"] for each in grown["brokers"]] == [1, 2, 3, 4]
             assert grown["bootstrap_servers"].startswith(first)
             assert len(running(directory)) == 4
-            assert [(each["fenced"], each["replicas"]) for each in rows()][3] == (False, 0)
-
-            begin("1,2,3,4", 1_024)
-            told("reassign", "cancel", "--all")
-            wait_until(
-                lambda: not told("reassign", "list", "--format", "json").json["partitions"],
-                "moves are not taken back",
-            )
-
-            assert moved("1,2,3,4") == [3, 3, 3, 3]
-            told("topics", "alter", TOPIC, "--partitions", 8)
+            new = operator.rows()[3]
+            assert (new["fenced"], new["replicas"]) == (False, 0)
+            operator.begin("1,2,3,4", 1_024)
+            operator.cancel_all()
+            assert operator.moved("1,2,3,4") == [3, 3, 3, 3]
+            operator.told("topics", "alter", TOPIC, "--partitions", 8)
             load.wait_for(len(load.acknowledged) + 200)
 
-            assert told("quorum", "add", 4).out == "controllers: 1, 2, 3, 4\n"
-            busy = raftlog("up", "--remove-broker", 1, "--dir", directory)
-            assert (busy.code, "broker 1 is a controller" in busy.err) == (1, True)
-            assert told("quorum", "remove", 1).out == "controllers: 2, 3, 4\n"
-            busy = raftlog("up", "--remove-broker", 1, "--dir", directory)
-            assert (busy.code, "broker 1 holds partitions" in busy.err) == (1, True)
-
-            assert moved("2,3,4") == [0, 8, 8, 8]
+            assert operator.told("quorum", "add", 4).out == "controllers: 1, 2, 3, 4\n"
+            operator.cannot_remove(1, "is a controller")
+            assert operator.told("quorum", "remove", 1).out == "controllers: 2, 3, 4\n"
+            operator.cannot_remove(1, "holds partitions")
+            assert operator.moved("2,3,4") == [0, 8, 8, 8]
             load.wait_for(len(load.acknowledged) + 200)
             left = started("up", "--remove-broker", 1, "--dir", directory)
             assert [each["node"] for each in left["brokers"]] == [2, 3, 4]
-            first = left["bootstrap_servers"]
-            assert [each["node"] for each in rows()] == [2, 3, 4]
-            wait_until(leaders_come_first, "leaders are not restored")
+            operator.servers = left["bootstrap_servers"]
+            assert [each["node"] for each in operator.rows()] == [2, 3, 4]
+            wait_until(operator.leaders_come_first, "leaders are not restored")
             load.wait_for(len(load.acknowledged) + 200)
             # Before its end, which throws away what is under way.
             assert load.failed == 0
-        found = read_all(first, 8)
+        found = read_all(operator.servers, 8)
         assert {place: found.get(place) for place in load.acknowledged} == load.acknowledged
         assert len(set(found.values())) == len(found)
         raftlog("down", "--dir", directory)
-        again = started("up", "--brokers", 3, "--port", 0, "--dir", directory, "--detach")
+        again = started(*brokers)
         assert [each["node"] for each in again["brokers"]] == [2, 3, 4]
         assert read_all(again["bootstrap_servers"], 8) == found
     finally:
