@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.cli.connect import with_client
 from raftlog.client.core.admin_asks import Quorum, describe_quorum, unregister_broker
@@ -38,7 +39,7 @@ def refuse_needed(bootstrap: str, node: int) -> None:
         )
         if held:
             raise OperatingError(
-                f"broker {node} holds partitions",
+                f"broker {node} is not drained: it holds {amount(len(held), 'replica')}",
                 on=", ".join(held[:5]) + (" and more" if len(held) > 5 else ""),
                 do="move them by raftlog reassign generate and execute, with the brokers that stay",
             )
