@@ -30,3 +30,8 @@ def buggify(name: str) -> bool:
 def arm(decision: Decision | None) -> None:
     """For simulators only: who decides from here on; None for nobody."""
     _ARMED.decision = decision
+
+
+def armed() -> Decision | None:
+    """Who decides now; for simulators, and for recorders of what is decided."""
+    return _ARMED.decision

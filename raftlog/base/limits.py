@@ -337,6 +337,24 @@ assert COMMAND_BYTES_MAX < BATCH_BYTES_MAX
 assert REPLICATION_FACTOR_MAX < VOTERS_MAX
 assert BROKERS_MAX <= LEARNERS_MAX
 
+# --- recordings of brokers ------------------------------------------------------------------------
+RECORDING_BYTES_MAX: Final = 256 * MIB
+"""Rows of one boot, without payloads: minutes of a busy broker. A test rarely lives as long; beyond
+it the recording ends, says so, and what is there can be replayed."""
+RECORDED_PAYLOADS_BYTES_MAX: Final = 1024 * MIB
+"""Records that one cluster's recordings keep beside their rows, once each."""
+RECORDED_PAYLOAD_BYTES_MIN: Final = 256
+"""Smaller byte strings lie in the rows: a reference costs 18 bytes and a hash."""
+RECORDING_BEHIND_BYTES_MAX: Final = 64 * MIB
+"""What recordings have handed out and the disk has not taken; beyond it they end."""
+RECORDED_BOOTS_MAX: Final = 8
+"""Boots of a broker with a process of its own whose recordings stay; before the next boot the
+oldest goes."""
+RECORDED_DEPTH_MAX: Final = 64
+"""Values inside values; those of the broker are ten deep at most."""
+RECORDED_JOBS_MAX: Final = 100_000
+"""Jobs that were handed out and have not come back, whose arguments are kept until they do."""
+
 # --- exports of topics ----------------------------------------------------------------------------
 EXPORT_MANIFEST_BYTES_MAX: Final = 16 * MIB
 """The size of `manifest.json`, and of `SHA256SUMS`. Both are read into memory whole: a partition

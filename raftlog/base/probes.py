@@ -6,6 +6,7 @@ reports.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 
 _fired: Counter[str] = Counter()
 
@@ -20,6 +21,7 @@ def fired() -> dict[str, int]:
     return {name: _fired[name] for name in sorted(_fired)}
 
 
-def reset() -> None:
-    """Forget all counts (tests and sweeps begin with it)."""
+def reset(counts: Mapping[str, int] | None = None) -> None:
+    """Forget all counts (tests and sweeps begin with it), or go back to earlier ones."""
     _fired.clear()
+    _fired.update(counts or {})

@@ -164,6 +164,11 @@ class Ledger:
         """What the requests of the connection weigh."""
         return self._accounts[connection].request_bytes
 
+    def owed(self, connection: ConnectionId) -> tuple[int, int] | None:
+        """Requests without an answer, and answer bytes that have not left; None when it is gone."""
+        account = self._accounts.get(connection)
+        return None if account is None else (account.requests, account.output_bytes)
+
     def waits_too_much(self) -> bool:
         """Whether somebody whose requests wait must be hung up on, for pausing does not help."""
         return self.waiting_bytes > 2 * self.limits.waiting_bytes

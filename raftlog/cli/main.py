@@ -63,6 +63,11 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "groups",
         "Show consumer groups and their lag, move their offsets, delete them.",
     ),
+    "incident": (
+        "raftlog.cli.incident",
+        "incident",
+        "Look into recordings of brokers, and play them again.",
+    ),
     "inspect": ("raftlog.cli.inspect", "inspect", "Walk a data directory and say what is in it."),
     "kafka-configs": (
         "raftlog.cli.shims.configs",

@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from raftlog.runtime import config_file, server
 from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.real_ports import SystemClock
+from raftlog.runtime.recording_port import Recordings
 from raftlog.runtime.server import Started
 from raftlog.runtime.tracing import JsonTracer
 
@@ -85,15 +87,31 @@ async def _serve(
     report: Callable[[Started], None],
     clock: SystemClock,
 ) -> None:
-    try:
+    with ExitStack() as stack:
+        stack.callback(tracer.flush)
+        recordings = _recordings(config, stack)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(tracer.flush_for_ever, name="repeats")
             await server.serve(
-                config, tracer=tracer, started=report, clock=clock, faults=_faults(config)
+                config,
+                tracer=tracer,
+                started=report,
+                clock=clock,
+                faults=_faults(config),
+                recordings=recordings,
             )
             nursery.cancel_scope.cancel()
-    finally:
-        tracer.flush()
+
+
+def _recordings(config: ServerConfig, stack: ExitStack) -> Recordings | None:
+    """Where the configuration wants the broker recorded, if it does; loaded then only."""
+    if not config.recordings_dir:
+        return None
+    from raftlog.runtime.recording_files import BootFolders
+
+    found = BootFolders(Path(config.recordings_dir))
+    stack.callback(found.close)
+    return found
 
 
 def _faults(config: ServerConfig) -> Faults | None:

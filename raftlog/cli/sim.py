@@ -34,6 +34,7 @@ def sim(arguments: tuple[str, ...]) -> NoReturn:
     scenarios  named ones and your own, each against what it should give
     steps      what a scenario says, line by line
     mutants    planted bugs that must be caught
+    incident   recordings of brokers; `raftlog incident` is the same
     gate       releases of another library that must fail and pass
 
     What follows goes to the simulator as it is; `raftlog sim run --help` is its own help. Exit

@@ -48,6 +48,7 @@ from raftlog.kafka.messages.metadata import MetadataResponse
 from raftlog.runtime import local_cluster
 from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.local_ports import HOST
+from raftlog.runtime.recording_files import RecordingFolder
 from raftlog.testing.rules import api_key_of, refuse_topic
 
 BROKERS_MAX: Final = 9
@@ -65,7 +66,8 @@ class Cluster:
     """See the module. `settings` are broker settings by Kafka's names; `controllers` is 1 or 3 (by
     default 3 from three brokers on). A given directory is founded once: the next cluster on it
     finds the same data and listens on the same ports as long as they are free. `fixture` is a
-    folder of `raftlog topics export`, whose topics a new cluster begins with."""
+    folder of `raftlog topics export`, whose topics a new cluster begins with. `record`
+    is an empty folder, or none yet, for recordings of all brokers (`raftlog incident`)."""
 
     @checked
     def __init__(
@@ -77,11 +79,13 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         controllers: Annotated[int, one_of(1, 3)] | None = None,
         fixture: str | Path | None = None,
+        record: str | Path | None = None,
     ) -> None:
         self._count = brokers
         self._processes = processes
         self._directory = Path(directory) if directory is not None else None
-        self._settings = with_defaults(settings, processes=processes)
+        self._record = Path(record) if record is not None else None
+        self._settings = with_defaults(settings, processes=processes, record=self._record)
         self._controllers = controllers
         self._fixture = Path(fixture) if fixture is not None else None
         self._stack = ExitStack()
@@ -90,6 +94,7 @@ class Cluster:
         self._client: BlockingClient | None = None
         self._paused: set[int] = set()
         self._faults: ClusterFaults | None = None
+        self.recordings: RecordingFolder | None = None
         self.aio = AsyncFace(self)
 
     # --- life -------------------------------------------------------------------------------------
@@ -113,6 +118,8 @@ class Cluster:
         if directory is None:
             made = tempfile.TemporaryDirectory(prefix="raftlog-", ignore_cleanup_errors=True)
             directory = Path(self._stack.enter_context(made))
+        if self._record is not None and not self._processes:
+            self.recordings = self._stack.enter_context(RecordingFolder(self._record))
         for attempt in range(START_ATTEMPTS):
             cluster = local_cluster.found(
                 directory.resolve(),
@@ -140,7 +147,7 @@ class Cluster:
                 self._faults = ClusterFaults(RoomsOfProcesses(cluster, self._paused))
             cluster.start_all()
         else:
-            self._inside = InProcessBrokers(cluster)
+            self._inside = InProcessBrokers(cluster, self.recordings)
             if self._inside.rooms is not None:
                 self._faults = ClusterFaults(self._inside.rooms)
             self._inside.start_all()
@@ -410,7 +417,7 @@ class Cluster:
 
         def look() -> int | str | OperatingError:
             nonlocal unknown_since
-            asked = _now()
+            asked = time.perf_counter()
             found = self._leader_of(topic, partition)
             if not isinstance(found, OperatingError):
                 unknown_since = None
@@ -468,8 +475,8 @@ class Cluster:
     def _until(self, look: Callable[[], int | str | OperatingError], seconds: float) -> int:
         """Look until there is a number; a text says what is lacking, an error that it is final."""
         lacking = "nothing was heard of the cluster"
-        deadline = _now() + seconds
-        while _now() < deadline:
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline:
             try:
                 found = look()
             except RaftlogError as error:
@@ -490,7 +497,3 @@ class Cluster:
             self._client = client.__enter__()
         answer: MetadataResponse = self._client.ask(metadata(topics, Nanos(_ANSWER_NS * 3)))
         return answer
-
-
-def _now() -> float:
-    return time.perf_counter()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Final, TypeVar, final
 
 import attrs
@@ -24,6 +25,8 @@ from raftlog.runtime.config_file import ServerConfig
 from raftlog.runtime.fault_settings import FAULTS
 from raftlog.runtime.local_cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
+from raftlog.runtime.recording_files import BootFolders, RecordingFolder
+from raftlog.runtime.recording_port import Recordings
 from raftlog.runtime.tracing import JsonTracer
 from raftlog.testing.faults import BrokerFaults
 
@@ -53,6 +56,7 @@ class InProcessBrokers:
     loop's own."""
 
     cluster: LocalCluster
+    recordings: RecordingFolder | None = None
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
     _token: trio.lowlevel.TrioToken | None = attrs.field(default=None, init=False)
     _nursery: trio.Nursery | None = attrs.field(default=None, init=False)
@@ -231,7 +235,16 @@ class InProcessBrokers:
                 own_process=False,
                 control=running.control,
                 faults=self._faults(node, config),
+                recordings=self._recordings(config, stack),
             )
+
+    def _recordings(self, config: ServerConfig, stack: ExitStack) -> Recordings | None:
+        """Those of the cluster, or those that the broker's own settings ask for."""
+        if self.recordings is not None or not config.recordings_dir:
+            return self.recordings
+        found = BootFolders(Path(config.recordings_dir))
+        stack.callback(found.close)
+        return found
 
     def _faults(self, node: int, config: ServerConfig) -> BrokerFaults | None:
         """Those of the cluster's verbs. A broker that others can reach has none."""

@@ -11,6 +11,7 @@ A test that passes leaves nothing.
 
 import contextlib
 import shutil
+import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="DIR",
         help="where failed tests leave histories, reports and the brokers' output",
     )
+    group.addoption(
+        "--raftlog-record",
+        action="store_true",
+        help="record the brokers of the fixtures; failed tests leave that for `raftlog incident`",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,18 +75,28 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def raftlog_cluster() -> Iterator[Cluster]:
+def raftlog_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """A cluster of three brokers in this process, for all tests of the run (of each worker, under
     pytest-xdist). Tests that break brokers take `raftlog_own_cluster`."""
-    with Cluster(brokers=3) as cluster:
-        yield cluster
+    with _folder_for_recordings(pytestconfig) as record, Cluster(brokers=3, record=record) as found:
+        yield found
 
 
 @pytest.fixture
-def raftlog_own_cluster() -> Iterator[Cluster]:
+def raftlog_own_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """A cluster of three brokers for this test alone, which may break it."""
-    with Cluster(brokers=3) as cluster:
-        yield cluster
+    with _folder_for_recordings(pytestconfig) as record, Cluster(brokers=3, record=record) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def _folder_for_recordings(config: pytest.Config) -> Iterator[str | None]:
+    """A folder that goes with its cluster; None unless clusters are to be recorded."""
+    if not config.getoption("--raftlog-record"):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="raftlog-", ignore_cleanup_errors=True) as folder:
+        yield folder
 
 
 @pytest.fixture
@@ -165,6 +181,10 @@ def _left_by(item: pytest.Item) -> list[str]:
     for each in getattr(item, "funcargs", {}).values():
         if isinstance(each, Cluster):
             lines += [f"broker: {copy}" for copy in _copied_output(each, folder)]
+            if each.recordings is not None:
+                kept = folder / "recordings"
+                each.recordings.copy_to(kept)
+                lines.append(f"replay: raftlog incident replay {kept}")
     return lines
 
 

@@ -2,6 +2,7 @@
 topics."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from raftlog.runtime.fault_settings import FAULTS
@@ -22,10 +23,14 @@ two cores); with 300 ms each elected once."""
 _LISTENERS: Final = ("listeners", "raftlog.peer.listener", "raftlog.admin.listener")
 
 
-def with_defaults(settings: Mapping[str, str] | None, *, processes: bool) -> dict[str, str]:
+def with_defaults(
+    settings: Mapping[str, str] | None, *, processes: bool, record: Path | None
+) -> dict[str, str]:
     """The user's settings over those of embed. Processes serve /faults, over which their cluster's
-    fault verbs work, unless the user chooses where they listen."""
+    fault verbs work, unless the user chooses where they listen. They record themselves, too."""
     given = dict(settings or {})
+    if processes and record is not None:
+        given.setdefault("raftlog.recordings.directory", str(record.resolve()))
     if processes and not any(name in given for name in _LISTENERS):
         given.setdefault(FAULTS, "true")
     return {**EMBED_SETTINGS, **given}

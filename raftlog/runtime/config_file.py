@@ -86,6 +86,8 @@ class ServerConfig:
     faults: FaultSettings = NO_FAULTS
     further_dirs: tuple[str, ...] = ()
     """The log directories beside `data_dir`."""
+    recordings_dir: str = ""
+    """`raftlog.recordings.directory`; "" when nothing is recorded."""
 
     def loopback_only(self) -> bool:
         """Whether every listener is on the loopback interface (test disks demand it)."""
@@ -169,6 +171,7 @@ def judge(lines: dict[str, Line], name: str) -> ServerConfig:
         connections_idle_ms=settings.number("connections.max.idle.ms"),
         ignored=tuple(key for key in sorted(lines) if has_no_effect(key)),
         faults=fault_settings(settings),
+        recordings_dir=settings.text("raftlog.recordings.directory"),
     )
     refuse_reachable(config.faults, config.loopback_only(), settings)
     return config

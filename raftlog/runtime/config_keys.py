@@ -116,6 +116,13 @@ SETTINGS: Final[dict[str, Setting]] = {
         about="A folder that the brokers of one cluster share: faults lie there across restarts, "
         "and are counted together. When empty, a broker that ends forgets its faults.",
     ),
+    "raftlog.recordings.directory": Setting(
+        "text",
+        "",
+        about="A folder into which the broker records everything that it is told, records "
+        "included, from each boot on, for `raftlog incident`. The newest 8 boots of a broker stay. "
+        "When empty, nothing is recorded.",
+    ),
     "raftlog.storage.strict.mark": Setting(
         "flag", "false", about="Hold acknowledgements until the durable mark covers them."
     ),

@@ -30,8 +30,8 @@ class Faults(Protocol):
         """Who answers /faults; None: it is not served."""
         ...
 
-    def over_broker(self, broker: Broker) -> DrivenBroker:
-        """What the driver drives in place of the broker."""
+    def over_broker(self, driven: DrivenBroker, broker: Broker) -> DrivenBroker:
+        """What the driver drives in place of `driven`, which is the broker or its recorder."""
         ...
 
     def over_disk(self, disk: Disk) -> Disk:

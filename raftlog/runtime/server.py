@@ -29,7 +29,7 @@ from raftlog.broker.events import Event, PeerAddress, Stop
 from raftlog.runtime import handshake
 from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER, AdminServer
 from raftlog.runtime.config_file import ServerConfig
-from raftlog.runtime.driver import Driver
+from raftlog.runtime.driver import DrivenBroker, Driver
 from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
 from raftlog.runtime.huge_pages import use_huge_pages_again
@@ -41,6 +41,7 @@ from raftlog.runtime.open_files import OpenFiles
 from raftlog.runtime.peer_links import PeerLinks
 from raftlog.runtime.peer_trust import trust_of
 from raftlog.runtime.real_ports import SystemClock
+from raftlog.runtime.recording_port import RecordedBroker, Recordings
 from raftlog.runtime.streams import ByteStream, Listening
 from raftlog.storage.data_dir import (
     DirectoryIdentity,
@@ -105,11 +106,12 @@ async def serve(
     own_process: bool = True,
     control: Control | None = None,
     faults: Faults | None = None,
+    recordings: Recordings | None = None,
 ) -> None:
     """Run one broker until it is told to stop. Raises `RaftlogError` when it cannot start.
 
     With `own_process` it watches signals and tunes the process; without, it leaves both alone.
-    `faults` are those of a test.
+    `faults` are those of a test; `recordings` takes that of this boot.
     """
     with ExitStack() as stack:
         machine = this_machine(config, clock or SystemClock(), tracer, stack)
@@ -123,6 +125,7 @@ async def serve(
             own_process=own_process,
             control=control,
             faults=faults,
+            recordings=recordings,
         )
 
 
@@ -150,6 +153,7 @@ async def serve_on(
     own_process: bool = False,
     control: Control | None = None,
     faults: Faults | None = None,
+    recordings: Recordings | None = None,
 ) -> None:
     """`serve` with the ports of a machine."""
     if not is_formatted(machine.disk):
@@ -157,7 +161,7 @@ async def serve_on(
         await _format_as_joiner(machine, config, tracer)
     trust = trust_of(config, tracer, sealed=read_identity(machine.disk).sealed)
     image = _open_image(config, machine.disk)
-    process = _BrokerProcess(machine, config, image, trust, tracer, faults)
+    process = _BrokerProcess(machine, config, image, trust, tracer, faults, recordings)
     if control is not None:
         control.attach(process.driver, process.stop)
     await process.run(started, own_process)
@@ -271,6 +275,7 @@ class _BrokerProcess:
         trust: Trust,
         tracer: Tracer,
         faults: Faults | None,
+        recordings: Recordings | None,
     ) -> None:
         self.machine = machine
         self.config = config
@@ -283,19 +288,29 @@ class _BrokerProcess:
         self.files = OpenFiles(
             {} if sent is None else {directory: sent}, {directory: disk} if sent is None else None
         )
-        self.broker = Broker(
-            config=config.broker,
-            directories=[image],
-            further=opened.images,
-            entropy=machine.entropy.fork("broker"),
-            tracer=tracer,
-            now=clock.now(),
-        )
+        entropy, now = machine.entropy.fork("broker"), clock.now()
+        self.recorder: RecordedBroker | None = None
+        if recordings is not None:
+            self.recorder = recordings.of_boot(
+                config.broker, image, opened.images, entropy, tracer, now
+            )
+            self.broker = self.recorder.broker
+        else:
+            self.broker = Broker(
+                config=config.broker,
+                directories=[image],
+                further=opened.images,
+                entropy=entropy,
+                tracer=tracer,
+                now=now,
+            )
         writer = DirectoryWriter(disk, syncfs_from=machine.syncfs_from, further=opened.further)
         self.threads = DirectoryThreads(
             directory, disk, writer, clock, self._deliver, machine.workers
         )
-        driven = self.broker if faults is None else faults.over_broker(self.broker)
+        driven: DrivenBroker = self.recorder or self.broker
+        if faults is not None:
+            driven = faults.over_broker(driven, self.broker)
         self.driver = Driver(config.broker.node, driven, clock, {directory: self.threads})
         self.fault_door = None if faults is None else faults.door
         if faults is not None:
@@ -366,6 +381,8 @@ class _BrokerProcess:
             with trio.CancelScope(shield=True):
                 await self.threads.stop(STOP_SECONDS)
             self.files.close()
+            if self.recorder is not None:
+                self.recorder.end("the broker has ended")
 
     def _headers(self) -> tuple[tuple[str, str], ...]:
         return (

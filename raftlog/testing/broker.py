@@ -6,6 +6,7 @@ from typing import Any, final
 from raftlog.base.units import Instant
 from raftlog.broker.broker import Broker
 from raftlog.broker.events import Effects, Event
+from raftlog.runtime.driver import DrivenBroker
 from raftlog.testing.peers import FROM_PEERS, PeerFaults
 from raftlog.testing.requests import RequestFaults
 from raftlog.testing.room import FaultRoom
@@ -16,8 +17,9 @@ class FaultyBroker:
     """The driver's `DrivenBroker`. One boot of a broker has one; it keeps back what faults keep
     back, and without a fault hands everything on as it is."""
 
-    def __init__(self, broker: Broker, room: FaultRoom) -> None:
-        self._broker = broker
+    def __init__(self, broker: Broker, room: FaultRoom, driven: DrivenBroker | None = None) -> None:
+        """`driven` stands for the broker where its turns are recorded."""
+        self._driven: DrivenBroker = driven or broker
         self._room = room
         self._peers = PeerFaults(room)
         self._requests = RequestFaults(room, _topic_finder(broker))
@@ -27,7 +29,7 @@ class FaultyBroker:
         self._room.refresh()
         peers, requests = self._peers, self._requests
         heard = events if peers.idle else self._hear(events, now_ns)
-        effects = self._broker.handle(requests.before(heard, now_ns), now_ns, wall_ms)
+        effects = self._driven.handle(requests.before(heard, now_ns), now_ns, wall_ms)
         requests.after(effects, now_ns)
         if not peers.idle:
             peers.leave(effects)

@@ -12,6 +12,7 @@ from raftlog.base.errors import LocalMisuse
 from raftlog.base.ports import Disk
 from raftlog.broker.broker import Broker
 from raftlog.runtime.config_file import ServerConfig
+from raftlog.runtime.driver import DrivenBroker
 from raftlog.runtime.fault_port import Answer, FaultDoor
 from raftlog.runtime.faulty_disk import FaultsNow, FaultyDisk, TestDiskOptions
 from raftlog.testing.broker import FaultyBroker
@@ -29,9 +30,9 @@ class BrokerFaults:
         self.door: FaultDoor | None = JsonDoor(room) if open_door else None
         self._loop: int | None = None
 
-    def over_broker(self, broker: Broker) -> FaultyBroker:
+    def over_broker(self, driven: DrivenBroker, broker: Broker) -> FaultyBroker:
         """See `Faults`."""
-        return FaultyBroker(broker, self.room)
+        return FaultyBroker(broker, self.room, driven)
 
     def over_disk(self, disk: Disk) -> Disk:
         """See `Faults`."""

@@ -24,6 +24,7 @@ from raftlog_sim.commands import (
     common,
     debug,
     gate,
+    incident,
     mutants,
     run,
     scenarios,
@@ -90,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.error = partial(common.usage_error, whole.prog)  # type: ignore[method-assign, assignment]
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (run, sweep, shrink, debug, scenarios, steps, mutants, gate):
+    for module in (run, sweep, shrink, debug, scenarios, steps, mutants, gate, incident):
         module.add(commands)
     return whole
 

@@ -9,6 +9,7 @@ from raftlog.base.ids import ConnectionId
 from raftlog.base.units import Instant, WallMillis
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
+from raftlog.broker.incident.recorder import Recorder
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.client import Connected
 from raftlog_sim.clock import NodeClock
@@ -32,6 +33,8 @@ class Boot:
     broker: Broker
     writer: DirectoryWriter
     clock: NodeClock
+    recorder: Recorder | None = None
+    """Stands around the broker where the run is recorded."""
     inbox: deque[e.Event] = attrs.Factory(deque)
     begun: Turn | None = None
     """The turn that is served late (`Node.late_turn_ns`), until it is."""

@@ -100,7 +100,7 @@ def _submit(nemesis: "Nemesis", asker: Node, command: UnregisterBroker) -> None:
     deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
     body = encode_wish(SubmitCommand(command=command))
     asker.broker.context.ask_controller(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
-    asker.deliver_nothing()
+    asker.deliver_nothing("it asked the controller")
 
 
 def _transfer(nemesis: "Nemesis", step: Step) -> bool:
@@ -120,7 +120,7 @@ def _transfer(nemesis: "Nemesis", step: Step) -> bool:
     except RaftlogError:
         return False
     node.broker.context.touch(group)
-    node.deliver_nothing()
+    node.deliver_nothing("it handed leadership over")
     nemesis.note("transfer", *wanted)
     return True
 

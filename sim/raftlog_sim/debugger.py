@@ -169,7 +169,7 @@ class Debugger:
             found[name] = f"{up}, boot {each.boots}{', disk stalled' if each.stalled else ''}"
             if each.up:
                 for group, replica in sorted(each.broker.context.replicas.items()):
-                    found[f"{name} group {group}"] = _replica_line(replica)
+                    found[f"{name} group {group}"] = replica_line(replica)
         return found
 
     def diff(self) -> list[str]:
@@ -191,7 +191,8 @@ class Debugger:
         ]
 
 
-def _replica_line(replica: Any) -> str:
+def replica_line(replica: Any) -> str:
+    """A replica as the debuggers show it."""
     node, log = replica.node, replica.log
     return (
         f"{node.role.name.lower():9} term {node.term} commit {replica.commit} "

@@ -126,15 +126,20 @@ class Node:
         if opened is None:
             return
         image, writer, disks = opened
-        broker = Broker(
-            config=self.config,
-            directories=[image],
-            further=disks.images,
-            entropy=stream.fork("broker"),
-            tracer=self.world.tracer,
-            now=clock.now(self.world.now),
-        )
-        self.boot_state = Boot(broker, writer, clock)
+        now, entropy = clock.now(self.world.now), stream.fork("broker")
+        if self.world.recordings is not None:
+            recorder = self.world.recordings.of_boot(self, image, disks.images, entropy, now)
+            self.boot_state = Boot(recorder.broker, writer, clock, recorder)
+        else:
+            broker = Broker(
+                config=self.config,
+                directories=[image],
+                further=disks.images,
+                entropy=entropy,
+                tracer=self.world.tracer,
+                now=now,
+            )
+            self.boot_state = Boot(broker, writer, clock)
         self._turn_soon(self.live)
         self.world.network.look()
 
@@ -213,8 +218,11 @@ class Node:
         boot.inbox.append(event)
         self._turn_soon(boot)
 
-    def deliver_nothing(self) -> None:
-        """A turn without events, for whoever changed something by hand."""
+    def deliver_nothing(self, changed: str = "") -> None:
+        """A turn without events. `changed` says how the broker was changed by hand, which no event
+        tells a replay: a recording ends here."""
+        if changed and self.live.recorder is not None:
+            self.live.recorder.end(f"the nemesis changed the broker by hand: {changed}")
         self._turn_soon(self.live)
 
     def arrive_later(self, delay_ns: int, event: e.Event) -> None:
@@ -274,7 +282,8 @@ class Node:
     def _serve(self, boot: Boot, turn: Turn) -> None:
         self.turns += 1
         self.events += len(turn.events)
-        effects = boot.broker.handle(turn.events, turn.now, turn.wall)
+        driven = boot.recorder or boot.broker
+        effects = driven.handle(turn.events, turn.now, turn.wall)
         if self.world.observer is not None:
             self.world.observer.after_turn(self, turn.events, effects)
         self._perform(boot, effects)

@@ -149,7 +149,7 @@ def _elect(nemesis: "Nemesis", step: Step) -> bool:
             replica.node._state.election_deadline = now
             nemesis.urged[replica.group, replica.me] = None
             node.broker.context.touch(replica.group)
-            node.deliver_nothing()
+            node.deliver_nothing("an election timeout ended")
             struck = True
     return struck
 

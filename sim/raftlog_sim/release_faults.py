@@ -68,7 +68,7 @@ def _raise_level(nemesis: "Nemesis", step: Step) -> bool:
     asker.broker.context.ask_controller(
         ControllerKind.PROPOSE, encode_wish(wish), deadline, _nobody_listens
     )
-    asker.deliver_nothing()
+    asker.deliver_nothing("it asked for a feature level")
     nemesis.note("raise-level")
     return True
 

@@ -43,6 +43,7 @@ from raftlog_sim.nemesis import Nemesis
 from raftlog_sim.onlooker import Onlooker, Watch
 from raftlog_sim.options import DEAF, STALLED, SimOptions
 from raftlog_sim.questions import Questions
+from raftlog_sim.recordings import complaint, recording_of
 from raftlog_sim.schedule import Schedule
 from raftlog_sim.sizes import configured, shape
 from raftlog_sim.step_kinds import CHURN, is_fault
@@ -146,7 +147,7 @@ def simulate(
         )
     else:
         run = Run(schedule, tracer=tracer, watch=watch, liveness_seconds=liveness_seconds)
-        failure = run.play()
+        failure = run.play() or complaint(run.world.recordings)
     verdict = None
     if not failure:
         verdict = check_history(io.StringIO(run.workload.text.getvalue()))
@@ -182,7 +183,7 @@ class Run:
         self.liveness_ns = seconds(liveness_seconds)
         self.options = options
         if world is None:
-            world = World(options.seed, tracer or NoTracer())
+            world = World(options.seed, tracer or NoTracer(), recordings=recording_of(options.seed))
             shape(world, schedule)
         self.world = world
         world.configure = partial(configured, options)

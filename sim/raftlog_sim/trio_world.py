@@ -423,7 +423,7 @@ class TrioNode:
         assert driver is not None, self.number
         driver.queue(event)
 
-    def deliver_nothing(self) -> None:
+    def deliver_nothing(self, _: str = "") -> None:
         """A turn, for whoever changed something by hand; nobody waits for what it is asked."""
         self.deliver(AdminCall(0, "livez", ()))
 

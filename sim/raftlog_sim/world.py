@@ -25,6 +25,7 @@ from raftlog_sim.driver import SimClient
 from raftlog_sim.inode import SECTOR
 from raftlog_sim.network import Network
 from raftlog_sim.node import SYNC_NS, Node
+from raftlog_sim.recordings import Recordings
 from raftlog_sim.streams import Stream
 from raftlog_sim.stuck import StuckError
 
@@ -59,6 +60,8 @@ class World:
     """Sees every turn of every node before its effects are performed."""
     boot_checks: BootChecks | None = None
     """Looks at what boots make of files, where somebody wants to know."""
+    recordings: Recordings | None = None
+    """Where every boot of every broker is recorded, if it is."""
     sync_ns: int = SYNC_NS
     """How long a sync takes on every disk."""
     patient: bool = False

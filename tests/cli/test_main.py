@@ -13,7 +13,7 @@ from raftlog.cli import main
 from raftlog.cli.main import COMMANDS, cli, run
 
 # Runs another program, which has its own help and formats.
-PASSES_ON = {"sim"}
+PASSES_ON = {"sim", "incident"}
 
 
 def walk(command=cli, path=()):

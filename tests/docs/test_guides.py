@@ -106,6 +106,14 @@ def test_chaos(tmp_path: Path):
     assert 'failures="0"' in (tmp_path / "chaos.xml").read_text()
 
 
+def test_incidents(tmp_path: Path):
+    (snippet,) = blocks("incidents.md", "python")
+    (tmp_path / "shop.py").write_text(snippet)
+    (tmp_path / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    assert run_shell(blocks("incidents.md", "sh"), tmp_path, "") == ""
+
+
 def run_shell(snippets: list[str], tmp_path: Path, bootstrap: str) -> str:
     """Run each; what they wrote to standard error."""
     program = tmp_path / "raftlog"

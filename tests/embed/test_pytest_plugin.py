@@ -187,3 +187,31 @@ def failed_run(folder, *options):
     )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
+
+
+RECORDED = """
+def test_that_fails(raftlog_own_cluster):
+    raise AssertionError("no order came")
+
+
+def test_that_passes(raftlog_own_cluster):
+    assert raftlog_own_cluster.recordings is not None
+"""
+
+
+def test_a_failed_test_leaves_the_recording_of_its_cluster(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_theirs.py").write_text(RECORDED)
+    said = failed_run(tmp_path, "--raftlog-record")
+    assert "1 failed, 1 passed" in said
+    (folder,) = re.findall(r"^replay: raftlog incident replay (.+)$", said, re.M)
+    replayed = subprocess.run(
+        [sys.executable, "-m", "raftlog", "incident", "replay", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (replayed.returncode, replayed.stderr) == (0, "")
+    assert replayed.stdout.startswith("equal\nn1-boot1: ")
+    assert len(list((tmp_path / "raftlog-failures").iterdir())) == 1

@@ -6,7 +6,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import attrs
 import pytest
@@ -15,6 +15,7 @@ import trio
 from raftlog.base.errors import ConfigError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.trace import ListTracer
+from raftlog.cli.serve import _recordings
 from raftlog.kafka.codec import decode_response, encode_request
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -340,6 +341,11 @@ def faults_after_a_restart(secret, told):
     return len(faults_of(config).room.listed())
 
 
+def records(secret, told):
+    with ExitStack() as stack:
+        return _recordings(judged(secret, {**ONE, **told}), stack) is not None
+
+
 EFFECTS = {
     "advertised.listeners": Effect(
         with_server(told_address),
@@ -383,6 +389,7 @@ EFFECTS = {
         {"false": False, "true": True},
     ),
     "raftlog.testing.faults.directory": Effect(faults_after_a_restart, {"": 0, "f": 1}),
+    "raftlog.recordings.directory": Effect(records, {"": False, "there": True}),
     "socket.request.max.bytes": Effect(
         with_server(takes_a_request_of_100_kb), {"65536": False, "1048576": True}
     ),

@@ -47,7 +47,7 @@ def _debug(options: argparse.Namespace) -> int:
 
 
 def _converse(debugger: Debugger, form: str) -> None:
-    for line in _lines(prompt=form == "text"):
+    for line in lines_of(prompt=form == "text"):
         words = line.split()
         if words in (["quit"], ["exit"]):
             break
@@ -61,7 +61,7 @@ def _converse(debugger: Debugger, form: str) -> None:
             print("\n".join(answer), flush=True)
 
 
-def _lines(*, prompt: bool) -> Iterator[str]:
+def lines_of(*, prompt: bool) -> Iterator[str]:
     """What is typed or piped, without empty lines and comments."""
     while True:
         if prompt and sys.stdin.isatty():

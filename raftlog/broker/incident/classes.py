@@ -1,0 +1,111 @@
+"""The classes whose values a recording may hold: those of the modules named here, and no other.
+
+A recording names each class that it holds with its fields. A reader makes values of its own classes
+only, and only when the fields are the same: nothing in a file can name code to run.
+"""
+
+import enum
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any, Final, final
+
+import attrs
+
+from raftlog.base import entries, errors, ids
+from raftlog.broker import config, events, peer_messages
+from raftlog.groups import settings
+from raftlog.metadata import topic_config_table
+from raftlog.raft import messages
+from raftlog.records import batch, control, slices
+from raftlog.storage import (
+    cold,
+    data_dir,
+    jobs,
+    log_directories,
+    log_end,
+    ops,
+    partition_log,
+    pending,
+    read_plan,
+    recent_window,
+    recovery,
+    replica,
+    rounds,
+    scrub,
+    segment,
+    segment_end,
+    segment_header,
+    space,
+    sparse_index,
+    term_table,
+    time_jobs,
+    time_plan,
+    walk,
+    walked_log,
+)
+
+MODULES: Final[tuple[ModuleType, ...]] = (
+    entries, errors, ids, config, events, peer_messages, settings, topic_config_table, messages,
+    batch, control, slices, cold, data_dir, jobs, log_directories, log_end, ops, partition_log,
+    pending, read_plan, recent_window, recovery, replica, rounds, scrub, segment, segment_end,
+    segment_header, space, sparse_index, term_table, time_jobs, time_plan, walk, walked_log,
+)  # fmt: skip
+
+
+ERROR_FIELDS: Final = ("what", "on", "do")
+MORE_OF_ERRORS: Final[Mapping[type, tuple[str, ...]]] = {
+    log_directories.DirectoryFailed: ("directory",)
+}
+"""What an error with a constructor of its own holds beside its text."""
+
+
+@final
+@attrs.frozen
+class RecordedClass:
+    """One class: how it is named in a recording, its number there, and the names of its fields in
+    the order in which they are written."""
+
+    number: int
+    name: str
+    cls: type
+    fields: tuple[str, ...]
+
+
+@cache
+def classes() -> Mapping[type, RecordedClass]:
+    """All of them, in the order of their names."""
+    found = {_name(cls): cls for module in MODULES for cls in _of(module)}
+    return {
+        found[name]: RecordedClass(number, name, found[name], _fields(found[name]))
+        for number, name in enumerate(sorted(found))
+    }
+
+
+def _of(module: ModuleType) -> Iterator[type]:
+    for _, cls in inspect.getmembers(module, inspect.isclass):
+        if cls.__module__ == module.__name__ and _is_value(cls):
+            yield cls
+
+
+def _is_value(cls: type) -> bool:
+    plain = "__slots__" in vars(cls) and not getattr(cls, "_is_protocol", False)
+    return plain or attrs.has(cls) or issubclass(cls, tuple | enum.Enum | errors.RaftlogError)
+
+
+def _name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _fields(cls: Any) -> tuple[str, ...]:
+    if issubclass(cls, tuple):
+        return tuple(cls._fields)
+    if issubclass(cls, enum.Enum):
+        return tuple(cls.__members__)
+    if issubclass(cls, errors.RaftlogError):
+        return (*ERROR_FIELDS, *MORE_OF_ERRORS.get(cls, ()))
+    if attrs.has(cls):
+        return tuple(each.name for each in attrs.fields(cls))
+    slots = [getattr(base, "__slots__", ()) for base in reversed(cls.__mro__)]
+    return tuple(name for each in slots for name in ((each,) if isinstance(each, str) else each))
