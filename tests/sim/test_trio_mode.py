@@ -74,6 +74,8 @@ def test_a_calm_seed_passes_and_streams_were_judged():
         "times-told",
         "kept-by-age",
         "kept-by-size",
+        "rot-found",
+        "moves-paced",
     }
     assert counts["answers-in-order"] >= 200
     assert counts["peer-protocol"] > 100
