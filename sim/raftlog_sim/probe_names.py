@@ -66,7 +66,6 @@ UNREACHABLE: Final = {
     "offset-commit-timed-out": "simulated clients have less patience than a commit",
     "file-of-void-terms": "a file is lost just after its log fell to an older term",
     "void-file-beside-a-lost-one": "a file is lost just after its log fell to an older term",
-    "asked-again-and-checked": "simulated readers go on behind what they were given",
     "machine-read-failed": _JUST_THEN,
     "machine-read-of-a-replaced-log": _JUST_THEN,
     "machine-snapshot-too-large": _MUCH,
