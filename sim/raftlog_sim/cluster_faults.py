@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from raftlog_sim.nemesis import Nemesis
 
 _PATIENCE: Final = millis(3_000)
+_LIFTS_MAX: Final = 10
 _CHURN_TOPICS: Final = 4
 _CHURN_PARTITIONS: Final = 4
 _THROTTLED: Final = (
@@ -69,15 +70,29 @@ def _cancel_move(nemesis: "Nemesis", step: Step) -> bool:
 
 def _throttle(nemesis: "Nemesis", step: Step) -> bool:
     """An administrator bounds all moves of the topic, at every broker, or takes the bounds away."""
-    rate = int(step.argument("rate"))
+    _pace_moves(nemesis, int(step.argument("rate")))
+    if step.for_ms:
+        nemesis.throttled = True
+        nemesis.world.after(millis(step.for_ms), lift_throttle, nemesis)
+    nemesis.note("throttle")
+    return True
+
+
+def lift_throttle(nemesis: "Nemesis") -> None:
+    """The administrator takes the bounds away, and asks again until the cluster has heard of it: at
+    a low rate a move would take hours."""
+    if nemesis.throttled:
+        _pace_moves(nemesis, 0, tries=_LIFTS_MAX)
+
+
+def _pace_moves(nemesis: "Nemesis", rate: int, tries: int = 1) -> None:
     operation = Operation.SET if rate else Operation.DELETE
     rates = [Change(name, str(rate) if rate else None, operation) for name in BROKER_ONLY]
     lists = [Change(name, "*" if rate else None, operation) for name in _THROTTLED]
     resources = (Resource(ResourceKind.BROKER, EVERY_BROKER), Resource(ResourceKind.TOPIC, TOPIC))
     for resource, changes in zip(resources, (rates, lists), strict=True):
-        nemesis.workload.administer(alter_settings(resource, changes, timeout_ns=_PATIENCE))
-    nemesis.note("throttle")
-    return True
+        call = alter_settings(resource, changes, timeout_ns=_PATIENCE)
+        nemesis.workload.administer(call, tries)
 
 
 def _nobody_listens(answer: Any) -> None:

@@ -29,8 +29,7 @@ def brokers_come_and_go(options: SimOptions) -> Iterator[Step]:
         gone = stream.between(options.controllers + 1, options.brokers)
         throttled = stream.chance(1, 3)
         rate = _RATES[stream.below(len(_RATES))]
-        if throttled:
-            yield step(at_ms, "throttle", rate=rate)
+        left_ms = at_ms
         for partition in range(options.partitions):
             nodes = _replicas(stream, options, without=gone)
             yield step(at_ms, "reassign", partition=partition, nodes=nodes)
@@ -46,7 +45,8 @@ def brokers_come_and_go(options: SimOptions) -> Iterator[Step]:
         nodes = _replicas(stream, options, first=gone)
         yield step(at_ms, "reassign", partition=partition, nodes=nodes)
         if throttled:
-            yield step(at_ms + stream.between(0, 600), "throttle", rate=0)
+            throttled_ms = at_ms + stream.between(0, 600) - left_ms
+            yield step(left_ms, "throttle", throttled_ms, rate=rate)
         at_ms += stream.between(200, 2_000)
 
 

@@ -80,6 +80,8 @@ class Nemesis:
     """All steps, those of clients too, with their instants."""
     near: NearFaults = attrs.Factory(NearFaults)
     healed: bool = False
+    throttled: bool = False
+    """Moves were throttled for a while; what is left of that ends with the faults."""
     images: dict[NodeId, SimulatedDisk] = attrs.Factory(dict)
     """Copies of disks that were put aside."""
     imaged_in: dict[NodeId, int] = attrs.Factory(dict)
@@ -169,6 +171,7 @@ class Nemesis:
             process_faults.heal(self, self.world.nodes[number])
         for number in [number for number in self.atlas.unaware if number in numbers]:
             process_faults.reboot(self, self.world.nodes[number])
+        cluster_faults.lift_throttle(self)
 
     # --- for the kinds ----------------------------------------------------------------------------
 

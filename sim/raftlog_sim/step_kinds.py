@@ -207,8 +207,9 @@ KINDS: Final = {
         "a move of a partition is taken back, if it has not ended; in wide seeds",
     ),
     "throttle": Kind(
-        (("rate", "int"),), False, "nemesis",
-        "moves of the topic are throttled to so many bytes a second at each broker; 0 ends that",
+        (("rate", "int"),), True, "nemesis",
+        "moves of the topic are throttled to so many bytes a second at each broker, for good where "
+        "no time is given; 0 ends that",
     ),
     "unregister": Kind(
         (("node", "nodes"),), False, "nemesis",

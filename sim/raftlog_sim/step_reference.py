@@ -52,7 +52,7 @@ EXAMPLES: Final = {
     "downgrade": "500 downgrade node=n1 to=0 how=kill for 100",
     "raise-level": "500 raise-level level=2",
     "reassign": "500 reassign partition=0 nodes=n1+n2+n3",
-    "throttle": "500 throttle rate=20000",
+    "throttle": "500 throttle rate=20000 for 3000",
     "cancel-move": "500 cancel-move partition=0",
     "unregister": "500 unregister node=n3",
     "transfer": "500 transfer partition=0 node=n2",

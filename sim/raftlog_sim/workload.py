@@ -204,13 +204,16 @@ class Workload:
 
         self._reader.call(call, heard)
 
-    def administer(self, call: Call) -> None:
-        """An operation of an administrator; the run ends after it, whatever comes of it."""
+    def administer(self, call: Call, tries: int = 1) -> None:
+        """An operation of an administrator, who asks so often until it succeeds; the run ends after
+        it, whatever comes of it."""
         self.busy += 1
-        self._reader.call(call, self._administered)
+        self._reader.call(call, partial(self._administered, call, tries - 1))
 
-    def _administered(self, outcome: Any) -> None:
+    def _administered(self, call: Call, tries: int, outcome: Any) -> None:
         self.busy -= 1
+        if tries and isinstance(outcome, Exception):
+            self.administer(call, tries)
 
     def start(self) -> None:
         """Steps do something from here on, until `stop`."""
