@@ -131,7 +131,8 @@ def half_a_batch_is_left() -> None:
 def failed_sync_retried() -> None:
     """21c: a sync that failed is tried again, and believed."""
 
-    def synced(self: DirectoryWriter, sync: Any) -> None:
+    def synced(self: DirectoryWriter, sync: Any, directory: str = "") -> None:
+        del directory
         try:
             sync()
         except DiskError:
