@@ -9,6 +9,7 @@ from raftlog.broker import controller
 from raftlog.broker.controller import Controller
 from raftlog.broker.partition_manager import PartitionManager
 from raftlog.broker.reassignment import Led, Reassignment
+from raftlog.broker.replica_deletions import ReplicaDeletions
 from raftlog.broker.router import Leader, Router
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import Retarget
@@ -131,11 +132,11 @@ def the_last_registration_ends_all() -> None:
     """56: when a replica is deleted its directory forgets the group, and with it that an older id,
     which has not left yet, was registered too."""
 
-    def has_others(self: PartitionManager, removal: Removal) -> bool:
+    def has_others(self: ReplicaDeletions, removal: Removal) -> bool:
         del self, removal
         return False
 
-    PartitionManager._has_others = has_others  # type: ignore[method-assign]
+    ReplicaDeletions._has_others = has_others  # type: ignore[method-assign]
 
 
 def the_lost_are_told_of_once() -> None:

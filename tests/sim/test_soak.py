@@ -94,7 +94,7 @@ def test_it_files_what_it_found_and_ends_in_time(tmp_path):
     assert f"folder: bugs/{folder.name}" in out
     assert "seeds, swarm: " in out
     assert "  replay: raftlog sim run --seed 1 --profile swarm " in out
-    assert "\nbatches of seeds: 1 swarm, 0 wide, 0 trio, 0 varied\n" in out
+    assert "\nbatches of seeds: 1 swarm, 0 wide, 0 trio, 0 varied, 0 groups\n" in out
     assert "1 failed, 0 cut off" in out
 
 
