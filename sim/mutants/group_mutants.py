@@ -18,6 +18,8 @@ from raftlog.groups.syncing import Syncs
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_commit import OffsetCommitRequest
 from raftlog.partition.machine_feed import MachineFeed
+from raftlog.storage import jobs
+from raftlog.storage.head import write_head
 
 NEEDS = "members"
 
@@ -245,6 +247,13 @@ def installs_leave_machines_as_they_are() -> None:
     MachineFeed.installed = installed  # type: ignore[method-assign]
 
 
+def removals_wait_for_no_state() -> None:
+    """75b: a replica removes what is below the committed log start, whether or not a state of its
+    own covers that. Two guards go: the removal reads that state, and makes its name durable."""
+    jobs._readable_head = lambda disk, order: order.heads[0]
+    jobs._begin_with = write_head
+
+
 def tombstones_are_passed_over() -> None:
     """76: a machine keeps what a record without a value removes."""
     real = GroupsMachine._put
@@ -345,6 +354,7 @@ MUTANTS = (
      ("group-generations-rise",)),
     ("75", "installs-leave-machines-as-they-are", installs_leave_machines_as_they_are,
      ("machine-agrees",)),
+    ("75b", "removals-wait-for-no-state", removals_wait_for_no_state, ("lost-rightly",)),
     ("76", "tombstones-are-passed-over", tombstones_are_passed_over, ("machine-agrees",)),
     ("77", "the-first-offset-stays", the_first_offset_stays, ("group-offsets-kept",)),
     ("78", "leaves-share-out-nothing", leaves_share_out_nothing, ("liveness",)),
