@@ -80,11 +80,11 @@ class Walk:
         chunk_from = self.place.position
         while not self._done(stop_index, stop_position):
             at = self.place.position - chunk_from
-            wanted = self._wanted(chunk[at:])
-            if wanted > len(chunk) - at:
+            # At most two reads: the first may end in the header, and only the header tells how long
+            # the batch is, which may be longer than a chunk.
+            while (wanted := self._wanted(chunk[at:])) > len(chunk) - at:
                 chunk_from, at = self.place.position, 0
                 chunk = memoryview(self._file.read_at(chunk_from, max(wanted, WALK_CHUNK_BYTES)))
-                wanted = self._wanted(chunk)
                 if wanted > len(chunk):
                     self.fault = f"batch of {wanted} bytes, {len(chunk)} are left"
                     return
