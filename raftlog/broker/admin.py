@@ -11,16 +11,16 @@ import attrs
 
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import fired
-from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
+from raftlog.broker.control.metadata_loader import MetadataLoader
+from raftlog.broker.control.registration import Registration
 from raftlog.broker.events import AdminCall, AdminReply
-from raftlog.broker.hosts import Host, HostState
-from raftlog.broker.metadata_loader import MetadataLoader
-from raftlog.broker.multi_raft import MultiRaft
-from raftlog.broker.partition_manager import PartitionManager
-from raftlog.broker.registration import Registration
-from raftlog.broker.stopping import Stopping
-from raftlog.broker.volume import Volume
+from raftlog.broker.front.clients import Clients
+from raftlog.broker.replicas.hosts import Host, HostState
+from raftlog.broker.replicas.multi_raft import MultiRaft
+from raftlog.broker.replicas.partition_manager import PartitionManager
+from raftlog.broker.replicas.stopping import Stopping
+from raftlog.broker.replicas.volume import Volume
 from raftlog.kafka.versions import api_name
 from raftlog.partition.replica import PartitionReplica
 

@@ -30,34 +30,34 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, WallMillis
 from raftlog.broker import events as e
 from raftlog.broker.admin import Admin
-from raftlog.broker.campaigns import Campaigns
-from raftlog.broker.clients import Clients
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.context import Context
-from raftlog.broker.controller import Controller
-from raftlog.broker.controller_channel import ControllerChannel
+from raftlog.broker.control.controller import Controller
+from raftlog.broker.control.controller_channel import ControllerChannel
+from raftlog.broker.control.image_waiters import ImageWaiters
+from raftlog.broker.control.metadata_loader import MetadataLoader
+from raftlog.broker.control.metadata_log import NativeEngine
+from raftlog.broker.control.once import OnceWishes
+from raftlog.broker.control.reassignment import Reassignment
+from raftlog.broker.control.registration import Registration
 from raftlog.broker.deadlines import GroupDeadlines
-from raftlog.broker.engines.native import NativeEngine
+from raftlog.broker.front.clients import Clients
+from raftlog.broker.front.ledger import Ledger
+from raftlog.broker.front.router import Floor, Router
 from raftlog.broker.groups.coordinators import GroupCoordinators
 from raftlog.broker.handlers import handler_of, take_run
-from raftlog.broker.image_waiters import ImageWaiters
-from raftlog.broker.ledger import Ledger
-from raftlog.broker.links import Links
 from raftlog.broker.log_directories import LogDirectories
-from raftlog.broker.machines import machine_for
-from raftlog.broker.metadata_loader import MetadataLoader
-from raftlog.broker.multi_raft import MultiRaft
-from raftlog.broker.node_clocks import NodeClocks
-from raftlog.broker.once import OnceWishes
-from raftlog.broker.partition_manager import PartitionManager
-from raftlog.broker.reassignment import Reassignment
-from raftlog.broker.registration import Registration
-from raftlog.broker.rounds import Rounds
-from raftlog.broker.router import Floor, Router
-from raftlog.broker.scrubbing import Scrubber
-from raftlog.broker.stopping import Stopping
-from raftlog.broker.throttles import Throttles
-from raftlog.broker.volume import Volume
+from raftlog.broker.replicas.campaigns import Campaigns
+from raftlog.broker.replicas.links import Links
+from raftlog.broker.replicas.machines import machine_for
+from raftlog.broker.replicas.multi_raft import MultiRaft
+from raftlog.broker.replicas.node_clocks import NodeClocks
+from raftlog.broker.replicas.partition_manager import PartitionManager
+from raftlog.broker.replicas.rounds import Rounds
+from raftlog.broker.replicas.scrubbing import Scrubber
+from raftlog.broker.replicas.stopping import Stopping
+from raftlog.broker.replicas.throttles import Throttles
+from raftlog.broker.replicas.volume import Volume
 from raftlog.metadata.delta import ClusterDelta, delta_between
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.partition.output import ReplicaOutput

@@ -19,10 +19,10 @@ from raftlog.base.units import Instant, WallMillis
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer, Timers
 from raftlog.broker.events import Effects, Hangup, Job, LinkUp, Read, Reply
-from raftlog.broker.ledger import Ledger
+from raftlog.broker.front.ledger import Ledger
+from raftlog.broker.front.requests import Connection, Waiting
 from raftlog.broker.log_directories import LogDirectories
 from raftlog.broker.peer_messages import ControllerReply
-from raftlog.broker.requests import Connection, Waiting
 from raftlog.broker.topic_settings import BrokerDefaults, defaults_of
 from raftlog.kafka.shape import Part
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
@@ -30,14 +30,14 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.records.slices import FileSlice
 
 if TYPE_CHECKING:
-    from raftlog.broker.controller_channel import ControllerChannel
-    from raftlog.broker.directory_moves import DirectoryMoves
+    from raftlog.broker.control.controller_channel import ControllerChannel
+    from raftlog.broker.control.image_waiters import ImageWaiters
+    from raftlog.broker.control.once import OnceWishes
     from raftlog.broker.events import Part as SendPart
+    from raftlog.broker.front.router import Router
     from raftlog.broker.groups.coordinators import GroupCoordinators
-    from raftlog.broker.image_waiters import ImageWaiters
-    from raftlog.broker.once import OnceWishes
-    from raftlog.broker.router import Router
-    from raftlog.broker.scrubbing import Scrubber
+    from raftlog.broker.replicas.directory_moves import DirectoryMoves
+    from raftlog.broker.replicas.scrubbing import Scrubber
     from raftlog.metadata.delta import ClusterDelta
 
 Then = Callable[[Any], None]

@@ -1,8 +1,8 @@
 """MetadataEngine: the small interface behind which the metadata group agrees on its commands.
 
-The engines are in `raftlog.broker.engines`: so far `native`, our RaftNode. An engine orders
-records and says which are committed; what they mean is decided by `apply` alone, so two engines
-that commit the same records give the same image.
+The one engine is `raftlog.broker.control.metadata_log`, our RaftNode. An engine orders records and
+says which are committed; what they mean is decided by `apply` alone, so two engines that commit the
+same records give the same image.
 """
 
 from collections.abc import Sequence

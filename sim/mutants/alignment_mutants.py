@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from raftlog.broker import controller
+from raftlog.broker.control import controller
 from raftlog.metadata import apply, performed
 from raftlog.metadata import commands as c
 from raftlog.metadata.applied import Applied

@@ -5,12 +5,12 @@ from typing import Any
 import attrs
 
 from raftlog.base.ids import GroupId, NodeId, Term
-from raftlog.broker import controller
-from raftlog.broker.controller import Controller
-from raftlog.broker.partition_manager import PartitionManager
-from raftlog.broker.reassignment import Led, Reassignment
-from raftlog.broker.replica_deletions import ReplicaDeletions
-from raftlog.broker.router import Leader, Router
+from raftlog.broker.control import controller
+from raftlog.broker.control.controller import Controller
+from raftlog.broker.control.reassignment import Led, Reassignment
+from raftlog.broker.front.router import Leader, Router
+from raftlog.broker.replicas.partition_manager import PartitionManager
+from raftlog.broker.replicas.replica_deletions import ReplicaDeletions
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import Retarget
 from raftlog.metadata.requests import Answer, OnceWish

@@ -4,7 +4,7 @@
 from typing import Any
 
 from raftlog.base.ids import ConnectionId, Offset, RaftIndex
-from raftlog.broker.ledger import Ledger
+from raftlog.broker.front.ledger import Ledger
 from raftlog.partition.produce_path import ACKS_ALL, ProducePath
 
 

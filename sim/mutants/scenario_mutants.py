@@ -5,12 +5,12 @@ from typing import Any
 
 from raftlog.base.ids import Offset
 from raftlog.base.units import NANOS_PER_SECOND, NEVER, Instant, millis
-from raftlog.broker import registration
 from raftlog.broker.broker import Broker
-from raftlog.broker.clients import Clients
+from raftlog.broker.control import registration
 from raftlog.broker.events import Effects, Event
-from raftlog.broker.ledger import Ledger
-from raftlog.broker.rounds import Rounds
+from raftlog.broker.front.clients import Clients
+from raftlog.broker.front.ledger import Ledger
+from raftlog.broker.replicas.rounds import Rounds
 from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.produce_path import ProducePath
 from raftlog.partition.producers import Duplicate

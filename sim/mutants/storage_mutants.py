@@ -8,11 +8,11 @@ from raftlog_sim import disk as simulated_disk
 
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ids import RaftIndex
-from raftlog.broker import partition_manager
-from raftlog.broker.engines.native import NativeEngine
-from raftlog.broker.multi_raft import MultiRaft
-from raftlog.broker.partition_manager import PartitionManager
-from raftlog.broker.registration import Registration
+from raftlog.broker.control.metadata_log import NativeEngine
+from raftlog.broker.control.registration import Registration
+from raftlog.broker.replicas import partition_manager
+from raftlog.broker.replicas.multi_raft import MultiRaft
+from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.metadata import apply_brokers
 from raftlog.partition import fetch_plan, producer_snapshot, producers, retention
 from raftlog.partition.replica import PartitionReplica

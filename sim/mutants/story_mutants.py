@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 
 from raftlog.base.units import NEVER
-from raftlog.broker.partition_manager import PartitionManager
+from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.raft import election, lease, membership, node, replication, transfer
 from raftlog.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteRequest

@@ -8,7 +8,7 @@ the broker alone showed that (wide seed 108). Here what the check was told is th
 from typing import TYPE_CHECKING
 
 from raftlog.base.ids import GroupId
-from raftlog.broker.router import Leader, Router
+from raftlog.broker.front.router import Leader, Router
 
 if TYPE_CHECKING:
     from raftlog.metadata.topic_image import PartitionImage

@@ -10,7 +10,7 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.progress import INSTALL, PROBE, REPLICATE, Progress
 
 if TYPE_CHECKING:
-    from raftlog.broker.ledger import Account, Ledger
+    from raftlog.broker.front.ledger import Account, Ledger
     from raftlog_sim.node import Node
 
 _PARTS: Final = {

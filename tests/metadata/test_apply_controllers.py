@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.base.ids import DirectoryId, NodeId
-from raftlog.broker.wishes import metadata_target
+from raftlog.broker.control.controller_requests import metadata_target
 from raftlog.metadata import commands as c
 from raftlog.metadata.apply import apply
 from raftlog.metadata.refusals import Refusal, kafka_code

@@ -11,7 +11,7 @@ from raftlog.kafka.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from raftlog.kafka.versions import ApiKey
-from tests.broker.group_members import Member, committed, coordinator_of
+from tests.broker.groups.group_members import Member, committed, coordinator_of
 from tests.runtime.setting_effects import judged, seconds_until
 from tests.runtime.test_broker_setting_effects import Effect, is_started, with_cluster
 

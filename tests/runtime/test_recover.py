@@ -14,8 +14,8 @@ from raftlog.storage.ops import StoreRecords
 from raftlog.storage.store import StoreImage
 from raftlog.storage.write_round import DirectoryWriter
 from tests.broker.cluster import Cluster
-from tests.broker.test_scrubbing import filled, last_byte_of_batch
-from tests.broker.test_scrubbing import wanted as damaged_wanted
+from tests.broker.replicas.test_scrubbing import filled, last_byte_of_batch
+from tests.broker.replicas.test_scrubbing import wanted as damaged_wanted
 
 WALL = WallMillis(1_700_000_000_000)
 BOTH = frozenset({NodeId(1), NodeId(2)})

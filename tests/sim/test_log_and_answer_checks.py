@@ -15,9 +15,9 @@ from raftlog_sim.violation import Violation
 from raftlog.base.entries import EntryKind, LogPosition
 from raftlog.base.ids import NodeId, Offset, RaftIndex, SessionId, Term
 from raftlog.base.units import NEVER, millis
-from raftlog.broker.clients import Clients
 from raftlog.broker.context import Context
 from raftlog.broker.events import LinkDown, PeerMessages, Request
+from raftlog.broker.front.clients import Clients
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.metadata.broker_image import Removal

@@ -14,7 +14,7 @@ from raftlog_sim.topic_checks import (
     TopicChecks,
 )
 
-from raftlog.broker import controller
+from raftlog.broker.control import controller
 from raftlog.kafka.codec import encode_request, encode_response
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_partitions import (

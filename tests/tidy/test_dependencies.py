@@ -21,7 +21,7 @@ EXTRA_ROOMS = {
     "numpy": "raftlog/spark/",
     "pyarrow": "raftlog/spark/",
     "pyspark": ("raftlog/spark/", "sim/raftlog_sim/spark_sweep.py"),
-    "pysyncobj": ("raftlog/broker/engines/pysyncobj.py", "sim/raftlog_sim/subjects/"),
+    "pysyncobj": ("sim/raftlog_sim/subjects/",),
     "pytest": "raftlog/embed/pytest_plugin.py",
 }
 

@@ -25,9 +25,9 @@ from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, Nanos, millis
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import Timer
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.groups.offsets_topic import OffsetsTopic, partition_of
 from raftlog.broker.handlers.controller_calls import when_current
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator, GroupProposal
 from raftlog.groups.machine import GroupsMachine
 from raftlog.kafka.error_codes import ErrorCode

@@ -15,9 +15,9 @@ import attrs
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.front.router import Endpoint, Leader
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.handlers.create_topics import new_topic_id
-from raftlog.broker.router import Endpoint, Leader
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import CreateTopicWish
 from raftlog.metadata.topic_image import TopicImage

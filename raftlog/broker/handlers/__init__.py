@@ -9,7 +9,7 @@ from typing import Final
 
 from raftlog.broker.context import Context
 from raftlog.broker.events import Event
-from raftlog.broker.requests import Connection, KafkaRequest
+from raftlog.broker.front.requests import Connection, KafkaRequest
 from raftlog.kafka.versions import SERVED
 
 Handler = Callable[[Context, KafkaRequest], None]

@@ -1,8 +1,8 @@
 """AddRaftVoter: a broker becomes a controller. See `raft_voters`."""
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.raft_voters import Voter, change
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
 

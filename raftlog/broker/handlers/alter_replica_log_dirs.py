@@ -6,7 +6,7 @@ REPLICA_NOT_AVAILABLE for now. Each partition has its own answer. All as in Kafk
 """
 
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

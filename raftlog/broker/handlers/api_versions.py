@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import Features, api_versions_response
 from raftlog.metadata.features import FEATURE_NAME

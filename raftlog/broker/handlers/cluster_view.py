@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from raftlog.base.ids import METADATA_GROUP, ClusterId, NodeId
 from raftlog.broker.context import Context
-from raftlog.broker.router import Endpoint
+from raftlog.broker.front.router import Endpoint
 
 NOT_ASKED: Final = -2147483648
 """Authorized operations when the client did not ask for them."""

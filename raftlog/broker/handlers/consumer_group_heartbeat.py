@@ -6,7 +6,7 @@ librdkafka and Java's client take UNSUPPORTED_VERSION here for final, and tell t
 """
 
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 

@@ -14,8 +14,8 @@ from raftlog.base.errors import ProtocolError
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, millis
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import (
     CurrentVersion,

@@ -12,10 +12,10 @@ from raftlog.base.ids import NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
 from raftlog.broker.handlers.each_named import first_of_each
 from raftlog.broker.handlers.leaders_shown import LeadersShown
-from raftlog.broker.requests import KafkaRequest
 from raftlog.broker.topic_settings import effective_settings, topic_values
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_topics import (

@@ -8,6 +8,7 @@ import attrs
 
 from raftlog.base.ids import TopicId
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.controller_calls import (
     BEHIND,
     Attempt,
@@ -18,7 +19,6 @@ from raftlog.broker.handlers.controller_calls import (
     is_gone,
 )
 from raftlog.broker.handlers.each_named import first_of_each
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.delete_topics import (
     DeletableTopicResult,

@@ -3,13 +3,13 @@
 from typing import Final
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.cluster_view import (
     CLUSTER_OPERATIONS,
     NOT_ASKED,
     cluster_text,
     controller_id,
 )
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_cluster import (
     DescribeClusterBroker,

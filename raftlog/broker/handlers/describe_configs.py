@@ -8,7 +8,7 @@ from raftlog.base.limits import DESCRIBED_RESOURCES_MAX
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.topic_settings import (
     SOURCE_BROKER,
     SOURCE_DEFAULT,

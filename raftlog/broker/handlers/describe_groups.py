@@ -10,9 +10,9 @@ from typing import Any
 from raftlog.base.limits import GROUPS_DESCRIBED_BYTES_MAX, REQUEST_ITEM_BYTES
 from raftlog.base.probes import probe
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.cluster_view import GROUP_OPERATIONS, NOT_ASKED
 from raftlog.broker.handlers.group_asks import Gathered, Room, reply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_groups import (

@@ -15,7 +15,7 @@ import attrs
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.codec import EncodedAnswer, encode_answer
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_log_dirs import (

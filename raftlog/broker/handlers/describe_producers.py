@@ -4,7 +4,7 @@ None has a transaction. A tool that looks for hanging transactions asks every re
 from typing import Final
 
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_producers import (
     DescribeProducersRequest,

@@ -9,10 +9,10 @@ from functools import partial
 
 from raftlog.base.errors import ProtocolError
 from raftlog.broker.context import Context
+from raftlog.broker.control.quorum_view import QuorumMember, QuorumState, quorum_state
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.controller_calls import deadline_of
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
-from raftlog.broker.quorum_view import QuorumMember, QuorumState, quorum_state
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_quorum import (
     DescribeQuorumRequest,

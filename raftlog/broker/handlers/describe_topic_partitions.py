@@ -8,9 +8,9 @@ in-sync set do not exist here: an acknowledged record is on a majority.
 from typing import Final
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.cluster_view import TOPIC_OPERATIONS
 from raftlog.broker.handlers.metadata import partition_view
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_topic_partitions import (
     CursorResponse,

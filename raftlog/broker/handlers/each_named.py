@@ -14,6 +14,7 @@ import attrs
 
 from raftlog.base.ids import TopicId
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.controller_calls import (
     BEHIND,
     Attempt,
@@ -23,7 +24,6 @@ from raftlog.broker.handlers.controller_calls import (
     is_gone,
 )
 from raftlog.broker.handlers.leaders_shown import LeadersShown
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 
 T = TypeVar("T")

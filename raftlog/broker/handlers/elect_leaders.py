@@ -13,6 +13,7 @@ import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.controller_calls import (
     BEHIND,
     ControllerCalls,
@@ -21,7 +22,6 @@ from raftlog.broker.handlers.controller_calls import (
     gone_by_name,
     when_current,
 )
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.elect_leaders import (

@@ -24,13 +24,13 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import Timer
+from raftlog.broker.front.requests import KafkaRequest
+from raftlog.broker.front.router import TopicKey
 from raftlog.broker.handlers.leader_hints import (
     LeaderHints,
     claims_to_be_a_replica,
     deadline_after,
 )
-from raftlog.broker.requests import KafkaRequest
-from raftlog.broker.router import TopicKey
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.fetch import (

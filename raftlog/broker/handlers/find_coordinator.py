@@ -12,8 +12,8 @@ import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.groups.offsets_topic import partition_of
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.find_coordinator import (
     Coordinator,

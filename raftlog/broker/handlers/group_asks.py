@@ -8,7 +8,7 @@ from typing import Any, final
 import attrs
 
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.groups.settings import GroupClient
 from raftlog.kafka.error_bodies import error_body

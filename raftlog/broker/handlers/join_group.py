@@ -4,8 +4,8 @@ rebalance ends."""
 from functools import partial
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.group_asks import client_of, hand_over, reply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse

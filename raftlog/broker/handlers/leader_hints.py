@@ -10,8 +10,8 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import PRODUCE_WAIT_MS_MAX
 from raftlog.base.units import Instant, millis
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
-from raftlog.broker.router import TopicKey
+from raftlog.broker.front.requests import KafkaRequest
+from raftlog.broker.front.router import TopicKey
 from raftlog.kafka.error_codes import ErrorCode
 
 Hint = TypeVar("Hint")

@@ -21,8 +21,8 @@ from raftlog.base.ids import TopicId
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import ShownEverywhere, encode_wish
 

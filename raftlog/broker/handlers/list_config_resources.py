@@ -3,7 +3,7 @@
 from typing import Final
 
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.list_config_resources import (
     ConfigResource,

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, Final
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.group_asks import Gathered, reply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.list_groups import ListGroupsResponse

@@ -20,7 +20,7 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import Timer
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,

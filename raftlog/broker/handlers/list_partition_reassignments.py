@@ -12,8 +12,8 @@ from typing import Final, final
 import attrs
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.controller_calls import BEHIND, deadline_of, when_current
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.list_partition_reassignments import (

@@ -12,6 +12,7 @@ import attrs
 from raftlog.base.ids import TopicId
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.all_topics import Question, kept_answer
 from raftlog.broker.handlers.cluster_view import (
     CLUSTER_OPERATIONS,
@@ -24,7 +25,6 @@ from raftlog.broker.handlers.cluster_view import (
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.handlers.create_topics import new_topic_id
 from raftlog.broker.handlers.leaders_shown import LeadersShown
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.codec import EncodedAnswer, encode_answer
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import (

@@ -14,8 +14,8 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.deadlines import Timer
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.group_asks import client_of, refuse, reply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_commit import (

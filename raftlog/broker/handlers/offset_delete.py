@@ -5,8 +5,8 @@ from typing import final
 import attrs
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.group_asks import hand_over, reply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_delete import (

@@ -18,8 +18,8 @@ from raftlog.base.limits import OFFSETS_FETCHED_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import millis
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.group_asks import Gathered, Room, reply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_fetch import (

@@ -11,7 +11,7 @@ have read: OFFSET_NOT_AVAILABLE.
 
 from raftlog.base.ids import Term
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_for_leader_epoch import (
     EpochEndOffset,

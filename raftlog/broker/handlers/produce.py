@@ -14,11 +14,11 @@ from raftlog.base.limits import BATCH_HEADER_BYTES, RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
+from raftlog.broker.front.router import TopicKey
 from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
 from raftlog.broker.handlers.produce_frames import SuccessFrames
 from raftlog.broker.handlers.record_checks import check, waits_for_checks
-from raftlog.broker.requests import KafkaRequest
-from raftlog.broker.router import TopicKey
 from raftlog.kafka.codec import EncodedAnswer
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode

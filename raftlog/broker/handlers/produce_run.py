@@ -20,6 +20,8 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.events import Event, Request
+from raftlog.broker.front.requests import Connection
+from raftlog.broker.front.router import TopicKey
 from raftlog.broker.handlers.leader_hints import LeaderHints, deadline_after
 from raftlog.broker.handlers.produce import (
     TOPIC_IDS_FROM,
@@ -27,8 +29,6 @@ from raftlog.broker.handlers.produce import (
     success_frames,
 )
 from raftlog.broker.handlers.record_checks import waits_for_checks
-from raftlog.broker.requests import Connection
-from raftlog.broker.router import TopicKey
 from raftlog.kafka.codec import encode_response
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.produce import NodeEndpoint, ProduceResponse, TopicProduceResponse

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, final
 
 from raftlog.base.ids import DirectoryId, NodeId
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.cluster_view import cluster_text
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.commands import ChangeController
 from raftlog.metadata.refusals import Refusal, kafka_code

@@ -1,8 +1,8 @@
 """RemoveRaftVoter: a broker ends to be a controller, and stays a broker. See `raft_voters`."""
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.raft_voters import Voter, change
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 

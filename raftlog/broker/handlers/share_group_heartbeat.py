@@ -7,7 +7,7 @@ application.
 """
 
 from raftlog.broker.context import Context
-from raftlog.broker.requests import KafkaRequest
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.share_group_heartbeat import ShareGroupHeartbeatResponse
 

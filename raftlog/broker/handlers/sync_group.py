@@ -3,8 +3,8 @@
 from functools import partial
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.group_asks import hand_over, reply
-from raftlog.broker.requests import KafkaRequest
 from raftlog.groups.coordinator import Coordinator
 
 

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from raftlog.broker.context import Context
+from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
-from raftlog.broker.requests import KafkaRequest
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.update_features import (
     FeatureUpdateKey,

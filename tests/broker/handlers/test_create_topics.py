@@ -2,8 +2,8 @@
 
 import pytest
 
-from raftlog.broker import controller
-from raftlog.broker.controller_channel import ControllerChannel
+from raftlog.broker.control import controller
+from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.kafka.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.kafka.versions import ApiKey

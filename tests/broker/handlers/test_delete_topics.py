@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.base.units import Instant
-from raftlog.broker.controller_channel import ControllerChannel
+from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic

@@ -4,7 +4,7 @@ UnregisterBroker."""
 import pytest
 
 from raftlog.base.errors import ProtocolError
-from raftlog.broker.quorum_view import quorum_state
+from raftlog.broker.control.quorum_view import quorum_state
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_producers import DescribeProducersRequest
 from raftlog.kafka.messages.describe_producers import TopicRequest as ProducersOf

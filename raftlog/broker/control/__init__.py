@@ -1,0 +1,1 @@
+"""The metadata: its log, the controller that leads it, and each broker's part in it."""

@@ -1,0 +1,488 @@
+"""The controller: what only the leader of the metadata group does.
+
+Theory of operation. Whoever leads group 0, has committed in its own term and has applied
+everything before is *active*. It decides on top of a projection: the committed image with
+everything applied that it has proposed and that is not committed yet. Nobody else proposes in its
+term, so records commit in the order of proposal or not at all, and the projection is exact: that
+is asserted at each commit. An answer leaves when everything proposed before it is committed; when
+leadership is lost, all that wait are told to ask again.
+
+Laws:
+
+1. A wish becomes at most one command; refusals are judged by the same `apply` that every replica
+   runs.
+2. Who speaks is known from the link. A broker speaks of its own boots, replicas and files only.
+3. Nothing is answered from the projection before what it rests on is committed.
+4. Who hears how things are, and not what was done for him, hears it when a majority has said that
+   nobody else decides: this node may have been deposed and not know it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, final, get_args
+
+import attrs
+
+from raftlog.base.entries import Membership
+from raftlog.base.errors import FutureFormat, LocalMisuse, ProtocolError
+from raftlog.base.ids import (
+    METADATA_GROUP,
+    BootNumber,
+    ClusterId,
+    DirectoryId,
+    GroupId,
+    NodeId,
+    ReplicaId,
+    Term,
+)
+from raftlog.base.limits import (
+    CONTROLLER_BROKER_CALLS_MAX,
+    CONTROLLER_CALLS_MAX,
+    SNAPSHOT_BYTES_MAX,
+)
+from raftlog.base.probes import probe
+from raftlog.base.trace import TraceValue
+from raftlog.base.units import Instant, WallMillis
+from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY, BrokerConfig
+from raftlog.broker.control import controller_requests as wishes
+from raftlog.broker.control.confirmations import Confirmations
+from raftlog.broker.control.quorum_view import quorum_answer
+from raftlog.broker.control.sessions import BrokerSessions
+from raftlog.broker.control.version_waits import Call, VersionWaits
+from raftlog.broker.deadlines import Timer
+from raftlog.broker.events import LinkUp
+from raftlog.metadata import commands as c
+from raftlog.metadata import requests as r
+from raftlog.metadata.applied import Applied
+from raftlog.metadata.apply import apply
+from raftlog.metadata.command_codec import Proposal
+from raftlog.metadata.engine import MetadataEngine
+from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
+from raftlog.metadata.performed import OnceId, done_before, once_problem
+from raftlog.metadata.refusals import Refusal, kafka_code
+from raftlog.partition.replica import PartitionReplica
+
+_LOOKS_PER_SESSION: Final = 6
+"""How often sessions are looked at: a silent broker is fenced at most so much too late."""
+
+_REPEATED: Final = (r.Heartbeat, r.Reports)
+"""Law 4 does not speak of them: brokers repeat them, and go by the image and not by the answer."""
+
+_OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
+"""They have places that wishes of clients cannot take: an unregistered broker takes no part."""
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    now: Instant
+    wall: WallMillis
+    config: BrokerConfig
+    cluster: ClusterId
+    image: ClusterImage
+    boot: BootNumber
+    directory: DirectoryId
+    replicas: dict[GroupId, PartitionReplica]
+    sessions: dict[NodeId, LinkUp]
+
+    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
+
+    def soon(self, call: Callable[..., None], *args: object) -> None: ...
+
+    def touch(self, group: GroupId) -> None: ...
+
+    def trace(self, name: str, where: str, **fields: TraceValue) -> None: ...
+
+    def count(self, name: str, add: int = 1) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class Controller:
+    """`term` is the term in which this node is active, None when it is not. `founders` are the
+    formatted controllers, () on a joiner, which can never lead an unfounded cluster.
+
+    `_expected` are the proposals not yet committed, by serial, with what applying them gave here;
+    `_after` are answers that leave when that serial is committed; `_outgoing` are those not yet
+    handed to the engine. `_waiting` calls have no answer yet: those in `_after`, and those that a
+    majority must confirm first.
+    """
+
+    services: Services
+    engine: MetadataEngine
+    founders: tuple[ReplicaId, ...]
+    digest_every: int = DIGEST_EVERY
+    snapshot_every: int = SNAPSHOT_EVERY
+    term: Term | None = None
+    projected: ClusterImage = EMPTY_IMAGE
+    sessions: BrokerSessions = attrs.field(init=False)
+    _version_waits: VersionWaits = attrs.field(init=False)
+    _serial: int = 0
+    _expected: dict[int, Applied] = attrs.Factory(dict)
+    _after: dict[int, list[tuple[Call, r.Answer]]] = attrs.Factory(dict)
+    _outgoing: list[bytes] = attrs.Factory(list)
+    _confirmations: Confirmations = attrs.field(init=False)
+    _waiting: int = 0
+    _flushing: bool = False
+    _compared: int = 0
+    _snapshot_at: int = 0
+    _wanted: Membership | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.sessions = BrokerSessions(self.services.config.session_ns)
+        self._version_waits = VersionWaits(self.services, self.sessions, self._reply)
+        self._confirmations = Confirmations(self.services, self._resign)
+
+    @property
+    def active(self) -> bool:
+        """Whether this node decides now."""
+        return self.term is not None
+
+    # --- leadership ---
+
+    def advance(self) -> None:
+        """Follow the engine: call after the loader, and when group 0's leadership changed."""
+        leading = self.engine.leading_term
+        if self.term is not None and leading != self.term:
+            self._resign()
+        if self.term is None and leading is not None and self.engine.caught_up:
+            self._begin(leading)
+        if self.term is not None:
+            self._move_metadata_group()
+
+    def _begin(self, term: Term) -> None:
+        image = self.services.image
+        self.term = term
+        self.projected = image
+        self.sessions.begin(image, self.services.now)
+        self._wanted = None
+        self._compared = image.version
+        self._snapshot_at = image.version - image.version % self.snapshot_every
+        self.services.trace("controller-active", self._where(), term=term, version=image.version)
+        self.services.count("controller_terms")
+        if image.cluster_id is None:
+            self._found()
+        else:
+            self._compare_digest(image)
+        self._look(term)
+
+    def _found(self) -> None:
+        assert self.founders, "a joiner leads a cluster that was never founded"
+        probe("cluster-founded")
+        self._propose(
+            c.FoundCluster(
+                cluster_id=self.services.cluster,
+                controllers=self.founders,
+                feature_level=self.services.config.release.level_max,
+            )
+        )
+
+    def _resign(self) -> None:
+        """Somebody else decides now; what was proposed may or may not be committed."""
+        self.services.trace("controller-resigned", self._where(), term=self.term)
+        waiting = [call for entries in self._after.values() for call, _ in entries]
+        if self._waiting:
+            probe("controller-resigned-with-calls-open")
+        self.term = None
+        self.projected = EMPTY_IMAGE
+        self._expected.clear()
+        self._after.clear()
+        self._outgoing.clear()
+        self._waiting -= len(waiting)
+        for call in [*waiting, *self._version_waits.end()]:
+            self._redirect(call)
+        self._confirmations.end()
+        assert self._waiting == 0, self._waiting
+
+    def _look(self, term: Term) -> None:
+        """Fence who fell silent, and look again later, as long as this leadership lasts."""
+        if self.term != term:
+            return
+        services = self.services
+        for node in self.sessions.silent(self.projected, services.now):
+            probe("broker-fenced")
+            services.trace("broker-fenced", f"node {node}")
+            self._propose(c.FenceBroker(node=node, epoch=self.projected.brokers[node].epoch))
+        pause = services.config.session_ns // _LOOKS_PER_SESSION
+        services.at(Instant(services.now + pause), self._look, term)
+
+    def _move_metadata_group(self) -> None:
+        """Group 0's own membership: the wanted controllers vote, every other broker learns."""
+        image = self.services.image
+        replica = self.services.replicas.get(METADATA_GROUP)
+        if replica is None or image.cluster_id is None:
+            return
+        wanted = wishes.metadata_target(image)
+        if wanted == self._wanted:
+            return
+        try:
+            replica.change_membership(wanted, self.services.now, self.services.wall)
+        except LocalMisuse:
+            return
+        self._wanted = wanted
+        self.services.touch(METADATA_GROUP)
+
+    # --- proposals ---
+
+    def _propose(self, command: c.Command, once: OnceId | None = None) -> Applied:
+        """Judge a command on the projection and, when it changes something, propose it."""
+        assert self.term is not None, command
+        applied = apply(self.projected, command, once)
+        compares = isinstance(command, c.CompareDigest | c.SnapshotImage)
+        if applied.refusal is not None or (applied.image is self.projected and not compares):
+            return applied
+        self._serial += 1
+        self._expected[self._serial] = applied
+        release, level = self.services.config.release, self.projected.feature_level
+        written = release.commands.encode(
+            Proposal(self.term, self._serial, command, once), max(level, release.level_min)
+        )
+        self._outgoing.append(written)
+        self.projected = applied.image
+        if not self._flushing:
+            self._flushing = True
+            self.services.soon(self._flush)
+        return applied
+
+    def _flush(self) -> None:
+        """All proposals of a turn go to the engine together: one batch, one sync."""
+        self._flushing = False
+        if self.term is None or not self._outgoing:
+            return
+        values, self._outgoing = self._outgoing, []
+        if not self.engine.propose(values, self.services.now, self.services.wall):
+            probe("controller-cannot-propose")
+            self._resign()
+
+    def applied(self, proposal: Proposal, applied: Applied, position: int) -> None:
+        """A record was committed and applied; the loader shows every one, in order."""
+        if self.term is None or proposal.term != self.term:
+            return
+        expected = self._expected.pop(proposal.serial)
+        assert (applied.refusal, applied.image.version, applied.value) == (
+            expected.refusal,
+            expected.image.version,
+            expected.value,
+        ), (proposal, applied.refusal, applied.image.version, expected.image.version)
+        for call, answer in self._after.pop(proposal.serial, ()):
+            self._waiting -= 1
+            self._reply(call, answer)
+        if isinstance(proposal.command, c.SnapshotImage):
+            self.engine.trim(position, self.services.now, self.services.wall)
+        if not self._expected:
+            self._check_images(applied.image)
+
+    def _check_images(self, image: ClusterImage) -> None:
+        """Now and then, when nothing else is proposed: let every replica compare its image with
+        this one, and put a snapshot into the log, before which it may be trimmed."""
+        if image.version - self._snapshot_at >= self.snapshot_every:
+            self._snapshot_at = self._compared = image.version
+            self._put_snapshot(encode_snapshot(image))
+        elif image.version - self._compared >= self.digest_every:
+            self._compare_digest(image)
+
+    def _put_snapshot(self, snapshot: bytes) -> None:
+        if len(snapshot) > SNAPSHOT_BYTES_MAX:
+            probe("metadata-snapshot-too-large")
+            self.services.trace("snapshot-too-large", self._where(), size=len(snapshot))
+            return
+        self._propose(c.SnapshotImage(snapshot=snapshot))
+
+    def _compare_digest(self, image: ClusterImage) -> None:
+        self._compared = image.version
+        self._propose(c.CompareDigest(version=image.version, digest=image.digest()))
+
+    # --- calls ---
+
+    def serve(self, call: Call) -> None:
+        """Answer a call, now or when what it led to is committed."""
+        if self.term is None:
+            self._redirect(call)
+            return
+        try:
+            wish = r.decode_wish(call.body)
+        except ProtocolError as error:
+            self._reply(call, self._refusal(Refusal.MALFORMED, str(error)))
+            return
+        except FutureFormat as error:
+            self._reply(call, self._refusal(Refusal.FEATURE_UNSUPPORTED, str(error)))
+            return
+        if self._is_full(type(wish)):
+            self._reply(call, self._refusal(Refusal.BUSY, "too many calls are waiting"))
+            return
+        if isinstance(wish, r.ShownEverywhere):  # law 4: what brokers said of images stays true
+            self._version_waits.wait(call, wish)
+            return
+        proposed = self._serial
+        answer = _SERVE[type(wish)](self, call.sender, wish)
+        if self._serial != proposed or type(wish) in _REPEATED:
+            self._answer(call, answer, self._serial)
+        else:
+            self._confirm(call, answer, self._serial)
+
+    def _is_full(self, kind: type[Any]) -> bool:
+        """Whether a call of this kind must come again. Brokers are few and known, and one whose
+        heartbeats are refused is fenced."""
+        if kind is r.Heartbeat:
+            return False
+        more = CONTROLLER_BROKER_CALLS_MAX if kind in _OF_BROKERS else 0
+        return self._waiting >= CONTROLLER_CALLS_MAX + more
+
+    def _confirm(self, call: Call, answer: r.Answer, serial: int) -> None:
+        """Answer when a majority has confirmed this leadership, too."""
+        self._waiting += 1
+        self._confirmations.wait(partial(self._confirmed, call, answer, serial))
+
+    def _confirmed(self, call: Call, answer: r.Answer, serial: int, confirmed: bool) -> None:
+        self._waiting -= 1
+        if confirmed:
+            self._answer(call, answer, serial)
+        else:
+            self._redirect(call)
+
+    def _answer(self, call: Call, answer: r.Answer, serial: int) -> None:
+        """Answer when the proposals up to that one are committed: they are in order."""
+        if serial not in self._expected:
+            self._reply(call, answer)
+            return
+        self._after.setdefault(serial, []).append((call, answer))
+        self._waiting += 1
+
+    def _reply(self, call: Call, answer: r.Answer) -> None:
+        error = 0 if answer.refusal is None else kafka_code(answer.refusal)
+        call.reply(error, answer.message, r.encode_answer(answer))
+
+    def _redirect(self, call: Call) -> None:
+        leader = self.engine.leader
+        known = leader is not None and leader != self.services.config.node
+        call.reply(kafka_code(Refusal.NOT_CONTROLLER), str(leader) if known else "")
+
+    def _refusal(self, refusal: Refusal, message: str) -> r.Answer:
+        return r.Answer(refusal=refusal, message=message, version=self.projected.version)
+
+    def _submit(
+        self,
+        command: c.Command | wishes.Refused,
+        *,
+        once: OnceId | None = None,
+        validate_only: bool = False,
+    ) -> r.Answer:
+        """Propose a command and say what is to be answered."""
+        if isinstance(command, wishes.Refused):
+            return self._refusal(command.refusal, command.message)
+        applied = apply(self.projected, command) if validate_only else self._propose(command, once)
+        return r.Answer(
+            refusal=applied.refusal,
+            message=applied.message,
+            version=self.projected.version,
+            value=applied.value,
+        )
+
+    def _serve_submit(
+        self, sender: NodeId, wish: r.Performable, once: OnceId | None = None
+    ) -> r.Answer:
+        command = wishes.command_of(self.projected, sender, wish)
+        if command is None:
+            return r.Answer(refusal=None, message="", version=self.projected.version)
+        validate_only = getattr(wish, "validate_only", False)
+        return self._submit(command, once=once, validate_only=validate_only)
+
+    def _serve_once(self, sender: NodeId, wish: r.OnceWish) -> r.Answer:
+        once = OnceId(
+            node=sender, incarnation=wish.incarnation, number=wish.number, settled=wish.settled
+        )
+        done = done_before(self.projected, once)
+        if done is not None:
+            probe("request-decided-before")
+            version = self.projected.version
+            return r.Answer(
+                refusal=done.refusal, message=done.message, version=version, value=done.value
+            )
+        problem = once_problem(self.projected, once)
+        if problem is not None:
+            return self._refusal(*problem)
+        answer = self._serve_submit(sender, wish.wish, once)
+        if wish.again and done_before(self.projected, once) is None:
+            # Nothing was done; a first try that is still on its way must do nothing either.
+            probe("request-closed")
+            self._propose(c.CloseRequest(refusal=answer.refusal), once)
+        return answer
+
+    def _serve_version(self, sender: NodeId, wish: r.CurrentVersion) -> r.Answer:
+        return r.Answer(refusal=None, message="", version=self.projected.version)
+
+    def _serve_register(self, sender: NodeId, wish: c.RegisterBroker) -> r.Answer:
+        if not self._is_sender(sender, wish.node, wish.directory, wish.boot):
+            return self._refusal(Refusal.MALFORMED, f"broker {sender} registers as {wish.node}")
+        answer = self._submit(wish)
+        if answer.refusal is Refusal.ROLLED_BACK:
+            probe("rolled-back-directory-condemned")
+            self._propose(c.CondemnDirectory(node=wish.node, directory=wish.directory))
+        if answer.refusal is not None:
+            return answer
+        self.sessions.registered(wish.node, self.services.now)
+        broker = self.projected.brokers[wish.node]
+        assert self.projected.cluster_id is not None
+        grant = r.Grant(
+            cluster_id=self.projected.cluster_id,
+            epoch=broker.epoch,
+            metadata_replica=broker.metadata_replica,
+            founders=self.projected.founders,
+        )
+        return attrs.evolve(answer, grant=grant)
+
+    def _serve_heartbeat(self, sender: NodeId, beat: r.Heartbeat) -> r.Answer:
+        if not self._is_sender(sender, beat.node, beat.directory, beat.boot):
+            return self._refusal(Refusal.MALFORMED, f"broker {sender} speaks for {beat.node}")
+        broker = self.projected.brokers.get(beat.node)
+        if broker is None:
+            return self._refusal(Refusal.UNKNOWN_BROKER, f"broker {beat.node} is not registered")
+        if broker.condemned and broker.directory == beat.directory:
+            return self._refusal(Refusal.CONDEMNED_DIRECTORY, "the data directory was rolled back")
+        present = (broker.directory, broker.boot, broker.incarnation)
+        if (beat.directory, beat.boot, beat.incarnation) != present:
+            return self._refusal(Refusal.STALE, f"broker {beat.node} registered again meanwhile")
+        self.sessions.touch(beat.node, beat.version, self.services.now)
+        self._version_waits.heard()
+        if broker.fenced and beat.version >= broker.epoch:
+            self._propose(c.UnfenceBroker(node=beat.node, epoch=broker.epoch))
+        return r.Answer(refusal=None, message="", version=self.projected.version)
+
+    def _serve_reports(self, sender: NodeId, wish: r.Reports) -> r.Answer:
+        """Each report by itself; one that is not newer, or of a group that is gone, is nobody's
+        fault: the reporter sees in the image what became of it."""
+        for report in wish.reports:
+            if report.leader is not None and report.leader.node != sender:
+                what = f"broker {sender} reports for {report.leader}"
+                return self._refusal(Refusal.MALFORMED, what)
+            if self._propose(report).refusal is not None:
+                self.services.count("reports_refused")
+        return r.Answer(refusal=None, message="", version=self.projected.version)
+
+    def _serve_quorum(self, _sender: NodeId, _wish: r.DescribeQuorum) -> r.Answer:
+        return quorum_answer(self.services, self.projected.version)
+
+    def _is_sender(
+        self, sender: NodeId, node: NodeId, directory: DirectoryId, boot: BootNumber
+    ) -> bool:
+        """Whether what is said of a boot is what the link's handshake proved."""
+        if sender != node:
+            return False
+        if sender == self.services.config.node:
+            return (directory, boot) == (self.services.directory, self.services.boot)
+        link = self.services.sessions.get(sender)
+        return link is not None and (link.directory, link.boot) == (directory, boot)
+
+    def _where(self) -> str:
+        return f"node {self.services.config.node}"
+
+
+_SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = {
+    **dict.fromkeys(get_args(r.Performable), Controller._serve_submit),
+    r.OnceWish: Controller._serve_once,
+    r.CurrentVersion: Controller._serve_version,
+    r.DescribeQuorum: Controller._serve_quorum,
+    c.RegisterBroker: Controller._serve_register,
+    r.Heartbeat: Controller._serve_heartbeat,
+    r.Reports: Controller._serve_reports,
+}

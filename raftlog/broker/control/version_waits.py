@@ -1,0 +1,121 @@
+"""Requests that wait at the controller until the brokers' images have reached a version.
+
+The problem: a client hears that its topic is created, asks another broker for the leaders, and that
+broker's image does not name them yet.
+
+How it works:
+1. Each broker sends a heartbeat with its image version as soon as its image has changed.
+2. A request is answered when every broker that is not fenced has named the version.
+3. A broker that has missed two heartbeats is not waited for, and nothing is waited for beyond the
+   request's own time. The answer names all brokers that lag.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, final
+
+import attrs
+
+from raftlog.base.ids import NodeId
+from raftlog.base.limits import CONTROLLER_CALLS_MAX
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant
+from raftlog.broker.config import BrokerConfig
+from raftlog.broker.control.sessions import BrokerSessions
+from raftlog.broker.deadlines import Timer
+from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.requests import Answer, ShownEverywhere
+
+
+class Call(Protocol):
+    """One request; `reply` exactly once, now or later."""
+
+    @property
+    def sender(self) -> NodeId: ...
+
+    @property
+    def body(self) -> bytes: ...
+
+    def reply(self, error: int, text: str = "", body: bytes = b"") -> None: ...
+
+
+class Services(Protocol):
+    """What of the broker's context this needs."""
+
+    now: Instant
+    config: BrokerConfig
+    image: ClusterImage
+
+    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
+
+    def soon(self, call: Callable[..., None], *args: object) -> None: ...
+
+
+@final
+@attrs.frozen(eq=False)
+class _Wait:
+    call: Call
+    version: int
+    deadline: Instant
+
+
+@final
+@attrs.define(eq=False)
+class VersionWaits:
+    """All such requests of one leadership, in order of arrival; `reply` answers one."""
+
+    services: Services
+    sessions: BrokerSessions
+    reply: Callable[[Call, Answer], None]
+    _waiting: list[_Wait] = attrs.Factory(list)
+    _due: bool = False
+    _timer: Timer | None = None
+
+    def wait(self, call: Call, wish: ShownEverywhere) -> None:
+        """Answer the call in this turn or later."""
+        services = self.services
+        wait_ns: int = min(wish.wait_ns, services.config.leaders_wait_ns)
+        if len(self._waiting) >= CONTROLLER_CALLS_MAX:
+            # The topic exists: an answer now is worth more to its client than another try later.
+            probe("version-waits-full")
+            wait_ns = 0
+        self._waiting.append(_Wait(call, wish.version, Instant(services.now + wait_ns)))
+        self.heard()
+
+    def heard(self) -> None:
+        """A broker has told how far it is; all that tell it in one turn are worked together."""
+        if self._waiting and not self._due:
+            self._due = True
+            self.services.soon(self._look)
+
+    def end(self) -> list[Call]:
+        """The leadership is over: these calls go to the next controller."""
+        left, self._waiting = [wait.call for wait in self._waiting], []
+        self._look_at(None)
+        return left
+
+    def _look(self) -> None:
+        self._due = False
+        services, sessions, image = self.services, self.sessions, self.services.image
+        newest = max((wait.version for wait in self._waiting), default=0)
+        # Until when each lagging broker is waited for; what all of them have reached is answered.
+        ends = {
+            node: end
+            for node in sessions.lagging(image, newest)
+            if (end := sessions.waited_for(node, services.now)) > services.now
+        }
+        reached = min((sessions.versions.get(node, 0) for node in ends), default=newest)
+        left: list[_Wait] = []
+        for wait in self._waiting:
+            if wait.version > reached and wait.deadline > services.now:
+                left.append(wait)
+                continue
+            lagging = ", ".join(map(str, sessions.lagging(image, wait.version)))
+            self.reply(wait.call, Answer(refusal=None, message=lagging, version=image.version))
+        self._waiting = left
+        moments = [*ends.values(), *(wait.deadline for wait in left)]
+        self._look_at(min(moments) if left else None)
+
+    def _look_at(self, moment: Instant | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if moment is None else self.services.at(moment, self._look)

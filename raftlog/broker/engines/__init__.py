@@ -1,1 +1,0 @@
-"""The engines on which the metadata group can run; see `raftlog.metadata.engine`."""

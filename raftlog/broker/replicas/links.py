@@ -1,0 +1,228 @@
+"""Links to peers: sessions that begin and end, and what comes over them.
+
+A message counts only over the session of the moment. Raft's messages go to the replica they name,
+if it runs here and the sender is a replica of the node at the other end; all else is dropped.
+
+While the image is older than what is known here to be committed, as after a boot that reads slowly,
+an old copy of a peer's disk cannot be told yet. Until then, in the metadata group, nobody's vote
+counts and nobody gets one, no leadership is taken over, and what a follower acknowledges is not
+heard. It is told again: acknowledgements answer heartbeats, and a leadership is offered as often.
+Nobody waits for it to read on: that needs the own disk only.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, final
+
+import attrs
+
+from raftlog.base.ids import METADATA_GROUP, BootNumber, DirectoryId, GroupId, NodeId
+from raftlog.base.probes import probe
+from raftlog.broker.context import Context
+from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, Unlink
+from raftlog.broker.peer_messages import (
+    ControllerReply,
+    ControllerRequest,
+    NodeHeartbeat,
+    NodeHeartbeatReply,
+)
+from raftlog.broker.replicas.multi_raft import MultiRaft
+from raftlog.raft.messages import (
+    AppendReply,
+    InstallReply,
+    PreVoteReply,
+    PreVoteRequest,
+    ReadEcho,
+    TimeoutNow,
+    VoteReply,
+    VoteRequest,
+)
+
+_HEARD_ALWAYS: Final = (ControllerRequest, ControllerReply)
+_ELECTING: Final = (PreVoteRequest, PreVoteReply, VoteRequest, VoteReply, TimeoutNow)
+_PROMISING: Final = (AppendReply, ReadEcho, InstallReply)
+_HEARD_LATER: Final = frozenset((*_ELECTING, *_PROMISING))
+"""By these a majority decides, so it matters of which life of its disk a peer is."""
+
+
+class Gate(Protocol):
+    """Who may talk to us at all: a rolled-back or condemned directory may not."""
+
+    def peer_allowed(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
+
+    def peer_outlived(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
+
+
+class Knowledge(Protocol):
+    """How much the image of the moment knows."""
+
+    @property
+    def behind(self) -> bool: ...
+
+
+@final
+@attrs.define(eq=False)
+class Links:
+    """All link sessions of a broker, and the set of peers it wants links to."""
+
+    context: Context
+    multi: MultiRaft
+    gate: Gate
+    knowledge: Knowledge
+    refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
+    """Sessions of peers that may not take part: only what they ask of the controller is heard."""
+    peers: tuple[PeerAddress, ...] = ()
+    _peer_handlers: dict[type, Callable[[LinkUp, Any], None]] = attrs.Factory(dict)
+
+    def __attrs_post_init__(self) -> None:
+        self._peer_handlers = {
+            NodeHeartbeat: self._node_heartbeat,
+            NodeHeartbeatReply: self._node_heartbeat_reply,
+            ControllerRequest: self._controller_request,
+            ControllerReply: self._controller_reply,
+        }
+
+    # --- sessions ---
+
+    def link_up(self, event: LinkUp) -> None:
+        """A session begins; one that was still open is over."""
+        assert event.peer != self.context.node, event
+        old = self.context.sessions.get(event.peer)
+        if old is not None:
+            self.link_down(LinkDown(event.peer, old.session))
+        self.context.sessions[event.peer] = event
+        if self.gate.peer_allowed(event.peer, event.directory, event.boot):
+            self._admit(event)
+        else:
+            self._refuse(event)
+
+    def _refuse(self, event: LinkUp) -> None:
+        probe("rolled-back-peer-refused")
+        self.context.trace("peer-refused", f"node {event.peer}", boot=event.boot)
+        self.refused[event.peer] = event
+
+    def _admit(self, event: LinkUp) -> None:
+        self.multi.link_up(event.peer, event.session)
+        for group, replica in self.context.replicas.items():
+            replica.link_up(event.peer, self.context.now)
+            self.context.touch(group)
+
+    def link_down(self, event: LinkDown) -> None:
+        """A session is over; one that is not the present one was over before."""
+        link = self.context.sessions.get(event.peer)
+        if link is None or link.session != event.session:
+            return
+        del self.context.sessions[event.peer]
+        self.context.outbox.pop(event.peer, None)
+        if self.refused.pop(event.peer, None) is None:
+            self._part(event.peer)
+        self.context.channel.link_down(event.peer)
+
+    def _part(self, peer: NodeId) -> None:
+        self.multi.link_down(peer)
+        for group, replica in self.context.replicas.items():
+            replica.link_down(peer, self.context.now)
+            self.context.touch(group)
+
+    def recheck(self) -> None:
+        """The image changed what it says about boots: ask again for every session.
+
+        A session that began before a later boot of its peer was known ends: the process at its
+        other end is dead, as a rule, and what it said last may still be on its way. Should it live,
+        it was started from an old copy of the directory, and shows that by a new handshake: what it
+        asks of the controller then is no echo.
+        """
+        for link in list(self.context.sessions.values()):
+            allowed = self.gate.peer_allowed(link.peer, link.directory, link.boot)
+            if allowed == (link.peer not in self.refused):
+                continue
+            if allowed:
+                del self.refused[link.peer]
+                self._admit(link)
+            elif self.gate.peer_outlived(link.peer, link.directory, link.boot):
+                probe("session-outlived")
+                self.link_down(LinkDown(link.peer, link.session))
+                self.context.effects.unlinks.append(Unlink(link.peer, link.session))
+            else:
+                self._part(link.peer)
+                self._refuse(link)
+
+    def addresses_changed(self) -> None:
+        """Work out which peers to keep links to, and where: the controllers and every registered
+        broker. A controller may have two addresses, the configured one and the registered one."""
+        found: dict[NodeId, list[PeerAddress]] = {}
+        for controller in self.context.config.controllers:
+            # The registered address was true when the controller registered. After all brokers came
+            # back at other addresses no leader exists who could tell the new ones: then only the
+            # configured address leads to a majority.
+            found.setdefault(controller.node, []).append(controller)
+        for node, broker in sorted(self.context.image.brokers.items()):
+            registered = PeerAddress(node, broker.peer_host, broker.peer_port)
+            found.setdefault(node, []).append(registered)
+        found.pop(self.context.node, None)
+        route = self.context.config.route_to
+        routed = [route(address) for node in sorted(found) for address in found[node]]
+        peers = tuple(dict.fromkeys(routed))
+        if peers != self.peers:
+            self.peers = self.context.effects.peers = peers
+
+    # --- messages ---
+
+    def messages(self, event: PeerMessages) -> None:
+        """What a peer sent in one go, in its order; messages of one group are worked in
+        together."""
+        link = self.context.sessions.get(event.peer)
+        if link is None or link.session != event.session:
+            probe("message-of-another-session-dropped")
+            return
+        batches: dict[GroupId, list[Any]] = {}
+        for message in event.messages:
+            handle = self._peer_handlers.get(type(message))
+            if event.peer in self.refused and type(message) not in _HEARD_ALWAYS:
+                probe("message-of-a-refused-peer-dropped")
+                continue
+            if handle is None:
+                batches.setdefault(message.group, []).append(message)
+                continue
+            if batches:
+                self._deliver(event.peer, batches)
+                batches = {}
+            handle(link, message)
+        if batches:
+            self._deliver(event.peer, batches)
+
+    def _deliver(self, peer: NodeId, batches: dict[GroupId, list[Any]]) -> None:
+        context = self.context
+        for group, came in batches.items():
+            replica = context.replicas.get(group)
+            if replica is None:
+                probe("message-for-no-replica-dropped")
+                continue
+            messages = self._that_count(group, came)
+            if any(message.sender.node != peer for message in messages):
+                probe("message-with-a-false-sender-dropped")
+                replica.receive([m for m in messages if m.sender.node == peer], context.now)
+            else:
+                replica.receive(messages, context.now)
+            context.touched[group] = replica
+
+    def _that_count(self, group: GroupId, messages: list[Any]) -> list[Any]:
+        """Appends always do: their leader was elected by those who knew. Refusals do: nothing is
+        decided by them, but a leader hears that it is deposed."""
+        if group != METADATA_GROUP or not self.knowledge.behind:
+            return messages
+        heard = [message for message in messages if type(message) not in _HEARD_LATER]
+        if len(heard) < len(messages):
+            probe("word-before-the-image-dropped")
+        return heard
+
+    def _node_heartbeat(self, link: LinkUp, message: NodeHeartbeat) -> None:
+        self.multi.heard(link.peer, message)
+
+    def _node_heartbeat_reply(self, link: LinkUp, message: NodeHeartbeatReply) -> None:
+        self.multi.replied(link.peer, message)
+
+    def _controller_request(self, link: LinkUp, message: ControllerRequest) -> None:
+        self.context.channel.requested(link.peer, link.session, message)
+
+    def _controller_reply(self, link: LinkUp, message: ControllerReply) -> None:
+        self.context.channel.replied(link.peer, message)

@@ -1,0 +1,500 @@
+"""Which replicas run here: create, register, recover, start, stop, reopen, delete.
+
+Laws:
+1. A replica is created or deleted only for an explicit delta that names its replica id, never
+   because of a message and never because an image lacks it. A delta about an older id than the
+   one that runs is late and ignored; so is one about the id that runs already.
+2. Registered before the first vote or ack: the registration is durable before the replica exists
+   in memory. Registered and without files means lost: it is reported and gets a new id, it never
+   starts empty a second time.
+3. A replica whose write failed, or whose files proved bad, is closed and comes back only through
+   recovery, after a pause that grows while that does not help.
+
+One replica moves through: opening (a job creates or recovers its files), registering (only when
+new), running, closing, waiting; or it ends as lost or poisoned.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, cast, final
+
+import attrs
+
+from raftlog.base.entries import HardState, Membership
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaId, Term, TopicId
+from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant, Nanos, millis
+from raftlog.broker.context import Context
+from raftlog.broker.replicas.directory_moves import DirectoryMoves
+from raftlog.broker.replicas.hosts import FOR_GOOD, Host, HostState
+from raftlog.broker.replicas.replica_deletions import Removals, ReplicaDeletions
+from raftlog.broker.replicas.throttles import Throttles
+from raftlog.broker.replicas.volume import Volume
+from raftlog.broker.topic_settings import log_options, partition_config, topic_values
+from raftlog.metadata.broker_image import Removal
+from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
+from raftlog.partition.applied import AppliedMachine, MachineFactory, MachineStates
+from raftlog.partition.boot import restored_machine
+from raftlog.partition.clocks import PeerClocks
+from raftlog.partition.config import PartitionConfig
+from raftlog.partition.producer_snapshot import check_producers
+from raftlog.partition.replica import PartitionReplica
+from raftlog.raft.options import RaftOptions
+from raftlog.storage.log_directories import DirectoryFailed, directory_of
+from raftlog.storage.ops import CloseGroup
+from raftlog.storage.recovery import (
+    RecoveredReplica,
+    ReplicaState,
+    create_replica,
+    recover_replica,
+    salvage_replica,
+)
+from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
+
+METADATA_TOPIC_ID: Final = TopicId(bytes(16))
+"""Names group 0's directory; no topic has this id."""
+_BACKOFF_MS_MIN: Final = 100
+_SALVAGE_AFTER: Final = 3
+"""Failed attempts to open before what cannot be read counts as damage: disks have bad moments."""
+_STEADY_NS: Final = millis(60_000)
+"""A replica that ran for so long since it was opened counts as recovered."""
+_HOLD_BACK_ELECTIONS: Final = 2
+"""How many election times a new replica that is not the first choice for leader waits longer."""
+
+
+class Reports(Removals, Protocol):
+    """Whom the manager tells what the controller must hear."""
+
+    def report_lost(self, group: GroupId, replica: ReplicaId) -> None: ...
+
+
+@final
+@attrs.define(eq=False)
+class PartitionManager:
+    """All hosts of one data directory. `dropped` hears of every group that stops running."""
+
+    context: Context
+    volume: Volume
+    raft: RaftOptions
+    reports: Reports
+    dropped: Callable[[GroupId], None]
+    clocks: PeerClocks
+    machine_for: Callable[[str], MachineFactory | None]
+    throttles: Throttles
+    hosts: dict[GroupId, Host] = attrs.Factory(dict)
+    deletions: ReplicaDeletions = attrs.field(init=False)
+    moves: DirectoryMoves = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.deletions = ReplicaDeletions(self.context, self.volume, self.reports)
+        self.moves = DirectoryMoves(self.context, self.volume, self.hosts, self._stop, self._open)
+
+    # --- what the metadata wants ---
+
+    def apply(self, delta: ClusterDelta) -> None:
+        """Start, configure and delete what a delta names."""
+        for start in delta.start:
+            self.start(start)
+        for topic_id in delta.configured:
+            self._configure(topic_id)
+        for removal in delta.delete:
+            self.delete(removal)
+        for start in delta.start:  # whom a younger one stood in the way of, which was deleted
+            if start.group not in self.hosts:
+                self.volume.when_durable(partial(self._start_again, start))
+        for retarget in delta.retarget:
+            self._look_for_lost(retarget)
+
+    def start(self, wanted: StartReplica) -> None:
+        """Run this replica of a topic."""
+        topic = self.context.image.topics.get(wanted.topic_id)
+        if topic is None:
+            return
+        values = topic_values(topic.configs, self.context.defaults)
+        self._host(
+            wanted.group,
+            wanted.replica,
+            topic_id=wanted.topic_id,
+            partition=wanted.partition,
+            label=f"{topic.name}-{wanted.partition}",
+            founding=wanted.founding,
+            preferred=wanted.preferred,
+            config=partition_config(values, self.context.config, internal=topic.internal),
+            options=log_options(values, self.context.config),
+            # A topic of a user may have had such a name before this release: it has no machine.
+            make_machine=self.machine_for(topic.name) if topic.internal else None,
+        )
+
+    def _start_again(self, wanted: StartReplica) -> None:
+        """If it has not left meanwhile: then its registration went, and it would begin empty."""
+        topic = self.context.image.topics.get(wanted.topic_id)
+        if topic is not None and wanted.replica in topic.partitions[wanted.partition].replicas:
+            self.start(wanted)
+
+    def start_metadata(self, replica: ReplicaId, founders: tuple[ReplicaId, ...]) -> None:
+        """Run this replica of the metadata group, a founder's or a granted one. The first founder
+        is the first choice for leader: all brokers of a new cluster wait for that election."""
+        first = bool(founders) and replica == min(founders)
+        self._host(
+            METADATA_GROUP,
+            replica,
+            topic_id=METADATA_TOPIC_ID,
+            partition=0,
+            label="__cluster_metadata-0",
+            founding=Membership(tuple(sorted(founders))),
+            preferred=first and self.context.config.eager_founder,
+            config=PartitionConfig(replica_lag_ns=self.context.config.replica_lag_ns),
+            options=LogOptions(segment_bytes=self.context.config.metadata_segment_bytes),
+        )
+
+    def _host(
+        self,
+        group: GroupId,
+        replica: ReplicaId,
+        *,
+        topic_id: TopicId,
+        partition: int,
+        label: str,
+        founding: Membership,
+        preferred: bool,
+        config: PartitionConfig,
+        options: LogOptions,
+        make_machine: MachineFactory | None = None,
+    ) -> None:
+        here = (self.context.node, self.volume.directory)
+        assert (replica.node, replica.directory) == here, (replica, here)
+        if self._is_late(group, replica):
+            probe("late-start-ignored")
+            return
+        old = self.hosts.get(group)
+        host = Host(
+            ReplicaSpec(
+                cluster=self.context.cluster,
+                group=group,
+                replica=replica,
+                path=self._path_of(group, replica, topic_id, partition),
+                check_state=check_producers
+                if make_machine is None
+                else MachineStates(make_machine),
+                serves_gaps=make_machine is None and group != METADATA_GROUP,
+            ),
+            label,
+            founding,
+            preferred,
+            topic_id,
+            config,
+            options,
+            make_machine,
+        )
+        self.hosts[group] = host
+        if old is None or old.replica is None:
+            self._open(host)
+            return
+        probe("replica-superseded")
+        self._stop(old)
+        self._close_files(host, self._open)
+
+    def _path_of(self, group: GroupId, replica: ReplicaId, topic: TopicId, number: int) -> str:
+        plain, known = replica_path(topic, number, replica.epoch), self.volume.store.registrations
+        return self.context.log_directories.path_of(group, replica, plain, known)
+
+    def _look_for_lost(self, retarget: Retarget) -> None:
+        """Whether a replica is wanted that runs here no more: told before, it got no successor."""
+        group = retarget.group
+        for replica in retarget.target:
+            if (replica.node, replica.directory) != (self.context.node, self.volume.directory):
+                continue
+            host = self.hosts.get(group)
+            if host is not None and host.spec.replica == replica:
+                gone = host.state is HostState.LOST
+            else:
+                gone = self._is_late(group, replica)
+            if gone:
+                probe("lost-replica-wanted-again")
+                self.reports.report_lost(group, replica)
+
+    def _is_late(self, group: GroupId, replica: ReplicaId) -> bool:
+        """Whether this id, or a younger one of the group, is known here already."""
+        host = self.hosts.get(group)
+        if host is not None:
+            return host.spec.replica.epoch >= replica.epoch
+        known = self.volume.store.registrations.get(group)
+        return known is not None and known.replica.epoch > replica.epoch
+
+    def _configure(self, topic_id: TopicId) -> None:
+        topic = self.context.image.topics.get(topic_id)
+        if topic is None:
+            return
+        values = topic_values(topic.configs, self.context.defaults)
+        config = partition_config(values, self.context.config, internal=topic.internal)
+        for partition in topic.partitions:
+            host = self.hosts.get(partition.group)
+            if host is None or host.config == config:
+                continue
+            host.config, host.options = config, log_options(values, self.context.config)
+            if host.replica is not None:
+                host.replica.configure(config, self.context.now)
+                self.context.touch(partition.group)
+
+    def delete(self, removal: Removal) -> None:
+        """Stop and delete exactly that replica id, whether it is known here or not."""
+        group, replica = removal.group, removal.replica
+        host = self.hosts.get(group)
+        if host is not None and host.spec.replica == replica:
+            self._stop(host)
+            del self.hosts[group]
+            self.context.log_directories.forget(group)
+            host = None
+        self.deletions.begin(removal, close=host is None)
+
+    # --- opening ---
+
+    def _open(self, host: Host) -> None:
+        """Create or recover the files, off the loop."""
+        if self.volume.poisoned is not None:
+            host.state, host.why = HostState.POISONED, str(self.volume.poisoned)
+            return
+        if (failed := self.context.log_directories.error_of(host.spec.path)) is not None:
+            self._take_offline(host, failed)
+            return
+        host.state = HostState.OPENING
+        registered = self.volume.store.registrations.get(host.spec.group)
+        known = registered is not None and registered.replica == host.spec.replica
+        done = partial(self._opened, host, not known)
+        if known:
+            mark = self.volume.store.marks.get(host.spec.group)
+            recover = salvage_replica if host.attempts >= _SALVAGE_AFTER else recover_replica
+            self._job(recover, (host.spec, mark, host.options), done)
+        else:
+            self._job(create_replica, (host.spec, host.founding, host.options), done)
+
+    def _job(self, function: Callable[..., Any], args: tuple[Any, ...], then: Any) -> None:
+        self.context.job(self.volume.directory, function, args, then)
+
+    def _opened(self, host: Host, new: bool, value: object) -> None:
+        if not self._is_present(host):
+            return
+        if isinstance(value, RaftlogError):
+            self._wait(host, value)
+            return
+        assert isinstance(value, RecoveredReplica), value
+        for each in value.mended:
+            self.context.trace(each.what, host.label, file=each.file, why=each.why)
+        if value.state is ReplicaState.DAMAGED:
+            self.context.trace("replica-damaged", host.label, why=value.why)
+        elif value.why and value.state is ReplicaState.INTACT:
+            self.context.trace("replica-for-reading-only", host.label, why=value.why)
+        if value.state is ReplicaState.LOST:
+            probe("replica-lost")
+            host.state, host.why = HostState.LOST, value.why
+            self.context.trace("replica-lost", host.label, why=value.why)
+            self.reports.report_lost(host.spec.group, host.spec.replica)
+        elif new:
+            host.state = HostState.REGISTERING
+            registration = Registration(host.spec.replica, host.spec.path)
+            self.volume.records += self.volume.store.register(host.spec.group, registration)
+            self.volume.when_durable(partial(self._run_new, host, value))
+        else:
+            self._mark_tail(value)
+            self._restore(host, value)
+
+    def _restore(self, host: Host, recovered: RecoveredReplica) -> None:
+        """Give a machine the state of the snapshot, off the loop; then run."""
+        replay = recovered.producers
+        if host.make_machine is None or replay is None or replay.snapshot is None:
+            self._run(host, recovered)
+            return
+        probe("machine-restored-by-a-job")
+        args = (host.make_machine, host.spec.group, replay.snapshot)
+        self._job(restored_machine, args, partial(self._restored, host, recovered))
+
+    def _restored(self, host: Host, recovered: RecoveredReplica, value: object) -> None:
+        if not self._is_present(host):
+            return
+        if isinstance(value, RaftlogError):
+            self._wait(host, value)
+        else:
+            self._run(host, recovered, cast("AppliedMachine", value))
+
+    def _mark_tail(self, recovered: RecoveredReplica) -> None:
+        """What a boot found behind the last mark was acknowledged, perhaps, and is durable: on an
+        idle log no round would ever mark it."""
+        log = recovered.log
+        if recovered.state is ReplicaState.INTACT and log is not None:
+            self.volume.store.note_mark(log.mark(recovered.commit_hint), self.context.now)
+
+    def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
+        """The registration is durable. The first choice for leader campaigns soon. The others
+        hold back: where hundreds of groups begin at once, the first choice may be late."""
+        self._run(host, recovered)
+        if host.replica is None:
+            return
+        config = self.context.config
+        if host.preferred:
+            host.replica.node.hasten(Instant(self.context.now + config.heartbeat_ns))
+        else:
+            host.replica.node.defer(Nanos(_HOLD_BACK_ELECTIONS * config.election_ns))
+
+    def _raft_of(self, group: GroupId) -> RaftOptions:
+        """Brokers act on what the metadata group has committed: they hear of it at once, not with
+        the next append or heartbeat. Nobody reads it by lease, so its elections need not wait."""
+        if group == METADATA_GROUP:
+            none = Nanos(0)
+            return attrs.evolve(self.raft, eager_commit=True, lease_ns=none, earlier_lease_ns=none)
+        return attrs.evolve(self.raft, throttling=self.throttles.of(group))
+
+    def _run(
+        self, host: Host, recovered: RecoveredReplica, restored: AppliedMachine | None = None
+    ) -> None:
+        """Run the replica: with a machine that was `restored` from its snapshot, or, where there is
+        none, with an empty one."""
+        if not self._is_present(host):
+            return
+        machine = restored
+        if machine is None and host.make_machine is not None:
+            machine = host.make_machine()
+        context, group = self.context, host.spec.group
+        replica = PartitionReplica(
+            group=group,
+            me=host.spec.replica,
+            where=f"{host.label}@n{context.node}",
+            config=host.config,
+            recovered=recovered,
+            store=self.volume.store,
+            hard_state=self.volume.store.hard_states.get(group, HardState(Term(0), None)),
+            commit_hint=recovered.commit_hint,
+            raft=self._raft_of(group),
+            entropy=context.entropy.fork(f"group {group}"),
+            tracer=context.tracer,
+            clocks=self.clocks,
+            machine=machine,
+            restored=restored is not None,
+            now=context.now,
+        )
+        host.state, host.replica, host.why = HostState.RUNNING, replica, ""
+        host.opened_at = context.now
+        context.replicas[group] = replica
+        context.routes += 1
+        replica.fence(self._fenced(), context.now)
+        for node in context.sessions:
+            replica.link_up(node, context.now)
+        context.touch(group)
+        context.count("replicas_opened")
+
+    def _fenced(self) -> list[Any]:
+        return [node for node, each in sorted(self.context.image.brokers.items()) if each.fenced]
+
+    def fence(self) -> None:
+        """Tell every replica which brokers are fenced now."""
+        fenced = self._fenced()
+        for group, replica in self.context.replicas.items():
+            replica.fence(fenced, self.context.now)
+            self.context.touch(group)
+
+    def _is_present(self, host: Host) -> bool:
+        """Whether the host is still wanted: not deleted, superseded, refused or poisoned
+        meanwhile."""
+        return self.hosts.get(host.spec.group) is host and host.state not in FOR_GOOD
+
+    # --- failures ---
+
+    def failed(self, group: GroupId, replica: PartitionReplica, error: RaftlogError) -> None:
+        """A write or a read of this replica failed: close it, reopen it through recovery."""
+        host = self.hosts.get(group)
+        if host is None or host.replica is not replica:
+            return
+        probe("replica-reopened-after-failure")
+        self.context.trace("replica-failed", host.label, why=str(error))
+        if self.context.now - host.opened_at > _STEADY_NS:
+            host.attempts = 0
+        replica.io_failed(self.context.now)
+        self._leave(host, replica)
+        host.state, host.why = HostState.CLOSING, str(error)
+        self._close_files(host, partial(self._wait, error=error))
+
+    def differs(self, group: GroupId, replica: PartitionReplica, why: str) -> None:
+        """The machine of this replica is not what its leader's is: the replica takes part in
+        nothing any more, in this boot; the others go on."""
+        host = self.hosts.get(group)
+        if host is None or host.replica is not replica:
+            return
+        probe("replica-with-another-state-stopped")
+        self.context.trace("replica-state-differs", host.label, why=why)
+        self.context.count("replicas_that_differ")
+        self._stop(host)
+        host.state, host.why = HostState.REFUSED, why
+
+    def poisoned(self, error: RaftlogError) -> None:
+        """A sync failed: nothing of this directory may be promised any more, in this boot."""
+        probe("data-directory-poisoned")
+        self.context.trace("directory-poisoned", f"node {self.context.config.node}", why=str(error))
+        for host in list(self.hosts.values()):
+            self._poison(host, error)
+
+    def _poison(self, host: Host, error: RaftlogError) -> None:
+        if host.replica is not None:
+            host.replica.io_failed(self.context.now)
+            self._leave(host, host.replica)
+        host.state, host.why = HostState.POISONED, str(error)
+
+    def directory_failed(self, error: DirectoryFailed) -> None:
+        """A further directory failed: its replicas take part in nothing in this boot."""
+        if not self.context.log_directories.fail(error.directory, error):
+            return
+        probe("replicas-of-a-failed-directory-go-offline")
+        self.context.trace("log-directory-failed", error.directory, why=str(error))
+        self.context.count("log_directories_failed")
+        for host in list(self.hosts.values()):
+            if directory_of(host.spec.path) == error.directory and host.state not in FOR_GOOD:
+                self._take_offline(host, error)
+
+    def _take_offline(self, host: Host, error: RaftlogError) -> None:
+        self._poison(host, error)
+        self.context.log_directories.offline[host.spec.group] = None
+
+    def refused(self, why: str) -> None:
+        """The cluster goes on without this directory: it takes part in nothing, group 0
+        included."""
+        probe("directory-takes-part-in-nothing")
+        for host in list(self.hosts.values()):
+            self._stop(host)
+            host.state, host.why = HostState.REFUSED, why
+
+    def _wait(self, host: Host, error: RaftlogError) -> None:
+        """Reopen later: after 100 ms, then twice that, up to the bound."""
+        if not self._is_present(host):
+            return
+        host.state, host.why = HostState.WAITING, str(error)
+        pause = min(_BACKOFF_MS_MIN << min(host.attempts, 16), REOPEN_BACKOFF_MS_MAX)
+        host.attempts += 1
+        self.context.at(Instant(self.context.now + millis(pause)), self._reopen, host)
+
+    def _reopen(self, host: Host) -> None:
+        if self._is_present(host) and host.state is HostState.WAITING:
+            self._open(host)
+
+    def _stop(self, host: Host) -> None:
+        """End the replica in memory; those who wait at it are answered in this turn."""
+        if host.replica is not None:
+            host.replica.stop(self.context.now)
+            self._leave(host, host.replica)
+
+    def _leave(self, host: Host, replica: PartitionReplica) -> None:
+        """Out of everything but this turn's last take."""
+        group = host.spec.group
+        host.replica = None
+        self.context.replicas.pop(group, None)
+        self.context.routes += 1
+        self.context.touched[group] = replica
+        self.dropped(group)
+
+    def _close_files(self, host: Host, then: Callable[[Host], None]) -> None:
+        """Have the writer forget the group's files, then go on, if the host is still wanted."""
+        self.volume.ops.append(CloseGroup(host.spec.group))
+        self.volume.when_durable(partial(self._closed, host, then))
+
+    def _closed(self, host: Host, then: Callable[[Host], None]) -> None:
+        if self._is_present(host):
+            then(host)

@@ -1,0 +1,219 @@
+"""The end of a turn: every touched replica is taken once, and what they want becomes the effects.
+
+And its other half, some turns later: the rounds come back, written, durable or failed.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import final
+
+import attrs
+
+from raftlog.base.ids import METADATA_GROUP, GroupId, IoId
+from raftlog.base.probes import probe
+from raftlog.broker.context import Context
+from raftlog.broker.deadlines import GroupDeadlines
+from raftlog.broker.events import PeerSend, Persisted, WriteFailed, Written
+from raftlog.broker.replicas.campaigns import Campaigns
+from raftlog.broker.replicas.multi_raft import MultiRaft
+from raftlog.broker.replicas.partition_manager import PartitionManager
+from raftlog.broker.replicas.volume import Volume
+from raftlog.partition.output import Completion, ReplicaJob, ReplicaOutput
+from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.log_directories import DirectoryFailed
+from raftlog.storage.time_jobs import scan_times
+
+Watcher = Callable[[PartitionReplica, ReplicaOutput], None]
+
+
+@final
+@attrs.define(eq=False)
+class Rounds:
+    """Takes replicas, hands out rounds, and tells replicas how their rounds went.
+
+    `replica_changed` hears of outputs with a new leadership, membership or in-sync set,
+    and when a machine may be served from, or no more;
+    `metadata_taken` of every output of the metadata group.
+    """
+
+    context: Context
+    volume: Volume
+    multi: MultiRaft
+    manager: PartitionManager
+    deadlines: GroupDeadlines
+    campaigns: Campaigns
+    metadata_taken: Watcher
+    replica_changed: Watcher
+    awaiting: dict[GroupId, None] = attrs.Factory(dict)
+    """Groups led here that cannot go on without the answer of a follower."""
+    _io_id: int = 0
+
+    # --- handing out ---
+
+    def finish_turn(self) -> None:
+        """Take what was touched, fold it into the effects of the turn."""
+        context = self.context
+        completed: list[Completion] = []
+        if context.touched:
+            self._io_id += 1
+            metadata = context.touched.pop(METADATA_GROUP, None)
+            if metadata is not None:
+                self._take(metadata, completed)
+                context.run_soon()
+            touched, context.touched = context.touched, {}
+            if metadata is not None and METADATA_GROUP in touched:
+                probe("metadata-group-waits-for-the-next-turn")
+                context.touched[METADATA_GROUP] = touched.pop(METADATA_GROUP)
+            for replica in touched.values():
+                self._take(replica, completed)
+        else:
+            self._io_id += 1
+        for then, answer in completed:
+            then(answer)
+        self._write()
+        self._send()
+
+    def _take(self, replica: PartitionReplica, completed: list[Completion]) -> None:
+        context, group = self.context, replica.group
+        output = replica.take(IoId(self._io_id), context.now, context.wall)
+        completed += output.completed
+        if output.send:
+            for message in output.send:
+                context.send(message.to.node, message)
+        if context.replicas.get(group) is not replica:
+            if group == METADATA_GROUP:  # it was closed, and who was the controller by it is not
+                self.metadata_taken(replica, output)
+            return
+        if replica.node.awaits_answers or replica.awaits_in_sync:
+            self.awaiting[group] = None
+        else:
+            self.awaiting.pop(group, None)
+        if output.ops or output.store_records:
+            volume = self.volume
+            volume.ops += output.ops
+            volume.records += output.store_records
+            volume.replicas.append(replica)
+        self.deadlines.set(group, output.deadline)
+        if output.leadership:
+            context.routes += 1
+            if not replica.is_campaigning:
+                self._campaign_ended(replica)
+        if output.jobs:
+            self._start_jobs(replica, output.jobs)
+        if output.agreed or output.uncovered or output.leadership:
+            self.multi.taken(replica, output)
+        if context.ledger.has_groups_over:
+            self._settle(replica)
+        if output.damage is not None:
+            context.soon(self.manager.failed, group, replica, output.damage)
+        if output.differs is not None:
+            context.soon(self.manager.differs, group, replica, output.differs)
+        if group == METADATA_GROUP:
+            self.metadata_taken(replica, output)
+        elif output.leadership or output.membership or output.in_sync or output.serves_machine:
+            self.replica_changed(replica, output)
+
+    def _campaign_ended(self, replica: PartitionReplica) -> None:
+        """If it had one. Who won is not done before it has committed: that is work for all, too."""
+        if not replica.is_leader or replica.ready:
+            self.campaigns.ended(replica.group, led=replica.leader is not None)
+
+    def _start_jobs(self, replica: PartitionReplica, jobs: list[ReplicaJob]) -> None:
+        for token, function, args in jobs:
+            done = partial(self._job_done, replica, token)
+            if function is scan_times:
+                self.context.search(replica, function, args, done)
+            else:
+                self.context.job(replica.directory, function, args, done)
+
+    def _job_done(self, replica: PartitionReplica, token: int, value: object) -> None:
+        if self.context.replicas.get(replica.group) is not replica:
+            probe("job-of-a-closed-replica-dropped")
+            return
+        replica.job_done(token, value, self.context.now)
+        self.context.touch(replica.group)
+
+    def _settle(self, replica: PartitionReplica) -> None:
+        """Let producers go on once little waits to be committed: what waited for the leader to be
+        ready may have run out of time."""
+        left = replica.uncommitted_bytes if replica.is_leader else 0
+        self.context.ledger.settled(replica.group, left)
+
+    def _write(self) -> None:
+        write = self.volume.take(IoId(self._io_id), self.context.now)
+        if write is not None:
+            self.context.effects.writes.append(write)
+
+    def _send(self) -> None:
+        context = self.context
+        if not context.outbox:
+            return
+        outbox, context.outbox = context.outbox, {}
+        for node, messages in outbox.items():
+            link = context.sessions.get(node)
+            if link is not None:
+                context.effects.sends.append(PeerSend(node, link.session, messages))
+
+    def dropped(self, group: GroupId) -> None:
+        """Its replica is gone."""
+        self.awaiting.pop(group, None)
+
+    # --- coming back ---
+
+    def written(self, event: Written) -> None:
+        """The round's bytes can be read from the files: that promises nothing, so nobody who waits
+        gets an answer by it and no replica is taken for it."""
+        for replica in self._replicas_of(event.io_id):
+            replica.written(event.io_id)
+
+    def persisted(self, event: Persisted) -> None:
+        """The round is durable, but for the groups that were reported as failed."""
+        replicas = self._replicas_of(event.io_id)
+        found = self.volume.rounds.pop(event.io_id, None)
+        if found is None:
+            probe("completion-of-no-round-dropped")
+            return
+        for replica in replicas:
+            replica.log.persisted(event.io_id)  # a mark may speak of it; nothing counts by it yet
+            self.volume.store.note_mark(replica.log.mark(replica.commit), self.context.now)
+        if self.context.config.strict_mark and replicas:
+            self.volume.when_durable(partial(self._tell, replicas, event.io_id))
+        else:
+            self._tell(replicas, event.io_id)
+        for call in found.after:
+            call()
+
+    def _tell(self, replicas: list[PartitionReplica], io_id: IoId) -> None:
+        """The round counts as durable for these replicas; with strict marks, once its marks are."""
+        for replica in replicas:
+            if self.context.replicas.get(replica.group) is replica:
+                pending = not replica.node.term_durable
+                replica.persisted(io_id, self.context.now)
+                if pending and replica.node.term_durable:
+                    self.context.routes += 1
+                    self.context.image_waiters.changed()
+                self.context.touched[replica.group] = replica
+
+    def _replicas_of(self, io_id: IoId) -> list[PartitionReplica]:
+        """Those of the round's replicas that still run."""
+        found = self.volume.rounds.get(io_id)
+        if found is None:
+            return []
+        running = self.context.replicas
+        return [replica for replica in found.replicas if running.get(replica.group) is replica]
+
+    def failed(self, event: WriteFailed) -> None:
+        """Part of a round, or the whole directory, failed."""
+        if event.groups is None:
+            self.volume.poisoned = event.error
+            self.volume.rounds.clear()
+            self.manager.poisoned(event.error)
+            return
+        if isinstance(event.error, DirectoryFailed):
+            self.manager.directory_failed(event.error)
+            return
+        replicas = {replica.group: replica for replica in self._replicas_of(event.io_id)}
+        for group in event.groups:
+            replica = replicas.get(group)
+            if replica is not None:
+                self.manager.failed(group, replica, event.error)

@@ -1,0 +1,79 @@
+"""A graceful stop: leadership goes to others first, then the rounds in flight come back, then the
+end.
+
+A transfer that fails is tried again with another follower until the deadline; what has nobody to
+go to (one replica, no follower in reach) is not waited for.
+"""
+
+from typing import Final, final
+
+import attrs
+
+from raftlog.base.ids import ReplicaId
+from raftlog.base.units import NEVER, Instant, Nanos, millis
+from raftlog.broker.context import Context
+from raftlog.broker.replicas.volume import Volume
+from raftlog.partition.replica import PartitionReplica
+
+_LOOK_NS: Final[Nanos] = millis(20)
+
+
+@final
+@attrs.define(eq=False)
+class Stopping:
+    """`deadline` is NEVER until a stop was asked for."""
+
+    context: Context
+    volume: Volume
+    deadline: Instant = NEVER
+    done: bool = False
+    _asked: dict[int, ReplicaId] = attrs.Factory(dict)
+    """Group -> whom its leadership was offered to last."""
+
+    @property
+    def asked(self) -> bool:
+        return self.deadline != NEVER
+
+    def begin(self, deadline: Instant) -> None:
+        """Start handing over; asking again changes the deadline."""
+        first = not self.asked
+        self.deadline = deadline
+        if first:
+            self.context.trace("stopping", f"node {self.context.node}")
+            self._look()
+
+    def _look(self) -> None:
+        """Hand over what is still led here; be done when nothing is, or at the deadline."""
+        leading = [replica for replica in self.context.replicas.values() if replica.is_leader]
+        waiting = False
+        for replica in leading:
+            waiting = self._hand_over(replica) or waiting
+        if self.context.now >= self.deadline or not (waiting or self.volume.rounds):
+            self.done = True
+            self.context.trace("stopped", f"node {self.context.node}", still_leading=len(leading))
+            return
+        self.context.at(Instant(self.context.now + _LOOK_NS), self._look)
+
+    def _hand_over(self, replica: PartitionReplica) -> bool:
+        """Whether somebody is there to take it."""
+        heirs = self._heirs(replica)
+        if not heirs:
+            return False
+        last = self._asked.get(replica.group)
+        if replica.node.transferring is None:
+            later = [heir for heir in heirs if last is not None and heir > last]
+            heir = (later or heirs)[0]
+            self._asked[replica.group] = heir
+            replica.transfer(heir, self.context.now)
+            self.context.touch(replica.group)
+        return True
+
+    def _heirs(self, replica: PartitionReplica) -> list[ReplicaId]:
+        """In-sync voters whose node is linked, by id; else any linked voter."""
+        voters = [
+            voter
+            for voter in replica.membership.voters
+            if voter != replica.me and self.context.link_up(voter.node)
+        ]
+        in_sync = [voter for voter in voters if voter in replica.in_sync]
+        return in_sync or voters
