@@ -39,6 +39,15 @@ def check_target(target: Membership) -> None:
         raise LocalMisuse("a replica is voter and learner at once")
 
 
+def names(state: RaftState, replica: ReplicaId) -> bool:
+    """Whether any membership that this log holds, committed or not, names a replica on the same
+    node and data directory."""
+    place = replica[:2]
+    return any(
+        each[:2] == place for _, membership in state.memberships for each in membership.everyone()
+    )
+
+
 def changed_voters(current: Membership, target: Membership) -> int:
     """How many voters come or go."""
     same = sum(voter in current.voters for voter in target.voters)

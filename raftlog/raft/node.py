@@ -227,6 +227,10 @@ class RaftNode:
     def membership_index(self) -> RaftIndex:
         return self._state.membership_index
 
+    def names(self, replica: ReplicaId) -> bool:
+        """Whether a membership of this log, committed or not, names its data directory."""
+        return membership.names(self._state, replica)
+
     def standing(self) -> tuple[Term, bool, RaftIndex, RaftIndex]:
         """`term`, `leading`, `commit`, `membership_index`, for who compares them all the time."""
         state = self._state
@@ -315,8 +319,7 @@ class RaftNode:
             election.tick(self._state)
 
     def wants_to_campaign(self, now: Instant) -> bool:
-        """Whether `tick` would begin a campaign: a driver of many groups may put it off, which
-        costs nothing but time."""
+        """Whether `tick` would begin a campaign; a driver of many groups may put it off."""
         state = self._state
         return state.role is not LEADER and now >= election.campaign_deadline(state)
 
@@ -336,15 +339,13 @@ class RaftNode:
             state.election_deadline = Instant(state.election_deadline + pause)
 
     def put_off(self, deadline: Instant) -> None:
-        """Do not campaign before then, be a leader known or not: it would be in vain. Who needs
-        nobody else's vote may."""
+        """Do not campaign before then, because it would be in vain; a sole voter still may."""
         state = self._state
         if state.membership.all_voters() != (state.me,):
             state.election_deadline = max(state.election_deadline, deadline)
 
     def written(self, io_id: IoId) -> None:
-        """The round can be read back, but is not durable: that promises nothing, and nothing
-        moves."""
+        """The round can be read back, but is not durable yet: nothing moves."""
 
     def persisted(self, io_id: IoId, now: Instant) -> None:
         """The round is synced. Rounds that this node did not use, or that ended, are ignored."""
@@ -396,8 +397,7 @@ class RaftNode:
 
     def cancel_change(self, now: Instant) -> None:
         """Propose no further step; a joint configuration that is in the log is still left."""
-        self._state.now = now
-        self._state.target = None
+        self._state.now, self._state.target = now, None
 
     def link_up(self, node: NodeId, now: Instant) -> None:
         """A new link session with a node: earlier messages to it may be lost."""

@@ -5,11 +5,18 @@ Entering the roles of candidate and leader is in `election`; these steps are the
 module may need.
 """
 
+from typing import Final
+
 from raftlog.base.ids import RaftIndex, ReplicaId, Term
+from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant
 from raftlog.raft import lease
 from raftlog.raft.output import ReadState, TransferDone
 from raftlog.raft.state import FOLLOWER, LEADER, STOPPED, RaftState, Reads
+
+TERM_JUMP: Final = 2**20
+"""More terms at once than this are traced and counted. A group in which some replica campaigns ten
+times a second, and never wins, needs 29 hours for as many."""
 
 
 def become_follower(state: RaftState, term: Term, leader: ReplicaId | None) -> None:
@@ -20,6 +27,11 @@ def become_follower(state: RaftState, term: Term, leader: ReplicaId | None) -> N
     if state.role is LEADER:
         _abdicate(state)
     if term > state.term:
+        if term - state.term > TERM_JUMP:
+            # Terms rise by one with each campaign. A replica that boots far behind, or joins an old
+            # group, must take such a term all the same; anything else here is worth a look.
+            probe("term-jumped")
+            state.trace("term-jump", ("before", state.term), ("after", term))
         state.term = term
         state.vote = None
         state.hard_state_dirty = True

@@ -111,6 +111,7 @@ UNREACHABLE: Final = {
     "group-removed-in-several-turns": _MUCH,
     "fetched-offsets-over-limit": _MUCH,
     "message-refused": _FOUND,
+    "term-jumped": _MUCH,
     "metadata-loader-stopped": _FOUND,
     "unknown-entry-kind": _FOUND,
     "target-refused-by-replica": "the image has valid targets only, and only a leader is told",

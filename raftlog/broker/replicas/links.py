@@ -1,7 +1,8 @@
 """Links to peers: sessions that begin and end, and what comes over them.
 
 A message counts only over the session of the moment. Raft's messages go to the replica they name,
-if it runs here and the sender is a replica of the node at the other end; all else is dropped.
+if it runs here and the sender is a replica on the data directory at the other end; all else is
+dropped. A partition's group takes terms from known directories only (`known_directories`).
 
 While the image is older than what is known here to be committed, as after a boot that reads slowly,
 an old copy of a peer's disk cannot be told yet. Until then, in the metadata group, nobody's vote
@@ -25,6 +26,7 @@ from raftlog.broker.peer_messages import (
     NodeHeartbeat,
     NodeHeartbeatReply,
 )
+from raftlog.broker.replicas.known_directories import KnownDirectories
 from raftlog.broker.replicas.multi_raft import MultiRaft
 from raftlog.raft.messages import (
     AppendReply,
@@ -71,9 +73,11 @@ class Links:
     refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
     """Sessions of peers that may not take part: only what they ask of the controller is heard."""
     peers: tuple[PeerAddress, ...] = ()
+    known: KnownDirectories = attrs.field(init=False)
     _peer_handlers: dict[type, Callable[[LinkUp, Any], None]] = attrs.Factory(dict)
 
     def __attrs_post_init__(self) -> None:
+        self.known = KnownDirectories(self.context)
         self._peer_handlers = {
             NodeHeartbeat: self._node_heartbeat,
             NodeHeartbeatReply: self._node_heartbeat_reply,
@@ -113,6 +117,7 @@ class Links:
             return
         del self.context.sessions[event.peer]
         self.context.outbox.pop(event.peer, None)
+        self.known.forget(event.peer)
         if self.refused.pop(event.peer, None) is None:
             self._part(event.peer)
         self.context.channel.link_down(event.peer)
@@ -145,6 +150,16 @@ class Links:
             else:
                 self._part(link.peer)
                 self._refuse(link)
+        self._hear_who_waited()
+
+    def _hear_who_waited(self) -> None:
+        """The image names more directories now."""
+        if not self.known:
+            return
+        for link in list(self.context.sessions.values()):
+            if link.peer not in self.refused and self.known.named(link):
+                for group, messages in self.known.take(link):
+                    self._deliver(link, {group: messages})
 
     def addresses_changed(self) -> None:
         """Work out which peers to keep links to, and where: the controllers and every registered
@@ -184,25 +199,28 @@ class Links:
                 batches.setdefault(message.group, []).append(message)
                 continue
             if batches:
-                self._deliver(event.peer, batches)
+                self._deliver(link, batches)
                 batches = {}
             handle(link, message)
         if batches:
-            self._deliver(event.peer, batches)
+            self._deliver(link, batches)
 
-    def _deliver(self, peer: NodeId, batches: dict[GroupId, list[Any]]) -> None:
+    def _deliver(self, link: LinkUp, batches: dict[GroupId, list[Any]]) -> None:
         context = self.context
+        place = (link.peer, link.directory)
+        named = self.known.named(link)
         for group, came in batches.items():
             replica = context.replicas.get(group)
             if replica is None:
                 probe("message-for-no-replica-dropped")
                 continue
             messages = self._that_count(group, came)
-            if any(message.sender.node != peer for message in messages):
+            if any(message.sender[:2] != place for message in messages):
                 probe("message-with-a-false-sender-dropped")
-                replica.receive([m for m in messages if m.sender.node == peer], context.now)
-            else:
-                replica.receive(messages, context.now)
+                messages = [message for message in messages if message.sender[:2] == place]
+            if not named:
+                messages = self.known.heard(link, replica, messages)
+            replica.receive(messages, context.now)
             context.touched[group] = replica
 
     def _that_count(self, group: GroupId, messages: list[Any]) -> list[Any]:
