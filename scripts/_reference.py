@@ -191,7 +191,7 @@ PAGES = {
     "topic_settings.md": ("raftlog.metadata.topic_configs", topic_settings),
     "clients.md": ("outsiders.page", clients),
     "command_line.md": ("raftlog.cli.main", command_line),
-    "scenario_steps.md": ("raftlog_sim.step_reference", scenario_steps),
+    "scenario_steps.md": ("raftlog_sim.schedules.step_reference", scenario_steps),
 }
 
 

@@ -34,8 +34,11 @@ within the atlas strike only while a quorum is left that can repair everything. 
 
 def lines():
     """The body of the page."""
-    schedule, bounds = import_module("raftlog_sim.schedule"), import_module("raftlog_sim.bounds")
-    kinds = import_module("raftlog_sim.step_kinds").KINDS
+    schedule, bounds = (
+        import_module("raftlog_sim.schedules.schedule"),
+        import_module("raftlog_sim.schedules.bounds"),
+    )
+    kinds = import_module("raftlog_sim.schedules.step_kinds").KINDS
     found = _INTRO.format(
         time_max=f"{bounds.TIME_MAX_MS:,}", steps_max=f"{schedule.STEPS_MAX:,}"
     ).splitlines()
@@ -47,7 +50,7 @@ def lines():
 
 
 def _kind(name, kind):
-    example = import_module("raftlog_sim.step_reference").example(name)
+    example = import_module("raftlog_sim.schedules.step_reference").example(name)
     arguments = "<br>".join(f"`{each}`: {_form(form)}" for each, form in kind.arguments)
     lasts = "yes" if kind.lasts else ""
     return f"| `{name}` | {arguments} | {lasts} | {kind.what} | `{example}` |"
@@ -58,9 +61,9 @@ def _form(form):
 
 
 def _settings():
-    reference = import_module("raftlog_sim.step_reference")
-    bounds = import_module("raftlog_sim.bounds").BOUNDS
-    options = import_module("raftlog_sim.options").SimOptions(seed=1)
+    reference = import_module("raftlog_sim.schedules.step_reference")
+    bounds = import_module("raftlog_sim.schedules.bounds").BOUNDS
+    options = import_module("raftlog_sim.schedules.options").SimOptions(seed=1)
     found = ["", "## Settings", "", "`set NAME VALUE` says how the cluster and its run are.", ""]
     found += ["| setting | default | allowed | meaning | example |", "|---|---|---|---|---|"]
     for name, (about, example) in reference.SETTINGS.items():
@@ -75,7 +78,7 @@ def _settings():
 
 
 def _headers():
-    headers = import_module("raftlog_sim.step_reference").HEADERS
+    headers = import_module("raftlog_sim.schedules.step_reference").HEADERS
     found = ["", "## Other lines", "", "| line begins with | meaning | example |", "|---|---|---|"]
     found += [f"| `{head}` | {about} | `{example}` |" for head, (about, example) in headers.items()]
     found += ["", "`subject pysyncobj` makes the file a plan of another library's nodes, which has"]

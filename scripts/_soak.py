@@ -14,8 +14,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from raftlog_sim import compiled_build
-from raftlog_sim.bug_base import commit, file_log
+from raftlog_sim.hunting import compiled_build
+from raftlog_sim.hunting.bug_base import commit, file_log
 
 from raftlog.base.errors import OperatingError
 

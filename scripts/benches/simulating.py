@@ -5,11 +5,11 @@ trio mode, which play the real runtime too, by themselves."""
 import time
 from collections.abc import Iterable
 
-from raftlog_sim.drawing import draw_schedule
-from raftlog_sim.options import draw_options
-from raftlog_sim.schedule import Schedule
-from raftlog_sim.simulation import simulate
-from raftlog_sim.step_kinds import KINDS
+from raftlog_sim.playing.simulation import simulate
+from raftlog_sim.schedules.drawing import draw_schedule
+from raftlog_sim.schedules.options import draw_options
+from raftlog_sim.schedules.schedule import Schedule
+from raftlog_sim.schedules.step_kinds import KINDS
 
 from benches import measuring
 

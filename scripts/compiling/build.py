@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mypyc.build import mypycify
-from raftlog_sim.compiled_build import PACKAGES, say_what, sources_digest
+from raftlog_sim.hunting.compiled_build import PACKAGES, say_what, sources_digest
 from setuptools import Extension, setup  # before distutils, which it brings along
 
 from distutils.ccompiler import CCompiler  # isort: skip
@@ -58,18 +58,18 @@ LEFT_OUT = {
     "compiled package is asked for before its own names are there",
     "raftlog_sim/__init__.py": "empty",
     "raftlog_sim/__main__.py": "a program",
-    "raftlog_sim/spark_sweep.py": "Spark's types",
-    "raftlog_sim/stepping.py": "an attribute whose name is a word of C",
-    "raftlog_sim/workers.py": "starts processes",
+    "raftlog_sim/hunting/spark_sweep.py": "Spark's types",
+    "raftlog_sim/playing/stepping.py": "an attribute whose name is a word of C",
+    "raftlog_sim/hunting/workers.py": "starts processes",
 }
 LEFT_OUT_BEGINNINGS = (
-    "raftlog_sim/trio_",
+    "raftlog_sim/shell/",
     "raftlog_sim/commands/",
     "raftlog_sim/subjects/",
     # Compiled runs are not recorded.
     "raftlog/broker/incident/",
-    "raftlog_sim/incident_",
-    "raftlog_sim/recordings.py",
+    "raftlog_sim/incidents/",
+    "raftlog_sim/hunting/incident_stepper.py",
 )
 # What one module calls in another is not looked up by name while it runs, and may be inlined.
 FLAGS = ["-fvisibility=hidden", "-fno-semantic-interposition", "-fno-plt"]

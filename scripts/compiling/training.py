@@ -1,8 +1,8 @@
 """Plays some seeds, by what PYTHONPATH names first: what they run is what most seeds run."""
 
-from raftlog_sim.cases import BROKERS
-from raftlog_sim.options import draw_options
-from raftlog_sim.seeds import drawn
+from raftlog_sim.playing.cases import BROKERS
+from raftlog_sim.playing.seeds import drawn
+from raftlog_sim.schedules.options import draw_options
 
 PROFILE = "swarm"
 SEEDS = range(1001, 1016)

@@ -1,6 +1,6 @@
 """Planted bugs of retention: whose clock decides, what is known to be old, and how much stays.
 
-Only `raftlog_sim.mutation` loads this file; nothing here is ever installed.
+Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed.
 """
 
 from itertools import pairwise

@@ -1,8 +1,8 @@
 """Planted bugs of the judge (LESSONS part 5, row 24): 24 to 24t of the one-pass check of a log, 24u
 to 24z of the general search.
 
-Only `raftlog_sim.mutation` loads this file; nothing here is ever installed. What is expected to
-catch one is a kind of small history (`raftlog_sim.judge_hunt`).
+Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed. What is
+expected to catch one is a kind of small history (`raftlog_sim.hunting.judge_hunt`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

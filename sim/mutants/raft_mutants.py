@@ -1,7 +1,7 @@
 """Planted bugs of Raft itself (LESSONS part 5). Each function breaks one rule in this process.
 
-Only `raftlog_sim.mutation` loads this file; nothing here is ever installed. A number with a letter
-is another variant of the same mistake.
+Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed. A number with a
+letter is another variant of the same mistake.
 """
 
 from collections.abc import Sequence

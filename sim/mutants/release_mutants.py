@@ -1,6 +1,6 @@
 """Planted bugs of what two releases owe each other (LESSONS review-22).
 
-Only `raftlog_sim.mutation` loads this file; nothing here is ever installed.
+Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed.
 """
 
 from typing import Any

@@ -4,9 +4,9 @@ raft_mutants.py."""
 from typing import Any, final
 
 import attrs
-from raftlog_sim import loss_faults
-from raftlog_sim.disk import SimulatedDisk
-from raftlog_sim.node import Node
+from raftlog_sim.faults import loss_faults
+from raftlog_sim.world.disk import SimulatedDisk
+from raftlog_sim.world.node import Node
 
 from raftlog.base.ids import METADATA_GROUP, ReplicaEpoch, ReplicaId
 from raftlog.broker.broker import Broker

@@ -4,7 +4,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from raftlog_sim import disk as simulated_disk
+from raftlog_sim.world import disk as simulated_disk
 
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.base.ids import RaftIndex

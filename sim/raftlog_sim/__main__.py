@@ -19,7 +19,6 @@ from itertools import pairwise
 from types import FrameType
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim import mutation
 from raftlog_sim.commands import (
     common,
     debug,
@@ -32,6 +31,7 @@ from raftlog_sim.commands import (
     steps,
     sweep,
 )
+from raftlog_sim.hunting import mutation
 
 
 def main(arguments: list[str]) -> int:

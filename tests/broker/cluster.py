@@ -5,8 +5,8 @@ virtual time. Records go through real frames; nothing is looked up in memory tha
 not see, except in the methods whose name begins with `see_`.
 """
 
-from raftlog_sim.client import Client
-from raftlog_sim.world import World, seconds
+from raftlog_sim.world.client import Client
+from raftlog_sim.world.world import World, seconds
 
 from raftlog.base.errors import ProtocolError
 from raftlog.base.trace import ListTracer

@@ -5,8 +5,8 @@ import hashlib
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
-from raftlog_sim.world import seconds
+from raftlog_sim.world.disk import Keep
+from raftlog_sim.world.world import seconds
 
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.limits import UNANSWERED_REQUESTS_MAX

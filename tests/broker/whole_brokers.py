@@ -5,7 +5,7 @@
 
 import copy
 
-from raftlog_sim.world import seconds
+from raftlog_sim.world.world import seconds
 
 from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.broker.peer_messages import ControllerKind

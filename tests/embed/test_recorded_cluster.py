@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from raftlog_sim.__main__ import main
-from raftlog_sim.incident_folder import IncidentFolder
-from raftlog_sim.scenario_files import told
+from raftlog_sim.incidents.incident_folder import IncidentFolder
+from raftlog_sim.playing.scenario_files import told
 
 import raftlog
 from raftlog.base.errors import OperatingError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from outsiders import soaking, suite_table, suites
 from outsiders.suites import FAILS, HANGS, PASSES, SKIPS, Ending
-from raftlog_sim.mutation import module_of
+from raftlog_sim.hunting.mutation import module_of
 
 from tests.tidy.tree import ROOT
 

@@ -8,7 +8,7 @@ needs no time; `advance` lets time pass from deadline to deadline.
 
 from collections import deque
 
-from raftlog_sim.disk import Keep, SimulatedDisk
+from raftlog_sim.world.disk import Keep, SimulatedDisk
 
 from raftlog.base.entries import HardState, Membership
 from raftlog.base.errors import RaftlogError

@@ -5,7 +5,7 @@ committed records, by a few lines that know nothing of replicas.
 """
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.errors import DiskError
 from raftlog.base.limits import LOG_READ_FAILURES_MAX

@@ -7,7 +7,7 @@ own does not cover, wherever the committed log start is.
 from functools import partial
 
 import pytest
-from raftlog_sim.disk import Keep, SimulatedCrashError
+from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base.errors import CorruptData, DiskError, FutureFormat
 from raftlog.base.frozen import Frozen

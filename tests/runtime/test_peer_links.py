@@ -3,7 +3,7 @@
 import pytest
 import trio
 import trio.testing
-from raftlog_sim.releases import RELEASES
+from raftlog_sim.world.releases import RELEASES
 
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, SessionId
 from raftlog.base.trace import ListTracer

@@ -1,7 +1,7 @@
 """`recover_directory` on disks of a simulated cluster: two of three are gone, the third goes on."""
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import DirectoryId, IoId, NodeId

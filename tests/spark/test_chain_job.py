@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable
 
 import pytest
-from raftlog_sim.small_logs import KEY, SHAPES, generate
+from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
 from raftlog.spark.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables, judge_tables
 from raftlog.verify.facts import per_key

@@ -3,8 +3,8 @@
 from functools import partial
 
 import pytest
-from raftlog_sim import spark_sweep
 from raftlog_sim.commands.sweep import run_seed
+from raftlog_sim.hunting import spark_sweep
 
 pytestmark = [pytest.mark.needs_command("java"), pytest.mark.filterwarnings("ignore")]
 

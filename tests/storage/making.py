@@ -1,7 +1,7 @@
 """What the tests of storage share: a formatted simulated disk, one replica, batches, rounds."""
 
-from raftlog_sim.disk import SimulatedDisk
-from raftlog_sim.streams import Stream
+from raftlog_sim.base.streams import Stream
+from raftlog_sim.world.disk import SimulatedDisk
 
 from raftlog.base.entries import Entry, EntryKind, Membership
 from raftlog.base.errors import CorruptData

@@ -7,7 +7,7 @@ Such a file came to the disk with an install, which was written before anybody h
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, FutureFormat

@@ -8,8 +8,8 @@ second boot says the same.
 import copy
 
 import pytest
-from raftlog_sim.disk import Keep, SimulatedCrashError
-from raftlog_sim.streams import Stream
+from raftlog_sim.base.streams import Stream
+from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base.entries import EntryKind, HardState, InstallPosition
 from raftlog.base.errors import OperatingError

@@ -8,7 +8,7 @@ import os
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import EntryKind, Membership
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError

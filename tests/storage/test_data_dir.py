@@ -4,7 +4,7 @@ import struct
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import HardState

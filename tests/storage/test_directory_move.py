@@ -4,7 +4,7 @@ knows its vote, in one of the two places."""
 import copy
 
 import pytest
-from raftlog_sim.disk import Keep, SimulatedCrashError
+from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, OperatingError

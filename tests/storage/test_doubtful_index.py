@@ -11,7 +11,7 @@ import copy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import EntryKind, Membership

@@ -11,7 +11,7 @@ import copy
 from contextlib import suppress
 
 import pytest
-from raftlog_sim.disk import Keep, SimulatedCrashError
+from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base import probes
 from raftlog.base.entries import EntryKind, HardState

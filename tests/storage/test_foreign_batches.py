@@ -3,7 +3,7 @@ leaves it that went astray: the batch is whole, and only the chain tells. Whoeve
 read a file after a boot must compare it."""
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base import probes
 from raftlog.base.entries import EntryKind, Membership

@@ -9,7 +9,7 @@ from happening at all; an operator who starts the wrong binary is not asked.
 import struct
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import EntryKind

@@ -1,7 +1,7 @@
 """Replicas on several disks: each directory says whose it is, and fails without the others."""
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import HardState

@@ -8,7 +8,7 @@ were once appended at their place; nothing may be called damaged, for nothing ro
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from raftlog_sim.disk import Keep, SimulatedCrashError
+from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base.entries import EntryKind, InstallPosition, Membership
 from raftlog.base.ids import ReplicaId

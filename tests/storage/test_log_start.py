@@ -9,7 +9,7 @@ led, and told clients that the log begins at 0, where there is nothing.
 import copy
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import EntryKind
 from raftlog.records.control import write_log_start

@@ -1,7 +1,7 @@
 """A segment file that is lost, with the mark in it, may have replaced what older files hold."""
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.storage.recovery import ReplicaState
 from raftlog.storage.replica import LogOptions

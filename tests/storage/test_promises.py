@@ -1,7 +1,7 @@
 """What a damaged replica still knows to have promised: its mark, and what lies whole behind it."""
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.limits import BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from raftlog.storage.recovery import ReplicaState

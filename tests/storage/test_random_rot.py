@@ -9,7 +9,7 @@ import contextlib
 
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.errors import RaftlogError
 from raftlog.storage.recovery import ReplicaState

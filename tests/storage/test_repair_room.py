@@ -6,7 +6,7 @@ Until then what lies behind the fault is the evidence of what the replica once h
 import copy
 
 import pytest
-from raftlog_sim.disk import Keep, SimulatedCrashError
+from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import DiskError

@@ -8,8 +8,8 @@ ever: a replica that its peers could have repaired in a second stayed closed unt
 import copy
 
 import pytest
-from raftlog_sim.disk import Keep
-from raftlog_sim.inode import SECTOR
+from raftlog_sim.world.disk import Keep
+from raftlog_sim.world.inode import SECTOR
 
 from raftlog.base import probes
 from raftlog.base.entries import InstallPosition

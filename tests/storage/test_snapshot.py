@@ -4,7 +4,7 @@ import hashlib
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, FutureFormat

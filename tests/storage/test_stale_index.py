@@ -9,7 +9,7 @@ the only voter of the metadata group never led again.
 import copy
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.storage.files import write_whole
 from raftlog.storage.recovery import ReplicaState

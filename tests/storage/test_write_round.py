@@ -4,7 +4,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, DiskFull

@@ -20,7 +20,7 @@ EXTRA_ROOMS = {
     "numba": "raftlog/spark/",
     "numpy": "raftlog/spark/",
     "pyarrow": "raftlog/spark/",
-    "pyspark": ("raftlog/spark/", "sim/raftlog_sim/spark_sweep.py"),
+    "pyspark": ("raftlog/spark/", "sim/raftlog_sim/hunting/spark_sweep.py"),
     "pysyncobj": ("sim/raftlog_sim/subjects/",),
     "pytest": "raftlog/embed/pytest_plugin.py",
 }

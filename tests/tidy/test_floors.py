@@ -41,7 +41,7 @@ VIOLATIONS = {
     ),
     "guests stay in their rooms": ("raftlog/embed/bad.py", "import pytest"),
     "the judge knows nothing of the judged": ("raftlog/verify/bad.py", "import raftlog.records"),
-    "only raftlog_sim.trio_world may touch the runtime": (
+    "only raftlog_sim.shell.trio_world may touch the runtime": (
         "raftlog_sim/bad.py",
         "import raftlog.runtime",
     ),
@@ -115,9 +115,9 @@ def test_the_rooms_of_the_guests_are_open(tmp_path: Path):
     add(tmp_path, "raftlog/client/trio_driver.py", "")
     add(
         tmp_path,
-        "raftlog_sim/trio_world.py",
+        "raftlog_sim/shell/trio_world.py",
         "from raftlog.runtime import server\nfrom raftlog.client import trio_driver",
     )
-    add(tmp_path, "raftlog_sim/world.py", "from raftlog.client import core")
+    add(tmp_path, "raftlog_sim/world/world.py", "from raftlog.client import core")
     code, report = linted(tmp_path)
     assert code == 0, report

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from raftlog_sim.small_logs import SHAPES, by_search, generate
+from raftlog_sim.hunting.small_logs import SHAPES, by_search, generate
 
 from raftlog.verify import Header, judge_operations
 

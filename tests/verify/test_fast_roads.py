@@ -14,7 +14,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from raftlog_sim.small_logs import SHAPES, generate
+from raftlog_sim.hunting.small_logs import SHAPES, generate
 
 from raftlog.base.errors import RaftlogError
 from raftlog.verify import HistoryReader, history_reader, intervals, linearizability

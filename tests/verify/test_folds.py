@@ -7,7 +7,7 @@ import pickle
 import random
 
 import pytest
-from raftlog_sim.small_logs import KEY, SHAPES, generate
+from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
 from raftlog.verify import Header, folds, judge_operations
 from raftlog.verify.folds import judge_in_parts

@@ -6,7 +6,7 @@ import copy
 import random
 
 import pytest
-from raftlog_sim.small_logs import KEY, SHAPES, generate
+from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
 from raftlog.verify import Header, cycles, judge_operations
 from raftlog.verify.facts import Facts

@@ -9,9 +9,9 @@ The unpatched judge is right about the same histories.
 import inspect
 
 import pytest
-from raftlog_sim import mutation
-from raftlog_sim.judge_hunt import KINDS, Hunt, judged_wrongly
-from raftlog_sim.small_logs import SHAPES
+from raftlog_sim.hunting import mutation
+from raftlog_sim.hunting.judge_hunt import KINDS, Hunt, judged_wrongly
+from raftlog_sim.hunting.small_logs import SHAPES
 
 from raftlog.verify import anomalies, check, facts, holes, linearizability, search
 

@@ -3,7 +3,14 @@
 import random
 
 import pytest
-from raftlog_sim.small_registers import by_every_order, cas, legal, random_calls, read, write
+from raftlog_sim.hunting.small_registers import (
+    by_every_order,
+    cas,
+    legal,
+    random_calls,
+    read,
+    write,
+)
 
 from raftlog.verify import BadHistory, Call, Header, Model, Op, intervals, judge_operations
 from raftlog.verify.models import CAS_REGISTER, CONSUMER_OFFSETS, FENCING, REGISTER, append_only

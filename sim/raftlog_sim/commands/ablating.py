@@ -5,10 +5,10 @@ import argparse
 from typing import Any, Final
 
 from raftlog.base.amounts import amount
-from raftlog_sim import ablation, mutation
-from raftlog_sim.ablation import Found
 from raftlog_sim.commands import common
-from raftlog_sim.options import FAULTS, VARIED
+from raftlog_sim.hunting import ablation, mutation
+from raftlog_sim.hunting.ablation import Found
+from raftlog_sim.schedules.options import FAULTS, VARIED
 
 ON: Final = "raftlog sim mutants"
 

@@ -13,9 +13,12 @@ from typing import Any, Final, final
 from raftlog.base.amounts import amount
 from raftlog.base.error_text import error_text
 from raftlog.base.errors import OperatingError
-from raftlog_sim import mutation, scenario_files
-from raftlog_sim.bounds import BOUNDS
-from raftlog_sim.cases import (
+from raftlog_sim.base.outcome import Outcome
+from raftlog_sim.base.probe_names import place_names, reachable_names
+from raftlog_sim.commands.names import no_such
+from raftlog_sim.hunting import mutation
+from raftlog_sim.playing import scenario_files
+from raftlog_sim.playing.cases import (
     BROKERS,
     PROFILES_OF,
     SUBJECTS,
@@ -25,11 +28,9 @@ from raftlog_sim.cases import (
     read_text,
     within,
 )
-from raftlog_sim.commands.names import no_such
-from raftlog_sim.outcome import Outcome
-from raftlog_sim.probe_names import place_names, reachable_names
-from raftlog_sim.run_folder import RUNS, check_writable
-from raftlog_sim.seeds import drawn
+from raftlog_sim.playing.run_folder import RUNS, check_writable
+from raftlog_sim.playing.seeds import drawn
+from raftlog_sim.schedules.bounds import BOUNDS
 
 DONE: Final = 0
 FAILED: Final = 1

@@ -8,9 +8,9 @@ from typing import Final
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
-from raftlog_sim.cases import BrokerCase
 from raftlog_sim.commands import common
-from raftlog_sim.debugger import Debugger
+from raftlog_sim.hunting.debugger import Debugger
+from raftlog_sim.playing.cases import BrokerCase
 
 PROMPT: Final = "(sim) "
 HELP: Final = """\

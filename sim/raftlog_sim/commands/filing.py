@@ -9,15 +9,15 @@ from typing import Final, final
 
 import attrs
 
-from raftlog_sim import mutation
-from raftlog_sim.bug_base import Bug, BugBase, commit
+from raftlog_sim.base.minimise import Effort
+from raftlog_sim.base.outcome import failure_class
 from raftlog_sim.commands import common
-from raftlog_sim.minimise import Effort
-from raftlog_sim.outcome import failure_class
-from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
-from raftlog_sim.seeds import drawn
-from raftlog_sim.shrink import TIME_LIMIT_S
-from raftlog_sim.trials import Helpers
+from raftlog_sim.hunting import mutation
+from raftlog_sim.hunting.bug_base import Bug, BugBase, commit
+from raftlog_sim.hunting.shrink import TIME_LIMIT_S
+from raftlog_sim.hunting.trials import Helpers
+from raftlog_sim.playing.run_folder import Circumstances, new_folder, utc_text, write
+from raftlog_sim.playing.seeds import drawn
 
 SHRINK_LEAST_S: Final = 30.0
 """What shrinking gets when the time of the sweep is over: so much longer it takes at the most."""

@@ -19,8 +19,8 @@ from typing import Any, Final
 import raftlog
 import raftlog_sim
 from raftlog.base.amounts import amount
-from raftlog_sim import mutation
 from raftlog_sim.commands import common
+from raftlog_sim.hunting import mutation
 
 GUILTY: Final = "0.3.14"
 INNOCENT: Final = "0.3.17"

@@ -13,9 +13,9 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.units import NANOS_PER_MILLI
 from raftlog_sim.commands import common
 from raftlog_sim.commands.debug import lines_of
-from raftlog_sim.incident_folder import IncidentFolder, RecordedBoot
-from raftlog_sim.incident_scenario import scenario_of
-from raftlog_sim.incident_stepper import Stepper
+from raftlog_sim.hunting.incident_stepper import Stepper
+from raftlog_sim.incidents.incident_folder import IncidentFolder, RecordedBoot
+from raftlog_sim.incidents.incident_scenario import scenario_of
 
 _COMMAND: Final = "raftlog incident"
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from raftlog.base.amounts import amount
-from raftlog_sim.mutation import JUDGE
+from raftlog_sim.hunting.mutation import JUDGE
 
 BEGIN: Final = "<!-- table of the judge begins -->"
 END: Final = "<!-- table of the judge ends -->"

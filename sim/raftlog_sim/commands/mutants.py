@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
-from raftlog_sim import judge_hunt, mutation, scenario_files
 from raftlog_sim.commands import ablating, common, judge_table, patches
-from raftlog_sim.options import PROFILES
+from raftlog_sim.hunting import judge_hunt, mutation
+from raftlog_sim.playing import scenario_files
+from raftlog_sim.schedules.options import PROFILES
 
 BUDGET: Final = 60
 HISTORIES: Final = judge_hunt.Hunt().histories

@@ -12,9 +12,9 @@ from typing import Final
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
-from raftlog_sim.cases import LibraryMissingError, read_text
-from raftlog_sim.probe_names import fault_names, probe_names
-from raftlog_sim.scenario_files import SUFFIX, Scenario, read
+from raftlog_sim.base.probe_names import fault_names, probe_names
+from raftlog_sim.playing.cases import LibraryMissingError, read_text
+from raftlog_sim.playing.scenario_files import SUFFIX, Scenario, read
 
 BYTES_MAX: Final = 4 << 20
 """A file with as many steps as a run may have is smaller."""

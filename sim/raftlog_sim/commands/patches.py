@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
-from raftlog_sim import patched_hunt, scenario_files
 from raftlog_sim.commands import common, judge_table, own_scenarios
 from raftlog_sim.commands.names import no_such
-from raftlog_sim.mutation import Hunt
-from raftlog_sim.options import PROFILES
-from raftlog_sim.scenario_files import Scenario
+from raftlog_sim.hunting import patched_hunt
+from raftlog_sim.hunting.mutation import Hunt
+from raftlog_sim.playing import scenario_files
+from raftlog_sim.playing.scenario_files import Scenario
+from raftlog_sim.schedules.options import PROFILES
 
 ON: Final = "raftlog sim mutants"
 

@@ -11,13 +11,13 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from raftlog_sim import scenarios
-from raftlog_sim.cases import Case
+from raftlog_sim.base.outcome import Outcome
 from raftlog_sim.commands import common
 from raftlog_sim.commands.telling import option_lines
-from raftlog_sim.divergence import first_divergence, turn_lines
-from raftlog_sim.outcome import Outcome
-from raftlog_sim.run_folder import (
+from raftlog_sim.hunting import scenarios
+from raftlog_sim.playing.cases import Case
+from raftlog_sim.playing.divergence import first_divergence, turn_lines
+from raftlog_sim.playing.run_folder import (
     REPORT,
     Circumstances,
     new_folder,
@@ -25,7 +25,7 @@ from raftlog_sim.run_folder import (
     utc_text,
     write,
 )
-from raftlog_sim.seeds import drawn
+from raftlog_sim.playing.seeds import drawn
 
 _HASH_SEEDS: Final = ("1", "2")
 

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
-from raftlog_sim import scenario_files, scenarios
-from raftlog_sim.cases import PYSYNCOBJ, why_no_guests
+from raftlog_sim.base.probe_names import missed_names
 from raftlog_sim.commands import common, own_scenarios, scenario_junit
 from raftlog_sim.commands.names import no_such
-from raftlog_sim.probe_names import missed_names
+from raftlog_sim.hunting import scenarios
+from raftlog_sim.playing import scenario_files
+from raftlog_sim.playing.cases import PYSYNCOBJ, why_no_guests
 
 _NOTE: Final = "nothing was expected: the file has no line that begins with =>"
 Wanted = tuple[scenario_files.Scenario, Path | None]

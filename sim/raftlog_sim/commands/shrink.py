@@ -9,14 +9,14 @@ from typing import Final
 
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
-from raftlog_sim import mutation
-from raftlog_sim.cases import Case
+from raftlog_sim.base.minimise import Effort
+from raftlog_sim.base.outcome import Outcome
 from raftlog_sim.commands import common
-from raftlog_sim.minimise import Effort
-from raftlog_sim.outcome import Outcome
-from raftlog_sim.run_folder import Circumstances, new_folder, utc_text, write
-from raftlog_sim.shrink import TIME_LIMIT_S, shrink_case
-from raftlog_sim.trials import Helpers
+from raftlog_sim.hunting import mutation
+from raftlog_sim.hunting.shrink import TIME_LIMIT_S, shrink_case
+from raftlog_sim.hunting.trials import Helpers
+from raftlog_sim.playing.cases import Case
+from raftlog_sim.playing.run_folder import Circumstances, new_folder, utc_text, write
 
 SHOWN_STEPS_MAX: Final = 40
 JOBS: Final = 2

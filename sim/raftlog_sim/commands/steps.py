@@ -5,9 +5,9 @@ import argparse
 from pathlib import Path
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim import scenario_files
-from raftlog_sim.cases import read_text
 from raftlog_sim.commands import common
+from raftlog_sim.playing import scenario_files
+from raftlog_sim.playing.cases import read_text
 
 
 def add(parsers: common.Parsers) -> None:

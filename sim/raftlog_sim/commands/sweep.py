@@ -17,19 +17,20 @@ from pathlib import Path
 from typing import Final
 
 from raftlog.base.amounts import amount
-from raftlog_sim import compiled_build, mutation, scenario_files, scenarios, spark_sweep
-from raftlog_sim.bounds import BOUNDS
-from raftlog_sim.cases import BROKERS
+from raftlog_sim.base.outcome import failure_class, signature
 from raftlog_sim.commands import common, filing
 from raftlog_sim.commands.run import played_elsewhere
 from raftlog_sim.commands.tally import Group, Row, Tally
-from raftlog_sim.fault_pairs import PairCounts
-from raftlog_sim.last_writes import NO_MAJORITY, RECORDS
-from raftlog_sim.options import VARIED, draw_options
-from raftlog_sim.outcome import failure_class, signature
-from raftlog_sim.seeds import drawn
-from raftlog_sim.simulation import RAN
-from raftlog_sim.workers import Call, Lost, Workers
+from raftlog_sim.hunting import compiled_build, mutation, scenarios, spark_sweep
+from raftlog_sim.hunting.workers import Call, Lost, Workers
+from raftlog_sim.playing import scenario_files
+from raftlog_sim.playing.cases import BROKERS
+from raftlog_sim.playing.last_writes import NO_MAJORITY, RECORDS
+from raftlog_sim.playing.seeds import drawn
+from raftlog_sim.playing.simulation import RAN
+from raftlog_sim.schedules.bounds import BOUNDS
+from raftlog_sim.schedules.fault_pairs import PairCounts
+from raftlog_sim.schedules.options import VARIED, draw_options
 
 KEPT_A_GROUP: Final = 3
 ONLY_COMPILED: Final = "only-compiled"

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.amounts import amount
-from raftlog_sim.fault_pairs import PairCounts
-from raftlog_sim.probe_names import missed_names, missed_places
+from raftlog_sim.base.probe_names import missed_names, missed_places
+from raftlog_sim.schedules.fault_pairs import PairCounts
 
 SHOWN_SEEDS: Final = 8
 _POWER: Final = ("under-a-process", "before-a-sync")

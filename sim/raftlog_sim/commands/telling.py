@@ -4,8 +4,8 @@ import json
 import textwrap
 from typing import Any, Final
 
-from raftlog_sim.cases import BrokerCase, Case, GuestCase
-from raftlog_sim.options import SimOptions
+from raftlog_sim.playing.cases import BrokerCase, Case, GuestCase
+from raftlog_sim.schedules.options import SimOptions
 
 COLUMNS: Final = 100
 _GAPS: Final = "fault_gaps_ms"

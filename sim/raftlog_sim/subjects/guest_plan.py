@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple, final
 import attrs
 
 from raftlog.base.errors import OperatingError
-from raftlog_sim.bounds import BOUNDS, TIME_MAX_MS
-from raftlog_sim.streams import Stream
+from raftlog_sim.base.streams import Stream
+from raftlog_sim.schedules.bounds import BOUNDS, TIME_MAX_MS
 from raftlog_sim.subjects import GUEST_PROFILES, GUEST_SUBJECT
 from raftlog_sim.subjects.guest_cluster import VERBS, GuestCluster
 from raftlog_sim.subjects.pysyncobj import NO_COMPACTION, GuestSettings

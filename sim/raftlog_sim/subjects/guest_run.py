@@ -14,7 +14,7 @@ import attrs
 
 from raftlog.base.amounts import amount
 from raftlog.verify import Header, HistoryWriter, Verdict, check_history
-from raftlog_sim.streams import Stream
+from raftlog_sim.base.streams import Stream
 from raftlog_sim.subjects.guest_cluster import GuestCluster
 from raftlog_sim.subjects.guest_plan import GuestPlan
 from raftlog_sim.subjects.guest_view import Conviction, GuestView

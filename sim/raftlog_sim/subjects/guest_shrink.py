@@ -5,8 +5,8 @@ from typing import Final
 
 import attrs
 
-from raftlog_sim.minimise import Effort, minimise, one_by_one, simplify
-from raftlog_sim.outcome import signature
+from raftlog_sim.base.minimise import Effort, minimise, one_by_one, simplify
+from raftlog_sim.base.outcome import signature
 from raftlog_sim.subjects.guest_plan import GuestPlan, GuestStep
 from raftlog_sim.subjects.guest_run import play
 from raftlog_sim.subjects.pysyncobj import NO_COMPACTION

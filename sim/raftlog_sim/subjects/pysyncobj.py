@@ -21,7 +21,7 @@ from pysyncobj import syncobj as library
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from raftlog_sim.streams import Stream
+from raftlog_sim.base.streams import Stream
 
 VERSION: Final[str] = library.VERSION
 READING_US: Final = 100

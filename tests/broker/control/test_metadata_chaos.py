@@ -16,8 +16,8 @@ import copy
 import random
 
 import pytest
-from raftlog_sim.disk import Keep
-from raftlog_sim.world import seconds
+from raftlog_sim.world.disk import Keep
+from raftlog_sim.world.world import seconds
 
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.broker.control.controller_requests import metadata_target

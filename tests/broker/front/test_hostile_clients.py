@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raftlog_sim.client import Client, ConnectionLostError
+from raftlog_sim.world.client import Client, ConnectionLostError
 
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.alter_partition_reassignments import (

@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.client import Client
+from raftlog_sim.world.client import Client
 
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX, REQUEST_ITEM_BYTES
 from raftlog.base.units import KIB

@@ -2,8 +2,8 @@
 
 import attrs
 import pytest
-from raftlog_sim.client import Client
-from raftlog_sim.node import Node
+from raftlog_sim.world.client import Client
+from raftlog_sim.world.node import Node
 
 from raftlog.base.units import KIB
 from raftlog.broker.config import BrokerLimits

@@ -8,7 +8,7 @@ the limits page.
 import random
 
 import pytest
-from raftlog_sim.client import Client, ConnectionLostError
+from raftlog_sim.world.client import Client, ConnectionLostError
 
 from raftlog.base.limits import (
     DECOMPRESSED_BYTES_MAX,

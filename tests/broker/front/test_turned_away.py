@@ -4,7 +4,7 @@ another one only when the one that they are connected to is gone."""
 from itertools import pairwise
 
 import pytest
-from raftlog_sim.client import Client, ConnectionLostError
+from raftlog_sim.world.client import Client, ConnectionLostError
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import ConnectionId, NodeId

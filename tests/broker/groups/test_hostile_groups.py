@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from raftlog_sim.client import Client, ConnectionLostError
+from raftlog_sim.world.client import Client, ConnectionLostError
 
 from raftlog.base import limits
 from raftlog.broker.config import OffsetsTopicSettings

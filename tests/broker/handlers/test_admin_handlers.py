@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.client import ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError
 
 from raftlog.kafka.codec import decode_response
 from raftlog.kafka.error_codes import ErrorCode

@@ -4,8 +4,8 @@ connection ended; and at rest no replica has anybody waiting.
 """
 
 import pytest
-from raftlog_sim.client import Client, ConnectionLostError
-from raftlog_sim.world import seconds
+from raftlog_sim.world.client import Client, ConnectionLostError
+from raftlog_sim.world.world import seconds
 
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey

@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base import probes
 from raftlog.base.errors import CorruptData, DiskError

@@ -8,7 +8,7 @@ broker only, and CreatePartitions for none.
 
 import attrs
 import pytest
-from raftlog_sim.world import seconds
+from raftlog_sim.world.world import seconds
 
 from raftlog.base.probes import fired, reset
 from raftlog.base.units import millis

@@ -3,7 +3,7 @@ hints."""
 
 import attrs
 import pytest
-from raftlog_sim.client import ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError
 
 from raftlog.base import probes
 from raftlog.kafka.error_codes import ErrorCode

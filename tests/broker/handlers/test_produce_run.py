@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raftlog_sim.client import Client, ConnectionLostError
+from raftlog_sim.world.client import Client, ConnectionLostError
 
 from raftlog.base import probes
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX

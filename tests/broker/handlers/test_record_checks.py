@@ -2,7 +2,7 @@
 the loop, a step at a time."""
 
 import pytest
-from raftlog_sim.client import Client
+from raftlog_sim.world.client import Client
 
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.versions import ApiKey

@@ -1,9 +1,9 @@
 """Whole brokers with a second disk, in virtual time: it fails, and replicas move to it and back."""
 
 import pytest
-from raftlog_sim.disk import Keep, SimulatedDisk
-from raftlog_sim.more_disks import add_disk
-from raftlog_sim.streams import Stream
+from raftlog_sim.base.streams import Stream
+from raftlog_sim.world.disk import Keep, SimulatedDisk
+from raftlog_sim.world.more_disks import add_disk
 
 from raftlog.base.errors import DiskError
 from raftlog.broker.replicas.hosts import HostState

@@ -10,7 +10,7 @@ removal.
 import copy
 
 import pytest
-from raftlog_sim.stuck import StuckError
+from raftlog_sim.base.stuck import StuckError
 
 from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.broker.peer_messages import ControllerKind, ControllerRequest

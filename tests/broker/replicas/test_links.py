@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import attrs
 import pytest
-from raftlog_sim.client import ConnectionLostError
+from raftlog_sim.world.client import ConnectionLostError
 
 from raftlog.base.errors import DiskError, ProtocolError
 from raftlog.base.ids import METADATA_GROUP

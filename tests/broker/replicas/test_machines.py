@@ -4,7 +4,7 @@ import copy
 from collections import Counter
 
 import pytest
-from raftlog_sim.world import seconds
+from raftlog_sim.world.world import seconds
 
 from raftlog.base.ids import TopicId
 from raftlog.base.units import NEVER

@@ -4,8 +4,8 @@ import copy
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
-from raftlog_sim.world import seconds
+from raftlog_sim.world.disk import Keep
+from raftlog_sim.world.world import seconds
 
 from raftlog.storage.data_dir import peek_directory
 from tests.broker.cluster import Cluster

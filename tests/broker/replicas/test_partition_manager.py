@@ -5,7 +5,7 @@ import hashlib
 
 import attrs
 import pytest
-from raftlog_sim.disk import Keep
+from raftlog_sim.world.disk import Keep
 
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import METADATA_GROUP, ReplicaId

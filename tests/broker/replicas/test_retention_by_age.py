@@ -2,9 +2,9 @@
 
 import attrs
 import pytest
-from raftlog_sim import node as sim_node
-from raftlog_sim.clock import WALL_START_MS
-from raftlog_sim.releases import RELEASES
+from raftlog_sim.world import node as sim_node
+from raftlog_sim.world.clock import WALL_START_MS
+from raftlog_sim.world.releases import RELEASES
 
 from raftlog.base.probes import fired, reset
 from raftlog.base.units import millis

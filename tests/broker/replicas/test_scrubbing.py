@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from raftlog_sim.world import seconds
+from raftlog_sim.world.world import seconds
 
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.base.units import millis

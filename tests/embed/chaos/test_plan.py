@@ -1,8 +1,8 @@
 """Which steps of a scenario real processes do, and how the others are refused."""
 
 import pytest
-from raftlog_sim.scenario_files import told
-from raftlog_sim.schedule import KINDS
+from raftlog_sim.playing.scenario_files import told
+from raftlog_sim.schedules.schedule import KINDS
 
 from raftlog.base.errors import OperatingError
 from raftlog.embed.chaos.plan import PLAYED, Plan, Refused, default_load, plan_of

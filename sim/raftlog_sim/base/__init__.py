@@ -1,0 +1,1 @@
+"""Ground that every room of the simulator stands on: keyed randomness, violations, outcomes."""

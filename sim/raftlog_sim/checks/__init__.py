@@ -1,0 +1,1 @@
+"""The invariants, by subject; `invariants` feeds them all after every turn."""

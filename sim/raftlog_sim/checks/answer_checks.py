@@ -1,0 +1,293 @@
+"""What must hold of answers to clients when they leave a broker: each request has one, a producer
+hears within the time that it gave, what it is told is stored is committed, and lies on enough
+disks, and nobody is told what was so in an earlier boot. What administrators are told is looked at
+in `topic_checks`, what a Fetch gets in `fetch_checks`.
+
+Requests and answers are looked at as bytes, and where a batch lies is looked up in what was seen
+committed: the broker is asked only who is in sync.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast, final
+
+import attrs
+
+from raftlog.base.binary import Buffer
+from raftlog.base.errors import RaftlogError
+from raftlog.base.ids import ConnectionId, GroupId, NodeId, ReplicaId
+from raftlog.base.limits import BATCH_HEADER_BYTES, PRODUCE_WAIT_MS_MAX
+from raftlog.base.units import NEVER, millis
+from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Effects, Event, Reply, Request
+from raftlog.kafka.codec import decode_request, decode_response
+from raftlog.records.batch import read_header
+from raftlog.records.slices import FileSlice
+from raftlog.storage.jobs import read_slice
+from raftlog_sim.checks.fetch_checks import FETCH, FetchAsked, fetched
+from raftlog_sim.checks.topic_checks import KEYS, TopicChecks, TopicRequest
+from raftlog_sim.facts.committed import Committed, Stored, identity_of
+from raftlog_sim.world.client import cut_frames
+
+if TYPE_CHECKING:
+    from raftlog.kafka.messages.produce import ProduceRequest, ProduceResponse
+    from raftlog.partition.replica import PartitionReplica
+    from raftlog_sim.world.node import Node
+
+_LENGTH_BYTES: Final = 4
+_KEY_BYTES: Final = 2
+_PRODUCE: Final = 0
+_API_VERSIONS: Final = 18
+_ALL: Final = -1
+
+
+class _Asked(NamedTuple):
+    """Batches that somebody asks to be stored: (topic, partition) -> what it is, of how many
+    records. `by` is when the broker must have said something."""
+
+    version: int
+    by: int
+    acks: int
+    turn: int
+    batches: dict[tuple[Any, int], tuple[tuple[int, ...], int]]
+
+
+@final
+@attrs.define(eq=False)
+class _Desk:
+    """The requests of one boot that wait for an answer: the key of its API, where nothing more is
+    looked at. `version` is of the newest image that anybody had when the boot began."""
+
+    boots: int
+    version: int
+    turns: int = 0
+    waiting: dict[ConnectionId, dict[int, _Asked | FetchAsked | TopicRequest | int]] = (
+        attrs.Factory(dict)
+    )
+    first_by: int = NEVER
+    """No answer is due before."""
+    now: int = 0
+    """Of this turn."""
+    before: int = 0
+    """Of the turn before."""
+
+
+@final
+@attrs.define(eq=False)
+class AnswerChecks:
+    """`committed` and `shown` are those of the invariants; `durable` says up to which entry a
+    replica was last seen to be durable, for a leader of a term; `is_excused`, of which nodes the
+    run may have damaged the disk."""
+
+    committed: dict[GroupId, Committed]
+    shown: dict[GroupId, int]
+    durable: Callable[[GroupId, ReplicaId, int], int]
+    topics: TopicChecks
+    is_excused: "Callable[[Node], bool]"
+    _desks: dict[NodeId, _Desk] = attrs.Factory(dict)
+
+    def hear(self, node: "Node", events: Sequence[Event]) -> bool:
+        """What clients ask in this turn; whether an answer may be overdue."""
+        desk = self._desks.get(node.number)
+        if desk is None or desk.boots != node.boots:
+            desk = self._desks[node.number] = _Desk(node.boots, self.topics.version)
+        desk.turns += 1
+        context = node.broker.context
+        desk.before, desk.now = desk.now, context.now
+        begins = context.now + (0 if node.broker.clients.serving else context.config.session_ns)
+        for event in events:
+            kind = type(event)
+            if kind is Request:
+                self._note(desk, cast("Request", event), begins)
+            elif kind is ConnectionOpened:
+                desk.waiting[cast("ConnectionOpened", event).connection] = {}
+            elif kind is ConnectionClosed:
+                desk.waiting.pop(cast("ConnectionClosed", event).connection, None)
+        return desk.now > desk.first_by
+
+    def after_turn(self, node: "Node", effects: Effects) -> Iterator[tuple[str, str]]:
+        """What they are told: the name of each invariant that was looked at, and what is wrong, or
+        nothing."""
+        desk = self._desks[node.number]
+        for reply in effects.replies:
+            yield from self._reply(node, desk, reply)
+        for hangup in effects.hangups:
+            desk.waiting.pop(hangup.connection, None)
+        if desk.now > desk.first_by:
+            yield "answered-in-time", _overdue(node, desk)
+
+    def unanswered(self, node: "Node") -> str:
+        """In the end, when nobody waits for anything any more, no broker owes an answer."""
+        desk = self._desks.get(node.number)
+        if desk is None or desk.boots != node.boots:
+            return ""
+        owed = [f"{number} of connection {each}" for each in desk.waiting for number in
+                desk.waiting[each]]  # fmt: skip
+        return f"node {node.number} owes answers to requests {owed}" if owed else ""
+
+    def _note(self, desk: _Desk, request: Request, begins: int) -> None:
+        waiting = desk.waiting.get(request.connection)
+        if waiting is None:
+            return  # it came too late
+        frame = request.frame
+        key = int.from_bytes(frame[:_KEY_BYTES])
+        if key in KEYS:
+            waiting[request.request_no] = self.topics.asked(frame) or key
+            return
+        if key == FETCH:
+            waiting[request.request_no] = FetchAsked(frame)
+            return
+        asked = _asked(frame, desk.turns, begins) if key == _PRODUCE else None
+        waiting[request.request_no] = asked or key
+        if asked is not None:
+            desk.first_by = min(desk.first_by, asked.by)
+
+    def _reply(self, node: "Node", desk: _Desk, reply: Reply) -> Iterator[tuple[str, str]]:
+        waiting = desk.waiting.get(reply.connection)
+        if waiting is None:
+            return  # the connection has ended: nobody hears it
+        frames = None
+        for number in range(reply.request_no, reply.request_no + reply.answers):
+            if number not in waiting:
+                yield "answered-once", f"request {number} of {reply.connection} is not waiting"
+                continue
+            yield "answered-once", ""
+            asked = waiting.pop(number)
+            if asked != _API_VERSIONS and reply.parts is not None:
+                yield "answered-by-this-boot", _of_an_earlier_boot(node, desk)
+            if type(asked) is int:
+                continue
+            if type(asked) is _Asked:
+                late = asked.by < desk.before
+                told = f"node {node.number} answered request {number} of {reply.connection} late"
+                yield "answered-in-time", told if late else ""
+            if reply.parts is not None:
+                if frames is None:
+                    frames = _frames(node, reply)
+                frame = frames[number - reply.request_no] if frames else b""
+                if not frame:
+                    continue
+                if type(asked) is _Asked:
+                    yield from self._produced(node, desk, asked, frame)
+                elif type(asked) is FetchAsked:
+                    if not self.is_excused(node):
+                        for wrong in fetched(node, asked, frame, self.committed, self.shown):
+                            yield "fetched-rightly", wrong
+                else:
+                    yield from self._administered(cast("TopicRequest", asked), frame)
+
+    def _administered(self, asked: TopicRequest, frame: bytes) -> Iterator[tuple[str, str]]:
+        for wrong in self.topics.answered(asked, frame[_LENGTH_BYTES:]):
+            yield "denied-rightly", wrong
+
+    def _produced(
+        self, node: "Node", desk: _Desk, asked: _Asked, frame: bytes
+    ) -> Iterator[tuple[str, str]]:
+        body: ProduceResponse = decode_response(0, asked.version, frame[_LENGTH_BYTES:]).body
+        for topic in body.responses:
+            key = topic.name or bytes(topic.topic_id)
+            for row in topic.partition_responses:
+                if row.error_code:
+                    continue
+                partition = node.broker.context.router.partition(key, row.index)
+                batch = asked.batches.get((key, row.index))
+                group = getattr(partition, "group", None)
+                if group is not None and batch is not None:
+                    yield (
+                        "produce-promise",
+                        self._promise(node, desk, asked, group, row.base_offset, *batch),
+                    )
+
+    def _promise(
+        self,
+        node: "Node",
+        desk: _Desk,
+        asked: _Asked,
+        group: GroupId,
+        base_offset: int,
+        identity: tuple[int, ...],
+        count: int,
+    ) -> str:
+        """What is wrong with telling a producer that its batch begins at this offset."""
+        committed = self.committed.get(group)
+        stored = None if committed is None else committed.batch_at(base_offset)
+        told = f"node {node.number} says that a batch of group {group} is stored at {base_offset}"
+        if stored is None:
+            return f"{told}: nothing is" if committed is None or committed.whole else ""
+        if (stored.identity, stored.next_offset - stored.base_offset) != (identity, count):
+            return f"{told}: it is {identity} with {count} records, there lies {stored}"
+        if stored.next_offset > self.shown.get(group, 0):
+            return f"{told}: no high watermark above {self.shown.get(group, 0)} was shown"
+        replica = node.broker.context.replicas.get(group)
+        if asked.acks != _ALL or replica is None:
+            return ""
+        # Who was in sync when it was decided is known only of what was decided by the last take.
+        late = len(asked.batches) == 1 and asked.turn != desk.turns and replica.is_leader
+        members = replica.in_sync if late else replica.membership.all_voters()
+        holders = [each for each in members if self._holds(node, group, each, stored)]
+        if len(holders) >= replica.config.min_insync_replicas:
+            return ""
+        return f"{told}: of {members} only {holders} hold entry {stored.raft_index}"
+
+    def _holds(self, node: "Node", group: GroupId, member: ReplicaId, stored: Stored) -> bool:
+        if self.durable(group, member, stored.term) < stored.raft_index:
+            return False
+        other = node.world.nodes.get(member.node)
+        replica: PartitionReplica | None = None
+        if other is not None and other.up:
+            replica = other.broker.context.replicas.get(group)
+        if replica is None or replica.me != member:
+            return True  # it was seen to hold so much before it went down
+        return replica.log.term_at(stored.raft_index) in (None, stored.term)  # type: ignore[arg-type]
+
+
+def _of_an_earlier_boot(node: "Node", desk: _Desk) -> str:
+    """Answers wait until the image is as new as the boot (decision 0055)."""
+    version = node.broker.context.image.version
+    if version >= desk.version:
+        return ""
+    return f"node {node.number} answers by version {version}, at its boot there was {desk.version}"
+
+
+def _overdue(node: "Node", desk: _Desk) -> str:
+    """What should have been answered by now, or nothing."""
+    desk.first_by = NEVER
+    for connection, waiting in desk.waiting.items():
+        for number, asked in waiting.items():
+            if type(asked) is not _Asked:
+                continue
+            if asked.by < desk.now:
+                late = f"request {number} of connection {connection}, {desk.now - asked.by} ns late"
+                return f"node {node.number} does not answer a producer: {late}"
+            desk.first_by = min(desk.first_by, asked.by)
+    return ""
+
+
+def _asked(frame: Buffer, turn: int, begins: int) -> _Asked | None:
+    try:
+        decoded = decode_request(frame)
+    except RaftlogError:
+        return None
+    body: ProduceRequest = decoded.body
+    batches = {}
+    for topic in body.topic_data:
+        for each in topic.partition_data:
+            records = cast("Buffer | None", each.records)
+            if records is not None and len(records) >= BATCH_HEADER_BYTES:
+                header = read_header(records)
+                key = (topic.name or bytes(topic.topic_id), int(each.index))
+                batches[key] = (identity_of(header), header.records_count)
+    by = begins + millis(min(max(body.timeout_ms, 0), PRODUCE_WAIT_MS_MAX))
+    return _Asked(decoded.api_version, by, body.acks, turn, batches)
+
+
+def _frames(node: "Node", reply: Reply) -> list[bytes]:
+    """The answers, each with its length; none when a file cannot be read, for half an answer is
+    none."""
+    disk = node.disk.for_reading()
+    try:
+        parts = [
+            read_slice(disk, part) if isinstance(part, FileSlice) else bytes(part)
+            for part in reply.parts or ()
+        ]
+    except RaftlogError:
+        return []
+    return cut_frames(b"".join(parts), reply.answers)

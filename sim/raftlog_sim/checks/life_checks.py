@@ -1,0 +1,178 @@
+"""What must outlive one life of a replica, and what ends with it.
+
+A life begins when a replica is recovered from its files, in a new boot or in the same one. What was
+durable before is there again, the term and the vote too; who registered first may speak; who failed
+to write has nothing more to say. The disks that the run itself has damaged are excused from what
+damage may take.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from raftlog.base.ids import GroupId, ReplicaId
+from raftlog.partition.replica import PartitionReplica
+from raftlog_sim.facts import truth
+from raftlog_sim.facts.outline import Outline
+
+if TYPE_CHECKING:
+    from raftlog.broker.events import WriteFailed
+    from raftlog_sim.world.node import Node
+
+Key = tuple[GroupId, ReplicaId]
+
+
+@final
+@attrs.define(eq=False)
+class LifeChecks:
+    """`votes` and `told_terms` are those of the invariants: what a replica ever said. `registered`:
+    the last boot in which an id that spoke was found on the disk. `failed`: lives that ended with a
+    failed write, and where their logs ended then."""
+
+    votes: dict[tuple[GroupId, int, ReplicaId], ReplicaId]
+    told_terms: dict[Key, int]
+    registered: dict[Key, int] = attrs.Factory(dict)
+    failed: dict[Key, tuple[PartitionReplica, int]] = attrs.Factory(dict)
+    emptied: dict[Key, None] = attrs.Factory(dict)
+    """Whose log was cut to nothing, and has held nothing durable since: it may begin empty."""
+
+    def held(self, replica: PartitionReplica, now: Outline) -> None:
+        """A replica that runs, and whose durable end moved."""
+        key = (replica.group, replica.me)
+        if now.durable:
+            self.emptied.pop(key, None)
+        elif replica.log.durable_end is not None:  # None while an install is under way
+            self.emptied[key] = None
+
+    def began_again(
+        self, node: "Node", replica: PartitionReplica, before: Outline, *, excused: bool
+    ) -> Iterator[tuple[str, str]]:
+        """An id that ran before runs again. `before` is the most that was known of it; `excused`:
+        damage may have taken something since."""
+        key = (replica.group, replica.me)
+        ended = self.failed.pop(key, None)
+        if ended is not None:
+            yield "failed-write-is-the-end", _went_on(*ended)
+        if node.rolled_back:
+            return
+        if replica.log.last_index:
+            self.emptied.pop(key, None)
+        empty = "" if key in self.emptied else _begins_empty(replica, before)
+        yield "kept-across-lives", empty or _cut(node, replica)
+        if not excused:
+            yield "damaged-rightly", _complains(replica)
+            yield "kept-across-lives", _lost(replica, before) or self._forgot(node, replica)
+
+    def _forgot(self, node: "Node", replica: PartitionReplica) -> str:
+        """Term and vote are at least what is stored, what was told, and the last entry's term; in a
+        term that only the log knew nobody gets a vote (it may have been given)."""
+        group, me, state = replica.group, replica.me, replica.node
+        stored = truth.stored_state(node, group)
+        told = self.told_terms.get((group, me), 0)
+        if state.term < max(stored.term, told, replica.log.last_term):
+            return (
+                f"{me} begins in term {state.term} of group {group}; stored is {stored}, it spoke "
+                f"in term {told}, its log ends in term {replica.log.last_term}"
+            )
+        vote = self.votes.get((group, state.term, me))
+        if vote is None and stored.term == state.term:
+            vote = stored.vote
+        if vote not in (None, state.vote):
+            return f"{me} voted for {vote} in term {state.term} of group {group}, now {state.vote}"
+        # What a replica is told in the very turn in which it begins, another term and that leader's
+        # first entry, is not durable yet (seed 9501329).
+        begun_with = replica.log.durable_end
+        alone = begun_with is not None and stored.term < state.term == begun_with.term
+        if alone and state.vote not in (None, me):
+            return (
+                f"{me} votes for {state.vote} in term {state.term} of group {group}, of which its "
+                f"log alone knew"
+            )
+        return ""
+
+    def is_news(self, node: "Node", key: Key) -> bool:
+        """Whether `speaks` has something to look at."""
+        return self.registered.get(key) != node.boots or key in self.failed
+
+    def speaks(self, node: "Node", key: Key) -> Iterator[tuple[str, str]]:
+        """A replica votes, asks for votes or acknowledges, in this boot for the first time or after
+        a write of it had failed."""
+        group, me = key
+        ended = self.failed.get(key)
+        if ended is not None:
+            running = node.broker.context.replicas.get(group)
+            mute = running is None or running is ended[0]
+            wrong = f"{me} of group {group} speaks after a write of it failed"
+            yield "failed-write-is-the-end", wrong if mute else ""
+        if self.registered.get(key) != node.boots:
+            known = truth.is_registered(node, group, me)
+            wrong = f"{me} of group {group} speaks, and its disk has no registration of it"
+            yield "registered-first", "" if known else wrong
+            self.registered[key] = node.boots
+
+    def write_failed(
+        self, node: "Node", event: "WriteFailed", lives: dict[Key, PartitionReplica]
+    ) -> None:
+        """In this turn the replicas concerned learned that a write of theirs had failed: they say
+        and take nothing more, until they begin again."""
+        directory = node.broker.context.directory
+        for key, replica in lives.items():
+            group, me = key
+            concerned = event.groups is None or group in event.groups
+            if concerned and (me.node, me.directory) == (node.number, directory):
+                self.failed[key] = (replica, replica.log.last_index)
+
+
+def _went_on(replica: PartitionReplica, last_index: int) -> str:
+    """Whether a replica took entries after a write of it had failed."""
+    if replica.log.last_index <= last_index:
+        return ""
+    return (
+        f"{replica.me} of group {replica.group} took entries up to {replica.log.last_index} after "
+        f"a write of it had failed at {last_index}"
+    )
+
+
+def _begins_empty(replica: PartitionReplica, before: Outline) -> str:
+    """An id never starts empty twice, whatever damage took: it is damaged then, or lost."""
+    if replica.log.last_index or replica.node._state.damaged is not None or not before.durable:
+        return ""
+    return (
+        f"{replica.me} of group {replica.group} had {before.durable} durable entries, and begins "
+        f"empty and whole"
+    )
+
+
+def _complains(replica: PartitionReplica) -> str:
+    """A replica holds itself damaged, on a disk that nothing has damaged: it votes for nobody and
+    leads no more until it is repaired, for nothing."""
+    damaged = replica.node._state.damaged
+    if damaged is None:
+        return ""
+    return f"{replica.me} of group {replica.group} begins damaged, {damaged}; nothing was damaged"
+
+
+def _cut(node: "Node", replica: PartitionReplica) -> str:
+    """What lies before the durable mark is never cut as a torn tail, whatever damage took: where
+    the log ends earlier in the very file of the mark, the replica is damaged."""
+    group, log = replica.group, replica.log
+    mark = truth.stored_mark(node, group)
+    if mark is None or replica.node._state.damaged is not None or not log.segments:
+        return ""
+    same = log.segments[-1].header.file_sequence == mark.file_sequence
+    if not same or log.last_index >= mark.raft_index:
+        return ""
+    if not truth.is_registered(node, group, replica.me):
+        return ""
+    return f"{replica.me} of group {group} begins whole with {log.last_index} entries below {mark}"
+
+
+def _lost(replica: PartitionReplica, before: Outline) -> str:
+    """What was durable when the last life ended is there (a truncation of it counted then)."""
+    if replica.log.last_index >= before.durable:
+        return ""
+    return (
+        f"{replica.me} of group {replica.group} had {before.durable} durable entries, and begins "
+        f"with {replica.log.last_index}"
+    )

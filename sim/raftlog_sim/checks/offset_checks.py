@@ -1,0 +1,177 @@
+"""What must hold of what clients are told of the beginning, the end and the epochs of a partition,
+and of its records by their timestamps (ListOffsets, OffsetForLeaderEpoch), against what was seen
+committed.
+
+A request names the epoch in which its client knows the leader, and is refused by everybody who does
+not lead in that very one: so it is known of which term an answer is. An answer may come late, and
+from a leader that is deposed without knowing it; what may be said of it all the same stands at each
+check.
+"""
+
+from bisect import bisect_left, bisect_right
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from raftlog_sim.facts.committed import Committed, Stored
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+EPOCH_END: Final = "epoch-end"
+TIME: Final = "time"
+LARGEST: Final = "largest"
+_UNKNOWN: Final = -1
+
+
+class Before(NamedTuple):
+    """What was so when somebody began to ask: the offset after the last acknowledged record, where
+    the log began, and the newest epoch, as far as they were committed."""
+
+    stored: int
+    log_start: int
+    epoch: int
+
+
+class Told(NamedTuple):
+    """An answer. `leader_epoch` is what its request named, -1 when it named none; `asked` the epoch
+    of which the end was asked, or the timestamp; `epoch`, `offset` and `at_ms`, a timestamp, are
+    what was answered."""
+
+    leader_epoch: int
+    asked: int
+    epoch: int
+    offset: int
+    at_ms: int = _UNKNOWN
+
+
+def before(committed: Committed | None, stored: int) -> Before:
+    """As things stand."""
+    if committed is None:
+        return Before(stored, 0, 0)
+    return Before(stored, committed.log_start, committed.epochs[-1][0])
+
+
+def wrong_latest(
+    told: Told, asked_at: Before, committed: Committed, shown: int, *, linearizable: bool
+) -> str:
+    """The end is a high watermark, so no more than the highest that any leader showed. It knows
+    what was acknowledged before somebody asked: where topics are linearizable always; else when the
+    leader is still the newest with something committed, for what others acknowledged before it
+    began is in its log."""
+    if told.offset > shown:
+        return f"the end is told to be {told.offset}, no high watermark above {shown} was shown"
+    if told.leader_epoch >= 0 and told.epoch != told.leader_epoch:
+        return f"the end is told in epoch {told.epoch} by the leader of {told.leader_epoch}"
+    newest = committed.whole and committed.epochs[-1][0] == told.leader_epoch
+    knows = linearizable or newest
+    if knows and told.offset < asked_at.stored:
+        return (
+            f"the end is told to be {told.offset} in epoch {told.epoch}; records up to"
+            f" {asked_at.stored} had been acknowledged before"
+        )
+    return ""
+
+
+def wrong_earliest(told: Told, asked_at: Before, committed: Committed) -> str:
+    """The beginning is 0 or what some committed marker says; and no less than it was when somebody
+    asked, if the leader had committed in its own epoch by then and nobody has after it."""
+    if not committed.whole:
+        return ""
+    if told.offset and told.offset not in {start for _, start in committed.starts}:
+        return f"the log is told to begin at {told.offset}, and no committed marker says so"
+    only = asked_at.epoch == committed.epochs[-1][0] == told.leader_epoch
+    if only and told.offset < asked_at.log_start:
+        return (
+            f"the log is told to begin at {told.offset} by the leader of epoch"
+            f" {told.leader_epoch}; it began at {asked_at.log_start} before somebody asked"
+        )
+    return ""
+
+
+def wrong_epoch_end(told: Told, asked_at: Before, committed: Committed) -> str:
+    """A leader that answers has committed in its own epoch, so that all before is committed, and
+    ends where the next committed epoch begins. Its own ends where its log does, which may be cut
+    later: what is asked of it is that this holds what was acknowledged, while it is the newest."""
+    epochs, leader = committed.epochs, told.leader_epoch
+    if not committed.whole or leader < 0:
+        return ""
+    place = bisect_right(epochs, told.asked, key=_epoch_of) - 1
+    said = (
+        f"the leader of epoch {leader} tells of epoch {told.asked}: ({told.epoch}, {told.offset})"
+    )
+    if told.epoch == _UNKNOWN:
+        begun = bisect_right(epochs, committed.log_start, key=_offset_of) - 1
+        known = told.asked >= epochs[begun][0]
+        return f"{said}, and the log begins in epoch {epochs[begun][0]}" if known else ""
+    if told.asked < leader:
+        following = epochs[place + 1][1] if place + 1 < len(epochs) else None
+        right = (epochs[place][0], following)
+        return "" if (told.epoch, told.offset) == right else f"{said}, committed is {right}"
+    if told.epoch != leader or epochs[place][0] != leader:
+        return f"{said}, committed epochs end with {epochs[-1]}"
+    least = max(epochs[place][1], asked_at.stored if epochs[-1][0] == leader else 0)
+    return "" if told.offset >= least else f"{said}, its log reaches {least} at least"
+
+
+def wrong_time(
+    told: Told, asked_at: Before, committed: Committed, shown: int, *, linearizable: bool
+) -> str:
+    """The first record at or after a timestamp: of a committed batch, below a high watermark that
+    was shown, and no batch before it is late enough, unless the log began behind that by then. None
+    is found only where no batch that the leader knows is late enough; which it knows, see
+    `wrong_latest`. A batch that the log may begin in the middle of decides nothing."""
+    if not committed.whole:
+        return ""
+    said = f"the first record from {told.asked} ms on is told to be {told.offset}, {told.at_ms} ms"
+    first = _first_from(committed, told.asked)
+    if told.offset == _UNKNOWN:
+        sure = first is not None and first.next_offset <= asked_at.stored
+        knows = linearizable or committed.epochs[-1][0] == told.leader_epoch
+        return f"{said}; {first} is late enough" if sure and knows else ""
+    wrong = _misplaced(told, committed, shown)
+    if wrong or told.at_ms < told.asked:
+        return f"{said}; {wrong or 'that is earlier'}"
+    missed = first is not None and first.next_offset <= told.offset
+    return f"{said}; {first} lies before it" if missed else ""
+
+
+def wrong_largest(
+    told: Told, asked_at: Before, committed: Committed, shown: int, *, linearizable: bool
+) -> str:
+    """The record with the largest timestamp: of a committed batch, and no batch that the leader
+    knows is later."""
+    if not committed.whole:
+        return ""
+    said = f"the largest timestamp is told to be {told.at_ms} ms, at {told.offset}"
+    later = _first_from(committed, told.at_ms + 1)
+    sure = later is not None and later.next_offset <= asked_at.stored
+    knows = linearizable or committed.epochs[-1][0] == told.leader_epoch
+    if sure and knows:
+        return f"{said}; {later} is later"
+    wrong = "" if told.offset == _UNKNOWN else _misplaced(told, committed, shown)
+    return f"{said}; {wrong}" if wrong else ""
+
+
+def _first_from(committed: Committed, timestamp_ms: int) -> Stored | None:
+    """The first batch, of those wholly behind the log's beginning, that is late enough."""
+    batches = committed.batches
+    begin = bisect_left(batches, committed.log_start, key=attrgetter("base_offset"))
+    return next((each for each in batches[begin:] if each.latest_ms >= timestamp_ms), None)
+
+
+def _misplaced(told: Told, committed: Committed, shown: int) -> str:
+    """What is wrong with a record that was found: its place, its epoch or its timestamp."""
+    place = bisect_right(committed.batches, told.offset, key=attrgetter("base_offset"))
+    stored = committed.batches[place - 1] if place else None
+    if stored is None or told.offset >= min(stored.next_offset, shown):
+        return f"committed there is {stored}, no high watermark above {shown} was shown"
+    if told.epoch != stored.term or told.at_ms > stored.latest_ms:
+        return f"there lies {stored}, the answer says epoch {told.epoch}"
+    return ""
+
+
+def _epoch_of(row: tuple[int, int]) -> int:
+    return row[0]
+
+
+def _offset_of(row: tuple[int, int]) -> int:
+    return row[1]

@@ -1,0 +1,87 @@
+"""Who looks on while a run goes: feeds the invariants and the trace hash, and shows each turn to
+whoever watches.
+"""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog.broker.events import Effects, Event
+from raftlog.raft.messages import Append, AppendReply
+from raftlog_sim.checks.invariants import Invariants
+from raftlog_sim.world.node import Node
+
+HASH_EVERY: Final = 64
+_OF_GROUPS: Final = {Append: None, AppendReply: None}
+"""The most frequent messages that have both a group and a term."""
+
+
+class Turn(NamedTuple):
+    """What a watcher sees: how many turns and events there were with this one, and this one, before
+    its effects are performed."""
+
+    number: int
+    events_so_far: int
+    node: Node
+    events: Sequence[Event]
+    effects: Effects
+
+
+Watch = Callable[[Turn], None]
+
+
+@final
+@attrs.define(eq=False)
+class Onlooker:
+    """Feeds invariants and the trace hash. The hash covers who took a turn when, on what, with
+    which effects: equal hashes mean equal runs."""
+
+    invariants: Invariants
+    watch: Watch | None = None
+    digest: Any = attrs.Factory(hashlib.blake2b)
+    events: int = 0
+    turns: int = 0
+    _pending: list[str] = attrs.Factory(list)
+
+    def after_turn(self, node: Node, events: Sequence[Event], effects: Effects) -> None:
+        """Hash the turn, check it, then show it, when it breaks an invariant, too."""
+        self.events += len(events)
+        self.turns += 1
+        names = type(events[0]).__name__ if events else ""
+        if len(events) > 1:
+            names = ",".join([type(event).__name__ for event in events])
+        sent = ";".join([_named(send.messages) for send in effects.sends]) if effects.sends else ""
+        self._pending.append(
+            f"{node.world.now} {node.config.node} {len(events)} {names} "
+            f"{len(effects.writes)} {len(effects.replies)} {len(effects.jobs)} {sent}\n"
+        )
+        if len(self._pending) >= HASH_EVERY:
+            self.flush()
+        if self.watch is None:
+            self.invariants.after_turn(node, events, effects)
+            return
+        try:
+            self.invariants.after_turn(node, events, effects)
+        finally:
+            self.watch(Turn(self.turns, self.events, node, events, effects))
+
+    def flush(self) -> None:
+        self.digest.update("".join(self._pending).encode())
+        self._pending.clear()
+
+    def trace_hash(self) -> str:
+        self.flush()
+        return str(self.digest.hexdigest()[:16])
+
+
+def _named(messages: Sequence[Any]) -> str:
+    return ",".join([_name(each) for each in messages])
+
+
+def _name(message: Any) -> str:
+    kind = type(message)
+    if kind in _OF_GROUPS:
+        return f"{kind.__name__}{message.group}.{message.term}"
+    return f"{kind.__name__}{getattr(message, 'group', '')}.{getattr(message, 'term', '')}"

@@ -1,0 +1,1 @@
+"""Facts about a world, looked up there and never asked of a broker: leaders, logs, files."""

@@ -1,0 +1,156 @@
+"""What coordinators hold, seen from outside: who coordinates a group now, whether all groups have
+settled, and whether what a coordinator holds is bounded.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.limits import GROUP_MEMBERS_MAX, GROUPS_LIVE_BYTES_MAX
+from raftlog.broker.groups.offsets_topic import partition_of
+from raftlog.client.core.group.membership import Phase
+from raftlog.client.core.group.protocol import PROTOCOL_TYPE
+from raftlog.groups.alarms import Alarm
+from raftlog.groups.live import GroupState, LiveGroup
+
+if TYPE_CHECKING:
+    from raftlog.broker.groups.coordinators import Led
+    from raftlog.metadata.image import ClusterImage
+    from raftlog_sim.workloads.members import Member
+    from raftlog_sim.world.node import Node
+    from raftlog_sim.world.world import World
+
+_ALARMS_A_GROUP: Final = 3
+"""Join, sync, write; and one session a member or pending id; and two of the coordinator."""
+
+
+def coordinator_of(world: "World", group: str) -> "tuple[Node, Led] | None":
+    """The node that coordinates the group in the newest term, and its coordinator."""
+    found: list[tuple[int, Node, Led]] = []
+    for node in world.running():
+        groups = node.broker.context.groups
+        topic = groups.topic.image
+        if topic is None:
+            continue
+        partition = topic.partitions[partition_of(group, len(topic.partitions))].group
+        led = groups._led.get(partition)
+        if led is not None and led.leads:
+            found.append((led.term, node, led))
+    if not found:
+        return None
+    _, node, led = max(found, key=lambda each: each[0])
+    return node, led
+
+
+def live_group(world: "World", group: str) -> LiveGroup | None:
+    """The group as its coordinator has it now."""
+    found = coordinator_of(world, group)
+    return None if found is None else found[1].coordinator._shared.find(group)
+
+
+def unsettled(
+    world: "World", groups: Iterable[str], alive: "list[Member]", topic: str, partitions: int
+) -> str:
+    """Every group with members is Stable, with exactly those who are left, all of one generation,
+    and each partition belongs to one of them. What keeps it, or nothing."""
+    for group in groups:
+        mine = [each for each in alive if each.group == group]
+        if mine:
+            problem = _unsettled(world, group, mine, topic, partitions)
+            if problem:
+                return f"group {group}: {problem}"
+    return ""
+
+
+def _unsettled(
+    world: "World", group: str, mine: "list[Member]", topic: str, partitions: int
+) -> str:
+    live = live_group(world, group)
+    if live is None:
+        return "nobody coordinates it"
+    if live.state is not GroupState.STABLE:
+        return f"it is {live.state.value}"
+    if live.pending:
+        return f"ids that nobody uses are {list(live.pending)}"
+    mine = [each for each in mine if not _is_shut_out(each, live)]
+    ids = sorted(each.consumer.membership.identity.member_id for each in mine)
+    if ids != sorted(live.members):
+        return f"its members are {sorted(live.members)}, there are {ids}"
+    for each in mine:
+        membership = each.consumer.membership
+        if membership.phase is not Phase.STABLE or membership.rejoin_wanted:
+            return f"member {each.slot} is {membership.phase.value}"
+        if membership.identity.generation != live.generation:
+            return f"member {each.slot} is of generation {membership.identity.generation}"
+        if each.consumer.notice is not None or membership.assigned:
+            return f"member {each.slot} is being told"
+    owned = sorted(
+        place.partition
+        for each in mine
+        for place in each.consumer.positions.places()
+        if place.topic == topic
+    )
+    if owned != list(range(partitions)):
+        return f"partitions {owned} have owners, there are {partitions}"
+    return ""
+
+
+def _is_shut_out(member: "Member", live: LiveGroup) -> bool:
+    """Whether the coordinator refuses a member rightly. One that took over knows of each member
+    only the protocol that the group had chosen: Kafka's record of a group says no more. A member
+    that does not have that one is refused until the others have joined again (groups seed 110)."""
+    names = member.consumer.settings.partition_assignment_strategy
+    unjoined = member.consumer.membership.phase is Phase.UNJOINED
+    return unjoined and not live.supports(PROTOCOL_TYPE, names)
+
+
+def left_of_gone_topics(world: "World") -> str:
+    """An offset that a coordinator still has of a topic that was deleted, or made again since; or
+    nothing."""
+    newest = max((node.broker.context.image for node in world.running()), key=_version)
+    for node in world.running():
+        for led in node.broker.context.groups._led.values():
+            machine = led.coordinator._shared.machine
+            for topic in sorted(machine.topics()):
+                topic_id = newest.names.get(topic)
+                for group, partition in sorted(machine.offsets_of_topic(topic)):
+                    stored = machine.offset(group, topic, partition)
+                    if stored is not None and stored.topic_id != topic_id:
+                        return (
+                            f"{node.number} keeps an offset of {group} for {topic}, which is gone"
+                        )
+    return ""
+
+
+def _version(image: "ClusterImage") -> int:
+    return image.version
+
+
+def beyond_bounds(node: "Node") -> str:
+    """What a node's coordinators hold is bounded by their members, and counted right. What is
+    wrong, or nothing."""
+    for led in node.broker.context.groups._led.values():
+        shared = led.coordinator._shared
+        members = [member for group in shared.groups.values() for member in group.members.values()]
+        pending = sum(len(group.pending) for group in shared.groups.values())
+        alarms = len(members) + pending + _ALARMS_A_GROUP * (len(shared.groups) + 1)
+        if len(shared.alarms) > alarms:
+            return f"{len(shared.alarms)} alarms of {len(members)} members, {pending} pending"
+        if shared.live_bytes.total > GROUPS_LIVE_BYTES_MAX:
+            return f"members take {shared.live_bytes.total} bytes"
+        for alarm, group_id, member_id in shared.alarms._deadlines:
+            live = shared.groups.get(group_id)
+            known = live is not None and (member_id in live.members or member_id in live.pending)
+            if alarm is Alarm.SESSION and not known:
+                return f"a session runs of {member_id}, which is not in {group_id}"
+        for group in shared.groups.values():
+            if len(group.members) > min(shared.group_size_max, GROUP_MEMBERS_MAX):
+                return f"group {group.group_id} has {len(group.members)} members"
+            joins = sum(member.join_answer is not None for member in group.members.values())
+            if joins != group.joined:
+                return f"{joins} joins of group {group.group_id} wait, {group.joined} are counted"
+        if shared.undecided_offsets and not shared.proposals.undecided_units:
+            return f"nothing is undecided, and {shared.undecided_offsets} are counted"
+        for counts in shared.undecided_offsets.values():
+            if any(count < 1 for count in counts.values()):
+                return f"undecided commits are counted {counts}"
+    return ""

@@ -1,0 +1,239 @@
+"""What really lies on a simulated disk: looked up there, never asked of the broker.
+
+Durable is what a crash that keeps nothing would leave.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from raftlog.base.binary import Buffer
+from raftlog.base.entries import HardState
+from raftlog.base.errors import CorruptData, DiskError, RaftlogError
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, RaftIndex, ReplicaId, Term
+from raftlog.base.limits import SEGMENT_HEADER_BYTES
+from raftlog.metadata.apply import apply
+from raftlog.metadata.image import EMPTY_IMAGE
+from raftlog.partition.replica import PartitionReplica
+from raftlog.records.record import records_of
+from raftlog.storage.data_dir import FORMAT_FILE, peek_directory, read_identity
+from raftlog.storage.files import opened
+from raftlog.storage.inspect import inspect_directory
+from raftlog.storage.live_files import find_live_files
+from raftlog.storage.replica import Mark, ReplicaSpec
+from raftlog.storage.segment import Segment, before_header
+from raftlog.storage.store_file import STORE_FILES, StoreReader
+from raftlog.storage.walk import Walk, segment_start
+
+if TYPE_CHECKING:
+    from raftlog.metadata.image import ClusterImage
+    from raftlog.storage.data_dir import DirectoryIdentity
+    from raftlog.storage.store_records import StoreState
+    from raftlog_sim.world.node import Node
+
+_STORE: Final = (FORMAT_FILE, *STORE_FILES)
+_ON: Final = "metadata log"
+_NEVER_VOTED: Final = HardState(Term(0), None)
+
+
+class Story(NamedTuple):
+    """What the files of a replica hold: the chain at the end covers everything before it."""
+
+    first_index: int
+    last_index: int
+    next_offset: int
+    chain: str
+    damaged: str
+
+
+def durable_index(node: "Node", replica: PartitionReplica) -> int:
+    """The log's own durable index when the file and the bytes up to it are on the disk; else the
+    index before the segment concerned, which is all that can be said."""
+    log = replica.log
+    mark = log.mark(log.durable_index)
+    if mark is None:  # while an install is not durable, what it replaces is
+        return after_a_crash(node, replica.me, replica.node.durable)
+    if mark.raft_index == 0:
+        return log.durable_index
+    following: Segment | None = None
+    for segment in reversed(log.segments):
+        if segment.header.file_sequence == mark.file_sequence:
+            if node.disk.durable_to(segment.path) >= mark.end_position:
+                return log.durable_index
+            if following is not None and _is_dropped(node, replica, segment, following):
+                return log.durable_index
+            return segment.first_index - 1
+        following = segment
+    return log.durable_index
+
+
+def after_a_crash(node: "Node", replica: ReplicaId, said: int) -> int:
+    """The last entry that a boot would find of this replica. Where that would find damage nothing
+    can be said against what the replica said to hold."""
+    groups: Any = inspect_directory(node.disk.durable_copy())["groups"]
+    rows = [row for row in groups if row["replica"] == str(replica)]
+    return max((said if row["damaged"] else row["last_index"] for row in rows), default=0)
+
+
+def _is_dropped(
+    node: "Node", replica: PartitionReplica, segment: Segment, following: Segment
+) -> bool:
+    """Whether the file is gone because the log start has passed all of it: the header of the next
+    one, durable, stands for what was before."""
+    return (
+        not node.disk.exists(segment.path)
+        and replica.log_start >= following.base_offset
+        and node.disk.durable_to(following.path) >= SEGMENT_HEADER_BYTES
+    )
+
+
+def vote_is_durable(node: "Node", group: GroupId, term: int, to: ReplicaId) -> bool:
+    """Whether the node's disk has a vote for `to` in that term, or a later term; True where the run
+    has damaged the store so that nobody can read it: the next boot gives up the directory, and with
+    it all that it ever said (seed 9904784)."""
+    if _store(node) is None and any(map(node.disk.is_hurt, STORE_FILES)):
+        return True
+    state = stored_state(node, group)
+    return state.term > term or state == (term, to)
+
+
+def stored_state(node: "Node", group: GroupId) -> HardState:
+    """Term and vote of the group on the node's disk; of one that never voted where there are none,
+    or the store cannot be read."""
+    store = _store(node)
+    return _NEVER_VOTED if store is None else store.hard_states.get(group, _NEVER_VOTED)
+
+
+def stored_mark(node: "Node", group: GroupId) -> Mark | None:
+    """The durable mark of the group's log; None where there is none, or none can be read."""
+    store = _store(node)
+    return None if store is None else store.marks.get(group)
+
+
+def identity(node: "Node") -> "DirectoryIdentity | None":
+    """What the node's disk was formatted as; None where that is not durable, or cannot be read."""
+    try:
+        return read_identity(node.disk.durable_copy((FORMAT_FILE,)))
+    except RaftlogError:
+        return None
+
+
+def is_registered(node: "Node", group: GroupId, replica: ReplicaId) -> bool:
+    """Whether the node's disk says that it answers for this replica; True where it cannot be
+    read."""
+    store = _store(node)
+    if store is None:
+        return True
+    registration = store.registrations.get(group)
+    return registration is not None and registration.replica == replica
+
+
+def _store(node: "Node") -> "StoreState | None":
+    """The durable store; looked up again only after some call changed the disk."""
+    disk = node.disk
+    known = node.looked_up
+    if known is None or known[:2] != (disk, disk.mutations):
+        found = disk.durable_copy(_STORE)
+        reader = StoreReader() if known is None else known[2]
+        store: StoreState | None
+        try:
+            store = reader.read(found, read_identity(found).owner)
+        except RaftlogError:
+            store = None
+        node.looked_up = known = (disk, disk.mutations, reader, store)
+    return known[3]
+
+
+def durable_marks(node: "Node") -> "dict[GroupId, Mark]":
+    """What the durable store says of logs; nothing where it cannot be read."""
+    try:
+        return dict(peek_directory(node.disk.durable_copy(_STORE)).marks)
+    except RaftlogError:
+        return {}
+
+
+def image_at_boot(node: "Node") -> "ClusterImage":
+    """What the node would know of the cluster if its power failed now, before it hears of anybody:
+    the commands on its disk up to its durable commit hint. What cannot be read it does not know."""
+    image, commands = EMPTY_IMAGE, node.config.release.commands
+    try:
+        for batch in _committed_metadata(node):
+            for record in records_of(batch, CorruptData, _ON):
+                proposal = commands.decode(record.value or b"", CorruptData, _ON)
+                image = apply(image, proposal.command, proposal.once).image
+    except RaftlogError:
+        return EMPTY_IMAGE
+    return image
+
+
+def _committed_metadata(node: "Node") -> Iterator[Buffer]:
+    """The batches that a boot would hold to be committed."""
+    disk = node.disk.durable_copy()
+    directory = peek_directory(disk)
+    registration = directory.registrations.get(METADATA_GROUP)
+    mark = directory.marks.get(METADATA_GROUP)
+    if registration is None or mark is None:
+        return
+    spec = ReplicaSpec(
+        cluster=directory.identity.cluster,
+        group=METADATA_GROUP,
+        replica=registration.replica,
+        path=registration.path,
+    )
+    behind = RaftIndex(mark.commit + 1)
+    for file in find_live_files(disk, spec).live:
+        header, before = file.header, before_header(file.header)
+        start = segment_start(
+            header.first_index, before.next_offset, before.chain, header.term_before
+        )
+        stop = behind if file.stop is None else min(file.stop, behind)
+        with opened(disk, file.path) as opened_file:
+            walk = Walk(opened_file, start, METADATA_GROUP, file.path)
+            batches = [walked.entry.batch for walked in walk.batches(stop)]
+        yield from batches
+
+
+def stories(node: "Node") -> Iterator[tuple[int, Story]]:
+    """Per group what the files say when they are read from the beginning. Where a sector cannot be
+    read, it counts as what was written there, lest one keeps all other files from being read."""
+    try:
+        try:
+            report = inspect_directory(node.disk)
+        except DiskError:
+            report = inspect_directory(node.disk.durable_copy())
+    except RaftlogError as error:
+        yield -node.number, Story(0, 0, 0, "", str(error))
+        return
+    running = node.broker.context.replicas
+    groups: Any = report["groups"]
+    for row in groups:
+        replica = running.get(row["group"])
+        if replica is None or str(replica.me) != row["replica"]:
+            continue
+        if row["damaged"]:
+            yield row["group"], Story(0, 0, 0, "", f"damaged on node {node.number}: {row['fault']}")
+        else:
+            yield (
+                row["group"],
+                Story(row["first_index"], row["last_index"], row["next_offset"], row["chain"], ""),
+            )
+
+
+def difference(one: Story, other: Story) -> str:
+    """In what two replicas of a converged group differ; empty when in nothing that matters (how far
+    back they reach may differ)."""
+    for story in (one, other):
+        if story.damaged:
+            return story.damaged
+    if one[1:] != other[1:]:
+        return f"{one} and {other}"
+    return ""
+
+
+def is_heard(node: "Node", peer: NodeId) -> bool:
+    """Whether a peer listens to this node at all: what an old copy of a disk says to one who
+    refuses it is no promise (seed 4100339)."""
+    other = node.world.nodes.get(peer)
+    if other is None or not other.up:
+        return False
+    links = other.broker.links
+    return node.number in links.context.sessions and node.number not in links.refused

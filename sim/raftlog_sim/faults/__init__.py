@@ -1,0 +1,1 @@
+"""Faults that befall a cluster: `nemesis` strikes them, `atlas` says what damage is allowed."""

@@ -1,0 +1,82 @@
+"""The fault atlas: which damage is allowed, so that whatever fails is a bug.
+
+    fault                            allowed because
+    un-synced bytes and names lost   a promise presupposes a sync: on any number of nodes at once
+    write or open fails              what failed was never acknowledged: anywhere, any time
+    reads fail                       recovery reads around what stays unreadable: damage (seed 12)
+    disk full                        the same
+    sync fails, pages or names clean may take what was acknowledged before: damage
+    rot below the durable mark       the mark tells it from a torn tail, peers repair it: damage
+    write goes astray                where the mark speaks of what it should have written: damage
+    index files: anything            they are rebuilt: anywhere, any time
+    directory wiped, replica lost    its promises are gone, its id never speaks again: damage
+    lying sync, rot of a majority    never here: no protocol survives it
+
+Damage is rationed: a node may be damaged only if in every group that it is a voter of, those ever
+damaged stay a minority. Then in each group a majority keeps registration, term, vote and every
+entry that it acknowledged, and an entry that was committed by damaged nodes lies on a whole one
+too. Nothing is ever credited back within a run, though it was repaired: that is stricter than it
+must be, and simple. Bytes younger than the mark are protected by replication only, and are not
+rotted.
+
+While topics are made or partitions move, one damaged node must be enough: a placement that is under
+way knows nothing of a disk that is wiped meanwhile, and a new group of which two of three replicas
+were lost before their first word can never elect (seed 74). Where partitions will be moved counts
+from the beginning: of two nodes none may be damaged, for the joint configuration needs both, and
+only who is down may know of it (seed 640015).
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, final
+
+import attrs
+
+from raftlog.base.ids import NodeId
+from raftlog_sim.facts.convergence import voter_sets
+from raftlog_sim.schedules.schedule import Step
+
+if TYPE_CHECKING:
+    from raftlog_sim.world.world import World
+
+
+@final
+@attrs.define(eq=False)
+class Atlas:
+    """See the module. `damaged` are the nodes that may have lost what they promised, `unaware`
+    those of them that may not know it before they boot or read once more."""
+
+    world: "World"
+    churn: bool = False
+    """Placements change during the run."""
+    planned: tuple[tuple[NodeId, ...], ...] = ()
+    """Where partitions are moved during the run."""
+    damaged: dict[NodeId, None] = attrs.Factory(dict)
+    unaware: dict[NodeId, None] = attrs.Factory(dict)
+    voters: dict[tuple[NodeId, ...], None] = attrs.Factory(dict)
+    """Every set that was ever seen here."""
+
+    def allow(self, number: NodeId, *, aware: bool = False) -> bool:
+        """Whether this node may be damaged now; if so it counts from here on. When no node is up
+        that knows of a topic, nobody knows who votes where: then it may not (seed 302202: only a
+        node that had been wiped was up, so the second of three was wiped)."""
+        if not any(node.broker.context.image.topics for node in self.world.running()):
+            return False
+        hurt = {*self.damaged, number}
+        if self.churn and len(hurt) > 1:
+            return False
+        self.voters.update(dict.fromkeys(voter_sets(self.world)))
+        for voters in (*self.voters, *self.planned):
+            if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
+                return False
+        self.damaged[number] = None
+        if not aware:
+            self.unaware[number] = None
+        return True
+
+
+def planned_places(steps: Iterable[Step]) -> tuple[tuple[NodeId, ...], ...]:
+    """The nodes that each move names by their numbers; roles are seen when they are taken."""
+    named = [str(step.argument("nodes")).split("+") for step in steps if step.kind == "reassign"]
+    return tuple(
+        tuple(NodeId(int(name[1:])) for name in names if name[1:].isdigit()) for names in named
+    )

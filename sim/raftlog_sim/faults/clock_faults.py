@@ -1,0 +1,100 @@
+"""What befalls clocks: wall clocks are wrong, jump or go in waves; monotonic ones run fast or slow;
+timers ring late.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.units import millis
+from raftlog.raft.lease import DRIFT_PERMILLE
+from raftlog_sim.schedules.schedule import Step
+from raftlog_sim.world.node import Node
+
+if TYPE_CHECKING:
+    from raftlog_sim.faults.nemesis import Nemesis
+
+_LEASE_PERMILLE: Final = DRIFT_PERMILLE * 9 // 20
+"""One clock fast and one slow by this are within the bound."""
+
+
+def _jump(nemesis: "Nemesis", step: Step) -> bool:
+    """The wall clock is wrong by so much, until the step ends."""
+    off_ms = int(step.argument("ms")) * (-1 if step.argument("way") == "back" else 1)
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        machine = node.machine
+        machine.skew_ms += off_ms
+        machine.worst_ms = max(machine.worst_ms, abs(machine.skew_ms) + machine.wave_ms)
+        nemesis.later(step, _jump_back, nemesis, node, off_ms)
+    return bool(nodes)
+
+
+def _jump_back(nemesis: "Nemesis", node: Node, off_ms: int) -> None:
+    """A clock that was put right meanwhile would be wrong the other way (wide seed 1)."""
+    if not nemesis.healed:
+        node.machine.skew_ms -= off_ms
+
+
+def _drift(nemesis: "Nemesis", step: Step) -> bool:
+    """The monotonic clock runs fast or slow."""
+    permille = int(step.argument("permille"))
+    if nemesis.workload.options.lease:
+        permille = min(permille, _LEASE_PERMILLE)
+    ppm = 1_000 * permille * (-1 if step.argument("way") == "slow" else 1)
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        _set_drift(node, ppm)
+        nemesis.later(step, _set_drift, node, 0)
+    return bool(nodes)
+
+
+def _set_drift(node: Node, ppm: int) -> None:
+    """Up to four times as fast, down to a fifth."""
+    node.machine.drift_ppm = max(-800_000, min(ppm, 3_000_000))
+    if node.up:
+        node.deliver_nothing()
+
+
+def _wave(nemesis: "Nemesis", step: Step) -> bool:
+    """The wall clock goes ahead and back, again and again."""
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        machine = node.machine
+        machine.wave_ms = int(step.argument("ms"))
+        machine.worst_ms = max(machine.worst_ms, abs(machine.skew_ms) + machine.wave_ms)
+        machine.period_ms = max(1, int(step.argument("period_ms")))
+        nemesis.later(step, _calm, node)
+    return bool(nodes)
+
+
+def _calm(node: Node) -> None:
+    node.machine.wave_ms = 0
+
+
+def _late_timers(nemesis: "Nemesis", step: Step) -> bool:
+    """Each timer rings up to so much later than asked."""
+    nodes, late_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
+    for node in nodes:
+        node.machine.late_ns = late_ns
+        nemesis.later(step, _on_time, node)
+    return bool(nodes)
+
+
+def _on_time(node: Node) -> None:
+    node.machine.late_ns = 0
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "clock-jump": _jump,
+    "clock-drift": _drift,
+    "clock-wave": _wave,
+    "late-timers": _late_timers,
+}
+
+
+def heal(node: Node) -> None:
+    """Clocks are right and run right."""
+    node.machine.skew_ms = 0
+    _calm(node)
+    _on_time(node)
+    _set_drift(node, 0)

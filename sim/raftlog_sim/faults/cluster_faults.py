@@ -1,0 +1,242 @@
+"""What operators do in the middle of everything: move partitions and leadership, stop brokers
+gracefully, make, grow and delete topics.
+
+Moves, deletions of records and everything about topics are asked for by a client of the product;
+nobody waits for the answers. Topics of the churn are `churn-0`, `churn-1` ...; nobody writes to
+them.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.units import Instant, millis
+from raftlog.broker.events import Stop
+from raftlog.broker.peer_messages import ControllerKind
+from raftlog.client.core import asks
+from raftlog.client.core.admin_asks import (
+    EVERY_BROKER,
+    Change,
+    Resource,
+    ResourceKind,
+    alter_settings,
+)
+from raftlog.client.core.values import TopicPartition
+from raftlog.metadata.broker_settings import BROKER_ONLY
+from raftlog.metadata.commands import UnregisterBroker
+from raftlog.metadata.config_changes import Operation
+from raftlog.metadata.requests import SubmitCommand, encode_wish
+from raftlog_sim.base.stuck import StuckError
+from raftlog_sim.facts.targets import group_of, leaders_of
+from raftlog_sim.schedules.schedule import Step
+from raftlog_sim.workloads.workload import CHURN, TOPIC
+from raftlog_sim.world.node import Node
+
+if TYPE_CHECKING:
+    from raftlog.partition.replica import PartitionReplica
+    from raftlog_sim.faults.nemesis import Nemesis
+
+_PATIENCE: Final = millis(3_000)
+_LIFTS_MAX: Final = 10
+_CHURN_TOPICS: Final = 4
+_CHURN_PARTITIONS: Final = 4
+_THROTTLED: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+
+
+def _reassign(nemesis: "Nemesis", step: Step) -> bool:
+    """An administrator asks for a move; the answer, if any, is not waited for."""
+    nodes, number = nemesis.numbers(step, "nodes"), int(step.argument("partition"))
+    if not nodes or number >= nemesis.workload.options.partitions:
+        return False
+    moves = {TopicPartition(TOPIC, number): nodes}
+    nemesis.workload.administer(asks.alter_reassignments(moves, timeout_ns=_PATIENCE))
+    nemesis.note("reassign", *nodes)
+    return True
+
+
+def _cancel_move(nemesis: "Nemesis", step: Step) -> bool:
+    """An administrator takes a move back; one that has ended, or never began, is let be."""
+    number = int(step.argument("partition"))
+    if number >= nemesis.workload.options.partitions:
+        return False
+    moves = {TopicPartition(TOPIC, number): None}
+    nemesis.workload.administer(asks.alter_reassignments(moves, timeout_ns=_PATIENCE))
+    nemesis.note("cancel-move")
+    return True
+
+
+def _throttle(nemesis: "Nemesis", step: Step) -> bool:
+    """An administrator bounds all moves of the topic, at every broker, or takes the bounds away."""
+    _pace_moves(nemesis, int(step.argument("rate")))
+    if step.for_ms:
+        nemesis.throttled = True
+        nemesis.world.after(millis(step.for_ms), lift_throttle, nemesis)
+    nemesis.note("throttle")
+    return True
+
+
+def lift_throttle(nemesis: "Nemesis") -> None:
+    """The administrator takes the bounds away, and asks again until the cluster has heard of it: at
+    a low rate a move would take hours."""
+    if nemesis.throttled:
+        _pace_moves(nemesis, 0, tries=_LIFTS_MAX)
+
+
+def _pace_moves(nemesis: "Nemesis", rate: int, tries: int = 1) -> None:
+    operation = Operation.SET if rate else Operation.DELETE
+    rates = [Change(name, str(rate) if rate else None, operation) for name in BROKER_ONLY]
+    lists = [Change(name, "*" if rate else None, operation) for name in _THROTTLED]
+    resources = (Resource(ResourceKind.BROKER, EVERY_BROKER), Resource(ResourceKind.TOPIC, TOPIC))
+    for resource, changes in zip(resources, (rates, lists), strict=True):
+        call = alter_settings(resource, changes, timeout_ns=_PATIENCE)
+        nemesis.workload.administer(call, tries)
+
+
+def _nobody_listens(answer: Any) -> None:
+    del answer
+
+
+def _unregister(nemesis: "Nemesis", step: Step) -> bool:
+    """The first node that is up asks, as an operator does who took a machine away."""
+    asker = next(iter(nemesis.world.running()), None)
+    wanted = nemesis.numbers(step, "node")
+    if asker is None:
+        return False
+    for number in wanted:
+        _submit(nemesis, asker, UnregisterBroker(node=number))
+    nemesis.note("unregister", *wanted)
+    return bool(wanted)
+
+
+def _submit(nemesis: "Nemesis", asker: Node, command: UnregisterBroker) -> None:
+    deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
+    body = encode_wish(SubmitCommand(command=command))
+    asker.broker.context.ask_controller(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
+    asker.deliver_nothing("it asked the controller")
+
+
+def _transfer(nemesis: "Nemesis", step: Step) -> bool:
+    """Whoever leads the partition hands over to the node, if it is a voter that may."""
+    group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
+    leading = [] if group is None else leaders_of(nemesis.world, group)[-1:]
+    wanted = nemesis.numbers(step, "node")[:1]
+    if group is None or not leading or not wanted:
+        return False
+    node = nemesis.world.nodes[leading[0]]
+    replica = node.broker.context.replicas[group]
+    voters = [voter for voter in replica.membership.voters if voter.node == wanted[0]]
+    if not voters or node.suspended:
+        return False
+    try:
+        replica.transfer(voters[0], node.live.clock.now(nemesis.world.now))
+    except RaftlogError:
+        return False
+    node.broker.context.touch(group)
+    node.deliver_nothing("it handed leadership over")
+    nemesis.note("transfer", *wanted)
+    return True
+
+
+def _stop(nemesis: "Nemesis", step: Step) -> bool:
+    """A graceful stop: leadership goes first, then the process."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.up and not node.suspended]
+    for node in nodes:
+        stop(nemesis, step, node)
+    return bool(nodes)
+
+
+def stop(nemesis: "Nemesis", step: Step, node: Node) -> None:
+    """A broker that runs is asked to stop, and is started again when the step ends."""
+    nemesis.note("stop", node.number)
+    node.leaves = True
+    node.deliver(Stop(Instant(node.live.clock.now(nemesis.world.now) + _PATIENCE)))
+    nemesis.later(step, _back, nemesis, node, node.boots)
+
+
+def _back(nemesis: "Nemesis", node: Node, boots: int) -> None:
+    """Started again; one that has not finished leaving is killed first."""
+    if node.boots != boots:
+        return
+    if node.up:
+        node.stop_process()
+    nemesis.note("restart", node.number)
+    node.start()
+
+
+def _trim(nemesis: "Nemesis", step: Step) -> bool:
+    """An administrator deletes everything of a partition; the leader proposes a log start."""
+    number = int(step.argument("partition"))
+    if number >= nemesis.workload.options.partitions:
+        return False
+    place = TopicPartition(TOPIC, number)
+    nemesis.workload.administer(asks.delete_records(place, timeout_ns=_PATIENCE))
+    return True
+
+
+def _must_be_led(nemesis: "Nemesis", step: Step) -> bool:
+    partition, wanted = int(step.argument("partition")), nemesis.numbers(step, "nodes")
+    found = _leading(nemesis, partition)
+    if found is None or found[0].number not in wanted or not found[1].node.ready:
+        names = ", ".join(f"n{number}" for number in wanted)
+        raise StuckError(f"partition {partition} is not led by any of {names}")
+    return True
+
+
+def _leading(nemesis: "Nemesis", partition: int) -> "tuple[Node, PartitionReplica] | None":
+    group = group_of(nemesis.world, TOPIC, partition)
+    leading = [] if group is None else leaders_of(nemesis.world, group)[-1:]
+    if group is None or not leading:
+        return None
+    node = nemesis.world.nodes[leading[0]]
+    return node, node.broker.context.replicas[group]
+
+
+# --- topics ---------------------------------------------------------------------------------------
+
+
+def _create_topic(nemesis: "Nemesis", step: Step) -> bool:
+    name, count = _churn(step), 1 + int(step.argument("partitions")) % _CHURN_PARTITIONS
+    replication = nemesis.workload.options.replication
+    topic = asks.new_topic(name, count, replication)
+    nemesis.workload.administer(asks.create_topics([topic], timeout_ns=_PATIENCE))
+    return True
+
+
+def _grow_topic(nemesis: "Nemesis", step: Step) -> bool:
+    count = 1 + int(step.argument("partitions")) % _CHURN_PARTITIONS
+    nemesis.workload.administer(asks.create_partitions({_churn(step): count}, timeout_ns=_PATIENCE))
+    return True
+
+
+def _delete_topic(nemesis: "Nemesis", step: Step) -> bool:
+    nemesis.workload.administer(asks.delete_topics([_churn(step)], timeout_ns=_PATIENCE))
+    return True
+
+
+def _churn(step: Step) -> str:
+    return f"{CHURN}{int(step.argument('topic')) % _CHURN_TOPICS}"
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "reassign": _reassign,
+    "cancel-move": _cancel_move,
+    "throttle": _throttle,
+    "unregister": _unregister,
+    "transfer": _transfer,
+    "stop": _stop,
+    "trim": _trim,
+    "must-be-led": _must_be_led,
+    "create-topic": _create_topic,
+    "grow-topic": _grow_topic,
+    "delete-topic": _delete_topic,
+}
+
+
+def heal(node: Node) -> None:
+    """Who was leaving is gone."""
+    if node.leaves and node.up:
+        node.stop_process()
+    node.leaves = False

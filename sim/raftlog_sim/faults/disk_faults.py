@@ -1,0 +1,150 @@
+"""What befalls disks: errors, no space, slowness, failed syncs, stops in mid-call, disks that lie.
+What rots is in `rot_faults`, what is gone as a whole in `loss_faults`.
+
+What may destroy something that was promised asks the atlas first, and does nothing when that would
+be more than a quorum can repair. A disk that lies asks nobody: no protocol survives it, so it is
+never drawn.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.units import millis
+from raftlog_sim.faults.loss_faults import replaced
+from raftlog_sim.schedules.schedule import Step
+from raftlog_sim.world.disk import Keep
+from raftlog_sim.world.node import Node
+
+if TYPE_CHECKING:
+    from raftlog_sim.faults.nemesis import Nemesis
+
+
+def _disk_error(nemesis: "Nemesis", step: Step) -> bool:
+    """The next calls of a kind fail and change nothing. Reads that go on failing are damage to a
+    replica that is being opened, so they are rationed."""
+    call, nodes = str(step.argument("call")), nemesis.nodes(step, "node")
+    if call == "read":
+        nodes = [node for node in nodes if nemesis.atlas.allow(node.number)]
+    for node in nodes:
+        node.disk.fail(call, count=int(step.argument("count")))
+    return bool(nodes)
+
+
+def _late_error(nemesis: "Nemesis", step: Step) -> bool:
+    """The next calls of a kind are done, and report an error all the same: whoever tries again
+    finds that it is done already."""
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        node.disk.fail(str(step.argument("call")), count=int(step.argument("count")), late=True)
+    return bool(nodes)
+
+
+def _failed_sync(nemesis: "Nemesis", step: Step) -> bool:
+    """The next sync fails, and the pages are then clean and gone. The supervisor restarts the
+    broker, which finds in the page cache what the disk does not have."""
+    nodes = [node for node in nemesis.nodes(step, "node") if nemesis.atlas.allow(node.number)]
+    for node in nodes:
+        nemesis.note("failed-sync", node.number)
+        node.disk.fail("sync")
+    return bool(nodes)
+
+
+def _failed_name_sync(nemesis: "Nemesis", step: Step) -> bool:
+    """As a failed sync, of a directory or of everything: a file that was made or renamed is seen
+    under its name, and is not there after a power failure; one that was removed is."""
+    call = f"sync_{step.argument('call')}"
+    nodes = [node for node in nemesis.nodes(step, "node") if nemesis.atlas.allow(node.number)]
+    for node in nodes:
+        nemesis.note("failed-sync", node.number)
+        node.disk.fail(call)
+    return bool(nodes)
+
+
+def _disk_full(nemesis: "Nemesis", step: Step) -> bool:
+    nodes = [node for node in nemesis.nodes(step, "node") if node.disk.free is None]
+    for node in nodes:
+        nemesis.note("start-disk-full", node.number)
+        node.disk.free = int(step.argument("bytes"))
+        nemesis.later(step, _room, nemesis, node)
+    return bool(nodes)
+
+
+def _room(nemesis: "Nemesis", node: Node) -> None:
+    if node.disk.free is not None:
+        nemesis.note("stop-disk-full", node.number)
+        node.disk.free = None
+
+
+def _slow_disk(nemesis: "Nemesis", step: Step) -> bool:
+    nodes, more_ns = nemesis.nodes(step, "node"), millis(int(step.argument("ms")))
+    for node in nodes:
+        node.slower_ns += more_ns
+        nemesis.later(step, _faster, node, more_ns)
+    return bool(nodes)
+
+
+def _faster(node: Node, less_ns: int) -> None:
+    node.slower_ns = max(0, node.slower_ns - less_ns)
+
+
+def _crash_at(nemesis: "Nemesis", step: Step) -> bool:
+    """The machine stops at one of its next disk calls; it boots again by itself."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.up]
+    for node in nodes:
+        node.disk.crash_at = node.disk.mutations + 1 + int(step.argument("calls"))
+        node.disk.crash_tears = step.argument("tear") == "yes"
+        node.keep_at_crash = Keep(step.argument("keep"))
+        node.only_killed = False
+    return bool(nodes)
+
+
+def _kill_at(nemesis: "Nemesis", step: Step) -> bool:
+    """The process ends at one of its next disk calls: what it wrote and did not sync is there."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.up]
+    for node in nodes:
+        node.disk.crash_at = node.disk.mutations + 1 + int(step.argument("calls"))
+        node.disk.crash_tears = step.argument("tear") == "yes"
+        node.only_killed = True
+    return bool(nodes)
+
+
+def _lying_sync(nemesis: "Nemesis", step: Step) -> bool:
+    """Syncs report success and make nothing durable."""
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        nemesis.note("start-lying-sync", node.number)
+        node.disk.lying_sync = True
+        nemesis.later(step, _honest, nemesis, node)
+    return bool(nodes)
+
+
+def _honest(nemesis: "Nemesis", node: Node) -> None:
+    if node.disk.lying_sync:
+        nemesis.note("stop-lying-sync", node.number)
+        node.disk.lying_sync = False
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "disk-error": _disk_error,
+    "late-error": _late_error,
+    "failed-sync": _failed_sync,
+    "failed-name-sync": _failed_name_sync,
+    "disk-full": _disk_full,
+    "slow-disk": _slow_disk,
+    "crash-at": _crash_at,
+    "kill-at": _kill_at,
+    "lying-sync": _lying_sync,
+}
+
+
+def heal(nemesis: "Nemesis", node: Node) -> None:
+    """The disk works again; what is rotten stays so."""
+    if node.rolled_back:
+        if node.up:
+            node.stop_process()
+        replaced(node)
+    node.slower_ns = 0
+    node.disk.crash_at = None
+    node.disk.forget_faults()
+    _honest(nemesis, node)
+    _room(nemesis, node)

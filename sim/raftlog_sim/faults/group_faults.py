@@ -1,0 +1,100 @@
+"""A coordinator that is killed at a moment of a rebalance: nobody can draw such an instant, so the
+step waits for it.
+
+    joins        members join, and the coordinator waits for others
+    generation   all have joined; the record of the generation is not decided
+    syncs        the joins are answered; the leader has not said who gets what
+    assignment   it has, and that is not decided
+    commits      a commit is not decided
+    stable       nothing is under way; members only send heartbeats
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.units import NANOS_PER_MICRO, millis
+from raftlog.groups.live import GroupState, LiveGroup
+from raftlog_sim.facts.group_rest import coordinator_of
+from raftlog_sim.faults.process_faults import kill
+from raftlog_sim.schedules.schedule import Step
+
+if TYPE_CHECKING:
+    from raftlog.broker.groups.coordinators import Led
+    from raftlog_sim.faults.nemesis import Nemesis
+
+KIND: Final = "kill-coordinator"
+_LOOK_NS: Final = 100 * NANOS_PER_MICRO
+_PATIENCE_NS: Final = millis(2_500)
+
+
+def kill_when(nemesis: "Nemesis", step: Step) -> None:
+    """Look for the moment, again and again for some seconds."""
+    _look(nemesis, step, nemesis.world.now + _PATIENCE_NS)
+
+
+def _look(nemesis: "Nemesis", step: Step, until: int) -> None:
+    if nemesis.healed:  # the moment did not come in time
+        nemesis.in_vain.append(str(step))
+        return
+    world, group = nemesis.world, f"g{step.argument('group')}"
+    found = coordinator_of(world, group)
+    if found is not None and _MOMENTS[str(step.argument("when"))](found[1], group):
+        node = found[0]
+        if not (node.rolled_back or node.suspended):
+            kill(nemesis, step, node)
+            nemesis.struck(step)
+            return
+    if world.now < until:
+        world.after(_LOOK_NS, _look, nemesis, step, until)
+    else:
+        nemesis.in_vain.append(str(step))
+
+
+def _live(led: "Led", group: str) -> LiveGroup | None:
+    return led.coordinator._shared.find(group)
+
+
+def _joins(led: "Led", group: str) -> bool:
+    live = _live(led, group)
+    return live is not None and live.state is GroupState.PREPARING and live.joined > 0
+
+
+def _generation(led: "Led", group: str) -> bool:
+    live = _live(led, group)
+    if live is None or live.state is not GroupState.COMPLETING:
+        return False
+    return live.generation_ticket is not None and not live.generation_ticket.is_decided
+
+
+def _syncs(led: "Led", group: str) -> bool:
+    live = _live(led, group)
+    if live is None or live.state is not GroupState.COMPLETING:
+        return False
+    return live.assignment_ticket is None and not _generation(led, group)
+
+
+def _assignment(led: "Led", group: str) -> bool:
+    live = _live(led, group)
+    if live is None or live.state is not GroupState.COMPLETING:
+        return False
+    return live.assignment_ticket is not None and not live.assignment_ticket.is_decided
+
+
+def _commits(led: "Led", group: str) -> bool:
+    return group in led.coordinator._shared.undecided_offsets
+
+
+def _stable(led: "Led", group: str) -> bool:
+    live = _live(led, group)
+    stable = live is not None and live.state is GroupState.STABLE
+    return stable and not _commits(led, group)
+
+
+_MOMENTS: Final[dict[str, Callable[["Led", str], bool]]] = {
+    "joins": _joins,
+    "generation": _generation,
+    "syncs": _syncs,
+    "assignment": _assignment,
+    "commits": _commits,
+    "stable": _stable,
+}

@@ -1,0 +1,228 @@
+"""What is gone as a whole: disks that come back empty or as an old copy, files of a replica.
+
+All of it asks the atlas first.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.errors import CorruptData
+from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId
+from raftlog.base.units import millis
+from raftlog.storage.data_dir import (
+    DirectoryIdentity,
+    DirectoryImage,
+    peek_directory,
+    read_identity,
+)
+from raftlog_sim.facts.targets import group_of
+from raftlog_sim.facts.truth import image_at_boot
+from raftlog_sim.faults.process_faults import restart_later
+from raftlog_sim.schedules.schedule import Step
+from raftlog_sim.workloads.workload import TOPIC
+from raftlog_sim.world.disk import Keep, SimulatedDisk
+from raftlog_sim.world.node import Node
+
+if TYPE_CHECKING:
+    from raftlog_sim.faults.nemesis import Nemesis
+
+_OLD_DISK_WAITS_NS: Final = millis(6_000)
+_OLD_DISK_LOOKS_NS: Final = millis(20)
+
+
+def _wipe(nemesis: "Nemesis", step: Step) -> bool:
+    """The machine comes back with an empty disk, formatted to join the same cluster."""
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        if not nemesis.atlas.allow(node.number):
+            continue
+        nemesis.note("wipe", node.number)
+        cluster = read_identity(node.disk.durable_copy()).cluster
+        if node.up:
+            node.stop_process()
+            restart_later(nemesis, step, node)
+        node.disk = empty_disk(node, cluster)
+        struck = True
+    return struck
+
+
+def replaced(node: Node) -> None:
+    """What an operator does with a directory whose store cannot be read: the node joins as new."""
+    cluster = read_identity(node.disk.durable_copy()).cluster  # failures were for the broker
+    node.disk = empty_disk(node, cluster)
+    node.store_rotten = node.rolled_back = False
+
+
+def _image(nemesis: "Nemesis", step: Step) -> bool:
+    """As a backup of the machine finds the disk: what is durable."""
+    nodes = nemesis.nodes(step, "node")
+    for node in nodes:
+        nemesis.images[node.number] = node.disk.durable_copy()
+        nemesis.imaged_in[node.number] = node.boots
+    return bool(nodes)
+
+
+def _old_disk(nemesis: "Nemesis", step: Step) -> bool:
+    """The machine comes back with the copy that was put aside, now or as soon as it may. It has
+    lived twice since, and every node knows by the metadata of a boot with a higher number than its
+    next one will have: a copy of the same life cannot be told from a crash that lost what was not
+    synced, and lives in which it could not register are known to nobody, though it voted in them
+    (seed 454): a disk that was put back is refused, and is not put back once more (seed 200285).
+    Controllers must know it for good: one that was away meanwhile, or that would have forgotten it
+    after a power loss, makes a majority with the copy, and no two disks of three tell what they
+    acknowledged (seed 421440)."""
+    end = nemesis.world.now + _OLD_DISK_WAITS_NS
+    put_back = [_put_back(nemesis, step, node, end) for node in nemesis.nodes(step, "node")]
+    return any(put_back)
+
+
+def _put_back(nemesis: "Nemesis", step: Step, node: Node, end: int) -> bool:
+    """Whether it was done now; if not it is tried again for a while, for the node that was meant
+    then."""
+    image = nemesis.images.get(node.number)
+    if image is None or node.rolled_back or nemesis.healed:
+        return False
+    if not _is_told(nemesis, node, image):
+        if nemesis.world.now < end:
+            nemesis.world.after(_OLD_DISK_LOOKS_NS, _put_back_late, nemesis, step, node, end)
+        return False
+    if not nemesis.atlas.allow(node.number):
+        return False
+    nemesis.note("old-disk", node.number)
+    del nemesis.images[node.number]
+    node.stop_process()
+    restart_later(nemesis, step, node)
+    node.disk, node.looked_up, node.rolled_back = image, None, True
+    return True
+
+
+def _put_back_late(nemesis: "Nemesis", step: Step, node: Node, end: int) -> None:
+    if _put_back(nemesis, step, node, end):
+        nemesis.struck(step)
+
+
+def _is_told(nemesis: "Nemesis", node: Node, image: SimulatedDisk) -> bool:
+    """Whether everybody can tell that it is an old copy. In drawn runs the copy itself may be
+    killed and boot again before anybody hears of it, which a controller that was down cannot tell
+    from a life that it knows (seed 5400005): there it takes two lives more."""
+    lives = 4 if nemesis.workload.options.fault_gaps_ms else 2
+    if not node.up or node.boots < nemesis.imaged_in[node.number] + lives:
+        return False
+    known = peek_directory(image.durable_copy()).boot + lives
+    if not all(_registered_boot(other, node) >= known for other in node.world.running()):
+        return False
+    return all(_boot_on_disk(other, node) >= known for other in _other_controllers(node))
+
+
+def _registered_boot(witness: Node, node: Node) -> int:
+    """The boot of a node that another one knows of."""
+    broker = witness.broker.context.image.brokers.get(node.number)
+    return 0 if broker is None else broker.boot
+
+
+def _other_controllers(node: Node) -> list[Node]:
+    numbers = [address.node for address in node.config.controllers]
+    return [node.world.nodes[number] for number in numbers if number != node.number]
+
+
+def _boot_on_disk(witness: Node, node: Node) -> int:
+    """The boot of a node that another one would know of after a power loss."""
+    broker = image_at_boot(witness).brokers.get(node.number)
+    return 0 if broker is None else broker.boot
+
+
+def empty_disk(node: Node, cluster: object) -> SimulatedDisk:
+    """A disk formatted as a joiner's, under a fresh directory id."""
+    number = NodeId(node.number)
+    disk = node.world.new_disk(number)
+    identity = DirectoryIdentity(
+        cluster=cluster,  # type: ignore[arg-type]
+        node=number,
+        directory=node.world.new_directory(number),
+        controllers=(),
+    )
+    node.world.format(disk, identity)
+    return disk
+
+
+def _empty_disk(nemesis: "Nemesis", step: Step) -> bool:
+    """The process starts again at once on an empty disk, formatted to join the same cluster: so may
+    a majority of the controllers, for in the end everybody has what it had. Until then they know
+    nothing, and must not make anything up."""
+    nodes = [node for node in nemesis.nodes(step, "node") if node.number not in nemesis.put_aside]
+    for node in nodes:
+        nemesis.note("empty-disk", node.number)
+        own = nemesis.put_aside[node.number] = node.disk
+        cluster = peek_directory(own.durable_copy()).identity.cluster
+        _start_on(node, empty_disk(node, cluster))
+        nemesis.later(step, _own_disk, nemesis, node)
+    return bool(nodes)
+
+
+def _own_disk(nemesis: "Nemesis", node: Node) -> None:
+    own = nemesis.put_aside.pop(node.number, None)
+    if own is not None:
+        nemesis.note("own-disk", node.number)
+        _start_on(node, own)
+
+
+def _start_on(node: Node, disk: SimulatedDisk) -> None:
+    if node.up:
+        node.stop_process()
+    node.disk = disk
+    node.start()
+
+
+def heal(nemesis: "Nemesis", node: Node) -> None:
+    """This machine has its own disk."""
+    _own_disk(nemesis, node)
+
+
+def _lose_replica(nemesis: "Nemesis", step: Step) -> bool:
+    """All files of one partition's replica are gone."""
+    group = group_of(nemesis.world, TOPIC, int(step.argument("partition")))
+    return group is not None and _lose(nemesis, step, group)
+
+
+def _lose_metadata(nemesis: "Nemesis", step: Step) -> bool:
+    """All files of the metadata are gone."""
+    return _lose(nemesis, step, METADATA_GROUP)
+
+
+def readable(disk: SimulatedDisk) -> DirectoryImage | None:
+    """What is durable of the directory; None where its store has rotted so that nobody can read it,
+    as the process will find (seed 7800338)."""
+    try:
+        return peek_directory(disk.durable_copy())
+    except CorruptData:
+        return None
+
+
+def _lose(nemesis: "Nemesis", step: Step, group: GroupId) -> bool:
+    """The process finds it when it boots next, which it does."""
+    struck = False
+    for node in nemesis.nodes(step, "node"):
+        image = readable(node.disk)
+        registration = None if image is None else image.registrations.get(group)
+        if registration is None or not nemesis.atlas.allow(node.number, aware=True):
+            continue
+        nemesis.note("lost-replica", node.number)
+        if node.up:
+            node.stop_process()
+            restart_later(nemesis, step, node)
+        node.disk.crash(Keep.ALL)
+        for path in node.disk.paths():
+            if path.startswith(f"{registration.path}/"):
+                node.disk.vanish(path)
+        struck = True
+    return struck
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "image": _image,
+    "old-disk": _old_disk,
+    "wipe": _wipe,
+    "empty-disk": _empty_disk,
+    "lose-replica": _lose_replica,
+    "lose-metadata": _lose_metadata,
+}

@@ -1,0 +1,126 @@
+"""A fault that strikes at a moment of a partition's life, which no draw of an instant would hit.
+The step waits for the moment, then does what another step does.
+
+    membership   the leader has proposed a membership that is not committed
+    joint        the same, and two halves must agree
+    transfer     the leader has begun to hand over
+    marker       a log start is proposed and not committed
+    install      a follower has received a log that replaces its own, and it is not durable
+    roll         a new segment was begun
+    lease        the leader answers reads by its lease
+    level        the controller has proposed a higher feature level, and it is not committed
+
+The fault is for the leader, of an install for the follower, of a level for the controller.
+`cut-old` cuts a majority of the old configuration off from all others, where there is one.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from raftlog.base.ids import METADATA_GROUP, GroupId
+from raftlog.base.units import NANOS_PER_MICRO, millis
+from raftlog.partition.replica import PartitionReplica
+from raftlog_sim.facts.targets import group_of
+from raftlog_sim.faults import network_faults, process_faults
+from raftlog_sim.schedules.schedule import Step
+from raftlog_sim.schedules.schedule import step as make_step
+from raftlog_sim.workloads.workload import TOPIC
+
+if TYPE_CHECKING:
+    from raftlog_sim.faults.nemesis import Nemesis
+    from raftlog_sim.world.node import Node
+
+KIND: Final = "at-moment"
+_LOOK_NS: Final = 100 * NANOS_PER_MICRO
+_PATIENCE_NS: Final = millis(1_500)
+
+
+def strike_when(nemesis: "Nemesis", step: Step) -> None:
+    """Look for the moment, again and again for a while."""
+    _look(nemesis, step, nemesis.world.now + _PATIENCE_NS, {})
+
+
+def _look(nemesis: "Nemesis", step: Step, until: int, rolled: dict[PartitionReplica, int]) -> None:
+    """`rolled`: how many segments each replica had begun when it was looked at last."""
+    if nemesis.healed:  # the moment did not come in time
+        nemesis.in_vain.append(str(step))
+        return
+    world = nemesis.world
+    group = group_of(world, TOPIC, int(step.argument("partition")))
+    found = None if group is None else _found(nemesis, group, str(step.argument("when")), rolled)
+    if found is not None and _strike(nemesis, step, *found):
+        nemesis.struck(step)
+    elif world.now < until:
+        world.after(_LOOK_NS, _look, nemesis, step, until, rolled)
+    else:
+        nemesis.in_vain.append(str(step))
+
+
+def _found(
+    nemesis: "Nemesis", group: GroupId, when: str, rolled: dict[PartitionReplica, int]
+) -> tuple["Node", PartitionReplica] | None:
+    """A replica that is at the moment, and its node."""
+    for node in nemesis.world.running():
+        replica = node.broker.context.replicas.get(METADATA_GROUP if when == "level" else group)
+        if replica is None or node.rolled_back or node.suspended:
+            continue
+        if when == "roll":
+            segments = len(replica.log.segments)
+            if segments > rolled.setdefault(replica, segments) and replica.is_leader:
+                return node, replica
+        elif when == "level":
+            if _level_rises(node):
+                return node, replica
+        elif _MOMENTS[when](replica):
+            return node, replica
+    return None
+
+
+def _strike(nemesis: "Nemesis", step: Step, node: "Node", replica: PartitionReplica) -> bool:
+    """Do what is to be done, to the node or, for `cut-old`, to most of the old configuration."""
+    what, side = str(step.argument("what")), f"n{node.number}"
+    if what == "cut-old":
+        old = replica.membership.outgoing or replica.membership.voters
+        numbers = sorted(voter.node for voter in old)[: len(old) // 2 + 1]
+        side = "+".join(f"n{number}" for number in numbers)
+    kind, target, more = _FAULTS[what]
+    return _STRIKES[kind](
+        nemesis, make_step(step.at_ms, kind, step.for_ms, **{target: side}, **more)
+    )
+
+
+def _level_rises(node: "Node") -> bool:
+    controller = node.broker.controller
+    committed = node.broker.context.image.feature_level
+    return controller.active and controller.projected.feature_level > committed > 0
+
+
+def _membership(replica: PartitionReplica) -> bool:
+    return replica.is_leader and replica.node.standing()[3] > replica.commit
+
+
+def _lease(replica: PartitionReplica) -> bool:
+    state = replica.node._state
+    return replica.is_leader and state.lease_until > state.now
+
+
+_MOMENTS: Final[dict[str, Callable[[PartitionReplica], bool]]] = {
+    "membership": _membership,
+    "joint": lambda replica: _membership(replica) and replica.membership.joint,
+    "transfer": lambda replica: replica.is_leader and replica.node._state.transferring is not None,
+    "marker": lambda replica: replica.is_leader and bool(replica._tracker._log_starts),
+    "install": lambda replica: replica.log.durable_end is None,
+    "lease": _lease,
+}
+"""`roll` is told apart by what was before, `level` by the controller."""
+_FAULTS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
+    "crash": ("crash", "node", {}),
+    "power": ("power", "node", {"keep": "some"}),
+    "pause": ("pause", "node", {}),
+    "stall": ("stall", "node", {}),
+    "cut": ("partition", "side", {"how": "silent"}),
+    "deaf": ("one-way", "side", {"way": "in"}),
+    "mute": ("one-way", "side", {"way": "out"}),
+    "cut-old": ("partition", "side", {"how": "silent"}),
+}
+_STRIKES: Final = process_faults.STRIKES | network_faults.STRIKES

@@ -1,0 +1,273 @@
+"""What befalls the network between brokers: cuts of every shape, clogs, loss, delay, resets.
+
+A cut is loud (links break, nobody can dial) or silent (links stay and carry nothing; when it ends
+soon, everything held arrives in one burst).
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple, final
+
+from raftlog.base.ids import NodeId
+from raftlog.base.units import millis
+from raftlog.raft.messages import (
+    Append,
+    AppendRefused,
+    AppendReply,
+    Install,
+    InstallReply,
+    PreVoteReply,
+    PreVoteRequest,
+    ReadEcho,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog_sim.base.streams import Stream
+from raftlog_sim.schedules.schedule import Step
+from raftlog_sim.world.network import Cut, PairKey
+from raftlog_sim.world.relay import Strike
+
+if TYPE_CHECKING:
+    from raftlog_sim.faults.nemesis import Nemesis
+
+REPLAY_MS_MAX: Final = 2_000
+_MESSAGES: Final[dict[str, tuple[type, ...]]] = {
+    "appends": (Append, Install),
+    "acks": (AppendReply, AppendRefused, InstallReply),
+    "asks": (PreVoteRequest, VoteRequest),
+    "votes": (PreVoteReply, VoteReply),
+    "echoes": (ReadEcho,),
+}
+
+
+def _partition(nemesis: "Nemesis", step: Step) -> bool:
+    side = nemesis.numbers(step, "side")
+    others = [number for number in nemesis.world.nodes if number not in side]
+    pairs = [(member, other) for member in side for other in others]
+    return _cut(nemesis, step, "partition", pairs, side)
+
+
+def _one_way(nemesis: "Nemesis", step: Step) -> bool:
+    """What the side sends, or what it should hear, does not arrive."""
+    side = nemesis.numbers(step, "side")
+    others = [number for number in nemesis.world.nodes if number not in side]
+    pipes = [(member, other) for member in side for other in others]
+    if step.argument("way") == "in":
+        pipes = [(other, member) for member, other in pipes]
+    return _hold(nemesis, step, "one-way", pipes, side)
+
+
+def _bridge(nemesis: "Nemesis", step: Step) -> bool:
+    """Two halves that only the hub sees both of."""
+    hub = nemesis.numbers(step, "hub")[:1]
+    rest = [number for number in sorted(nemesis.world.nodes) if number not in hub]
+    half = len(rest) // 2
+    pairs = [(one, other) for one in rest[:half] for other in rest[half:]]
+    return bool(hub) and _cut(nemesis, step, "bridge", pairs, hub)
+
+
+def _ring(nemesis: "Nemesis", step: Step) -> bool:
+    """Each sees its neighbours on a ring, a majority with itself; of five, no two see the same."""
+    numbers = sorted(nemesis.world.nodes)
+    count, reach = len(numbers), (len(numbers) // 2 + 1) // 2
+    pairs = [
+        (numbers[one], numbers[other])
+        for one in range(count)
+        for other in range(one + 1, count)
+        if min(other - one, count - other + one) > reach
+    ]
+    return _cut(nemesis, step, "ring", pairs, ())
+
+
+def _clog(nemesis: "Nemesis", step: Step) -> bool:
+    return _hold(nemesis, step, "clog", _pipes(nemesis, step), ())
+
+
+def _reset(nemesis: "Nemesis", step: Step) -> bool:
+    one, other = nemesis.numbers(step, "one"), nemesis.numbers(step, "other")
+    pairs = [(a, b) for a in one for b in other if a != b]
+    broken = [pair for pair in pairs if nemesis.world.network.reset(*pair)]
+    return bool(broken)
+
+
+def _hangup(nemesis: "Nemesis", step: Step) -> bool:
+    """All connections of clients to a broker break; answers under way are lost, requests too or
+    not, as it comes."""
+    hung_up = [node for node in nemesis.nodes(step, "node") if node.up and node.live.clients]
+    for node in hung_up:
+        nemesis.note("hangup", node.number)
+        node.lose_clients()
+    return bool(hung_up)
+
+
+def _lossy(nemesis: "Nemesis", step: Step) -> bool:
+    pipes = _pipes(nemesis, step)
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.drop = min(100, int(step.argument("drop")))
+        pipe.duplicate = min(100, int(step.argument("duplicate")))
+        pipe.reorder_ns = millis(int(step.argument("reorder_ms")))
+    if pipes:
+        nemesis.later(step, _lossless, nemesis, pipes)
+    return bool(pipes)
+
+
+def _drop_kind(nemesis: "Nemesis", step: Step) -> bool:
+    """Messages of one kind vanish, all others arrive."""
+    pipes = _pipes(nemesis, step)
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.kinds = _MESSAGES[str(step.argument("what"))]
+        pipe.kinds_drop = min(100, int(step.argument("drop")))
+    if pipes:
+        nemesis.later(step, _all_kinds, nemesis, pipes)
+    return bool(pipes)
+
+
+def _all_kinds(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+    for pipe in pipes:
+        nemesis.world.network.pipe(*pipe).kinds_drop = 0
+
+
+def _replay(nemesis: "Nemesis", step: Step) -> bool:
+    network, every_ns = nemesis.world.network, millis(max(1, int(step.argument("ms"))))
+    known = [(pipe, network.pipe(*pipe).append) for pipe in _pipes(nemesis, step)]
+    end = nemesis.world.now + millis(step.for_ms or REPLAY_MS_MAX)
+    for pipe, message in known:
+        if message is not None:
+            _again(nemesis, pipe, message, every_ns, end)
+    return any(message is not None for _, message in known)
+
+
+def _again(nemesis: "Nemesis", pipe: PairKey, message: Append, every_ns: int, end: int) -> None:
+    if not nemesis.healed and nemesis.world.now < end:
+        nemesis.world.network.replay(*pipe, message)
+        nemesis.world.after(every_ns, _again, nemesis, pipe, message, every_ns, end)
+
+
+def _replay_any(nemesis: "Nemesis", step: Step) -> bool:
+    """What a link ever carried comes again: a vote, an acknowledgement, a heartbeat, a command to
+    the controller, each under its own session. Not in trio mode, whose links carry bytes."""
+    pipes = [] if nemesis.workload.options.trio else _pipes(nemesis, step)
+    again = _Again(
+        every_ns=millis(max(1, int(step.argument("ms")))),
+        end=nemesis.world.now + millis(step.for_ms or REPLAY_MS_MAX),
+        draws=nemesis.world.stream(f"replay-any/{nemesis.world.now}"),
+        ended=step.argument("of") == "ended",
+    )
+    came = [_any_again(nemesis, pipe, again) for pipe in pipes]
+    return any(came)
+
+
+@final
+class _Again(NamedTuple):
+    every_ns: int
+    end: int
+    draws: Stream
+    ended: bool
+
+
+def _any_again(nemesis: "Nemesis", pipe: PairKey, again: _Again) -> bool:
+    """Once now, and so on until the end; whether there was anything now."""
+    nemesis.world.after(again.every_ns, _once_more, nemesis, pipe, again)
+    return nemesis.world.network.replay_any(*pipe, again.draws, ended=again.ended)
+
+
+def _once_more(nemesis: "Nemesis", pipe: PairKey, again: _Again) -> None:
+    if not nemesis.healed and nemesis.world.now < again.end:
+        _any_again(nemesis, pipe, again)
+
+
+def _slow_link(nemesis: "Nemesis", step: Step) -> bool:
+    pipes, extra_ns = _pipes(nemesis, step), millis(int(step.argument("ms")))
+    for sender, receiver in pipes:
+        nemesis.world.network.pipe(sender, receiver).extra_ns += extra_ns
+    if pipes:
+        nemesis.later(step, _faster, nemesis, pipes, extra_ns)
+    return bool(pipes)
+
+
+def _relay(nemesis: "Nemesis", step: Step) -> bool:
+    """Frames of byte streams; nothing where links carry messages."""
+    network = nemesis.world.network
+    if network.order is None:
+        return False
+    pipes, now = _pipes(nemesis, step), nemesis.world.now
+    for sender, receiver in pipes:
+        draws = nemesis.world.stream(f"relay/{sender}/{receiver}/{now}")
+        strike = Strike(str(step.argument("what")), max(1, int(step.argument("one_in"))), draws)
+        network.pipe(sender, receiver).strike = strike
+        network.relayed = True
+    if pipes:
+        nemesis.later(step, _unrelayed, nemesis, pipes)
+    return bool(pipes)
+
+
+def _unrelayed(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+    for sender, receiver in pipes:
+        nemesis.world.network.pipe(sender, receiver).strike = None
+
+
+STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
+    "partition": _partition,
+    "one-way": _one_way,
+    "bridge": _bridge,
+    "ring": _ring,
+    "clog": _clog,
+    "reset": _reset,
+    "hangup": _hangup,
+    "lossy": _lossy,
+    "drop-kind": _drop_kind,
+    "replay": _replay,
+    "replay-any": _replay_any,
+    "slow-link": _slow_link,
+    "relay": _relay,
+}
+
+
+# --- how ------------------------------------------------------------------------------------------
+
+
+def _pipes(nemesis: "Nemesis", step: Step) -> list[PairKey]:
+    senders, receivers = nemesis.numbers(step, "sender"), nemesis.numbers(step, "receiver")
+    return [(one, other) for one in senders for other in receivers if one != other]
+
+
+def _cut(
+    nemesis: "Nemesis", step: Step, name: str, pairs: list[PairKey], side: Iterable[NodeId]
+) -> bool:
+    if step.argument("how") == "silent":
+        both = [*pairs, *((other, one) for one, other in pairs)]
+        return _hold(nemesis, step, name, both, side)
+    if not pairs:
+        return False
+    nemesis.note(f"start-{name}", *side)
+    nemesis.later(step, _mend, nemesis, name, nemesis.world.network.part(pairs))
+    return True
+
+
+def _hold(
+    nemesis: "Nemesis", step: Step, name: str, pipes: list[PairKey], side: Iterable[NodeId]
+) -> bool:
+    if not pipes:
+        return False
+    nemesis.note(f"start-{name}", *side)
+    nemesis.later(step, _mend, nemesis, name, nemesis.world.network.hold(pipes))
+    return True
+
+
+def _mend(nemesis: "Nemesis", name: str, cut: Cut) -> None:
+    if not nemesis.healed:
+        nemesis.note(f"stop-{name}")
+        nemesis.world.network.mend(cut)
+
+
+def _lossless(nemesis: "Nemesis", pipes: list[PairKey]) -> None:
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.drop = pipe.duplicate = pipe.reorder_ns = 0
+
+
+def _faster(nemesis: "Nemesis", pipes: list[PairKey], less_ns: int) -> None:
+    for sender, receiver in pipes:
+        pipe = nemesis.world.network.pipe(sender, receiver)
+        pipe.extra_ns = max(0, pipe.extra_ns - less_ns)

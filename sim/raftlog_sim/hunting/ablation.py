@@ -1,0 +1,89 @@
+"""Ablation: which kinds of faults the discovery of a planted bug depends on. Its seeds are hunted
+with all kinds, then once more without each (LESSONS 5).
+
+A kind is a source of faults, as in `fault_gaps_ms` of a seed's options. Each draws from a stream of
+its own, so that a seed without it is the same seed with all the other faults; where it is off, or
+draws nothing, the seed was played before. Of two kinds that do the same neither is missed.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, final
+
+import attrs
+
+from raftlog_sim.base.outcome import failure_class
+from raftlog_sim.hunting.mutation import Hunt, own_process, switch_on
+from raftlog_sim.playing.simulation import simulate
+from raftlog_sim.schedules.drawing import draw_schedule
+from raftlog_sim.schedules.options import SimOptions, draw_options
+
+NOTHING: Final = ""
+"""In the place of a kind: all of them strike."""
+
+_Known = dict[int, str]
+"""By seed, the class of its failure with all kinds, empty when it passes."""
+
+
+@final
+class Found(NamedTuple):
+    """What became of a hunt without one kind: the first seed that failed (None: none), by what, and
+    how many were tried. `out_of_time`: fewer than were allowed."""
+
+    without: str
+    seed: int | None
+    by: str
+    tried: int
+    changed: int
+    """How many of the seeds tried had faults of that kind."""
+    out_of_time: bool
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return self._asdict()
+
+
+def hunts(
+    number: str, plan: Hunt, kinds: Sequence[str], tell: Callable[[list[Found]], None]
+) -> list[Found]:
+    """The hunt of a mutant with all kinds of faults; if a seed fails, then without each of these.
+    `plan` says which seeds, and how much CPU time each hunt may take; `tell` hears of all hunts so
+    far after each of them."""
+    known: _Known = {}
+    found: list[Found] = []
+    with own_process(number) as ask:
+        for kind in (NOTHING, *kinds):
+            each, known = ask(_hunt_here, plan, kind, known)
+            found.append(each)
+            tell(found)
+            if found[0].seed is None:
+                break
+    return found
+
+
+def without(options: SimOptions, kind: str) -> SimOptions:
+    """The same with that kind of faults switched off, and nothing else drawn anew."""
+    gaps = tuple((name, 0 if name == kind else gap) for name, gap in options.fault_gaps_ms)
+    return attrs.evolve(options, fault_gaps_ms=gaps)
+
+
+def _hunt_here(number: str, plan: Hunt, kind: str, known: _Known) -> tuple[Found, _Known]:
+    """In a process with the mutant: the hunt, and all that is known after it."""
+    switch_on(number)
+    began, tried, changed = time.process_time(), 0, 0
+    for seed in range(plan.first, plan.first + plan.budget):
+        if time.process_time() - began > plan.seconds:
+            break
+        whole = draw_schedule(draw_options(seed, plan.profile))
+        part = draw_schedule(without(whole.options, kind))
+        tried += 1
+        if part.steps != whole.steps:
+            changed += 1
+            failure = failure_class(simulate(part).failure)
+        else:
+            if seed not in known:
+                known[seed] = failure_class(simulate(whole).failure)
+            failure = known[seed]
+        if failure:
+            return Found(kind, seed, failure, tried, changed, out_of_time=False), known
+    return Found(kind, None, "", tried, changed, out_of_time=tried < plan.budget), known

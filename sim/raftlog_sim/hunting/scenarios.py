@@ -1,0 +1,124 @@
+"""Playing named scenarios: what comes of a file (`scenario_files`), and of each of its mutants."""
+
+import io
+import multiprocessing
+from typing import Final, NamedTuple
+
+from raftlog.verify import check_history
+from raftlog_sim.base.outcome import Outcome
+from raftlog_sim.hunting import mutation
+from raftlog_sim.playing.cases import PYSYNCOBJ
+from raftlog_sim.playing.scenario_files import RESULT, Scenario, of_mutant, read
+
+OK: Final = "ok"
+_SURVIVES: Final = "SURVIVES"
+_PASSES: Final = "passes"
+"""A mutant passed a rare path that the scenario avoids, and did not fail."""
+
+
+class Played(NamedTuple):
+    """What the plain run of a scenario gave: the lines for its file, and all else of it."""
+
+    lines: list[str]
+    outcome: Outcome
+
+    @property
+    def probes(self) -> dict[str, int]:
+        """The probes passed."""
+        return self.outcome.probes
+
+    @property
+    def struck_nothing(self) -> list[str]:
+        """Steps that did nothing; a guest's plan does not tell."""
+        return list(self.outcome.document.get("struck_nothing", ()))
+
+
+def play(scenario: Scenario) -> Played:
+    """Run it as it stands, without planted bugs."""
+    outcome = scenario.case.play(trace=True)
+    return Played(lines_of(scenario, outcome), outcome)
+
+
+def lines_of(scenario: Scenario, outcome: Outcome) -> list[str]:
+    """What came of a run of it, as its file says it."""
+    found = _of_guests(outcome) if scenario.subject == PYSYNCOBJ else _of_brokers(outcome)
+    missed = [name for name in scenario.reaches if name not in outcome.probes]
+    if missed:
+        found.append(f"{RESULT} NOT REACHED: {', '.join(missed)}")
+    passed = _passed(scenario, outcome)
+    if passed:
+        found.append(f"{RESULT} NOT AVOIDED: {', '.join(passed)}")
+    return found
+
+
+def differences(scenario: Scenario, outcome: Outcome) -> list[str]:
+    """In which lines a run differs from what its file expects; empty where it is as expected. A
+    file of somebody's own need not say all: each line that it has must have come, and nothing may
+    have come that says of a run that it failed, or did not test what it should."""
+    return differing(scenario.expected_plain, lines_of(scenario, outcome))
+
+
+def differing(expected: list[str], found: list[str]) -> list[str]:
+    """The same of lines; nothing that is expected is as if `ok` were."""
+    lacking = [f"expected  {line}" for line in expected if line not in found]
+    beyond = [line for line in found if line not in expected and not _is_calm(line)]
+    if lacking:
+        beyond = [line for line in found if line not in expected]
+    return [*lacking, *(f"now       {line}" for line in beyond)]
+
+
+def _is_calm(line: str) -> bool:
+    """Whether a line that was not expected says of no failure."""
+    if of_mutant(line):
+        return not (line.endswith(_SURVIVES) or f": {_PASSES} " in line)
+    heads = ("struck: ", "violated: ", "the judge")
+    return line == f"{RESULT} {OK}" or line.startswith(tuple(f"{RESULT} {each}" for each in heads))
+
+
+def _passed(scenario: Scenario, outcome: Outcome) -> list[str]:
+    return [name for name in scenario.avoids if name in outcome.probes]
+
+
+def results(scenario: Scenario, *, mutants: bool = True) -> list[str]:
+    """The lines that its file should end with; without `mutants` only those of the plain run."""
+    return play(scenario).lines + (mutant_results(scenario) if mutants else [])
+
+
+def _of_brokers(outcome: Outcome) -> list[str]:
+    struck = ", ".join(f"{kind} {count}" for kind, count in outcome.document["faults"].items())
+    return [
+        f"{RESULT} {outcome.signature or OK}".rstrip(),
+        f"{RESULT} struck: {struck or 'nothing'}",
+    ]
+
+
+def _of_guests(outcome: Outcome) -> list[str]:
+    document = outcome.document
+    violated = sorted(dict.fromkeys(text.partition(":")[0] for text in document["violated"]))
+    verdict = check_history(io.StringIO(outcome.history))
+    judged = [result.name for result in verdict.failures()]
+    return [
+        f"{RESULT} {outcome.failure or OK}",
+        f"{RESULT} violated: {', '.join(violated) or 'nothing'}",
+        f"{RESULT} the judge of histories: {', '.join(judged) or verdict.verdict}",
+    ]
+
+
+def mutant_results(scenario: Scenario) -> list[str]:
+    """A line per planted bug, each tried in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    found = []
+    for number in scenario.mutants:
+        with context.Pool(1) as pool:
+            told = pool.apply(_with_mutant, (scenario.name, "\n".join(scenario.lines), number))
+        found.append(f"{RESULT} mutant {number}: {told}")
+    return found
+
+
+def _with_mutant(name: str, text: str, number: str) -> str:
+    mutation.switch_on(number)
+    scenario = read(name, text)
+    outcome = scenario.case.play()
+    passed = _passed(scenario, outcome)
+    told = f"{_PASSES} {', '.join(passed)}" if passed else _SURVIVES
+    return outcome.failure_class or told

@@ -1,0 +1,233 @@
+"""Candidates of a shrink: whole runs, and which of them still fail as the original did.
+
+They are tried in order, and the first that fails is taken, whoever plays them: this process, or a
+few helpers at a time, who play ahead of the answer. So one shrink with more helpers takes the same
+steps, only faster; what was played ahead in vain is given up as soon as that is known. A helper
+that is stuck in a turn hears of nothing: nobody waits for it when time is out, and it is ended.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from raftlog_sim.base.minimise import Effort
+from raftlog_sim.base.outcome import signature
+from raftlog_sim.checks.onlooker import Turn
+from raftlog_sim.hunting.workers import LOOK_SECONDS, begin_as_helper
+from raftlog_sim.playing.simulation import LIVENESS_SECONDS, simulate
+from raftlog_sim.schedules.schedule import Schedule, schedule_from_text
+
+if TYPE_CHECKING:
+    from multiprocessing.sharedctypes import Synchronized
+
+_Numbered = Iterator[tuple[int, Schedule]]
+
+AHEAD: Final = 2
+"""Candidates for each helper that are played, or wait for it."""
+_END: Final = -1
+"""The number of the question after the last one."""
+_GRACE_SECONDS: Final = 2.0
+"""How long a helper may go on after the last question."""
+
+
+class _GivenUpError(BaseException):
+    """A candidate runs much longer than what it should be a part of, or nobody wants to know any
+    more."""
+
+
+@final
+@attrs.frozen
+class Original:
+    """What a candidate must be like: it fails with this signature, within so many events and, if
+    that is known, until so long in world time. `liveness_seconds` are what it has to come to
+    rest."""
+
+    signature: str
+    events_max: int
+    until_ns: int | None = None
+    liveness_seconds: int = LIVENESS_SECONDS
+
+    def is_like(self, candidate: Schedule, given_up: Callable[[], bool] = lambda: False) -> bool:
+        """Whether `candidate` fails so."""
+
+        def watch(turn: Turn) -> None:
+            late = self.until_ns is not None and turn.node.world.now > self.until_ns
+            if late or turn.events_so_far > self.events_max or given_up():
+                raise _GivenUpError
+
+        try:
+            result = simulate(candidate, watch=watch, liveness_seconds=self.liveness_seconds)
+        except _GivenUpError:
+            return False
+        return signature(result.failure) == self.signature
+
+
+def _nothing() -> None:
+    pass
+
+
+@final
+@attrs.frozen
+class Helpers:
+    """Processes that play candidates ahead, if there is more than one; `prepare` runs in each."""
+
+    count: int = 1
+    prepare: Callable[[], None] = _nothing
+
+
+ALONE: Final = Helpers()
+
+
+@final
+@attrs.define(eq=False)
+class Trials:
+    """See the module."""
+
+    original: Original
+    effort: Effort
+    _pool: "_Pool | None" = None
+    _passed: set[Schedule] = attrs.Factory(set)
+    """Candidates that do not fail so: later passes come to many of them again."""
+
+    def fails(self, candidate: Schedule) -> bool:
+        """Whether it fails as the original did; False when time is out."""
+        return self.first([candidate]) is not None
+
+    def confirms(self, found: Schedule) -> bool:
+        """Whether what was found by another measure fails as the original did: one run, here, when
+        time is out, too."""
+        self.effort.count()
+        return self.original.is_like(found)
+
+    def first(self, candidates: Sequence[Schedule]) -> int | None:
+        """See `First`."""
+        new = self._new(candidates)
+        if self._pool is None:
+            return self._judged((place, one, self._is_like(one)) for place, one in new)
+        try:
+            return self._judged(self._pool.answers(self.original, new, self.effort))
+        except BrokenProcessPool as error:  # out of memory, say: what was found so far counts
+            self.effort.stopped = f"a helper died: {error}"
+            return None
+        finally:
+            self._pool.give_up()
+
+    def _is_like(self, candidate: Schedule) -> bool:
+        return self.original.is_like(candidate, lambda: not self.effort.may_go_on())
+
+    def _judged(self, answers: Iterator[tuple[int, Schedule, bool]]) -> int | None:
+        for place, candidate, fails in answers:
+            self.effort.left = len(candidate.steps)
+            self.effort.count()
+            if fails:
+                return place
+            self._passed.add(candidate)
+            if not self.effort.may_go_on():  # others are being played: nobody waits for them
+                break
+        return None
+
+    def _new(self, candidates: Sequence[Schedule]) -> _Numbered:
+        for numbered in enumerate(candidates):
+            if not self.effort.may_go_on():
+                return
+            if numbered[1] not in self._passed:
+                yield numbered
+
+
+@contextmanager
+def trials(helpers: Helpers) -> Iterator[Callable[[Original, Effort], Trials]]:
+    """Makes `Trials` that share these helpers, which end with the block."""
+    if helpers.count == 1:
+        yield Trials
+        return
+    context = get_context("spawn")
+    wanted: Synchronized[int] = context.Value("q", 0, lock=False)
+    with ProcessPoolExecutor(
+        helpers.count, context, initializer=_prepare, initargs=(wanted, helpers.prepare)
+    ) as executor:
+        pool = _Pool(executor, wanted, AHEAD * helpers.count)
+        try:
+            yield lambda original, effort: Trials(original, effort, pool)
+        finally:
+            pool.end()
+
+
+@final
+@attrs.define(eq=False)
+class _Pool:
+    """Who plays ahead. `wanted` is the number of the question that is asked now: helpers give up
+    what they play for an earlier one."""
+
+    executor: ProcessPoolExecutor
+    wanted: "Synchronized[int]"
+    ahead: int
+    _waiting: deque[tuple[int, Schedule, Future[bool]]] = attrs.Factory(deque)
+
+    def answers(
+        self, original: Original, candidates: _Numbered, effort: Effort
+    ) -> Iterator[tuple[int, Schedule, bool]]:
+        """Which candidates fail so, in their order, until time is out; `give_up` when no more are
+        wanted."""
+        waiting = self._waiting
+        while True:
+            while len(waiting) < self.ahead and (each := next(candidates, None)) is not None:
+                call = (self.wanted.value, original, each[1].text())
+                waiting.append((*each, self.executor.submit(_is_like, *call)))
+            if not waiting:
+                return
+            place, candidate, future = waiting[0]
+            while not (future.done() or _done_soon(future)):
+                if not effort.may_go_on():
+                    return
+            waiting.popleft()
+            yield place, candidate, future.result()
+
+    def give_up(self) -> None:
+        """Nobody waits any more for what is being played."""
+        self.wanted.value += 1
+        for _, _, future in self._waiting:
+            future.cancel()
+        self._waiting.clear()
+
+    def end(self) -> None:
+        """Nobody will ask again; `_end_when_nobody_asks` ends who does not hear of it."""
+        self.give_up()
+        self.wanted.value = _END
+
+
+def _done_soon(future: Future[bool]) -> bool:
+    with suppress(TimeoutError):
+        future.exception(timeout=LOOK_SECONDS)
+    return future.done()
+
+
+_wanted: "list[Synchronized[int]]" = []
+"""In a helper: see `_Pool.wanted`."""
+
+
+def _prepare(wanted: "Synchronized[int]", prepare: Callable[[], None]) -> None:
+    begin_as_helper()
+    _wanted.append(wanted)
+    threading.Thread(target=_end_when_nobody_asks, args=(wanted,), daemon=True).start()
+    prepare()
+
+
+def _end_when_nobody_asks(wanted: "Synchronized[int]") -> None:
+    while wanted.value != _END:
+        time.sleep(LOOK_SECONDS)
+    time.sleep(_GRACE_SECONDS)  # most have ended long before that
+    os._exit(1)
+
+
+def _is_like(question: int, original: Original, text: str) -> bool:
+    (wanted,) = _wanted
+    return original.is_like(schedule_from_text(text), lambda: wanted.value != question)

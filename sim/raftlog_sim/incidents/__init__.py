@@ -1,0 +1,1 @@
+"""Recordings of brokers: kept, found again, and played through the same Broker."""

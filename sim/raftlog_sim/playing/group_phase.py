@@ -1,0 +1,47 @@
+"""What groups must come to when the cluster is whole again: every group that has members settles,
+within a rebalance and a session (I-G3); nothing was skipped; who asks for offsets is told what was
+committed; and all who leave get their answers.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from raftlog.base.limits import GROUP_WRITE_PAUSE_MS
+from raftlog.base.units import millis
+from raftlog_sim.facts.group_rest import left_of_gone_topics, unsettled
+from raftlog_sim.playing.goals import Goal
+from raftlog_sim.workloads.members import Members, patience_ns
+from raftlog_sim.workloads.workload import TOPIC, Workload
+
+_SWEPT_NS: Final = millis(2 * GROUP_WRITE_PAUSE_MS)
+"""A coordinator that has just begun looks for them, and tries again what it could not write."""
+
+
+def settle(members: Members, workload: Workload, limit_ns: int) -> Iterator[Goal]:
+    """All of it, when there were members."""
+    if not members.groups:
+        return
+
+    def waits() -> str:
+        partitions = members.options.partitions
+        return unsettled(members.world, members.groups, members.alive, TOPIC, partitions)
+
+    yield Goal(lambda: not waits(), patience_ns(members.options), "groups settled", 1, waits)
+    judge = members.invariants.judge
+    judge((("group-answered-once", members.checks.owes()),))
+    if not workload.shrinks:
+        judge((("group-skips-nothing", members.skipped(workload.acknowledged)),))
+    yield from audit(members, limit_ns)
+
+    def kept() -> str:
+        return left_of_gone_topics(members.world)
+
+    yield Goal(lambda: not kept(), _SWEPT_NS, "offsets of deleted topics gone", 1, kept)
+    members.leave_all()
+    yield Goal(members.all_over, limit_ns, "all members have left", 1)
+
+
+def audit(members: Members, limit_ns: int) -> Iterator[Goal]:
+    """Somebody asks for every offset of every group."""
+    members.audit()
+    yield Goal(members.audited, limit_ns, "all offsets told")

@@ -1,0 +1,125 @@
+"""Runs that stop after each step, for the debugger: a heap of events stops by itself, trio mode is
+a thread of its own that waits between two turns. Only one of the two threads runs at any time.
+"""
+
+from threading import Semaphore, Thread
+from typing import Final, Protocol, final
+
+from raftlog_sim.base.failures import told
+from raftlog_sim.checks.onlooker import Turn, Watch
+from raftlog_sim.playing.simulation import Run
+from raftlog_sim.schedules.schedule import Schedule
+
+OVER: Final = "over; every invariant holds (the history is not judged here)"
+
+
+class Steps(Protocol):
+    """A run that somebody moves on."""
+
+    @property
+    def run(self) -> Run:
+        """What can be looked at between two steps."""
+
+    def advance(self) -> str:
+        """One step on, of a turn at the most; how the run ended, empty while it goes on. Not to be
+        called after the end."""
+
+    def close(self) -> None:
+        """Give the run up. It cannot be moved any more."""
+
+
+@final
+class HeapSteps:
+    """A step is one event of the world, effects included."""
+
+    def __init__(self, schedule: Schedule, watch: Watch) -> None:
+        self._run = Run(schedule, watch=watch)
+
+    @property
+    def run(self) -> Run:
+        return self._run
+
+    def advance(self) -> str:
+        try:
+            return "" if self._run.advance() else self._run.lost() or OVER
+        except Exception as error:  # whatever a broken broker raises is a finding
+            return told(error)
+
+    def close(self) -> None:
+        """Nothing to do: it does not run by itself."""
+
+
+@final
+class _GivenUp(BaseException):
+    """Unwinds the tasks of a run that nobody will move on."""
+
+
+@final
+class TrioSteps:
+    """A step is one turn of a broker, without its effects, which the driver has yet to perform."""
+
+    def __init__(self, schedule: Schedule, watch: Watch) -> None:
+        self._schedule = schedule
+        self._watch = watch
+        self._on, self._stopped = Semaphore(0), Semaphore(0)
+        self._given_up = False
+        self._ended = ""
+        self._error: BaseException | None = None
+        self._runs: list[Run] = []
+        self._thread = Thread(target=self._play, name="the run", daemon=True)
+        self._thread.start()
+        self._wait()
+
+    @property
+    def run(self) -> Run:
+        return self._runs[0]
+
+    def advance(self) -> str:
+        self._on.release()
+        self._wait()
+        return self._ended
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._given_up = True
+            self._on.release()
+            self._thread.join()
+
+    def _wait(self) -> None:
+        self._stopped.acquire()
+        if self._error is not None:
+            raise self._error
+
+    # --- in the thread of the run ---
+
+    def _play(self) -> None:
+        from raftlog_sim.shell import trio_run  # noqa: PLC0415  (the runtime is not always needed)
+
+        try:
+            run, failure = trio_run.play(self._schedule, watch=self._saw, begun=self._begun)
+            self._ended = failure or run.lost() or OVER
+        except _GivenUp:
+            return
+        except BaseException as error:
+            self._error = error
+        self._stopped.release()
+
+    def _begun(self, run: Run) -> None:
+        self._runs.append(run)
+        self._stop()
+
+    def _saw(self, turn: Turn) -> None:
+        if not self._given_up:
+            self._watch(turn)
+            self._stop()
+
+    def _stop(self) -> None:
+        self._stopped.release()
+        self._on.acquire()
+        if self._given_up:
+            raise _GivenUp
+
+
+def steps_of(schedule: Schedule, watch: Watch) -> Steps:
+    """The run of this schedule, before its first step."""
+    return (TrioSteps if schedule.options.trio else HeapSteps)(schedule, watch)

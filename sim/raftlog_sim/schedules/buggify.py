@@ -1,0 +1,34 @@
+"""Which unusual paths of the product a seed takes: each place is active in a quarter of the seeds,
+and then taken every fourth time (FoundationDB's rule), or as seldom as it must be."""
+
+from typing import Final, final
+
+import attrs
+
+from raftlog_sim.base.streams import Stream
+
+_ACTIVE_ONE_IN: Final = 4
+_TAKEN_ONE_IN: Final = 4
+_SELDOM: Final = {"leader-gives-up": 100}
+"""A leader that gives up at every fourth tick never leads."""
+
+
+@final
+@attrs.define(eq=False)
+class Buggify:
+    """The decision of `raftlog.base.buggify` for one world; `fired` counts what was taken."""
+
+    seed: int
+    fired: dict[str, int] = attrs.Factory(dict)
+    _places: dict[str, Stream | None] = attrs.Factory(dict)
+
+    def __call__(self, name: str) -> bool:
+        """Whether to take it here, now."""
+        if name not in self._places:
+            stream = Stream(self.seed, f"buggify/{name}")
+            self._places[name] = stream if stream.chance(1, _ACTIVE_ONE_IN) else None
+        found = self._places[name]
+        if found is None or not found.chance(1, _SELDOM.get(name, _TAKEN_ONE_IN)):
+            return False
+        self.fired[name] = self.fired.get(name, 0) + 1
+        return True

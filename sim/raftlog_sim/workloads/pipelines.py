@@ -1,0 +1,175 @@
+"""Plain producers that do not wait: many requests under way on one connection, none of them
+numbered, none ever repeated.
+
+What they send in one burst shares turns of the leader, where requests of one stream are taken
+together (decision 0052). Each record under way is a process of its own in the history; a process
+whose record has an unknown outcome is retired. A broker promises that only errors 7 and 20 leave
+open whether a batch was written (decision 0042); every other refusal is written down as a failure.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.units import WallMillis, millis
+from raftlog.client.core.asks import Ask
+from raftlog.client.core.errors import KafkaError, NotDone
+from raftlog.client.core.values import TopicPartition
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from raftlog.kafka.versions import ApiKey
+from raftlog.records.builder import RecordBatchBuilder
+
+if TYPE_CHECKING:
+    from raftlog_sim.workloads.workload import Caller, Workload
+
+PIPELINE: Final = 3_000_000
+_PROCESSES: Final = 100_000
+"""Process numbers of one slot."""
+UNDER_WAY_MAX: Final = 40
+"""Requests of one producer: more than are taken together."""
+WAITING_MAX: Final = 200
+_TIMEOUT_NS: Final = millis(4_000)
+_BROKER_MS: Final = 1_100
+ACKS: Final = {"all": -1, "leader": 1}
+_OPEN_ENDS: Final = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+@final
+@attrs.define(eq=False)
+class _Pipeline:
+    """One slot. What waits are partition and acks, a request each."""
+
+    slot: int
+    waiting: deque[tuple[int, int]] = attrs.Factory(deque)
+    under_way: int = 0
+    batches: int = 0
+    numbered: int = 0
+    processes: int = 0
+    """How many there have been."""
+    idle: list[int] = attrs.Factory(list)
+    """Processes that may send; the lowest first."""
+    client: "Caller | None" = None
+    generation: int = 0
+
+    def process(self) -> int:
+        """One that sends nothing at present."""
+        if self.idle:
+            return heappop(self.idle)
+        self.processes += 1
+        return PIPELINE + self.slot * _PROCESSES + self.processes
+
+
+@final
+@attrs.define(eq=False)
+class Pipelines:
+    """All of them in a world; `workload` has the history and knows what was acknowledged."""
+
+    workload: "Workload"
+    records_max: int
+    """Records of one batch: one, two and so on in turn."""
+    padded: Callable[[str], bytes]
+    timestamp: Callable[[], WallMillis]
+    topic: str
+    _pipelines: dict[int, _Pipeline] = attrs.Factory(dict)
+
+    def send(self, slot: int, partition: int, count: int, acks: str) -> None:
+        """So many requests more."""
+        pipeline = self._pipelines.setdefault(slot, _Pipeline(slot))
+        room = WAITING_MAX - len(pipeline.waiting)
+        pipeline.waiting.extend([(partition, ACKS[acks])] * min(count, room))
+        self._go_on(pipeline)
+
+    def _go_on(self, pipeline: _Pipeline) -> None:
+        while pipeline.waiting and pipeline.under_way < UNDER_WAY_MAX and self.workload.running:
+            self._request(pipeline, *pipeline.waiting.popleft())
+
+    def _request(self, pipeline: _Pipeline, partition: int, acks: int) -> None:
+        if pipeline.client is None:
+            pipeline.generation += 1
+            name = f"pipeline/{pipeline.slot}/{pipeline.generation}"
+            pipeline.client = self.workload.client(name)
+        sent = [
+            self._begin(pipeline, partition) for _ in range(1 + pipeline.batches % self.records_max)
+        ]
+        pipeline.batches += 1
+        pipeline.under_way += 1
+        self.workload.busy += 1
+        place = TopicPartition(self.topic, partition)
+        ask = _produce(place, self._batch([value for _, value in sent]), acks)
+        then = partial(self._answered, pipeline, pipeline.client, partition, sent)
+        pipeline.client.call(ask, then)
+
+    def _begin(self, pipeline: _Pipeline, partition: int) -> tuple[int, str]:
+        """A record for the history: its process, its value."""
+        process, value = pipeline.process(), f"s{pipeline.slot}#{pipeline.numbered}"
+        pipeline.numbered += 1
+        self.workload.begin(process, partition, value)
+        return process, value
+
+    def _batch(self, values: Sequence[str]) -> bytes:
+        builder = RecordBatchBuilder()
+        for value in values:
+            builder.append(self.padded(value), timestamp_ms=self.timestamp())
+        return builder.build()
+
+    def _answered(
+        self,
+        pipeline: _Pipeline,
+        client: "Caller",
+        partition: int,
+        sent: Sequence[tuple[int, str]],
+        outcome: Any,
+    ) -> None:
+        self.workload.busy -= 1
+        pipeline.under_way -= 1
+        failed = isinstance(outcome, RaftlogError)
+        for number, (process, value) in enumerate(sent):
+            if not failed:
+                self.workload.ok(process, partition, outcome + number, value)
+            elif _is_certain(outcome):
+                self.workload.failed(process, outcome)
+            else:
+                self.workload.unclear(process, outcome)
+                continue
+            heappush(pipeline.idle, process)
+        if failed:
+            pipeline.waiting.clear()
+            if pipeline.client is client:  # it does not ask who leads now: the next one will
+                pipeline.client = None
+        self._go_on(pipeline)
+
+
+def _is_certain(error: RaftlogError) -> bool:
+    """Whether nothing was written."""
+    if isinstance(error, KafkaError):
+        return error.code not in _OPEN_ENDS
+    return isinstance(error, NotDone)
+
+
+def _produce(place: TopicPartition, batch: bytes, acks: int) -> Ask:
+    """The base offset of the batch in the log. Sent again only when it certainly did not leave."""
+
+    def make(epoch: int, topic_id: bytes) -> ProduceRequest:
+        del epoch
+        data = (PartitionProduceData(place.partition, batch),)
+        topics = (TopicProduceData(place.topic, topic_id, data),)
+        return ProduceRequest(None, acks, _BROKER_MS, topics)
+
+    def read(body: ProduceResponse) -> int:
+        (found,) = [each for topic in body.responses for each in topic.partition_responses]
+        if found.error_code:
+            raise KafkaError(found.error_code, on=str(place), message=found.error_message)
+        return found.base_offset
+
+    return Ask(ApiKey.PRODUCE, read, make=make, place=place, changes=True, timeout_ns=_TIMEOUT_NS)

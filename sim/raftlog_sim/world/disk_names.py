@@ -1,0 +1,141 @@
+"""The names of a simulated disk: as seen now, as a crash would find them, and what is pending."""
+
+from collections.abc import Callable
+from typing import final
+
+import attrs
+
+from raftlog_sim.world.inode import Inode
+
+
+@final
+@attrs.frozen
+class NameChange:
+    """One pending step in a directory: `new` points to `inode`; `old`, if any, goes with it."""
+
+    directory: str
+    old: str | None
+    new: str | None
+    inode: Inode | None
+
+
+@final
+@attrs.define(eq=False)
+class Names:
+    """Files and directories by their paths. `lost` says that some change is seen and never becomes
+    durable, because the sync that should have made it so failed; `staying` are directories that
+    were removed, and whose removal is such a change."""
+
+    seen: dict[str, Inode] = attrs.Factory(dict)
+    durable: dict[str, Inode] = attrs.Factory(dict)
+    directories: dict[str, None] = attrs.Factory(lambda: {"": None})
+    durable_directories: dict[str, None] = attrs.Factory(lambda: {"": None})
+    pending: list[NameChange] = attrs.Factory(list)
+    pending_directories: dict[str, None] = attrs.Factory(dict)
+    lost: bool = False
+    staying: dict[str, None] = attrs.Factory(dict)
+
+    def change(self, old: str | None, new: str | None, inode: Inode | None) -> None:
+        """A file is made, renamed or removed; pending from now on."""
+        directory = parent_of(new if new is not None else old or "")
+        self.pending.append(NameChange(directory, old, new, inode))
+
+    def make_directory(self, path: str) -> None:
+        self.directories[path] = None
+        self.pending_directories[path] = None
+        self.staying.pop(path, None)
+
+    def remove_directory(self, path: str) -> None:
+        del self.directories[path]
+        self.pending_directories.pop(path, None)
+
+    def sync(self, path: str) -> None:
+        """Make the names of one directory durable."""
+        for change in [one for one in self.pending if one.directory == path]:
+            self._promote(change)
+            self.pending.remove(change)
+        for name in [one for one in self.pending_directories if parent_of(one) == path]:
+            self.durable_directories[name] = None
+            del self.pending_directories[name]
+        for name in self._removed_in(path):
+            del self.durable_directories[name]
+
+    def sync_all(self) -> None:
+        """Make all of them durable, but for what is lost."""
+        if self.lost:
+            for directory in self.directories:
+                self.sync(directory)
+            return
+        self.durable = dict(self.seen)
+        self.durable_directories = dict(self.directories)
+        self.pending.clear()
+        self.pending_directories.clear()
+
+    def lose(self, path: str) -> None:
+        """A sync of one directory failed: its names are clean, and gone at a crash."""
+        self.lost = True
+        self.pending = [one for one in self.pending if one.directory != path]
+        for name in [one for one in self.pending_directories if parent_of(one) == path]:
+            del self.pending_directories[name]
+        self.staying.update(dict.fromkeys(self._removed_in(path)))
+
+    def lose_all(self) -> None:
+        """A sync of everything failed."""
+        for directory in self.directories:
+            self.lose(directory)
+
+    def crash(self, keeps: Callable[[], bool]) -> None:
+        """Each pending change is kept or dropped; what is seen then is what is durable."""
+        for name in self.pending_directories:
+            if keeps():
+                self.durable_directories[name] = None
+        for change in self.pending:
+            if keeps():
+                self._promote(change)
+        there = self.durable_directories = self._reached(self.durable_directories)
+        self.durable = {
+            name: inode for name, inode in self.durable.items() if parent_of(name) in there
+        }
+        self.seen, self.directories = dict(self.durable), dict(there)
+        self.pending.clear()
+        self.pending_directories.clear()
+        self.staying.clear()
+        self.lost = False
+
+    def durable_inode(self, path: str) -> Inode | None:
+        """The file that a crash that keeps nothing would leave under this name."""
+        there = self.durable_directories
+        at = parent_of(path)
+        while at in there and at:
+            at = parent_of(at)
+        return self.durable.get(path) if at in there else None
+
+    def _reached(self, directories: dict[str, None]) -> dict[str, None]:
+        """Those of them that lie in one another up to the disk itself."""
+        reached: dict[str, None] = {}
+        for name in sorted(directories):  # what holds a name sorts before it
+            if name == "" or parent_of(name) in reached:
+                reached[name] = None
+        return reached
+
+    def _promote(self, change: NameChange) -> None:
+        if change.old is not None:
+            self.durable.pop(change.old, None)
+        if change.new is not None and change.inode is not None:
+            self.durable[change.new] = change.inode
+
+    def _removed_in(self, path: str) -> list[str]:
+        """Directories that are durable, and were removed since."""
+        return [
+            name
+            for name in self.durable_directories
+            if parent_of(name) == path
+            and name
+            and name not in self.directories
+            and name not in self.staying
+        ]
+
+
+def parent_of(path: str) -> str:
+    """The directory that a name is in."""
+    return path.rpartition("/")[0]

@@ -1,0 +1,235 @@
+"""What a simulated machine does with its disk: write rounds, step by step, and jobs.
+
+A round takes time at each of its steps. A step that waits for the disk has its effect when its time
+is over, and until then what was written is pending: power may fail in between. The syncs at the
+end, in whatever order the product may do them, come in an order of the seed's. In a patient world
+rounds that wait share their syncs, as those of a process do.
+
+A job is a plain function, and is worked on in one instant, when its time is over. A process that
+ends before has done it up to some call to the disk.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from raftlog.base.errors import RaftlogError
+from raftlog.base.units import NANOS_PER_MICRO, millis
+from raftlog.broker import events as e
+from raftlog.storage.jobs import read_slice
+from raftlog.storage.write_round import SYNCS, WriteRound
+from raftlog_sim.base.streams import Stream
+from raftlog_sim.world import turns
+from raftlog_sim.world.disk import SimulatedCrashError, SimulatedDisk
+
+if TYPE_CHECKING:
+    from raftlog_sim.world.boot import Boot
+    from raftlog_sim.world.node import Node
+
+WRITE_NS: Final = 50 * NANOS_PER_MICRO
+"""From where a round is handed out to where something of it is written."""
+STEP_NS: Final = 5 * NANOS_PER_MICRO
+"""A step that does not wait for the disk."""
+_BEGIN_NS: Final = WRITE_NS - STEP_NS
+JOB_NS: Final = 200 * NANOS_PER_MICRO
+RESTART_NS: Final = millis(400)
+"""How long a supervisor takes to start a process again."""
+_LOOK_AGAIN_NS: Final = 100 * WRITE_NS
+"""How often a disk that stalls is looked at."""
+ROUNDS_TOGETHER_MAX: Final = 64
+_JOB_CALLS_BITS: Final = 6
+
+
+@final
+@attrs.define(eq=False)
+class Performing:
+    """Rounds that are performed as one. `inline`: on the loop, which stands still meanwhile."""
+
+    writes: list[e.Write]
+    steps: WriteRound
+    inline: bool
+    told: bool = False
+    """That everything is written."""
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def begin_round(node: "Node", boot: "Boot") -> None:
+    """Let the disk begin with what waits, soon."""
+    boot.writing = True
+    node.world.after(_BEGIN_NS + node.slower_ns, _take_up, node, boot)
+
+
+def _take_up(node: "Node", boot: "Boot") -> None:
+    if node.boot_state is not boot:
+        return
+    if node.stalled:
+        node.world.after(_LOOK_AGAIN_NS, _take_up, node, boot)
+        return
+    together = ROUNDS_TOGETHER_MAX if node.world.patient else 1
+    writes = [boot.rounds.popleft() for _ in range(min(together, len(boot.rounds)))]
+    _go_on(node, boot, _performing(boot, writes, inline=False))
+
+
+def begin_inline(node: "Node", boot: "Boot") -> None:
+    """Write and sync the lone round at the end of its turn: the process does nothing else."""
+    if node.boot_state is not boot:
+        return
+    boot.writing = True
+    boot.inline = _performing(boot, [boot.rounds.popleft()], inline=True)
+    _go_on(node, boot, boot.inline)
+
+
+def _performing(boot: "Boot", writes: list[e.Write], *, inline: bool) -> Performing:
+    ops = [op for write in writes for op in write.ops]
+    return Performing(writes, boot.writer.begin(writes[-1].io_id, ops), inline)
+
+
+def _step(node: "Node", boot: "Boot", performing: Performing) -> None:
+    """Take one step of a round, whose time is over."""
+    if node.boot_state is not boot:
+        return
+    if node.stalled:
+        node.world.after(_LOOK_AGAIN_NS, _step, node, boot, performing)
+        return
+    try:
+        performing.steps.take(_choice(node, performing.steps.choices))
+    except SimulatedCrashError:
+        node.halted()
+        return
+    _go_on(node, boot, performing)
+
+
+def _go_on(node: "Node", boot: "Boot", performing: Performing) -> None:
+    """Begin the next step, or end the round."""
+    steps = performing.steps
+    if steps.written and not performing.told:
+        performing.told = True
+        if not performing.inline:
+            for write in performing.writes:
+                node.deliver(e.Written(write.io_id, write.directory))
+    if steps.result is None:
+        waits = steps.next in SYNCS
+        takes_ns = node.world.sync_ns + node.slower_ns if waits else STEP_NS
+        node.world.after(takes_ns, _step, node, boot, performing)
+    else:
+        _ended(node, boot, performing)
+
+
+def _choice(node: "Node", choices: int) -> int:
+    """Which of the steps that may come next does."""
+    if choices == 1:
+        return 0
+    return node.world.stream(f"syncs/{node.number}/{node.world.now}").below(choices)
+
+
+def _ended(node: "Node", boot: "Boot", performing: Performing) -> None:
+    boot.writing = False
+    result, writes = performing.steps.result, performing.writes
+    assert result is not None, writes
+    if performing.inline:
+        boot.inline = None
+        quiet = result.poisoned is None and not result.failed
+        if quiet and not any(write.awaited for write in writes):
+            # A round that nobody waits for by itself brings about no turn.
+            boot.inbox.extend(e.Persisted(write.io_id, write.directory) for write in writes)
+            writes = []
+        if boot.turn_refused:
+            boot.turn_refused = False
+            node.deliver_nothing()
+    for write in writes:
+        if result.poisoned is not None:
+            node.deliver(e.WriteFailed(write.io_id, write.directory, None, result.poisoned))
+            continue
+        for group, error in sorted(result.failed.items()):
+            node.deliver(e.WriteFailed(write.io_id, write.directory, (group,), error))
+        node.deliver(e.Persisted(write.io_id, write.directory))
+    if result.poisoned is not None:
+        node.world.after(RESTART_NS, node.supervise, boot)
+    if boot.rounds:
+        begin_round(node, boot)
+
+
+def syncs_inline(node: "Node", boot: "Boot") -> bool:
+    """Whether what waits is synced inside the turn that handed it out."""
+    quick = node.world.sync_ns <= turns.INLINE_SYNC_NS and node.slower_ns == 0
+    return node.world.patient and quick and not node.stalled and turns.is_lone(boot)
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def begin_job(node: "Node", boot: "Boot") -> None:
+    """Let the next job begin."""
+    boot.working = True
+    node.world.after(JOB_NS + node.slower_ns, _perform_job, node, boot)
+
+
+def _perform_job(node: "Node", boot: "Boot") -> None:
+    if node.boot_state is not boot:
+        return
+    if node.stalled:
+        node.world.after(JOB_NS * 100, _perform_job, node, boot)
+        return
+    job, checks = boot.jobs.popleft(), node.world.boot_checks
+    there = None if checks is None else checks.before(node, job)
+    try:
+        done = _done(node, job)
+    except SimulatedCrashError:
+        boot.working = False
+        node.halted()
+        return
+    if checks is not None:
+        checks.after(job, there, done)
+    node.deliver(done)
+    boot.working = False
+    if boot.jobs:
+        begin_job(node, boot)
+
+
+def _done(node: "Node", job: e.Job | e.Read) -> e.Event:
+    try:
+        if isinstance(job, e.Read):
+            return e.ReadDone(job.token, read_slice(node.files, job.slice))
+        return e.JobDone(job.token, job.function(node.files, *job.args))
+    except RaftlogError as error:
+        if isinstance(job, e.Read):
+            return e.ReadDone(job.token, error)
+        return e.JobDone(job.token, error)
+
+
+def cut_job_short(node: "Node", boot: "Boot") -> None:
+    """The process ends: half of the jobs that are under way then are done up to some call to the
+    disk, or in the middle of it, or to the end, which is told to nobody."""
+    if not boot.working or node.stalled or isinstance(boot.jobs[0], e.Read):
+        return
+    draws = node.world.stream(f"node/{node.number}/job/{node.boots}")
+    if draws.chance(1, 2):
+        return
+    calls, tears = draw_stop(draws)
+    with stopping_after(node.disk, calls, tears=tears):
+        _done(node, boot.jobs[0])
+
+
+@contextmanager
+def stopping_after(disk: SimulatedDisk, calls: int, *, tears: bool) -> Iterator[None]:
+    """For `with`: what is done inside ends after so many changing calls, or in the middle of the
+    next one, if that writes. A stop that was asked for before is as it was then."""
+    asked = disk.crash_at, disk.crash_tears
+    mine = disk.mutations + 1 + calls
+    if disk.crash_at is None or mine < disk.crash_at:
+        disk.crash_at, disk.crash_tears = mine, tears
+    try:
+        yield
+    except SimulatedCrashError:
+        pass
+    finally:
+        disk.crash_at, disk.crash_tears = asked
+
+
+def draw_stop(draws: Stream) -> tuple[int, bool]:
+    """After how many changing calls a job ends, and whether in the middle of the next one."""
+    return draws.below(1 << draws.below(_JOB_CALLS_BITS)), draws.chance(1, 2)

@@ -1,0 +1,216 @@
+"""The product's own client in a world: its effects performed over simulated connections.
+
+Client machines are not simulated as nodes: they do not crash, and the network between them and the
+brokers neither loses nor reorders; what breaks is the broker at the other end.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
+
+import attrs
+
+from raftlog.base.ids import ConnectionId, NodeId
+from raftlog.base.units import NANOS_PER_MICRO, NEVER, Instant, millis
+from raftlog.broker.events import Request
+from raftlog.client.core.client import Call, ClientCore
+from raftlog.client.core.group.consumer import GroupConsumer
+from raftlog.client.core.group.options import ConsumerOptions
+from raftlog.client.core.values import (
+    ClientOptions,
+    Complete,
+    Connected,
+    Dial,
+    Disconnected,
+    Effects,
+    Event,
+    Frame,
+    Hangup,
+    Send,
+)
+from raftlog_sim.world.node import Node
+
+if TYPE_CHECKING:
+    from raftlog_sim.world.world import World
+
+DIAL_NS: Final = millis(1)
+WAY_NS: Final = 60 * NANOS_PER_MICRO
+_LENGTH_BYTES: Final = 4
+Then = Callable[[Any], None]
+
+
+class Listens(Protocol):
+    """Who hears what a client says and is told, frame by frame, each without its length."""
+
+    def says(self, dial: int, frame: bytes) -> None:
+        """A request leaves."""
+
+    def hears(self, dial: int, frame: bytes) -> None:
+        """An answer has come."""
+
+    def loses(self, dial: int) -> None:
+        """A connection is gone; whatever was asked over it is not answered any more."""
+
+
+@final
+@attrs.define(eq=False)
+class _Wire:
+    """One connection of a client to one boot of a node, which calls `answered` and `lost`."""
+
+    driver: "SimClient"
+    dial: int
+    node: Node
+    connection: ConnectionId = ConnectionId(0)
+    requests: int = 0
+    open: bool = True
+    _next: int = 0
+    _early: dict[int, bytes | None] = attrs.Factory(dict)
+    """Answers that were decided before an earlier one."""
+
+    def answered(self, request_no: int, frame: bytes | None) -> None:
+        """The node answers a request. Answers leave in the order of the requests, as the shell of a
+        real process sees to."""
+        assert request_no >= self._next, (request_no, self._next)
+        assert request_no not in self._early, request_no
+        self._early[request_no] = frame
+        while self._next in self._early:
+            ready = self._early.pop(self._next)
+            self._next += 1
+            if ready is not None:
+                self.driver.later(WAY_NS, Frame(self.dial, ready[_LENGTH_BYTES:]))
+
+    def lost(self) -> None:
+        """The node hung up or is gone."""
+        if self.open:
+            self.open = False
+            self.driver.later(WAY_NS, Disconnected(self.dial, "the broker is gone"))
+
+
+@final
+@attrs.define(eq=False)
+class SimClient:
+    """A `ClientCore` in virtual time. `call` begins, `then` hears the result."""
+
+    world: "World"
+    name: str
+    options: ClientOptions
+    listens: Listens | None = None
+    on_turn: Callable[[], None] | None = None
+    """Is called after each turn that events or time brought about."""
+    core: ClientCore = attrs.field(init=False)
+    _wires: dict[int, _Wire] = attrs.Factory(dict)
+    _thens: dict[int, Then] = attrs.Factory(dict)
+    _calls: int = 0
+    _wake_at: Instant = NEVER
+    _alarm: Instant = NEVER
+
+    def __attrs_post_init__(self) -> None:
+        self.core = ClientCore(self.options, self.world.stream(f"client/{self.name}"))
+
+    def call(self, request: Call, then: Then) -> None:
+        """Begin a call of the core."""
+        self._calls += 1
+        self._thens[self._calls] = then
+        self._perform(self.core.call(self._calls, request, Instant(self.world.now)))
+
+    def open_consumer(self, settings: ConsumerOptions) -> GroupConsumer:
+        """A consumer on this client."""
+        return self.core.open_consumer(settings)
+
+    def begin(self, own: Callable[[int], None], then: Then) -> None:
+        """Begin a call that is the consumer's: `own` gets its number."""
+        self._calls += 1
+        self._thens[self._calls] = then
+        own(self._calls)
+        self.turn()
+
+    def turn(self) -> None:
+        """A turn, after something was changed."""
+        self._perform(self.core.handle((), Instant(self.world.now)))
+
+    def die(self) -> None:
+        """The client's process is gone, without a word."""
+        if not self.core.closed:
+            self.on_turn = None
+            self._perform(self.core.close(Instant(self.world.now)))
+
+    def later(self, delay_ns: int, event: Event) -> None:
+        """An event that reaches the core after a while."""
+        self.world.after(delay_ns, self._arrive, event)
+
+    def _arrive(self, event: Event) -> None:
+        self._turn((event,))
+
+    def _turn(self, events: Sequence[Event]) -> None:
+        if self.core.closed:
+            return
+        if self.listens is not None:
+            _tell(self.listens, events)
+        self._perform(self.core.handle(events, Instant(self.world.now)))
+        if self.on_turn is not None:
+            self.on_turn()
+
+    def _perform(self, effects: Effects) -> None:
+        for action in effects.actions:
+            if isinstance(action, Send):
+                self._send(action)
+            elif isinstance(action, Dial):
+                self.world.after(DIAL_NS, self._dial, action)
+            elif isinstance(action, Hangup):
+                self._hang_up(action.dial)
+            elif isinstance(action, Complete):
+                self.world.after(0, self._thens.pop(action.call), action.value)
+        self._wake_at = effects.wake_at
+        if effects.wake_at < self._alarm:
+            self._set_alarm(effects.wake_at)
+
+    def _set_alarm(self, instant: Instant) -> None:
+        self._alarm = instant
+        self.world.at(instant, self._wake, instant)
+
+    def _wake(self, instant: Instant) -> None:
+        """An alarm that comes too early is set again: not every turn needs one of its own."""
+        if self._alarm != instant:
+            return
+        self._alarm = NEVER
+        if self._wake_at <= self.world.now:
+            self._turn(())
+        elif self._wake_at != NEVER:
+            self._set_alarm(self._wake_at)
+
+    def _dial(self, dial: Dial) -> None:
+        if self.core.closed:
+            return
+        node = self.world.nodes[NodeId(int(dial.host.removeprefix("n")))]
+        if not node.up:
+            self._turn((Disconnected(dial.dial, "nobody listens"),))
+            return
+        wire = self._wires[dial.dial] = _Wire(self, dial.dial, node)
+        wire.connection = node.connect(wire)
+        self._turn((Connected(dial.dial),))
+
+    def _send(self, send: Send) -> None:
+        wire = self._wires.get(send.dial)
+        if wire is None or not wire.open or not wire.node.up:
+            return
+        frame = b"".join(bytes(part) for part in send.parts)[_LENGTH_BYTES:]  # type: ignore[arg-type]
+        if self.listens is not None:
+            self.listens.says(send.dial, frame)
+        wire.node.arrive_later(WAY_NS, Request(wire.connection, wire.requests, frame))
+        wire.requests += 1
+
+    def _hang_up(self, dial: int) -> None:
+        wire = self._wires.pop(dial, None)
+        if self.listens is not None:
+            self.listens.loses(dial)
+        if wire is not None and wire.open:
+            wire.open = False
+            if wire.node.up:
+                wire.node.disconnect(wire.connection)
+
+
+def _tell(listens: Listens, events: Sequence[Event]) -> None:
+    for event in events:
+        if isinstance(event, Frame):
+            listens.hears(event.dial, bytes(event.frame))
+        elif isinstance(event, Disconnected):
+            listens.loses(event.dial)

@@ -1,0 +1,420 @@
+"""A simulated machine: one Broker, its disk, and the effects of its turns in virtual time.
+
+What arrives at one instant is one turn. Write rounds of the directory are performed one after
+another, jobs likewise beside them, as the runtime's threads do (`disk_work`). A crash ends the
+boot: whatever was under way for it stays as far as it went, and comes back to nobody.
+"""
+
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from raftlog.base.errors import CorruptData, DiskError
+from raftlog.base.ids import BootNumber, ConnectionId, DirectoryId, NodeId
+from raftlog.base.ports import Disk
+from raftlog.base.units import NANOS_PER_MICRO
+from raftlog.broker import events as e
+from raftlog.broker.broker import Broker
+from raftlog.broker.config import BrokerConfig
+from raftlog.records.slices import FileSlice
+from raftlog.storage.data_dir import DirectoryImage, open_directory
+from raftlog.storage.jobs import read_slice
+from raftlog.storage.store_file import StoreReader
+from raftlog.storage.store_records import StoreState
+from raftlog.storage.write_round import DirectoryWriter
+from raftlog_sim.world import disk_work, turns
+from raftlog_sim.world.boot import Boot, Turn
+from raftlog_sim.world.client import Connected, cut_frames
+from raftlog_sim.world.clock import MachineClock, NodeClock
+from raftlog_sim.world.disk import Keep, SimulatedCrashError, SimulatedDisk
+from raftlog_sim.world.disk_work import RESTART_NS
+from raftlog_sim.world.more_disks import OpenedDisks, crash_further, open_disks
+from raftlog_sim.world.releases import RELEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from raftlog_sim.world.world import World
+
+SYNC_NS: Final = 150 * NANOS_PER_MICRO
+
+
+@final
+@attrs.define(eq=False)
+class Node:
+    """See the module."""
+
+    world: "World"
+    config: BrokerConfig
+    disk: SimulatedDisk
+    further: list[SimulatedDisk] = attrs.Factory(list)
+    """More disks, for replicas."""
+    files: Disk = attrs.field(init=False)
+    """All disks of the present or last boot, as one."""
+    keep_at_crash: Keep = Keep.SOME
+    """What the disk keeps when it stops the machine in the middle of a call."""
+    only_killed: bool = False
+    """The disk stops the process alone (kill -9), and the machine lives on."""
+    store_rotten: bool = False
+    """The nemesis damaged a store file: should it be unreadable, the disk is replaced."""
+    rolled_back: bool = False
+    """Its disk is an older copy: it may not take part until it is replaced."""
+    replace_disk: "Callable[[Node], None] | None" = None
+    installed: int = 0
+    """The release (`releases`) that the next boot runs."""
+    release: int = 0
+    """What runs, or ran last."""
+    highest: int = 0
+    """The newest that ever ran."""
+    boot_state: Boot | None = None
+    boots: int = 0
+    turns: int = 0
+    events: int = 0
+    machine: MachineClock = attrs.Factory(MachineClock)
+    leaves: bool = False
+    """The process ends when the broker says that it has stopped."""
+    late_turn_ns: int = 0
+    """How much later than it read its clock a turn is served."""
+    slower_ns: int = 0
+    """How much longer everything on the disk takes."""
+    stalled: bool = False
+    """The disk answers nothing until it goes on."""
+    suspended: bool = False
+    """The process stands still (SIGSTOP); what arrives waits."""
+    looked_up: tuple[SimulatedDisk, int, StoreReader, StoreState | None] | None = None
+    """What invariants found in the durable store, when the disk had seen so many changes."""
+    _last_connection: int = 0
+
+    @property
+    def number(self) -> NodeId:
+        return self.config.node
+
+    @property
+    def up(self) -> bool:
+        return self.boot_state is not None
+
+    @property
+    def live(self) -> Boot:
+        """The present boot of a node that is up."""
+        assert self.boot_state is not None, f"node {self.number} is down"
+        return self.boot_state
+
+    @property
+    def broker(self) -> Broker:
+        boot = self.boot_state
+        assert boot is not None, f"node {self.number} is down"
+        return boot.broker
+
+    @property
+    def directory(self) -> DirectoryId:
+        return self.broker.context.directory
+
+    @property
+    def boot(self) -> BootNumber:
+        return self.broker.context.boot
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Boot from what is on the disk."""
+        assert not self.up, self.number
+        self.boots += 1
+        self._take_release()
+        stream = self.world.stream(f"node/{self.number}/boot/{self.boots}")
+        clock = NodeClock.drawn(stream.fork("clock"), self.machine)
+        opened = self._open_directory()
+        if opened is None:
+            return
+        image, writer, disks = opened
+        now, entropy = clock.now(self.world.now), stream.fork("broker")
+        if self.world.recordings is not None:
+            recorder = self.world.recordings.of_boot(self, image, disks.images, entropy, now)
+            self.boot_state = Boot(recorder.broker, writer, clock, recorder)
+        else:
+            broker = Broker(
+                config=self.config,
+                directories=[image],
+                further=disks.images,
+                entropy=entropy,
+                tracer=self.world.tracer,
+                now=now,
+            )
+            self.boot_state = Boot(broker, writer, clock)
+        self._turn_soon(self.live)
+        self.world.network.look()
+
+    def _take_release(self) -> None:
+        self.release = self.installed
+        self.highest = max(self.highest, self.release)
+        if self.config.release is not RELEASES[self.release]:
+            self.config = attrs.evolve(self.config, release=RELEASES[self.release])
+
+    def _open_directory(self) -> tuple[DirectoryImage, DirectoryWriter, OpenedDisks] | None:
+        """None when the machine or its disk failed meanwhile: whoever looks after the process
+        starts it again."""
+        try:
+            image = open_directory(self.disk, self.config.lease_ns)
+            disks = open_disks(self, image)
+            self.files = disks.files
+            return image, DirectoryWriter(disks.files, further=disks.further), disks
+        except SimulatedCrashError:
+            self._disk_stops()
+        except CorruptData:
+            if not self.store_rotten or self.replace_disk is None:
+                raise
+            self.replace_disk(self)
+        except DiskError:
+            pass
+        self.world.after(RESTART_NS, self._start_again, self.boots)
+        return None
+
+    def _start_again(self, boots: int) -> None:
+        if not self.up and self.boots == boots:
+            self.start()
+
+    def halted(self) -> None:
+        """The disk stopped the machine, or the process; it boots again after a while."""
+        self.stop_process()
+        self._disk_stops()
+        self.world.after(RESTART_NS, self._start_again, self.boots)
+
+    def _disk_stops(self) -> None:
+        if self.only_killed:
+            for disk in (self.disk, *self.further):
+                disk.crash_at = None
+        else:
+            self.disk.crash(self.keep_at_crash)
+            crash_further(self, self.keep_at_crash)
+
+    def crash(self, keep: Keep = Keep.NONE) -> None:
+        """Power loss: of what was not synced the disk keeps what `keep` says."""
+        self.stop_process()
+        self.disk.crash(keep)
+        crash_further(self, keep)
+
+    def stop_process(self) -> None:
+        """The process is gone at once (kill -9); the machine and what it wrote live on."""
+        boot = self.live
+        disk_work.cut_job_short(self, boot)
+        self.boot_state = None
+        self.suspended = self.leaves = False
+        self.world.network.node_down(self.number)
+        for client in list(boot.clients.values()):
+            client.lost()
+
+    def wants(self, peer: "Node") -> bool:
+        """Whether this node keeps a link to that one: it dials where that one listens, or a route
+        to it (a proxy)."""
+        true = (peer.config.peer, self.config.route_to(peer.config.peer))
+        return any(address in true for address in self.live.peers)
+
+    # --- turns ---
+
+    def deliver(self, event: e.Event) -> None:
+        """An event for this node's next turn."""
+        boot = self.live
+        if self.world.patient and turns.put_off(boot, event):
+            return
+        boot.inbox.append(event)
+        self._turn_soon(boot)
+
+    def deliver_nothing(self, changed: str = "") -> None:
+        """A turn without events. `changed` says how the broker was changed by hand, which no event
+        tells a replay: a recording ends here."""
+        if changed and self.live.recorder is not None:
+            self.live.recorder.end(f"the nemesis changed the broker by hand: {changed}")
+        self._turn_soon(self.live)
+
+    def arrive_later(self, delay_ns: int, event: e.Event) -> None:
+        """An event that reaches this boot of the process after a while, or nobody."""
+        self.world.after(delay_ns, self._arrive, self.live, event)
+
+    def _arrive(self, boot: Boot, event: e.Event) -> None:
+        if self.boot_state is not boot:
+            return
+        if isinstance(event, e.Request) and event.connection in boot.paused:
+            boot.held.append(event)
+        else:
+            self.deliver(event)
+
+    def _turn_soon(self, boot: Boot) -> None:
+        if not boot.turn_due:
+            boot.turn_due = True
+            self.world.at(boot.busy_until, self._turn, boot)
+
+    def _wake(self, boot: Boot, instant: int) -> None:
+        if self.boot_state is not boot or boot.alarm != instant:
+            return
+        boot.alarm, wanted = None, boot.wake_at
+        if wanted is None:
+            return
+        if wanted <= self.world.now:
+            boot.wake_at = None
+            self._turn_soon(boot)
+        else:
+            boot.alarm = wanted
+            self.world.at(wanted, self._wake, boot, wanted)
+
+    def _turn(self, boot: Boot) -> None:
+        if self.boot_state is not boot:
+            return
+        boot.turn_due = False
+        if self.suspended:
+            return
+        if boot.inline is not None:  # the loop waits for the disk
+            boot.turn_refused = True
+            return
+        if boot.begun is not None:  # it is served first
+            self._turn_soon(boot)
+            return
+        world, clock, late_ns = self.world, boot.clock, self.late_turn_ns
+        boot.busy_until = world.now + late_ns + world.turn_ns
+        events = turns.taken(self, boot)
+        turn = Turn(events, clock.now(world.now), clock.wall(world.now))
+        if late_ns:
+            boot.begun = turn
+            world.after(late_ns, self._serve_late, boot, turn)
+        if boot.inbox:
+            self._turn_soon(boot)
+        if not late_ns:
+            self._serve(boot, turn)
+
+    def _serve(self, boot: Boot, turn: Turn) -> None:
+        self.turns += 1
+        self.events += len(turn.events)
+        driven = boot.recorder or boot.broker
+        effects = driven.handle(turn.events, turn.now, turn.wall)
+        if self.world.observer is not None:
+            self.world.observer.after_turn(self, turn.events, effects)
+        self._perform(boot, effects)
+
+    def _serve_late(self, boot: Boot, turn: Turn) -> None:
+        """A turn whose clock was read a while ago; while the process stands still it waits on."""
+        if self.boot_state is boot and boot.begun is turn and not self.suspended:
+            boot.begun = None
+            self._serve(boot, turn)
+
+    def suspend(self) -> None:
+        """Stand still while time runs on."""
+        self.suspended = True
+
+    def resume(self) -> None:
+        """Go on, with everything that arrived meanwhile."""
+        self.suspended, boot = False, self.live
+        if boot.begun is not None:
+            self.world.at(boot.busy_until, self._serve_late, boot, boot.begun)
+        self._turn_soon(boot)
+
+    # --- effects ---
+
+    def _perform(self, boot: Boot, effects: e.Effects) -> None:
+        """In the order of the contract: writes are queued, then sends, then answers."""
+        boot.acks_may_wait = effects.acks_may_wait
+        inline = False
+        if effects.writes:
+            boot.rounds.extend(effects.writes)
+            inline = disk_work.syncs_inline(self, boot)
+        if boot.rounds and not boot.writing and not inline:
+            disk_work.begin_round(self, boot)
+        for unlink in effects.unlinks:
+            self.world.network.unlink(self.number, unlink.peer, unlink.session)
+        for send in effects.sends:
+            self.world.network.send(self.number, send.peer, send.session, send.messages)
+        for reply in effects.replies:
+            self._answer(boot, reply)
+        for change in effects.pauses:
+            if isinstance(change, e.Pause):
+                boot.paused[change.connection] = None
+            else:
+                boot.paused.pop(change.connection, None)
+                self._read_on(boot)
+        for hangup in effects.hangups:
+            self._hang_up(boot, hangup)
+        if effects.reads or effects.jobs:
+            boot.jobs.extend((*effects.reads, *effects.jobs))
+        if boot.jobs and not boot.working:
+            disk_work.begin_job(self, boot)
+        for answer in effects.admin_replies:
+            boot.admin[answer.token] = answer.value
+        if effects.peers is not None:
+            boot.peers = effects.peers
+            self.world.network.look()
+        boot.stopped = boot.stopped or effects.stopped
+        if boot.stopped and self.leaves:
+            self.world.after(0, self._leave, boot)
+        self._set_alarm(boot, effects)
+        if inline:
+            disk_work.begin_inline(self, boot)
+
+    def _read_on(self, boot: Boot) -> None:
+        """Somebody is paused no more; what others sent waits on."""
+        held, boot.held = boot.held, []
+        for event in held:
+            if event.connection in boot.clients:
+                self._arrive(boot, event)
+
+    def _leave(self, boot: Boot) -> None:
+        if self.boot_state is boot:
+            self.stop_process()
+
+    def _set_alarm(self, boot: Boot, effects: e.Effects) -> None:
+        instant = boot.clock.world(effects.wake_at)
+        boot.wake_at = instant
+        if instant is not None and (boot.alarm is None or instant < boot.alarm):
+            boot.alarm = instant
+            self.world.at(instant, self._wake, boot, instant)
+
+    def supervise(self, boot: Boot) -> None:
+        """What a supervisor does that sees a broker whose data directory is poisoned."""
+        if self.boot_state is boot:
+            self.stop_process()
+            self.start()
+
+    # --- clients ---
+
+    def connect(self, client: Connected) -> ConnectionId:
+        """A client connects to the first listener."""
+        self._last_connection += 1
+        connection = ConnectionId(self._last_connection)
+        self.live.clients[connection] = client
+        listener = self.config.listeners[0].name
+        self.deliver(e.ConnectionOpened(connection, listener, "ANONYMOUS", "client"))
+        return connection
+
+    def disconnect(self, connection: ConnectionId) -> None:
+        """The client closes its end."""
+        if self.live.clients.pop(connection, None) is not None:
+            self.deliver(e.ConnectionClosed(connection))
+
+    def lose_clients(self) -> None:
+        """Every connection breaks, at both ends."""
+        clients, self.live.clients = self.live.clients, {}
+        for connection, client in clients.items():
+            self.deliver(e.ConnectionClosed(connection))
+            client.lost()
+
+    def _answer(self, boot: Boot, reply: e.Reply) -> None:
+        """Hand the answer to the client as bytes; slices are read while their file is there."""
+        client = boot.clients.get(reply.connection)
+        if client is None:
+            return
+        if reply.parts is None:
+            client.answered(reply.request_no, None)
+            return
+        try:
+            frame = b"".join(self._bytes_of(part) for part in reply.parts)
+        except DiskError:  # as when sendfile fails: half an answer is none
+            self._hang_up(boot, e.Hangup(reply.connection))
+            return
+        self.deliver(e.Drained(reply.connection, len(frame)))
+        for number, each in enumerate(cut_frames(frame, reply.answers), reply.request_no):
+            client.answered(number, each)
+
+    def _bytes_of(self, part: e.Part) -> bytes:
+        return read_slice(self.files, part) if isinstance(part, FileSlice) else bytes(part)
+
+    def _hang_up(self, boot: Boot, hangup: e.Hangup) -> None:
+        client = boot.clients.pop(hangup.connection, None)
+        if client is not None:
+            self.deliver(e.ConnectionClosed(hangup.connection))
+            client.lost()
