@@ -62,6 +62,8 @@ NAMES: Final = (
     "group-static-stays",
     "log-start-committed",
     "moves-paced",
+    "controllers-wanted",
+    "directories-apart",
     "log-start-monotone",
     "leader-epoch-monotone",
     "in-sync-at-first",

@@ -121,7 +121,7 @@ class Invariants:
             order.after_turn(node, events, effects)
         for event in events:
             if type(event) is WriteFailed:
-                self.life.write_failed(node, event, self.lives)
+                self.judge(self.life.write_failed(node, event, self.lives))
             elif type(event) is JobDone:
                 self.judge(self.recovered.heard(node, event.value))
         if self.elections.asked.get(node.number):
@@ -173,7 +173,7 @@ class Invariants:
             if replica_checks.concerns(before, now):
                 self.judge(self.replicas.looked(node, replica, before, now, events))
             if membership_checks.concerns(replica, before, now):
-                self.judge(self.changes.looked(replica, before, now))
+                self.judge(self.changes.looked(replica, before, now, node.broker.context.image))
 
     def _is_excused(self, node: "Node") -> bool:
         return node.rolled_back or node.number in self.damaged

@@ -13,6 +13,7 @@ import attrs
 
 from raftlog.base.ids import GroupId, ReplicaId
 from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.log_directories import directory_of
 from raftlog_sim.facts import truth
 from raftlog_sim.facts.outline import Outline
 
@@ -113,9 +114,16 @@ class LifeChecks:
 
     def write_failed(
         self, node: "Node", event: "WriteFailed", lives: dict[Key, PartitionReplica]
-    ) -> None:
+    ) -> "Iterator[tuple[str, str]]":
         """In this turn the replicas concerned learned that a write of theirs had failed: they say
-        and take nothing more, until they begin again."""
+        and take nothing more, until they begin again. A further directory that fails takes no
+        other with it."""
+        failed = directory_of(event.error.on)
+        if failed:
+            lies_in = node.broker.context.log_directories.directory_of
+            others = [each for each in event.groups or () if lies_in(each) != failed]
+            wrong = f"node {node.number} gives up {event.groups or 'all'} for {event.error}"
+            yield "directories-apart", wrong if others or event.groups is None else ""
         directory = node.broker.context.directory
         for key, replica in lives.items():
             group, me = key

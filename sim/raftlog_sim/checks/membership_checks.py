@@ -20,6 +20,8 @@ from raftlog_sim.facts.outline import Outline
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from raftlog.metadata.image import ClusterImage
+
 _ALL_BYTES: Final = 2**62
 _MEMBERSHIP: Final = EntryKind.MEMBERSHIP
 
@@ -35,7 +37,11 @@ class MembershipChecks:
     scanned: dict[PartitionReplica, int] = attrs.Factory(dict)
 
     def looked(
-        self, replica: PartitionReplica, before: Outline, now: Outline
+        self,
+        replica: PartitionReplica,
+        before: Outline,
+        now: Outline,
+        image: "ClusterImage | None" = None,
     ) -> "Iterator[tuple[str, str]]":
         """A replica changed, and `concerns` said so: the name of each invariant that was looked at,
         and what is wrong, or nothing."""
@@ -44,6 +50,8 @@ class MembershipChecks:
         yield "membership-in-force", self.in_force(replica)
         if now.leading and now.membership_index > before.membership_index:
             yield "one-change-at-a-time", _begun(replica, now)
+            if image is not None and not replica.group:
+                yield "controllers-wanted", _unwanted(replica, now, image)
 
     def in_force(self, replica: PartitionReplica) -> str:
         """See the module: what is wrong, or nothing."""
@@ -92,6 +100,20 @@ def concerns(replica: PartitionReplica, before: Outline, now: Outline) -> bool:
         or now.last_index < before.last_index
         or not before.boot
     )
+
+
+def _unwanted(replica: PartitionReplica, now: Outline, image: "ClusterImage") -> str:
+    """The leader of the metadata began a membership itself: the committed image wants each voter
+    that comes, and none that goes."""
+    log, pairs = replica.log, replica.log.memberships
+    if len(pairs) < 2 or log.term_at(RaftIndex(now.membership_index)) != now.term:
+        return ""
+    old, new, wanted = pairs[-2][1].voters, pairs[-1][1].voters, image.controllers
+    wrong = [each for each in new if each not in old and each not in wanted]
+    wrong += [each for each in old if each not in new and each in wanted]
+    if not wrong:
+        return ""
+    return f"{replica.me} changes the controllers from {old} to {new}, wanted are {wanted}"
 
 
 def _begun(replica: PartitionReplica, now: Outline) -> str:

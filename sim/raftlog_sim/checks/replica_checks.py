@@ -11,6 +11,7 @@ import attrs
 
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaId
 from raftlog.broker.events import Event, LinkDown, LinkUp, PeerMessages
+from raftlog.broker.replicas.hosts import HostState
 from raftlog.partition.producer_snapshot import write_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append
@@ -41,7 +42,7 @@ class _Home(NamedTuple):
     """Which replica's files lie in a directory."""
 
     group: GroupId
-    replica: object
+    replica: ReplicaId
 
 
 @final
@@ -265,7 +266,12 @@ class ReplicaChecks:
         if replica is not None and replica.log.spec.path == home:
             return self._removed_of(replica, path)
         host = node.broker.manager.hosts.get(known.group)
+        kept = truth.registered_path(node, known.group, known.replica)
+        if kept is not None and kept != home:
+            return ""  # of a move: a copy that was given up, or what it has left
         if host is not None and host.spec.path == home:
+            if host.state is HostState.MOVING and path.endswith(SEGMENT_SUFFIX):
+                return f"{path} is removed, and its replica is registered there, and moves"
             return ""  # it is being opened, and void files go
         return self._deleted(node, known, path)
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId
+from raftlog.broker.control.controller_requests import metadata_target
 from raftlog_sim.facts.asked_leaders import newest_leader
 from raftlog_sim.facts.targets import group_of
 from raftlog_sim.facts.truth import image_at_boot
@@ -40,6 +41,8 @@ def is_converged(world: "World") -> bool:
     images = [node.broker.context.image for node in nodes]
     if len({image.version for image in images}) != 1 or not _equal(nodes, METADATA_GROUP):
         return False
+    if not _controllers_are_those_wanted(nodes):
+        return False
     made = [each for topic in images[0].topics.values() for each in topic.partitions]
     partitions = [each for each in made if not _is_stillborn(nodes, each)]
     wanted = {each.group: tuple(replica.node for replica in each.target) for each in partitions}
@@ -50,6 +53,13 @@ def is_converged(world: "World") -> bool:
                 return False
     placed = all(_placed(nodes, group, places) for group, places in wanted.items())
     return placed and all(_is_named(nodes, partition) for partition in partitions)
+
+
+def _controllers_are_those_wanted(nodes: "list[Node]") -> bool:
+    """Whether the group of the metadata works with the membership that its image asks for."""
+    wanted = metadata_target(nodes[0].broker.context.image)
+    leading = [each for each in _replicas(nodes, METADATA_GROUP) if _leads(each)]
+    return all(each.membership == wanted for each in leading)
 
 
 def _is_stillborn(nodes: "list[Node]", partition: "PartitionImage") -> bool:
@@ -195,6 +205,7 @@ def voter_sets(world: "World") -> list[tuple[NodeId, ...]]:
         found[tuple(sorted(address.node for address in node.config.controllers))] = None
     for node in world.running():
         context = node.broker.context
+        found[tuple(sorted(replica.node for replica in context.image.controllers))] = None
         partitions = [each for topic in context.image.topics.values() for each in topic.partitions]
         held = [replica.membership for replica in context.replicas.values()]
         held += [partition.reported.membership for partition in partitions]
@@ -203,6 +214,7 @@ def voter_sets(world: "World") -> list[tuple[NodeId, ...]]:
             sets += [membership.voters, membership.outgoing]
         for voters in filter(None, sets):
             found[tuple(sorted(voter.node for voter in voters))] = None
+    found.pop((), None)
     return list(found)
 
 

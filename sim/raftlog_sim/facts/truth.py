@@ -23,6 +23,7 @@ from raftlog.storage.replica import Mark, ReplicaSpec
 from raftlog.storage.segment import Segment, before_header
 from raftlog.storage.store_file import STORE_FILES, StoreReader
 from raftlog.storage.walk import Walk, segment_start
+from raftlog_sim.world.more_disks import as_one
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage
@@ -69,7 +70,7 @@ def durable_index(node: "Node", replica: PartitionReplica) -> int:
 def after_a_crash(node: "Node", replica: ReplicaId, said: int) -> int:
     """The last entry that a boot would find of this replica. Where that would find damage nothing
     can be said against what the replica said to hold."""
-    groups: Any = inspect_directory(node.disk.durable_copy())["groups"]
+    groups: Any = inspect_directory(as_one(node, node.disk.durable_copy()))["groups"]
     rows = [row for row in groups if row["replica"] == str(replica)]
     return max((said if row["damaged"] else row["last_index"] for row in rows), default=0)
 
@@ -125,6 +126,15 @@ def is_registered(node: "Node", group: GroupId, replica: ReplicaId) -> bool:
         return True
     registration = store.registrations.get(group)
     return registration is not None and registration.replica == replica
+
+
+def registered_path(node: "Node", group: GroupId, replica: ReplicaId) -> str | None:
+    """Where the node's disk says that this replica lies; None where it does not say."""
+    store = _store(node)
+    registration = None if store is None else store.registrations.get(group)
+    if registration is None or registration.replica != replica:
+        return None
+    return registration.path
 
 
 def _store(node: "Node") -> "StoreState | None":
@@ -197,9 +207,9 @@ def stories(node: "Node") -> Iterator[tuple[int, Story]]:
     read, it counts as what was written there, lest one keeps all other files from being read."""
     try:
         try:
-            report = inspect_directory(node.disk)
+            report = inspect_directory(as_one(node, node.disk))
         except DiskError:
-            report = inspect_directory(node.disk.durable_copy())
+            report = inspect_directory(as_one(node, node.disk.durable_copy()))
     except RaftlogError as error:
         yield -node.number, Story(0, 0, 0, "", str(error))
         return

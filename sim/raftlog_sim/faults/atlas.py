@@ -23,16 +23,17 @@ While topics are made or partitions move, one damaged node must be enough: a pla
 way knows nothing of a disk that is wiped meanwhile, and a new group of which two of three replicas
 were lost before their first word can never elect (seed 74). Where partitions will be moved counts
 from the beginning: of two nodes none may be damaged, for the joint configuration needs both, and
-only who is down may know of it (seed 640015).
+only who is down may know of it (seed 640015). Controllers come and go only as far as the damaged
+stay a minority of those that may vote then.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, final
 
 import attrs
 
 from raftlog.base.ids import NodeId
-from raftlog_sim.facts.convergence import voter_sets
+from raftlog_sim.facts.convergence import is_core, voter_sets
 from raftlog_sim.schedules.schedule import Step
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Atlas:
     unaware: dict[NodeId, None] = attrs.Factory(dict)
     voters: dict[tuple[NodeId, ...], None] = attrs.Factory(dict)
     """Every set that was ever seen here."""
+    asked: dict[tuple[NodeId, ...], None] = attrs.Factory(dict)
+    """Every set of controllers that what was asked for may lead to, in whatever order."""
 
     def allow(self, number: NodeId, *, aware: bool = False) -> bool:
         """Whether this node may be damaged now; if so it counts from here on. When no node is up
@@ -65,13 +68,35 @@ class Atlas:
         if self.churn and len(hurt) > 1:
             return False
         self.voters.update(dict.fromkeys(voter_sets(self.world)))
-        for voters in (*self.voters, *self.planned):
+        for voters in (*self.voters, *self.planned, *self.asked):
             if number in voters and len(hurt & set(voters)) > (len(voters) - 1) // 2:
                 return False
         self.damaged[number] = None
         if not aware:
             self.unaware[number] = None
         return True
+
+    def change_controllers(self, now: Sequence[NodeId], number: NodeId, *, votes: bool) -> bool:
+        """Whether this node may begin or end to vote, of the controllers that there are now: in
+        every set that may come of it, with all that was asked for before, the damaged stay a
+        minority. An administrator looks at that first, as the product says nothing of disks."""
+        following: dict[tuple[NodeId, ...], None] = {}
+        for known in (tuple(now), *self.asked):
+            others = [each for each in known if each != number]
+            following[tuple(sorted([*others, number] if votes else others))] = None
+        following.pop((), None)
+        for voters in following:
+            if len(set(self.damaged) & set(voters)) > (len(voters) - 1) // 2:
+                return False
+        self.asked.update(dict.fromkeys((tuple(sorted(now)), *following)))
+        return True
+
+    def is_core(self, core: Sequence[NodeId]) -> bool:
+        """Whether these nodes may be all that is left, whatever of the changes of controllers that
+        were asked for is still to come. See `convergence.is_core`."""
+        whole = {number for number in core if number not in self.damaged}
+        enough = all(len(whole & set(voters)) > len(voters) // 2 for voters in self.asked)
+        return enough and is_core(self.world, core, self.damaged)
 
 
 def planned_places(steps: Iterable[Step]) -> tuple[tuple[NodeId, ...], ...]:

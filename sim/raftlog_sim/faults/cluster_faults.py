@@ -21,6 +21,7 @@ from raftlog.client.core.admin_asks import (
     ResourceKind,
     alter_settings,
 )
+from raftlog.client.core.quorum_changes import add_controller, remove_controller
 from raftlog.client.core.values import TopicPartition
 from raftlog.metadata.broker_settings import BROKER_ONLY
 from raftlog.metadata.commands import UnregisterBroker
@@ -116,6 +117,36 @@ def _submit(nemesis: "Nemesis", asker: Node, command: UnregisterBroker) -> None:
     body = encode_wish(SubmitCommand(command=command))
     asker.broker.context.ask_controller(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
     asker.deliver_nothing("it asked the controller")
+
+
+def _add_controller(nemesis: "Nemesis", step: Step) -> bool:
+    return _change_controller(nemesis, step, votes=True)
+
+
+def _remove_controller(nemesis: "Nemesis", step: Step) -> bool:
+    return _change_controller(nemesis, step, votes=False)
+
+
+def _change_controller(nemesis: "Nemesis", step: Step, *, votes: bool) -> bool:
+    """An administrator asks as `raftlog quorum add` and `remove` do, with the directory that the
+    newest image names; the answer is not waited for."""
+    images = [node.broker.context.image for node in nemesis.world.running()]
+    newest = max(images, key=lambda image: image.version, default=None)
+    wanted = nemesis.numbers(step, "node")[:1]
+    if newest is None or not wanted:
+        return False
+    number, voting = wanted[0], {each.node: each for each in newest.controllers}
+    broker = newest.brokers.get(number)
+    if (number in voting) is votes or (votes and broker is None):
+        return False
+    if not nemesis.atlas.change_controllers(list(voting), number, votes=votes):
+        return False
+    replica = broker.metadata_replica if votes and broker is not None else voting[number]
+    ask = add_controller if votes else remove_controller
+    directory = replica.directory.to_bytes(16, "big")
+    nemesis.workload.administer(ask(number, directory, timeout_ns=_PATIENCE))
+    nemesis.note(step.kind, number)
+    return True
 
 
 def _transfer(nemesis: "Nemesis", step: Step) -> bool:
@@ -225,6 +256,8 @@ STRIKES: Final[dict[str, Callable[["Nemesis", Step], bool]]] = {
     "cancel-move": _cancel_move,
     "throttle": _throttle,
     "unregister": _unregister,
+    "add-controller": _add_controller,
+    "remove-controller": _remove_controller,
     "transfer": _transfer,
     "stop": _stop,
     "trim": _trim,

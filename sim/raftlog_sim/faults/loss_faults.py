@@ -121,7 +121,9 @@ def _registered_boot(witness: Node, node: Node) -> int:
 
 
 def _other_controllers(node: Node) -> list[Node]:
-    numbers = [address.node for address in node.config.controllers]
+    numbers = dict.fromkeys(address.node for address in node.config.controllers)
+    for witness in node.world.running():
+        numbers |= dict.fromkeys(each.node for each in witness.broker.context.image.controllers)
     return [node.world.nodes[number] for number in numbers if number != node.number]
 
 

@@ -2,26 +2,32 @@
 The step waits for the moment, then does what another step does.
 
     membership   the leader has proposed a membership that is not committed
-    joint        the same, and two halves must agree
+    learner      a replica is in the membership that is to vote, and does not yet
+    caught-up    the same, and it holds all that the leader has
+    joint        a proposed membership of which two halves must agree
+    final        the membership that ends a joint one is proposed and not committed
     transfer     the leader has begun to hand over
     marker       a log start is proposed and not committed
     install      a follower has received a log that replaces its own, and it is not durable
     roll         a new segment was begun
     lease        the leader answers reads by its lease
     level        the controller has proposed a higher feature level, and it is not committed
+    controllers  the controller has proposed other controllers, and they are not committed
 
-The fault is for the leader, of an install for the follower, of a level for the controller.
-`cut-old` cuts a majority of the old configuration off from all others, where there is one.
+The fault is for the leader, of an install for the follower, of a level and of controllers for the
+controller. `cut-old` cuts a majority of the old configuration off from all others, where there is
+one; `crash-new`, `power-new` and `cut-new` strike those that join, where somebody does; `cancel`
+takes the move back.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from raftlog.base.ids import METADATA_GROUP, GroupId
+from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaId
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.partition.replica import PartitionReplica
 from raftlog_sim.facts.targets import group_of
-from raftlog_sim.faults import network_faults, process_faults
+from raftlog_sim.faults import cluster_faults, network_faults, process_faults
 from raftlog_sim.schedules.schedule import Step
 from raftlog_sim.schedules.schedule import step as make_step
 from raftlog_sim.workloads.workload import TOPIC
@@ -61,7 +67,8 @@ def _found(
 ) -> tuple["Node", PartitionReplica] | None:
     """A replica that is at the moment, and its node."""
     for node in nemesis.world.running():
-        replica = node.broker.context.replicas.get(METADATA_GROUP if when == "level" else group)
+        of_controllers = when in ("level", "controllers")
+        replica = node.broker.context.replicas.get(METADATA_GROUP if of_controllers else group)
         if replica is None or node.rolled_back or node.suspended:
             continue
         if when == "roll":
@@ -77,12 +84,18 @@ def _found(
 
 
 def _strike(nemesis: "Nemesis", step: Step, node: "Node", replica: PartitionReplica) -> bool:
-    """Do what is to be done, to the node or, for `cut-old`, to most of the old configuration."""
-    what, side = str(step.argument("what")), f"n{node.number}"
+    """Do what is to be done, to the node, or to most of the old configuration, or to those who
+    join it."""
+    what, numbers = str(step.argument("what")), [node.number]
+    if what == "cancel":
+        back = make_step(step.at_ms, "cancel-move", partition=step.argument("partition"))
+        return cluster_faults.STRIKES["cancel-move"](nemesis, back)
     if what == "cut-old":
         old = replica.membership.outgoing or replica.membership.voters
         numbers = sorted(voter.node for voter in old)[: len(old) // 2 + 1]
-        side = "+".join(f"n{number}" for number in numbers)
+    elif what.endswith("-new"):
+        numbers = sorted(each.node for each in _joining(replica)) or numbers
+    side = "+".join(f"n{number}" for number in numbers)
     kind, target, more = _FAULTS[what]
     return _STRIKES[kind](
         nemesis, make_step(step.at_ms, kind, step.for_ms, **{target: side}, **more)
@@ -99,6 +112,35 @@ def _membership(replica: PartitionReplica) -> bool:
     return replica.is_leader and replica.node.standing()[3] > replica.commit
 
 
+def _joining(replica: PartitionReplica) -> list[ReplicaId]:
+    """The replicas that a move adds, as far as the membership in force shows them."""
+    now = replica.membership
+    voters = [each for each in now.voters if now.outgoing and each not in now.outgoing]
+    return [*now.learners, *voters]
+
+
+def _learner(replica: PartitionReplica) -> bool:
+    return replica.is_leader and bool(replica.membership.learners)
+
+
+def _caught_up(replica: PartitionReplica) -> bool:
+    progress, last = replica.node.progress, replica.log.last_index
+    learners = replica.membership.learners
+    return replica.is_leader and any(
+        each in progress and progress[each].match == last for each in learners
+    )
+
+
+def _final(replica: PartitionReplica) -> bool:
+    held = replica.node._state.memberships
+    return _membership(replica) and len(held) > 1 and held[-2][1].joint
+
+
+def _controllers(replica: PartitionReplica) -> bool:
+    held = replica.node._state.memberships
+    return _membership(replica) and len(held) > 1 and held[-2][1].voters != held[-1][1].voters
+
+
 def _lease(replica: PartitionReplica) -> bool:
     state = replica.node._state
     return replica.is_leader and state.lease_until > state.now
@@ -106,6 +148,10 @@ def _lease(replica: PartitionReplica) -> bool:
 
 _MOMENTS: Final[dict[str, Callable[[PartitionReplica], bool]]] = {
     "membership": _membership,
+    "learner": _learner,
+    "caught-up": _caught_up,
+    "final": _final,
+    "controllers": _controllers,
     "joint": lambda replica: _membership(replica) and replica.membership.joint,
     "transfer": lambda replica: replica.is_leader and replica.node._state.transferring is not None,
     "marker": lambda replica: replica.is_leader and bool(replica._tracker._log_starts),
@@ -122,5 +168,8 @@ _FAULTS: Final[dict[str, tuple[str, str, dict[str, str]]]] = {
     "deaf": ("one-way", "side", {"way": "in"}),
     "mute": ("one-way", "side", {"way": "out"}),
     "cut-old": ("partition", "side", {"how": "silent"}),
+    "crash-new": ("crash", "node", {}),
+    "power-new": ("power", "node", {"keep": "none"}),
+    "cut-new": ("partition", "side", {"how": "silent"}),
 }
 _STRIKES: Final = process_faults.STRIKES | network_faults.STRIKES

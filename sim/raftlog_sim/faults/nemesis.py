@@ -1,6 +1,6 @@
 """The faults of a schedule, struck and undone. What each kind does is in `process_faults`,
-`network_faults`, `disk_faults`, `rot_faults`, `loss_faults`, `clock_faults`, `cluster_faults` and
-`release_faults`.
+`network_faults`, `disk_faults`, `rot_faults`, `loss_faults`, `clock_faults`, `cluster_faults`,
+`directory_faults` and `release_faults`.
 
 All faults of the safety phase leave a quorum able to repair everything (`atlas`). So every failure
 of such a run is a bug.
@@ -17,6 +17,7 @@ from raftlog_sim.facts.targets import resolve
 from raftlog_sim.faults import (
     clock_faults,
     cluster_faults,
+    directory_faults,
     disk_faults,
     group_faults,
     loss_faults,
@@ -46,6 +47,7 @@ _STRIKES: Final[dict[str, Strike]] = {
     **rot_faults.STRIKES,
     **loss_faults.STRIKES,
     **cluster_faults.STRIKES,
+    **directory_faults.STRIKES,
     **clock_faults.STRIKES,
     **release_faults.STRIKES,
 }
@@ -167,6 +169,7 @@ class Nemesis:
             cluster_faults.heal(self.world.nodes[number])
             clock_faults.heal(self.world.nodes[number])
             loss_faults.heal(self, self.world.nodes[number])
+            directory_faults.heal(self, self.world.nodes[number])
             disk_faults.heal(self, self.world.nodes[number])
             process_faults.heal(self, self.world.nodes[number])
         for number in [number for number in self.atlas.unaware if number in numbers]:

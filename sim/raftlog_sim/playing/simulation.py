@@ -29,7 +29,6 @@ from raftlog_sim.checks.onlooker import Onlooker, Watch
 from raftlog_sim.facts.convergence import (
     do_lead,
     is_converged,
-    is_core,
     is_core_alive,
     is_led,
     misreported,
@@ -313,7 +312,7 @@ class Run:
         core = tuple(NodeId(number) for number in self.options.core)
         if not core:
             self.core = NOT_DRAWN
-        elif not is_core(self.world, core, self.nemesis.atlas.damaged):
+        elif not self.nemesis.atlas.is_core(core):
             self.core = NOT_ENOUGH
         else:
             self.phase, self.core = "core", RAN

@@ -30,6 +30,7 @@ BOUNDS: Final[dict[str, tuple[int, int]]] = {
     "producers": (0, 1_000),  # as many as slots that a step can name
     "pipelines": (0, 1_000),
     "members": (0, 100),
+    "directories": (0, 9),
     "release": (0, len(RELEASES) - 1),
     "sync_us": (0, _SECOND_US),
     "latency_us": (0, _SECOND_US),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from raftlog_sim.base.streams import Stream
-from raftlog_sim.schedules import drawing_disks, drawing_groups
+from raftlog_sim.schedules import drawing_admin, drawing_disks, drawing_groups
 from raftlog_sim.schedules.drawing_brokers import brokers_come_and_go
 from raftlog_sim.schedules.drawing_moments import at_moments
 from raftlog_sim.schedules.drawing_targets import KEEPS, draw_node, draw_pair, draw_side
@@ -33,6 +33,9 @@ def draw_schedule(options: SimOptions) -> Schedule:
         steps += list(_cancels(options, steps))
         steps += at_moments(options)
         steps += brokers_come_and_go(options)
+        steps += drawing_admin.controllers_come_and_go(options)
+        steps += drawing_admin.moves_are_interrupted(options)
+        steps += drawing_admin.directories_are_used(options)
         steps += _questions(options)
     return Schedule(options, tuple(each for each in steps if each.at_ms < options.safety_ms))
 

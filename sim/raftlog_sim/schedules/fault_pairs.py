@@ -21,7 +21,10 @@ OF_SCENARIOS: Final = ("elect", "relay", *OUTSIDE_ATLAS)
 """Steps that seeds draw of no profile but varied."""
 _HARMLESS: Final = ("image", "remember", *DEMANDS)
 """Copies that are put aside for what strikes later, and what only looks."""
-_OF_WIDE_MOVES: Final = ("cancel-move", "at-moment", "throttle", "unregister")
+_OF_WIDE_MOVES: Final = (
+    "cancel-move", "at-moment", "throttle", "unregister", "add-controller", "remove-controller",
+    "move-replicas", "break-directory",
+)  # fmt: skip
 """Steps that wide seeds draw and no others, and no kind of faults names."""
 _MANY: Final = 10
 

@@ -100,6 +100,8 @@ class SimOptions:
     """Plain producers that do not wait for answers."""
     members: int = 0
     """Members of consumer groups."""
+    directories: int = 0
+    """Further log directories of every broker."""
     encode: bool = False
     release: int = 0
     """What all nodes begin with: 0 is this release, others are made of it (`releases`)."""
@@ -344,6 +346,12 @@ def _with_groups(options: SimOptions) -> SimOptions:
     )
 
 
+def _draw_directories(seed: int) -> int:
+    """In a third of the wide seeds brokers have two or three log directories."""
+    stream = Stream(seed, "options/wide/directories")
+    return stream.between(1, 2) if stream.chance(1, 3) else 0
+
+
 def _draw_scrub(seed: int, profile: str) -> int:
     """In every fourth seed the scrubber looks at everything several times in a run."""
     stream = Stream(seed, f"options/{profile}/scrub")
@@ -366,6 +374,7 @@ def _widened(options: SimOptions) -> SimOptions:
         min_in_sync=stream.between(1, replication // 2 + 1),
         core=_draw_core(stream, brokers),
         rest=_draw_rest(options.seed, options.trio),
+        directories=0 if options.trio else _draw_directories(options.seed),
         heartbeat_ms=heartbeat_ms,
         election_ms=election_ms,
         split_turns=stream.chance(1, 2),

@@ -108,6 +108,7 @@ def shape(world: "World", schedule: "Schedule") -> None:
     world.patient = options.patient
     world.split_turns = options.split_turns
     world.release = options.release
+    world.directories = options.directories
     world.store_bytes = options.store_bytes
     network = world.network
     network.encode, network.stale = options.encode, options.stale

@@ -26,8 +26,10 @@ _MESSAGES: Final = "appends|acks|asks|votes|echoes"
 _HOW: Final = "loud|silent"
 _WAY: Final = "kill|stop"
 _MOMENTS: Final = "joins|generation|syncs|assignment|commits|stable"
-_WHEN: Final = "membership|joint|transfer|marker|install|roll|lease|level"
-_WHAT: Final = "crash|power|pause|stall|cut|deaf|mute|cut-old"
+_WHEN: Final = (
+    "membership|learner|caught-up|joint|final|transfer|marker|install|roll|lease|level|controllers"
+)
+_WHAT: Final = "crash|power|pause|stall|cut|deaf|mute|cut-old|crash-new|power-new|cut-new|cancel"
 _IMPOSTORS: Final = "generations|strangers|joins|twice|left|deleter|vanished-leader|traveller"
 KINDS: Final = {
     "crash": Kind(
@@ -215,6 +217,24 @@ KINDS: Final = {
         (("node", "nodes"),), False, "nemesis",
         "the cluster is to forget a broker; it does when that is fenced and holds nothing",
     ),
+    "move-replicas": Kind(
+        (("node", "nodes"), ("to", "small")), False, "nemesis",
+        "replicas of the topic are to move to that log directory of their broker, 0 is the data "
+        "directory; in wide seeds",
+    ),
+    "break-directory": Kind(
+        (("node", "nodes"), ("number", "small"), ("how", "writes|all")), True, "nemesis",
+        "nothing can be written to a further log directory any more, or read from it either; the "
+        "broker is restarted when that is over; within the atlas, in wide seeds",
+    ),
+    "add-controller": Kind(
+        (("node", "nodes"),), False, "nemesis",
+        "a broker is to vote as a controller; in wide seeds, within the atlas",
+    ),
+    "remove-controller": Kind(
+        (("node", "nodes"),), False, "nemesis",
+        "a controller is to be a broker only; in wide seeds, within the atlas",
+    ),
     "transfer": Kind(
         (("partition", "small"), ("node", "nodes")), False, "nemesis",
         "leadership of a partition is to go to a node",
@@ -283,9 +303,9 @@ KINDS: Final = {
     ),
     "at-moment": Kind(
         (("partition", "small"), ("when", _WHEN), ("what", _WHAT)), True, "nemesis",
-        "a fault strikes the leader, the follower that is installed, or the controller that "
-        "proposed a `level`, as soon as the partition is at that moment, within 1500 ms; drawn in "
-        "wide seeds",
+        "a fault strikes the leader, the follower that is installed, the replicas that join, or "
+        "the controller that proposed a `level` or other `controllers`, or a move is taken back, "
+        "as soon as the partition is at that moment, within 1500 ms; drawn in wide seeds",
     ),
     "consume": Kind(
         (("member", "small"), ("group", "small"), ("how", "eager|cooperative"),

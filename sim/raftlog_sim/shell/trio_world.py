@@ -172,7 +172,7 @@ class TrioNode:
         self.store_rotten = False
         self.rolled_back = False
         self.replace_disk: Callable[[TrioNode], None] | None = None
-        self.boots = 0
+        self.boots = self.directories = 0
         self.turns = 0
         self.events = 0
         self.machine = MachineClock()

@@ -64,4 +64,6 @@ class Boot:
     held: list[e.Request] = attrs.Factory(list)
     """Requests of paused connections: in their sockets, unread."""
     stopped: bool = False
+    mending: bool = False
+    """A directory of it has failed, and an operator knows (`more_disks`)."""
     admin: dict[int, Any] = attrs.Factory(dict)

@@ -72,6 +72,8 @@ class SimulatedDisk:
         """Called once, when something was written next."""
         self._room: int | None = None
         self.lying_sync = False
+        self.mounts: list[str] = []
+        """Directories that count as disks of their own (`more_disks`)."""
 
     # --- the port ---------------------------------------------------------------------------------
 
@@ -153,20 +155,27 @@ class SimulatedDisk:
         if not self.lying_sync:
             self._names.sync(path)
 
-    def sync_all(self) -> None:
-        """Make everything durable; a failure leaves all of it clean and lost."""
+    def mount(self, root: str) -> None:
+        """Make a directory that counts as another disk: `sync_all` of one is none of the other."""
+        self.mounts = [*(each for each in self.mounts if each != root), root]
+        self._names.mount(root)
+
+    def sync_all(self, root: str = "") -> None:
+        """Make everything durable that lies on the disk mounted there; a failure leaves all of it
+        clean and lost."""
+        inodes, here = self._names.on_disk(root, self.mounts)
         try:
-            self.mutate("sync_all", "")
+            self.mutate("sync_all", f"{root}/" if root else "")
         except DiskError:
-            for inode in self._names.seen.values():
+            for inode in inodes:
                 inode.lose_pending()
-            self._names.lose_all()
+            self._names.lose_all(here)
             raise
         if self.lying_sync:
             return
-        for inode in self._names.seen.values():
+        for inode in inodes:
             inode.sync()
-        self._names.sync_all()
+        self._names.sync_all(here)
 
     @property
     def free(self) -> int | None:
@@ -245,10 +254,12 @@ class SimulatedDisk:
         are done all the same."""
         self._errors.ask(operation, path_part, error, skip, count, late)
 
-    def forget_faults(self) -> None:
-        """No call fails any more that has not failed yet; rot and bad sectors stay."""
-        self._errors.forget()
-        self._misdirected.clear()
+    def forget_faults(self, path_part: str = "") -> None:
+        """No call fails any more that has not failed yet, or none that was asked for with this path
+        part; rot and bad sectors stay."""
+        self._errors.forget(path_part)
+        if not path_part:
+            self._misdirected.clear()
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Rot at rest: seen and durable bytes alike."""
@@ -323,6 +334,7 @@ class SimulatedDisk:
         it; this one stays as it is. Costs as much as the files are long; with `paths` it only
         borrows them, and is good for reading now."""
         found, names = SimulatedDisk(self._entropy, self.tear_bytes), self._names
+        found.mounts = list(self.mounts)
         found._names.directories = dict(names.durable_directories)
         for name in names.durable if paths is None else paths:
             inode = names.durable_inode(name)

@@ -46,8 +46,10 @@ class DiskErrors:
         """See `SimulatedDisk.fail`."""
         self._failing.append(_Failing(operation, path_part, error, skip, count, late))
 
-    def forget(self) -> None:
-        self._failing.clear()
+    def forget(self, path_part: str = "") -> None:
+        """Those that were asked for with this path part; "" is all of them."""
+        kept = [one for one in self._failing if path_part and one.path_part != path_part]
+        self._failing[:] = kept
 
     def check(self, operation: str, path: str, *, late: bool = False) -> None:
         """Raise what this call should fail with: `late` when it is done."""

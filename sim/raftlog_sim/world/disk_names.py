@@ -60,10 +60,28 @@ class Names:
         for name in self._removed_in(path):
             del self.durable_directories[name]
 
-    def sync_all(self) -> None:
-        """Make all of them durable, but for what is lost."""
-        if self.lost:
-            for directory in self.directories:
+    def mount(self, root: str) -> None:
+        """A directory that was there before the machine was."""
+        self.directories[root] = None
+        self.durable_directories[root] = None
+
+    def on_disk(self, root: str, mounts: list[str]) -> tuple[list[Inode], list[str] | None]:
+        """The files below that mount, and the directories; None where there is one disk. Without a
+        root, those below no mount."""
+        if not mounts:
+            return list(self.seen.values()), None
+
+        def of(path: str) -> bool:
+            first = path.partition("/")[0]
+            return (first if first in mounts else "") == root
+
+        files = [inode for path, inode in self.seen.items() if of(path)]
+        return files, [each for each in self.directories if of(each)]
+
+    def sync_all(self, directories: list[str] | None = None) -> None:
+        """Make all of them durable, or those in these directories, but for what is lost."""
+        if self.lost or directories is not None:
+            for directory in self.directories if directories is None else directories:
                 self.sync(directory)
             return
         self.durable = dict(self.seen)
@@ -79,9 +97,9 @@ class Names:
             del self.pending_directories[name]
         self.staying.update(dict.fromkeys(self._removed_in(path)))
 
-    def lose_all(self) -> None:
-        """A sync of everything failed."""
-        for directory in self.directories:
+    def lose_all(self, directories: list[str] | None = None) -> None:
+        """A sync of everything, or of all that is in these directories, failed."""
+        for directory in self.directories if directories is None else directories:
             self.lose(directory)
 
     def crash(self, keeps: Callable[[], bool]) -> None:

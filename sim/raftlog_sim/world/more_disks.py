@@ -1,57 +1,181 @@
-"""The further disks of a simulated machine: opened at boot, crashed with it, failing on their own.
+"""The further log directories of a simulated machine: opened at boot, crashed with it, failing on
+their own.
 
-A machine without them has its one disk, as `Disk`, and nothing here is done.
+They lie in the name space of its one disk, each below the prefix that its replicas' paths begin
+with. So what a path of the broker names is found on that disk, whichever directory it is in; power
+takes all of them; and a call that is asked to fail in one of them fails there only.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
+import attrs
+
+from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId
-from raftlog.base.ports import Disk
+from raftlog.base.ports import Disk, DiskFile
+from raftlog.base.probes import probe
+from raftlog.base.units import millis
 from raftlog.storage.data_dir import DirectoryImage
 from raftlog.storage.directory_move import settle_moves
-from raftlog.storage.log_directories import FurtherImage, LogDirectories, open_further
+from raftlog.storage.log_directories import (
+    FurtherImage,
+    LogDirectories,
+    further_prefix,
+    open_further,
+)
 from raftlog.storage.replica import GROUPS_DIRECTORY
-from raftlog_sim.world.disk import Keep, SimulatedDisk
+from raftlog_sim.world.disk import SimulatedDisk
 
 if TYPE_CHECKING:
+    from raftlog_sim.world.boot import Boot
     from raftlog_sim.world.node import Node
 
-_FIRST_ID = 0xF000
+_FIRST_ID: Final = 0xF000
+_MENDED_NS: Final = millis(500)
+"""How long an operator takes to see it, and to act."""
+_WRITES: Final = ("create", "write", "truncate", "rename", "remove", "sync", "sync_dir", "sync_all")
+_READS: Final = ("open", "read", "list", "exists")
+_FOR_GOOD: Final = 1 << 40
+
+
+@final
+@attrs.frozen(eq=False)
+class FurtherDisk:
+    """One further directory: a Disk of its own to the product, of which `root` is where it lies on
+    the machine's."""
+
+    disk: SimulatedDisk
+    root: str
+
+    def _at(self, path: str) -> str:
+        return f"{self.root}/{path}" if path else self.root
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> DiskFile:
+        """See `raftlog.base.ports.Disk`."""
+        return self.disk.open(self._at(path), create=create, write=write)
+
+    def list(self, path: str) -> list[str]:
+        return self.disk.list(self._at(path))
+
+    def exists(self, path: str) -> bool:
+        return self.disk.exists(self._at(path))
+
+    def make_dir(self, path: str) -> None:
+        self.disk.make_dir(self._at(path))
+
+    def rename(self, old: str, new: str) -> None:
+        self.disk.rename(self._at(old), self._at(new))
+
+    def remove(self, path: str) -> None:
+        self.disk.remove(self._at(path))
+
+    def sync_dir(self, path: str) -> None:
+        self.disk.sync_dir(self._at(path))
+
+    def sync_all(self) -> None:
+        self.disk.sync_all(self.root)
+
+    def free_bytes(self) -> int:
+        return self.disk.free_bytes()
+
+    def total_bytes(self) -> int:
+        return self.disk.total_bytes()
+
+    def fail(
+        self, operation: str, *, error: type[DiskError] = DiskError, count: int = _FOR_GOOD
+    ) -> None:
+        """Let calls of that operation fail in this directory."""
+        self.disk.fail(operation, self.root, error=error, count=count)
+
+    def break_down(self, *, reads: bool) -> None:
+        """Nothing can be written here any more, nor read, until `mend`."""
+        for operation in (*_WRITES, *(_READS if reads else ())):
+            self.fail(operation)
+
+    def mend(self) -> None:
+        """No call fails here any more."""
+        self.disk.forget_faults(self.root)
 
 
 class OpenedDisks(NamedTuple):
-    """What a boot works on: all disks as one, and what it found on the further ones."""
+    """What a boot works on: all directories as one, and what it found in the further ones."""
 
     files: Disk
     further: dict[str, Disk]
     images: tuple[FurtherImage, ...]
 
 
-def add_disk(node: "Node", disk: SimulatedDisk) -> None:
-    """Give a machine that is down one more disk."""
+def add_disks(node: "Node", count: int) -> None:
+    """Give a machine that is down so many further directories in all."""
     assert not node.up, node.number
-    node.further.append(disk)
+    node.directories = count
+
+
+def further_of(node: "Node") -> list[FurtherDisk]:
+    """The further directories of a machine, on the disk that it has now."""
+    return [FurtherDisk(node.disk, further_prefix(each)) for each in _ids(node)]
+
+
+def as_one(node: "Node", disk: SimulatedDisk) -> Disk:
+    """This disk, or a copy of it, with the further directories where the product looks for
+    them."""
+    prefixes = [further_prefix(each) for each in _ids(node)]
+    if not prefixes:
+        return disk
+    return LogDirectories(disk, {each: FurtherDisk(disk, each) for each in prefixes})
+
+
+def _ids(node: "Node") -> list[DirectoryId]:
+    first = _FIRST_ID + 0x100 * node.number
+    return [DirectoryId(first + number) for number in range(node.directories)]
+
+
+def _check_alone(files: LogDirectories, path: str) -> None:
+    """After a boot a registered replica lies in one directory at the most."""
+    name = path.rpartition("/")[2]
+    for prefix in ("", *files.further):
+        home = f"{prefix}/{GROUPS_DIRECTORY}" if prefix else GROUPS_DIRECTORY
+        assert f"{home}/{name}" == path or name not in files.list(home), (path, home)
+
+
+def look_after(node: "Node", boot: "Boot") -> None:
+    """An operator sees that a directory has failed, and starts the broker again once the disk
+    answers: until then the broker uses nothing of it."""
+    if boot.mending or not any(each.error for each in node.broker.context.log_directories.further):
+        return
+    boot.mending = True
+    node.world.after(_MENDED_NS, _mend, node, boot)
+
+
+def _mend(node: "Node", boot: "Boot") -> None:
+    if node.boot_state is not boot:
+        return
+    if node.broken or node.suspended or node.stalled:
+        node.world.after(_MENDED_NS, _mend, node, boot)
+        return
+    probe("broker-restarted-for-a-directory")
+    node.stop_process()
+    node.start()
 
 
 def open_disks(node: "Node", image: DirectoryImage) -> OpenedDisks:
-    """Open the further disks, as the runtime does, and settle what moves left."""
-    if not node.further:
+    """Open the further directories, as the runtime does, and settle what moves left."""
+    if not node.directories:
         return OpenedDisks(node.disk, {}, ())
     found: list[FurtherImage] = []
     further: dict[str, Disk] = {}
-    for number, disk in enumerate(node.further):
-        new_id = DirectoryId(_FIRST_ID + 0x100 * node.number + number)
+    for number, new_id in enumerate(_ids(node)):
+        root = further_prefix(new_id)
+        node.disk.mount(root)
+        disk = FurtherDisk(node.disk, root)
         one = open_further(disk, image.identity, f"further-{number}", new_id)
         found.append(one)
         if one.prefix:
             further[one.prefix] = disk
     files = LogDirectories(node.disk, further)
     here = FurtherImage(name="first", replicas=tuple(node.disk.list(GROUPS_DIRECTORY)))
-    settle_moves(files, [each.path for each in image.registrations.values()], [here, *found])
+    paths = [each.path for each in image.registrations.values()]
+    settle_moves(files, paths, [here, *found])
+    for path in paths:
+        _check_alone(files, path)
     return OpenedDisks(files, further, tuple(found))
-
-
-def crash_further(node: "Node", keep: Keep) -> None:
-    """The power goes: all disks of a machine lose it together."""
-    for disk in node.further:
-        disk.crash(keep)

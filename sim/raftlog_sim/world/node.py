@@ -28,7 +28,7 @@ from raftlog_sim.world.client import Connected, cut_frames
 from raftlog_sim.world.clock import MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedCrashError, SimulatedDisk
 from raftlog_sim.world.disk_work import RESTART_NS
-from raftlog_sim.world.more_disks import OpenedDisks, crash_further, open_disks
+from raftlog_sim.world.more_disks import OpenedDisks, look_after, open_disks
 from raftlog_sim.world.releases import RELEASES
 
 if TYPE_CHECKING:
@@ -47,8 +47,10 @@ class Node:
     world: "World"
     config: BrokerConfig
     disk: SimulatedDisk
-    further: list[SimulatedDisk] = attrs.Factory(list)
-    """More disks, for replicas."""
+    directories: int = 0
+    """How many further log directories it has (`more_disks`)."""
+    broken: dict[str, None] = attrs.Factory(dict)
+    """The roots of those of them that nothing can be written to, or read from, now."""
     files: Disk = attrs.field(init=False)
     """All disks of the present or last boot, as one."""
     keep_at_crash: Keep = Keep.SOME
@@ -180,17 +182,14 @@ class Node:
 
     def _disk_stops(self) -> None:
         if self.only_killed:
-            for disk in (self.disk, *self.further):
-                disk.crash_at = None
+            self.disk.crash_at = None
         else:
             self.disk.crash(self.keep_at_crash)
-            crash_further(self, self.keep_at_crash)
 
     def crash(self, keep: Keep = Keep.NONE) -> None:
         """Power loss: of what was not synced the disk keeps what `keep` says."""
         self.stop_process()
         self.disk.crash(keep)
-        crash_further(self, keep)
 
     def stop_process(self) -> None:
         """The process is gone at once (kill -9); the machine and what it wrote live on."""
@@ -343,6 +342,8 @@ class Node:
         if boot.stopped and self.leaves:
             self.world.after(0, self._leave, boot)
         self._set_alarm(boot, effects)
+        if self.directories:
+            look_after(self, boot)
         if inline:
             disk_work.begin_inline(self, boot)
 

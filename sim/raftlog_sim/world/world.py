@@ -76,6 +76,8 @@ class World:
     """How large store files are made: small ones are soon full, and quick to read."""
     tear_bytes: int = SECTOR
     """In units of how much a power failure keeps or drops what is pending."""
+    directories: int = 0
+    """How many further log directories every node has."""
     release: int = 0
     """What all nodes begin with, of `releases`."""
     now: int = 0
@@ -169,7 +171,8 @@ class World:
     def add(self, number: NodeId, disk: SimulatedDisk, controllers: Sequence[PeerAddress]) -> Node:
         """A formatted node joins the world and boots."""
         config = config_of(self, number, controllers)
-        node = self.nodes[number] = Node(self, config, disk, installed=self.release)
+        node = Node(self, config, disk, installed=self.release, directories=self.directories)
+        self.nodes[number] = node
         node.start()
         return node
 

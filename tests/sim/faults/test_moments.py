@@ -21,13 +21,17 @@ UPGRADE = step(70, "upgrade", 50, node="all", to=1, how="kill")
 RAISE = step(1_010, "raise-level", level=2)
 CASES = {
     "membership": (MOVE,),
+    "learner": (MOVE,),
+    "caught-up": (MOVE,),
     "joint": (MOVE,),
+    "final": (MOVE,),
     "transfer": (HAND_OVER,),
     "marker": (TRIM,),
     "install": (AWAY, step(900, "trim", partition=0)),
     "roll": (),
     "lease": (READS,),
     "level": (UPGRADE, RAISE),
+    "controllers": (step(1_010, "add-controller", node="n4"),),
 }
 FAULTS = {
     "crash": "kill",
@@ -38,6 +42,10 @@ FAULTS = {
     "deaf": "start-one-way",
     "mute": "start-one-way",
     "cut-old": "start-partition",
+    "crash-new": "kill",
+    "power-new": "power-loss",
+    "cut-new": "start-partition",
+    "cancel": "cancel-move",
 }
 
 

@@ -18,8 +18,7 @@ from raftlog_sim.playing.scenario_files import read
 from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.options import SimOptions
 from raftlog_sim.schedules.sizes import shape
-from raftlog_sim.world.disk import SimulatedDisk
-from raftlog_sim.world.more_disks import add_disk
+from raftlog_sim.world.more_disks import add_disks
 from raftlog_sim.world.world import World, seconds
 
 from raftlog.base.errors import CorruptData
@@ -284,7 +283,7 @@ def test_a_broker_with_a_further_log_directory_plays_again():
     world, _ = one_broker()
     node = world.running()[0]
     node.crash()
-    add_disk(node, SimulatedDisk(world.stream("further")))
+    add_disks(node, 1)
     node.start()
     world.run_for(seconds(1))
     boot = world.recordings.boots[-1]

@@ -5,9 +5,14 @@ a seed may take ten seconds."""
 import pytest
 from raftlog_sim.playing.seeds import drawn
 from raftlog_sim.playing.variations import varied_names
+from raftlog_sim.schedules.drawing_admin import (
+    controllers_come_and_go,
+    directories_are_used,
+    moves_are_interrupted,
+)
 from raftlog_sim.schedules.drawing_brokers import brokers_come_and_go
 from raftlog_sim.schedules.drawing_groups import IMPOSTORS
-from raftlog_sim.schedules.options import DOSES, draw_options
+from raftlog_sim.schedules.options import DOSES, VOTERS_MAX, draw_options
 
 FIRST, LAST, A_TEST = 101, 300, 5
 LAST_WIDE = FIRST + 59
@@ -106,3 +111,33 @@ def test_wide_seeds_have_groups_of_up_to_five_voters():
 
 def test_there_are_two_hundred_of_them():
     assert len({seed for seeds in RANGES for seed in seeds}) == LAST - FIRST + 1 >= 200
+
+
+def test_wide_seeds_change_controllers_directories_and_moves():
+    """Each in a clear share of the seeds, and what comes of it can be: no directory that is not
+    there, never more controllers than there may be, and a fault for each step of a move."""
+    seeds, changed, moved, aimed = 200, 0, 0, set()
+    for seed in range(seeds):
+        options = draw_options(seed, "wide")
+        controllers = [*controllers_come_and_go(options)]
+        count = options.controllers
+        for each in controllers:
+            count += {"add-controller": 1, "remove-controller": -1}.get(each.kind, 0)
+            assert 1 <= count <= VOTERS_MAX
+        changed += bool(controllers)
+        steps = [*directories_are_used(options)]
+        assert bool(steps) <= (options.directories > 0) <= (not options.trio)
+        moved += any(each.kind == "move-replicas" for each in steps)
+        for each in steps:
+            if each.kind == "move-replicas":
+                assert 0 <= int(each.argument("to")) <= options.directories
+            if each.kind == "break-directory":
+                assert 0 <= int(each.argument("number")) < options.directories
+        for each in moves_are_interrupted(options):
+            if each.kind == "at-moment":
+                aimed.add((each.argument("when"), each.argument("what")))
+    assert seeds // 5 < changed < seeds // 2
+    assert seeds // 6 < moved < seeds // 2
+    steps_of_a_move = {"membership", "learner", "caught-up", "joint", "final"}
+    assert {when for when, _ in aimed} == steps_of_a_move
+    assert len(aimed) > 50

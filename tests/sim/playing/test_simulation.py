@@ -29,6 +29,7 @@ SELDOM |= {"offsets-told", "epoch-ends-told", "times-told"}  # wide seeds ask
 SELDOM |= {"kept-by-age", "kept-by-size"}  # where clocks let something go
 SELDOM |= {"group-fences", "group-skips-nothing"}  # impostors, and logs that lose nothing
 SELDOM |= {"rot-found", "moves-paced"}  # rot that a scrubber can find, and throttled moves
+SELDOM |= {"directories-apart", "controllers-wanted"}  # broken disks, and changes of controllers
 SELDOM |= {"group-static-stays"}  # static members
 UNMOVED = {"membership-steps", "one-change-at-a-time", "linearizable-read"}
 """Of runs without moves, and of topics that do not ask for such reads."""

@@ -80,8 +80,9 @@ def test_what_never_struck_comes_first_then_who_came_with_whom():
     assert never.startswith("never struck: bridge, clock-drift, ")
     assert never.endswith(f"wipe ({known - 3} of {known} kinds)")
     assert others == (
-        "not of swarm seeds: at-moment, cancel-move, failed-name-sync, late-turn, misdirect, "
-        "replay-any, throttle, unregister"
+        "not of swarm seeds: add-controller, at-moment, break-directory, cancel-move, "
+        "failed-name-sync, late-turn, misdirect, move-replicas, remove-controller, replay-any, "
+        "throttle, unregister"
     )
     assert total == (
         "pairs of what struck: of 3, 2 in the same run, 1 of them within 2 s of each other"
@@ -100,11 +101,11 @@ def test_the_table_of_a_sweep_of_everything_has_100_columns():
     counts = PairCounts("wide")
     counts.add(drawable("wide"), [])
     assert counts.never_struck == counts.not_drawn == counts.never_both == []
-    assert len(counts.never_near) == len(counts.both) == 51 * 50 // 2
+    assert len(counts.never_near) == len(counts.both) == 55 * 54 // 2
     _, _, legend, tens, units, *table = counts.lines()
     assert max(map(len, (legend, tens, units, *table))) < 100
-    assert tens.endswith("44444444455")
-    assert units.endswith("12345678901")
+    assert tens.endswith("44444555555")
+    assert units.endswith("56789012345")
     assert len({len(line) for line in table}) == 1
 
 

@@ -76,6 +76,8 @@ def test_a_calm_seed_passes_and_streams_were_judged():
         "kept-by-size",
         "rot-found",
         "moves-paced",
+        "controllers-wanted",
+        "directories-apart",
     }
     assert counts["answers-in-order"] >= 200
     assert counts["peer-protocol"] > 100

@@ -1,0 +1,149 @@
+"""Planted bugs of administration: controllers that change, replicas that change their directory,
+moves that are taken back or throttled. As in raft_mutants.py."""
+
+from typing import Any
+
+import attrs
+from raftlog_sim.world import more_disks
+
+from raftlog.base.entries import Membership
+from raftlog.broker.control import controller
+from raftlog.broker.replicas import directory_moves
+from raftlog.broker.replicas.directory_moves import DirectoryMoves
+from raftlog.broker.replicas.throttles import Throttles
+from raftlog.metadata import apply_controllers
+from raftlog.metadata.applied import Applied
+from raftlog.metadata.commands import ChangeController
+from raftlog.raft import membership
+from raftlog.raft.throttle import UNTHROTTLED, Throttle
+from raftlog.storage import directory_move, write_round
+from raftlog.storage.files import opened
+
+
+def majority_at_risk() -> None:
+    """93: a controller goes though those who are left are no majority that lives."""
+
+    real = apply_controllers._with
+
+    def accepted(image: Any, wanted: Any) -> Any:
+        alive = [each for each in wanted if image.is_live(each)]
+        if len(alive) > len(wanted) // 2:
+            return real(image, wanted)
+        return Applied(attrs.evolve(image, version=image.version + 1, controllers=wanted))
+
+    apply_controllers._with = accepted
+
+
+def controllers_change_uncommitted() -> None:
+    """93b: who votes on the metadata follows what is proposed, not what is committed."""
+    real = controller.wishes.metadata_target
+    propose = controller.Controller._propose
+
+    def proposed(self: Any, command: Any, once: Any = None) -> Any:
+        applied = propose(self, command, once)
+        if isinstance(command, ChangeController):
+            controller.wishes.metadata_target = lambda image: real(self.projected)
+            self._move_metadata_group()
+            controller.wishes.metadata_target = real
+        return applied
+
+    controller.Controller._propose = proposed  # type: ignore[method-assign]
+
+
+def change_dies_with_its_leader() -> None:
+    """93c: the next controller takes up no change that its predecessor had begun."""
+    real = controller.Controller._begin
+
+    def begin(self: Any, term: Any) -> None:
+        real(self, term)
+        self._wanted = controller.wishes.metadata_target(self.services.image)
+
+    controller.Controller._begin = begin  # type: ignore[method-assign]
+
+
+def old_copy_goes_first() -> None:
+    """94: the old copy of a replica that moves goes before the store names the new one."""
+    real = DirectoryMoves._copied
+
+    def copied(self: Any, move: Any, value: object) -> None:
+        if isinstance(value, int):
+            job = (self.volume.directory, directory_moves.end_move, (move.old, move.new))
+            self.context.job(*job, lambda done: None)
+        real(self, move, value)
+
+    DirectoryMoves._copied = copied  # type: ignore[method-assign]
+
+
+def copies_are_not_synced() -> None:
+    """94b: the new copy of a replica that moves is written, and not synced."""
+
+    def copy_file(disk: Any, old: str, new: str) -> int:
+        with opened(disk, old) as source, opened(disk, new, create=True, write=True) as target:
+            size = source.size()
+            directory_move._copy_bytes(source, target, size, old)
+        return int(size)
+
+    directory_move._copy_file = copy_file
+
+
+def one_directory_takes_all() -> None:
+    """94c: a further directory that fails poisons the whole broker."""
+
+    real = write_round._PoisonedError.__init__
+
+    def begin(self: Any, cause: Any, directory: str) -> None:
+        del directory
+        real(self, cause, "")
+
+    write_round._PoisonedError.__init__ = begin  # type: ignore[method-assign]
+
+
+def moves_stay_unsettled() -> None:
+    """94d: a boot leaves what a move left."""
+    more_disks.settle_moves = lambda disk, registered, directories: []
+
+
+def throttle_is_not_lifted() -> None:
+    """95: who throttled moves once cannot take that back."""
+    real = Throttle.limit
+
+    def limit(self: Any, rate: int) -> bool:
+        return rate != UNTHROTTLED and real(self, rate)
+
+    fill = Throttles._fill
+
+    def filled(self: Any, throttling: Any, topic: Any, number: int) -> None:
+        before = throttling.leader, throttling.followers
+        fill(self, throttling, topic, number)
+        if before[0] is not None:
+            throttling.leader, throttling.followers = before
+
+    Throttle.limit = limit  # type: ignore[method-assign]
+    Throttles._fill = filled  # type: ignore[method-assign]
+
+
+def cancelled_move_leaves_a_learner() -> None:
+    """96: a move that is taken back leaves its learners where they are."""
+    real = membership.next_step
+
+    def next_step(current: Membership, target: Membership, caught_up: Any) -> Any:
+        gone = [each for each in current.learners if each not in (*target.voters, *target.learners)]
+        if gone and target.voters == current.voters:
+            return None
+        return real(current, target, caught_up)
+
+    membership.next_step = next_step
+
+
+MUTANTS = (
+    ("93", "majority-at-risk", majority_at_risk, ("no-leader",)),
+    ("93b", "controllers-change-uncommitted", controllers_change_uncommitted,
+     ("controllers-wanted",)),
+    ("93c", "change-dies-with-its-leader", change_dies_with_its_leader, ("liveness",)),
+    ("94", "old-copy-goes-first", old_copy_goes_first, ("removed-rightly",)),
+    ("94b", "copies-are-not-synced", copies_are_not_synced, ("mark-synced", "promise-durable")),
+    ("94c", "one-directory-takes-all", one_directory_takes_all, ("directories-apart",)),
+    ("94d", "moves-stay-unsettled", moves_stay_unsettled, ("assertion",)),
+    ("95", "throttle-is-not-lifted", throttle_is_not_lifted, ("liveness",)),
+    ("96", "cancelled-move-leaves-a-learner", cancelled_move_leaves_a_learner, ("liveness",)),
+)  # fmt: skip
