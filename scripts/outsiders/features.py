@@ -84,6 +84,9 @@ TOOL_FEATURES = [
         Feature(name, f"`{call.tool} {call.flags}`".replace(" `", "`"))
         for name, call in CALLS.items()
     ),
+    Feature("log-dirs-several", "`LogDirsCommand --describe` of a broker with two log directories"),
+    Feature("reassign-log-dirs", "move a replica to another log directory, and verify it"),
+    Feature("remove-controller", "`MetadataQuorumCommand remove-controller`: an observer is left"),
 ]
 JAVA_CLIENTS = "kafka-clients"
 JAVA_FEATURES = [

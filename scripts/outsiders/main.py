@@ -206,11 +206,21 @@ def cluster(brokers=3, settings=None):
     """A `LocalCluster`, started: brokers in processes of their own, with these settings."""
     with tempfile.TemporaryDirectory(prefix="raftlog-strangers-") as folder:
         made = local_cluster.found(Path(folder), brokers=brokers, settings=settings)
+        _have_two_directories(made, 1)
         try:
             made.start_all()
             yield made
         finally:
             made.stop()
+
+
+def _have_two_directories(made, node):
+    """A broker of a founded cluster gets a further log directory."""
+    path = made.directory / f"broker{node}.properties"
+    first = f"log.dirs = {made.data_path(node)}"
+    text = path.read_text()
+    assert f"{first}\n" in text, text
+    path.write_text(text.replace(first, f"{first},{made.directory / 'further'}"))
 
 
 def _show(options, seen):

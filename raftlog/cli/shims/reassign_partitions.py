@@ -111,7 +111,10 @@ def kafka_reassign_partitions(**flags: Any) -> int:
         if flags[key] is None:
             usage(f'Missing required argument "[{key.replace("_", "-")}]"')
     if (rate := flags["replica_alter_log_dirs_throttle"]) is not None and rate >= 0:
-        what = "brokers of this release do not throttle moves between directories"
+        what = (
+            "a broker copies a replica at full speed, because the replica rests meanwhile; leave "
+            "the flag out, and move a few replicas at a time"
+        )
         usage(f"--replica-alter-log-dirs-throttle: {what}")
 
     async def work(client: Client) -> int:

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -223,6 +224,63 @@ def transaction(place):
             )
 
 
+def broker_directories(place):
+    """The log directories of broker 1, by Kafka's tool, which prints JSON behind two lines."""
+    told = run("LogDirsCommand", *server(place), "--describe", "--broker-list", "1")
+    [broker] = json.loads(told[told.index("{") :])["brokers"]
+    return {
+        each["logDir"]: [replica["partition"] for replica in each["partitions"]]
+        for each in broker["logDirs"]
+    }
+
+
+def log_dirs_several(place):
+    """Broker 1 has two log directories, and each holds some of this topic."""
+    shape = ["--partitions", "4", "--replication-factor", "3", "--if-not-exists"]
+    run("TopicCommand", *server(place), "--create", "--topic", place.topic, *shape)
+    found = broker_directories(place)
+    speaking.expect(len(found), 2, "log directories")
+    own = [any(place.topic in each for each in names) for names in found.values()]
+    speaking.expect(own, [True, True], "a part of the topic in each")
+
+
+def reassign_log_dirs(place):
+    """A replica changes its directory, and --verify tells when it has."""
+    log_dirs_several(place)
+    name = f"{place.topic}-0"
+    [target] = [path for path, names in broker_directories(place).items() if name not in names]
+    plan = {"topic": place.topic, "partition": 0, "replicas": [1, 2, 3]}
+    plan["log_dirs"] = [target, "any", "any"]
+    move = ("ReassignPartitionsCommand", place, plan)
+    with_plan(*move, "--execute", "--reassignment-json-file")
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        told = with_plan(*move, "--verify", "--reassignment-json-file")
+        if re.search(r"completed successfully", told.partition("replica")[2]):
+            break
+    moved = broker_directories(place)[target]
+    speaking.expect_among(name, moved, "replicas of the other directory")
+
+
+def remove_controller(place):
+    """Broker 3 ends to be a controller; our own command lets it vote again, for other clients."""
+    quorum = ("MetadataQuorumCommand", *server(place))
+    rows = [line.split() for line in run(*quorum, "describe", "--replication").splitlines()]
+    [directory] = [row[1] for row in rows if row and row[0] == "3"]
+    voter = ["--controller-id", "3", "--controller-directory-id", directory]
+    try:
+        run(*quorum, "remove-controller", *voter)
+        deadline = time.monotonic() + SECONDS
+        roles = []
+        while roles != ["Observer"] and time.monotonic() < deadline:
+            rows = [line.split() for line in run(*quorum, "describe", "--replication").splitlines()]
+            roles = [row[-1] for row in rows if row and row[0] == "3"]
+        speaking.expect(roles, ["Observer"], "what broker 3 is")
+    finally:
+        add = ["-m", "raftlog", "quorum", "add", "3", "--bootstrap-server", place.bootstrap]
+        subprocess.run([sys.executable, *add], check=True, capture_output=True)
+
+
 def call(wanted):
     """A function for one of `CALLS`."""
 
@@ -289,6 +347,9 @@ FEATURES = {
     "list-groups": list_groups,
     "group": group(),
     "transaction": transaction,
+    "log-dirs-several": log_dirs_several,
+    "reassign-log-dirs": reassign_log_dirs,
+    "remove-controller": remove_controller,
     "kip-848": group(CONSUMER_PROPERTY, "group.protocol=consumer"),
 }
 
