@@ -35,10 +35,10 @@ from jepsen_style_tests.world import CONTROL, EVERYBODY, Nemesis, World
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.verify import Header, judge
-from raftlog.verify.report import RunFolder, render
-from raftlog.verify.report_proof import digest_of
-from raftlog.verify.run_checks import exercised
-from raftlog.verify.verdict import INVALID, VALID
+from raftlog.verify.judging.run_checks import exercised
+from raftlog.verify.judging.verdict import INVALID, VALID
+from raftlog.verify.report.page import RunFolder, render
+from raftlog.verify.report.proof import digest_of
 
 BROKERS: Final = 3
 HEAL_SECONDS: Final = 120.0

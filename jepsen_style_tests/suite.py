@@ -19,7 +19,7 @@ from jepsen_style_tests.runner import Outcome, Plan
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.verify import check_history
-from raftlog.verify.verdict import INVALID, UNKNOWN, VALID
+from raftlog.verify.judging.verdict import INVALID, UNKNOWN, VALID
 
 CONTROL_SECONDS: Final = 12.0
 NO_RUN: Final = "did-not-run"

@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from raftlog.verify import intervals, judge_operations  # noqa: E402
-from raftlog.verify.jepsen_edn import header_for  # noqa: E402
-from raftlog.verify.public_logs import read_public  # noqa: E402
+from raftlog.verify.imports.jepsen_edn import header_for  # noqa: E402
+from raftlog.verify.imports.public_logs import read_public  # noqa: E402
 
 ETCD_LINEARIZABLE = (
     *(2, 5, 7, 18, 25, 31, 38, 45, 48, 49),

@@ -60,7 +60,7 @@ def error_codes():
 
 def anomalies():
     """Every class of anomaly that the judge knows."""
-    classes = import_module("raftlog.verify.classes").CLASSES
+    classes = import_module("raftlog.verify.judging.classes").CLASSES
     lines = ["| anomaly | group | meaning | needs |", "|---|---|---|---|"]
     lines += [f"| `{c.name}` | {c.group} | {c.definition} | {c.needs} |" for c in classes]
     return _page("Anomalies", lines)
@@ -68,7 +68,7 @@ def anomalies():
 
 def broker_settings():
     """The settings of a broker's properties file."""
-    keys = import_module("raftlog.runtime.config_keys")
+    keys = import_module("raftlog.runtime.settings.config_keys")
     lines = [
         "The file is `key = value`, with Kafka's names. A `server.properties` of Kafka works when",
         "two things are said that Kafka does not ask for or asks otherwise: the controllers",
@@ -99,7 +99,7 @@ def broker_settings():
         "",
     ]
     lines += ["| setting | topic setting | class | changes while it runs |", "|---|---|---|---|"]
-    dynamic = import_module("raftlog.metadata.broker_settings").DYNAMIC
+    dynamic = import_module("raftlog.metadata.settings.broker_settings").DYNAMIC
     for name in keys.BROKER_DEFAULT_NAMES:
         config = keys.default_of(name)
         runs = "yes" if name in dynamic else ""
@@ -109,9 +109,9 @@ def broker_settings():
         "No file has them (`raftlog configs alter broker`). Without a value nothing is bound."
     ]
     lines += ["", "| setting | meaning |", "|---|---|"]
-    only = import_module("raftlog.metadata.broker_settings").BROKER_ONLY
+    only = import_module("raftlog.metadata.settings.broker_settings").BROKER_ONLY
     lines += [f"| `{name}` | {config.about} |" for name, config in only.items()]
-    groups = import_module("raftlog.runtime.kafka_settings").GROUPS
+    groups = import_module("raftlog.runtime.settings.kafka_settings").GROUPS
     for title, classed in (
         ("Without effect", "NO_EFFECT"),
         ("Refused away from their default", "DEFAULT_ONLY"),
@@ -123,7 +123,7 @@ def broker_settings():
                 lines += ["", *textwrap.wrap(why, 100), ""]
                 lines += ["| setting | default in Kafka |", "|---|---|"]
                 lines += [_setting_line(*each) for each in sorted(group.settings.items())]
-    security = import_module("raftlog.runtime.security_settings").NO_OPS
+    security = import_module("raftlog.runtime.settings.security_settings").NO_OPS
     lines += ["", "## Security: refused away from the value that asks for nothing", ""]
     lines += ["Every listener is plaintext, without authentication and without authorization. A"]
     lines += ["broker that is told otherwise does not start. No value is accepted, too."]
@@ -138,7 +138,7 @@ def _setting_line(name, setting):
 
 def topic_settings():
     """The settings of a topic."""
-    configs = import_module("raftlog.metadata.topic_config_table").TOPIC_CONFIGS
+    configs = import_module("raftlog.metadata.settings.topic_config_table").TOPIC_CONFIGS
     lines = [
         "Every topic setting of Kafka 4 is honoured, without effect (any valid value is taken; no",
         "record and no answer depends on it), or refused away from its default, since another",
@@ -186,9 +186,9 @@ PAGES = {
     "limits.md": ("raftlog.base.limits", limits),
     "kafka_apis.md": ("raftlog.kafka.versions", kafka_apis),
     "error_codes.md": ("raftlog.kafka.error_codes", error_codes),
-    "anomalies.md": ("raftlog.verify.classes", anomalies),
-    "broker_settings.md": ("raftlog.runtime.config_keys", broker_settings),
-    "topic_settings.md": ("raftlog.metadata.topic_configs", topic_settings),
+    "anomalies.md": ("raftlog.verify.judging.classes", anomalies),
+    "broker_settings.md": ("raftlog.runtime.settings.config_keys", broker_settings),
+    "topic_settings.md": ("raftlog.metadata.settings.topic_configs", topic_settings),
     "clients.md": ("outsiders.page", clients),
     "command_line.md": ("raftlog.cli.main", command_line),
     "scenario_steps.md": ("raftlog_sim.schedules.step_reference", scenario_steps),

@@ -1,8 +1,9 @@
 """Topic administration: topics are created, grown and deleted by many, and each name is judged as
 an object with its own history.
 
-What an answer says must fit one order of all operations on that name (`raftlog.verify.models`,
-`TOPIC`); what every broker lists at the end must be what that order leaves.
+What an answer says must fit one order of all operations on that name
+(`raftlog.verify.judging.models`, `TOPIC`); what every broker lists at the end must be what that
+order leaves.
 """
 
 import time
@@ -13,7 +14,7 @@ from jepsen_style_tests.clients.choice import NAMES as CLIENT_NAMES
 from jepsen_style_tests.clients.face import Admin, NoTopic, Refused, TooFew, TopicExists, Unknown
 from jepsen_style_tests.recorder import Actor
 from jepsen_style_tests.workloads.face import SETTLE_SECONDS, Stage
-from raftlog.verify.models import TOPIC, TOPIC_EXISTS, TOPIC_MISSING, TOPIC_TOO_FEW
+from raftlog.verify.judging.models import TOPIC, TOPIC_EXISTS, TOPIC_MISSING, TOPIC_TOO_FEW
 
 NAMES: Final = 4
 OPERATIONS_PER_NAME: Final = 25

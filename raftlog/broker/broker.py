@@ -63,9 +63,9 @@ from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
-from raftlog.storage.data_dir import DirectoryImage
-from raftlog.storage.log_directories import FurtherImage
-from raftlog.storage.store import StoreImage
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.log_directories import FurtherImage
+from raftlog.storage.directories.store import StoreImage
 
 
 @final

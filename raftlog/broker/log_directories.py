@@ -18,7 +18,7 @@ import attrs
 from raftlog.base.errors import DiskError, RaftlogError
 from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaId
 from raftlog.base.probes import probe
-from raftlog.storage.log_directories import FurtherImage, directory_of
+from raftlog.storage.directories.log_directories import FurtherImage, directory_of
 from raftlog.storage.replica import Registration
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from raftlog.broker.config import BrokerConfig
-from raftlog.metadata.broker_settings import EVERY_BROKER, BrokerSettings, topic_level
-from raftlog.metadata.topic_config_table import TOPIC_CONFIGS, TopicConfig
-from raftlog.metadata.topic_configs import effective_configs, retention_deletes
-from raftlog.metadata.topic_defaults import built_in_defaults
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER, BrokerSettings, topic_level
+from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS, TopicConfig
+from raftlog.metadata.settings.topic_configs import effective_configs, retention_deletes
+from raftlog.metadata.settings.topic_defaults import built_in_defaults
 from raftlog.partition.config import UNLIMITED, PartitionConfig
 from raftlog.storage.replica import LogOptions
 

@@ -22,13 +22,13 @@ import click
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.printable import visible
-from raftlog.cli.render import format_option, print_json
+from raftlog.cli.output.render import format_option, print_json
 
 if TYPE_CHECKING:
     from raftlog.embed.chaos.plan import Plan
     from raftlog.embed.chaos.run import Found
     from raftlog.verify import Judgement
-    from raftlog.verify.report import RunFolder
+    from raftlog.verify.report.page import RunFolder
 
 _CONTEXT: Final[dict[str, Any]] = {"max_content_width": 100}
 _READ_SECONDS: Final = 60
@@ -114,7 +114,7 @@ def run_command(
     least = plan.lasts_ms / 1000 + (warm_up if command is not None else 0.0)
     if least > time_limit:
         raise click.UsageError(f"the scenario lasts {least:g} s: raise --time-limit")
-    from raftlog.cli.run_folder import make_run_folder, utc_text, write_json
+    from raftlog.cli.output.run_folder import make_run_folder, utc_text, write_json
     from raftlog.runtime.real_ports import SystemClock
 
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -190,13 +190,13 @@ def _conclude(
     plan: "Plan", folder: Path, found: "Found", junit_file: Path | None, form: str
 ) -> int:
     """Judge the history with what the run found out, write it all down, and say so."""
-    from raftlog.cli.run_folder import write_json
+    from raftlog.cli.output.run_folder import write_json
     from raftlog.cli.verify import print_judgement
     from raftlog.embed.chaos.run import HISTORY_FILE
-    from raftlog.verify.junit import junit
-    from raftlog.verify.report import render
-    from raftlog.verify.run_checks import exercised, whole
-    from raftlog.verify.verdict import EXIT_CODES, VALID
+    from raftlog.verify.judging.run_checks import exercised, whole
+    from raftlog.verify.judging.verdict import EXIT_CODES, VALID
+    from raftlog.verify.report.junit import junit
+    from raftlog.verify.report.page import render
 
     judgement, about = _judged(folder, folder / HISTORY_FILE, found)
     checks = about.checks()
@@ -232,8 +232,8 @@ def _conclude(
 
 def _judged(folder: Path, history: Path, found: "Found") -> "tuple[Judgement, RunFolder]":
     from raftlog.verify import judge
-    from raftlog.verify.report import RunFolder
-    from raftlog.verify.report_proof import digest_of
+    from raftlog.verify.report.page import RunFolder
+    from raftlog.verify.report.proof import digest_of
 
     with history.open("rb") as stream:
         judgement = judge(stream)

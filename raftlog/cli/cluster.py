@@ -11,7 +11,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import NodeId
 from raftlog.base.units import NANOS_PER_SECOND, Nanos, millis
 from raftlog.cli.connect import PATIENCE, reach, run
-from raftlog.cli.render import (
+from raftlog.cli.output.render import (
     FAILED_CODE,
     bootstrap_option,
     format_option,
@@ -19,7 +19,7 @@ from raftlog.cli.render import (
     print_json_line,
     print_table,
 )
-from raftlog.cli.topic_view import PartitionView, TopicDescription, describe_topics
+from raftlog.cli.output.topic_view import PartitionView, TopicDescription, describe_topics
 from raftlog.client.core.asks import describe_cluster
 from raftlog.client.trio_driver import Client
 

@@ -11,8 +11,8 @@ from raftlog.base.amounts import amount
 from raftlog.base.errors import CorruptData, RaftlogError
 from raftlog.cli.connect import with_client
 from raftlog.cli.consume_group import Start, consume_group
-from raftlog.cli.record_format import compile_format, record_as_json
-from raftlog.cli.render import bootstrap_option, format_option, print_json_line, progress
+from raftlog.cli.output.record_format import compile_format, record_as_json
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json_line, progress
 from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.fetched import CorruptBatch, FetchedBatches
 from raftlog.client.core.fetcher import Polled, Trouble

@@ -7,7 +7,7 @@ from typing import NamedTuple, final
 import click
 
 from raftlog.cli.connect import PATIENCE, TOPIC_WAIT, reach, run
-from raftlog.cli.render import progress
+from raftlog.cli.output.render import progress
 from raftlog.client.consumer import Consumer
 from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.client import KnowTopic

@@ -6,12 +6,12 @@ import click
 
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
-from raftlog.cli.render import format_option, print_json
-from raftlog.runtime import config_file
-from raftlog.runtime.peer_trust import short_secrets
+from raftlog.cli.output.render import format_option, print_json
+from raftlog.runtime.network.peer_trust import short_secrets
 from raftlog.runtime.real_ports import OsEntropy, PosixDisk, make_data_directory
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory, is_formatted
-from raftlog.storage.log_directories import refuse_further
+from raftlog.runtime.settings import config_file
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory, is_formatted
+from raftlog.storage.directories.log_directories import refuse_further
 
 _DIRECTORY_DIGITS = 16
 _CLUSTER_DIGITS = 32

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, final
 
 from raftlog.base.errors import OperatingError
-from raftlog.cli.group_view import all_places, offsets_at
+from raftlog.cli.output.group_view import all_places, offsets_at
 from raftlog.client import system
 from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.errors import KafkaError

@@ -18,8 +18,14 @@ from raftlog.cli.group_reset import (
     parse_duration,
     plan,
 )
-from raftlog.cli.group_view import GroupDescription, all_places, describe, list_known, parse_places
-from raftlog.cli.render import (
+from raftlog.cli.output.group_view import (
+    GroupDescription,
+    all_places,
+    describe,
+    list_known,
+    parse_places,
+)
+from raftlog.cli.output.render import (
     DONE_CODE,
     FAILED_CODE,
     bootstrap_option,

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from raftlog.base.errors import OperatingError
-from raftlog.cli.render import FAILED_CODE, format_option, print_json, print_table
+from raftlog.cli.output.render import FAILED_CODE, format_option, print_json, print_table
 from raftlog.runtime.real_ports import PosixDisk
-from raftlog.storage.data_dir import is_formatted
+from raftlog.storage.directories.data_dir import is_formatted
 from raftlog.storage.inspect import inspect_directory
 
 

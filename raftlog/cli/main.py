@@ -17,7 +17,7 @@ import click
 
 from raftlog.base.error_text import error_text
 from raftlog.base.errors import RaftlogError
-from raftlog.cli.render import UNKNOWN_CODE, USAGE_CODE, print_json
+from raftlog.cli.output.render import UNKNOWN_CODE, USAGE_CODE, print_json
 
 _INTERRUPTED_CODE: Final = 130
 
@@ -75,7 +75,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Kafka's own tool for settings, flag for flag.",
     ),
     "kafka-consumer-groups": (
-        "raftlog.cli.kafka_consumer_groups",
+        "raftlog.cli.shims.kafka_consumer_groups",
         "kafka_consumer_groups",
         "Kafka's own group tool, flag for flag.",
     ),
@@ -105,7 +105,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
         "Kafka's own tool for moves of partitions, flag for flag.",
     ),
     "kafka-topics": (
-        "raftlog.cli.kafka_topics",
+        "raftlog.cli.shims.kafka_topics",
         "kafka_topics",
         "Kafka's own topic tool, flag for flag.",
     ),

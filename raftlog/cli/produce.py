@@ -13,7 +13,7 @@ from raftlog.base.arguments import check
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.base.units import KIB, millis
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import bootstrap_option, format_option, print_json, progress
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json, progress
 from raftlog.client.core.arguments import TopicName
 from raftlog.client.core.client import KnowTopic
 from raftlog.client.core.errors import KafkaError

@@ -9,8 +9,8 @@ import click
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
-from raftlog.cli.render import FAILED_CODE, format_option, print_json, print_table
-from raftlog.runtime.log_dirs import hold_lock
+from raftlog.cli.output.render import FAILED_CODE, format_option, print_json, print_table
+from raftlog.runtime.disks.log_dirs import hold_lock
 from raftlog.runtime.real_ports import PosixDisk, SystemClock
 from raftlog.runtime.recover import (
     FORCED,
@@ -21,7 +21,7 @@ from raftlog.runtime.recover import (
     Recovery,
     recover_directory,
 )
-from raftlog.storage.data_dir import is_formatted
+from raftlog.storage.directories.data_dir import is_formatted
 
 
 @click.command(

@@ -13,14 +13,15 @@ from typing import Final
 import click
 import trio
 
-from raftlog.cli.render import format_option, print_json_line
+from raftlog.cli.output.render import format_option, print_json_line
 from raftlog.cli.settings import parse_settings
-from raftlog.runtime import config_file, server
-from raftlog.runtime.config_file import ServerConfig
+from raftlog.runtime import server
 from raftlog.runtime.fault_port import Faults
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.recording_port import Recordings
 from raftlog.runtime.server import Started
+from raftlog.runtime.settings import config_file
+from raftlog.runtime.settings.config_file import ServerConfig
 from raftlog.runtime.tracing import JsonTracer
 
 _ROOT_WARNING: Final = (
@@ -107,7 +108,7 @@ def _recordings(config: ServerConfig, stack: ExitStack) -> Recordings | None:
     """Where the configuration wants the broker recorded, if it does; loaded then only."""
     if not config.recordings_dir:
         return None
-    from raftlog.runtime.recording_files import BootFolders
+    from raftlog.runtime.disks.recording_files import BootFolders
 
     found = BootFolders(Path(config.recordings_dir))
     stack.callback(found.close)

@@ -9,14 +9,14 @@ import click
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.printable import visible
-from raftlog.cli.render import bootstrap_option, format_option, print_json
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json
 from raftlog.client.core.errors import KafkaError
 from raftlog.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from raftlog.cli.spark_progress import Steps
+    from raftlog.cli.output.spark_progress import Steps
     from raftlog.client.trio_driver import Client
-    from raftlog.spark.verify_report import SparkReport
+    from raftlog.spark.jobs.verify_report import SparkReport
 
 
 _WORDS = {"valid": "holds", "invalid": "FAILED", "not exercised": "not exercised"}
@@ -82,8 +82,8 @@ def verify(
     if error is not None:
         raise error
     from raftlog.cli.connect import with_client
-    from raftlog.cli.spark_progress import Steps
-    from raftlog.spark.verify_report import write_report
+    from raftlog.cli.output.spark_progress import Steps
+    from raftlog.spark.jobs.verify_report import write_report
 
     # Spark takes seconds to start, and then minutes to find that no broker answers.
     with_client(bootstrap, partial(_find, topic=topic))
@@ -120,8 +120,8 @@ def _judged(
     master: str,
     memory: str,
 ) -> "SparkReport":
-    from raftlog.spark.log_job import NAME_SQL
-    from raftlog.spark.one_line import as_ours
+    from raftlog.spark.connector.one_line import as_ours
+    from raftlog.spark.jobs.log_job import NAME_SQL
     from raftlog.spark.session import local_session
     from raftlog.spark.verify_job import QUICK_TO_BEGIN, is_small, verify
 

@@ -7,7 +7,7 @@ import click
 
 from raftlog.base.amounts import amount
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import bootstrap_option, format_option, print_json, progress
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json, progress
 from raftlog.embed.topic_files.exporting import export_topics
 from raftlog.embed.topic_files.folder import Export
 from raftlog.embed.topic_files.importing import import_topics

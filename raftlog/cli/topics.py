@@ -10,17 +10,17 @@ import click
 from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.cli.connect import with_client
-from raftlog.cli.partition_ends import with_ends
-from raftlog.cli.render import (
+from raftlog.cli.output.partition_ends import with_ends
+from raftlog.cli.output.render import (
     DONE_CODE,
     FAILED_CODE,
     bootstrap_option,
     format_option,
     print_json,
 )
+from raftlog.cli.output.topic_view import TopicDescription, describe_topics, id_text
 from raftlog.cli.settings import parse_settings
 from raftlog.cli.topic_files import export_command, import_command
-from raftlog.cli.topic_view import TopicDescription, describe_topics, id_text
 from raftlog.client.core.asks import (
     create_partitions,
     create_topics,
@@ -31,7 +31,7 @@ from raftlog.client.core.asks import (
 from raftlog.client.core.results import TopicResult
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode, error_name
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
 
 _CONTEXT: dict[str, Any] = {"max_content_width": 100}
 

@@ -10,11 +10,13 @@ import click
 from click.core import ParameterSource
 
 from raftlog.base.errors import OperatingError
-from raftlog.cli.render import format_option, print_json, progress
+from raftlog.cli.output.render import format_option, print_json, progress
 from raftlog.cli.settings import parse_settings
-from raftlog.runtime import local_cluster, local_growth, local_state
-from raftlog.runtime.local_cluster import LocalCluster
-from raftlog.runtime.local_ports import HOST
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local import growth as local_growth
+from raftlog.runtime.local import state as local_state
+from raftlog.runtime.local.cluster import LocalCluster
+from raftlog.runtime.local.ports import HOST
 
 if TYPE_CHECKING:
     from raftlog.embed.topic_files.fixture import Fixture

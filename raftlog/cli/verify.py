@@ -13,8 +13,8 @@ from raftlog.base.amounts import amount
 from raftlog.base.errors import FutureFormat, RaftlogError
 from raftlog.base.limits import HOLE_STEPS_DEFAULT, SEARCH_STEPS_DEFAULT
 from raftlog.base.printable import visible
-from raftlog.cli.check_report import check_report
-from raftlog.cli.render import format_option, progress
+from raftlog.cli.output.check_report import check_report
+from raftlog.cli.output.render import format_option, progress
 from raftlog.verify import (
     MODELS,
     BadHistory,
@@ -25,17 +25,13 @@ from raftlog.verify import (
     judge,
     judge_operations,
 )
-from raftlog.verify.check import LOG, MODES
-from raftlog.verify.classes import NAMES, allowed_by_default
-from raftlog.verify.jepsen_edn import header_for
-from raftlog.verify.junit import junit
-from raftlog.verify.linearizability import COMMITTED_PREFIX
-from raftlog.verify.public_logs import is_public, read_public
-from raftlog.verify.report import RunFolder, render
-from raftlog.verify.report_claims import claims_of, claims_of_checks
-from raftlog.verify.report_proof import digest_of, proof_of
-from raftlog.verify.run_checks import RunCheck, exercised, idle, violated, whole
-from raftlog.verify.verdict import (
+from raftlog.verify.imports.jepsen_edn import header_for
+from raftlog.verify.imports.public_logs import is_public, read_public
+from raftlog.verify.judging.check import LOG, MODES
+from raftlog.verify.judging.classes import NAMES, allowed_by_default
+from raftlog.verify.judging.linearizability import COMMITTED_PREFIX
+from raftlog.verify.judging.run_checks import RunCheck, exercised, idle, violated, whole
+from raftlog.verify.judging.verdict import (
     EXIT_CODES,
     INVALID,
     NOT_CHECKED,
@@ -43,6 +39,10 @@ from raftlog.verify.verdict import (
     VALID,
     ClassResult,
 )
+from raftlog.verify.report.claims import claims_of, claims_of_checks
+from raftlog.verify.report.junit import junit
+from raftlog.verify.report.page import RunFolder, render
+from raftlog.verify.report.proof import digest_of, proof_of
 
 _HISTORY: Final = "history.jsonl"
 _VERDICT: Final = "verdict.json"

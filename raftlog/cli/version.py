@@ -6,7 +6,7 @@ from typing import Any
 from raftlog.broker.peer_codec import PROTOCOL_MAX, PROTOCOL_MIN
 from raftlog.kafka.versions import SERVED, api_name
 from raftlog.metadata.features import FEATURE_LEVEL_MAX, FEATURE_LEVEL_MIN
-from raftlog.storage.data_dir import LAYOUT_VERSION
+from raftlog.storage.directories.data_dir import LAYOUT_VERSION
 
 
 def version_document() -> dict[str, Any]:

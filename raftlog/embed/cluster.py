@@ -45,10 +45,10 @@ from raftlog.embed.settings import takes_faults, with_defaults
 from raftlog.embed.topic_files.fixture import Fixture
 from raftlog.kafka.error_codes import ErrorCode, error_name
 from raftlog.kafka.messages.metadata import MetadataResponse
-from raftlog.runtime import local_cluster
-from raftlog.runtime.local_cluster import LocalCluster
-from raftlog.runtime.local_ports import HOST
-from raftlog.runtime.recording_files import RecordingFolder
+from raftlog.runtime.disks.recording_files import RecordingFolder
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local.cluster import LocalCluster
+from raftlog.runtime.local.ports import HOST
 from raftlog.testing.rules import api_key_of, refuse_topic
 
 BROKERS_MAX: Final = 9

@@ -17,8 +17,8 @@ import attrs
 from raftlog.base.amounts import amount
 from raftlog.base.arguments import between, checked
 from raftlog.base.errors import LocalMisuse, OperatingError, WrongValue
-from raftlog.runtime.local_cluster import LocalCluster
-from raftlog.runtime.local_ports import HOST
+from raftlog.runtime.local.cluster import LocalCluster
+from raftlog.runtime.local.ports import HOST
 from raftlog.testing.room import FaultRoom, new_id
 from raftlog.testing.rules import MS_MAX, TIMES_MAX, ApiFault, Fault, as_json, parse_fault
 from raftlog.testing.uses import FileUses, MemoryUses, Uses, used

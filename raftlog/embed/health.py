@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from raftlog.base.errors import OperatingError
-from raftlog.runtime.local_ports import HOST
+from raftlog.runtime.local.ports import HOST
 
 HEALTHY_SECONDS: Final = 30.0
 """How long a cluster is waited for, unless its user says otherwise."""

@@ -20,13 +20,14 @@ import trio
 from raftlog.base.errors import LocalMisuse, OperatingError, RaftlogError
 from raftlog.client.system import refuse_inside_trio
 from raftlog.embed.faults import RoomsInside
-from raftlog.runtime import config_file, server
-from raftlog.runtime.config_file import ServerConfig
-from raftlog.runtime.fault_settings import FAULTS
-from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime import server
+from raftlog.runtime.disks.recording_files import BootFolders, RecordingFolder
+from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
-from raftlog.runtime.recording_files import BootFolders, RecordingFolder
 from raftlog.runtime.recording_port import Recordings
+from raftlog.runtime.settings import config_file
+from raftlog.runtime.settings.config_file import ServerConfig
+from raftlog.runtime.settings.fault_settings import FAULTS
 from raftlog.runtime.tracing import JsonTracer
 from raftlog.testing.faults import BrokerFaults
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from raftlog.runtime.fault_settings import FAULTS
+from raftlog.runtime.settings.fault_settings import FAULTS
 
 EMBED_SETTINGS: Final[Mapping[str, str]] = {
     "raftlog.raft.heartbeat.ms": "30",

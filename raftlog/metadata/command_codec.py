@@ -33,10 +33,10 @@ from raftlog.base.limits import (
 from raftlog.metadata import commands as c
 from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import LISTENERS
-from raftlog.metadata.broker_settings import OWNER
 from raftlog.metadata.features import FEATURE_LEVEL_MIN
 from raftlog.metadata.image import DIGEST_BYTES
 from raftlog.metadata.performed import ONCE_ID, REFUSAL, OnceId
+from raftlog.metadata.settings.broker_settings import OWNER
 from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS
 
 _FORMAT: Final = 1

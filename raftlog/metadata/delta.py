@@ -13,9 +13,9 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaId, TopicId
 from raftlog.metadata.broker_image import BrokerImage, Removal
-from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.commands import Place
 from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER
 from raftlog.metadata.topic_image import Configs, PartitionImage, TopicImage
 
 

@@ -29,8 +29,8 @@ from raftlog.base.ids import ClusterId, DirectoryId, GroupId, NodeId, ReplicaId,
 from raftlog.base.limits import BROKERS_MAX, TOPICS_MAX
 from raftlog.metadata import fields as f
 from raftlog.metadata.broker_image import BROKER, REMOVALS, BrokerImage, Removal
-from raftlog.metadata.broker_settings import SETTINGS, BrokerSettings
 from raftlog.metadata.performed import PERFORMED, Performed
+from raftlog.metadata.settings.broker_settings import SETTINGS, BrokerSettings
 from raftlog.metadata.topic_image import TOPIC_IMAGE, PartitionImage, TopicImage
 
 _MAGIC: Final = b"RLIMAGE1"

@@ -25,16 +25,16 @@ from raftlog.base.limits import (
 from raftlog.base.units import Nanos
 from raftlog.metadata import commands as c
 from raftlog.metadata import fields as f
-from raftlog.metadata.broker_settings import OWNER
 from raftlog.metadata.command_codec import (
     REGISTER_FIELDS,
     Proposal,
     decode_proposal,
     encode_proposal,
 )
-from raftlog.metadata.config_changes import CHANGES, ConfigChange
 from raftlog.metadata.performed import REFUSAL
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.settings.broker_settings import OWNER
+from raftlog.metadata.settings.config_changes import CHANGES, ConfigChange
 from raftlog.metadata.topic_image import CONFIGS, REPORTED_FIELDS, Configs
 
 _ON: Final = "controller request"

@@ -10,18 +10,23 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex
 from raftlog.base.ports import Tracer
 from raftlog.base.trace import TraceEvent
-from raftlog.partition.applied import AppliedMachine, MachineFactory, MachineStates, read_state
 from raftlog.partition.errands import Errands
-from raftlog.partition.install_judge import InstallJudge
-from raftlog.partition.machine_feed import MachineFeed
-from raftlog.partition.producer_snapshot import load_producers
-from raftlog.partition.producers import ProducerTable
+from raftlog.partition.machine.applied import (
+    AppliedMachine,
+    MachineFactory,
+    MachineStates,
+    read_state,
+)
+from raftlog.partition.machine.install_judge import InstallJudge
+from raftlog.partition.machine.machine_feed import MachineFeed
+from raftlog.partition.producing.producer_snapshot import load_producers
+from raftlog.partition.producing.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker, note_control
 from raftlog.raft.following import HEALED
 from raftlog.raft.messages import NO_CHAIN
-from raftlog.storage.cold import ProducerReplay
+from raftlog.storage.boot.recovery import RecoveredReplica
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.recovery import RecoveredReplica
+from raftlog.storage.segments.cold import ProducerReplay
 
 
 def claimed_position(recovered: RecoveredReplica) -> LogPosition | None:

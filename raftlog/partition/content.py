@@ -11,7 +11,7 @@ from raftlog.base.ids import ReplicaId
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
-from raftlog.partition.machine_feed import MachineFeed
+from raftlog.partition.machine.machine_feed import MachineFeed
 from raftlog.raft.messages import Append, AppendRefused, Install, RaftMessage, RefusalReason
 from raftlog.raft.node import RaftNode
 from raftlog.records.batch import is_sound

@@ -21,20 +21,20 @@ from raftlog.base.ports import Tracer
 from raftlog.base.probes import probe
 from raftlog.base.trace import TraceEvent
 from raftlog.base.units import Instant, millis
+from raftlog.partition.maintenance.retention import AgeAsk
 from raftlog.partition.output import JobCall, ReplicaJob
-from raftlog.partition.retention import AgeAsk
 from raftlog.partition.tracker import Snapshot
 from raftlog.raft.node import RaftNode
 from raftlog.raft.output import LogRead, Output, SnapshotRead
 from raftlog.raft.quorum import majority
 from raftlog.records.batch import crc_matches, read_header
-from raftlog.storage.cold import ColdRead, EntriesRead, SegmentDamaged, SegmentsRemoved
-from raftlog.storage.jobs import remove_files
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.scrub import measure_damage
-from raftlog.storage.segment import Segment, SegmentRef
-from raftlog.storage.snapshot import newest_snapshot, write_made_snapshot, write_snapshot
-from raftlog.storage.sparse_index import SegmentIndex
+from raftlog.storage.segments.cold import ColdRead, EntriesRead, SegmentDamaged, SegmentsRemoved
+from raftlog.storage.segments.jobs import remove_files
+from raftlog.storage.segments.scrub import measure_damage
+from raftlog.storage.segments.segment import Segment, SegmentRef
+from raftlog.storage.segments.snapshot import newest_snapshot, write_made_snapshot, write_snapshot
+from raftlog.storage.segments.sparse_index import SegmentIndex
 
 _NO_CHAIN: Final = Chain(0)
 _ALL_BYTES: Final = 2**62

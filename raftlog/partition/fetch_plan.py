@@ -13,8 +13,8 @@ from raftlog.base.ids import Offset, Term
 from raftlog.base.probes import probe
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import ColdRead
-from raftlog.storage.segment import Gap, gap_at
+from raftlog.storage.segments.cold import ColdRead
+from raftlog.storage.segments.segment import Gap, gap_at
 
 Part = Buffer | FileSlice
 NO_EPOCH_CHECK: Final = -1

@@ -33,28 +33,28 @@ from raftlog.base.ids import (
 from raftlog.base.ports import Entropy, Tracer
 from raftlog.base.units import Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.appending import stamped
-from raftlog.partition.applied import AppliedMachine
 from raftlog.partition.boot import booted_feed, booted_tracker, claimed_position, naming_damage
-from raftlog.partition.clocks import UNKNOWN_CLOCKS, PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.content import heard
 from raftlog.partition.errands import Errands
 from raftlog.partition.fetch_plan import FetchView, Part, epoch_error, view_of
-from raftlog.partition.machine_feed import MachineFeed
+from raftlog.partition.machine.applied import AppliedMachine
+from raftlog.partition.machine.machine_feed import MachineFeed
+from raftlog.partition.maintenance.clocks import UNKNOWN_CLOCKS, PeerClocks
+from raftlog.partition.maintenance.upkeep import Upkeep
 from raftlog.partition.output import DeleteAnswer, HardStateStore, ReadAnswer, ReplicaOutput
-from raftlog.partition.produce_path import ProducePath
-from raftlog.partition.producers import ProducerTable
+from raftlog.partition.producing.appending import stamped
+from raftlog.partition.producing.produce_path import ProducePath
+from raftlog.partition.producing.producers import ProducerTable
 from raftlog.partition.serving import Serving
-from raftlog.partition.upkeep import Upkeep
 from raftlog.partition.waiters import FetchWaiters, Then
 from raftlog.raft.messages import RaftMessage
 from raftlog.raft.node import RaftNode, Role
 from raftlog.raft.options import RaftOptions
 from raftlog.raft.output import Output
 from raftlog.records.batch import read_header
-from raftlog.storage.cold import ColdRead
-from raftlog.storage.recovery import RecoveredReplica
+from raftlog.storage.boot.recovery import RecoveredReplica
+from raftlog.storage.segments.cold import ColdRead
 
 _NO_WALL: Final = WallMillis(-1)
 

@@ -12,14 +12,14 @@ from raftlog.base.ids import NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.chores import LeaderChores
-from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.high_watermark import HighWatermark
 from raftlog.partition.in_sync import InSyncSet
-from raftlog.partition.machine_feed import MachineFeed
+from raftlog.partition.machine.machine_feed import MachineFeed
+from raftlog.partition.maintenance.chores import LeaderChores
+from raftlog.partition.maintenance.clocks import PeerClocks
 from raftlog.partition.output import Completion, DeleteAnswer, ReadAnswer
-from raftlog.partition.produce_path import ProducePath
+from raftlog.partition.producing.produce_path import ProducePath
 from raftlog.partition.tracker import LogTracker
 from raftlog.partition.waiters import FetchWaiters, Then
 from raftlog.raft.node import RaftNode

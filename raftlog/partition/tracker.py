@@ -14,8 +14,8 @@ from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, Offset, RaftIndex, Term
 from raftlog.base.probes import probe
-from raftlog.partition.producer_snapshot import load_producers, write_producers
-from raftlog.partition.producers import ProducerTable
+from raftlog.partition.producing.producer_snapshot import load_producers, write_producers
+from raftlog.partition.producing.producers import ProducerTable
 from raftlog.raft.log_view import RaftLog
 from raftlog.records.batch import BatchHeader, is_numbered, read_header
 from raftlog.records.control import (

@@ -69,7 +69,7 @@ class ForcedRecovery(NamedTuple):
 
 class Marker(NamedTuple):
     """Body of MARKER, written periodically. `digest` speaks of the state machine of an internal
-    topic's partition (raftlog.partition.machine_feed); b"" where there is none."""
+    topic's partition (raftlog.partition.machine.machine_feed); b"" where there is none."""
 
     producers_expire_before_ms: WallMillis
     digest: bytes

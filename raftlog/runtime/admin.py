@@ -24,7 +24,7 @@ from raftlog.base.trace import TraceEvent
 from raftlog.broker.events import AdminCall, AdminReply
 from raftlog.runtime.driver import Driver
 from raftlog.runtime.fault_port import Answer, FaultDoor
-from raftlog.runtime.streams import ByteStream
+from raftlog.runtime.network.streams import ByteStream
 
 ANSWER_SECONDS: Final = 5.0
 REQUEST_BYTES_MAX: Final = 8192

@@ -35,7 +35,7 @@ from raftlog.broker.events import (
     Unlink,
 )
 from raftlog.raft.messages import Append, AppendReply
-from raftlog.runtime.log_writer import DirectoryThreads
+from raftlog.runtime.disks.log_writer import DirectoryThreads
 
 LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
 """A post this long after the last turn runs its turn at once; a sooner one waits for company."""

@@ -20,18 +20,18 @@ from raftlog.base.errors import ConfigError
 from raftlog.base.ports import Clock, Disk, Entropy, Tracer
 from raftlog.base.trace import TraceEvent
 from raftlog.runtime import faulty_disk
-from raftlog.runtime.config_file import ServerConfig
+from raftlog.runtime.disks.log_dirs import LOCK_FILE, FurtherDisk, lock_directory, take_further
+from raftlog.runtime.disks.open_files import Descriptors, PosixDescriptors
+from raftlog.runtime.disks.workers import ThreadWorkers, Workers
 from raftlog.runtime.huge_pages import use_huge_pages
-from raftlog.runtime.log_dirs import LOCK_FILE, FurtherDisk, lock_directory, take_further
-from raftlog.runtime.open_files import Descriptors, PosixDescriptors
+from raftlog.runtime.network.slabs import SlabPool
+from raftlog.runtime.network.streams import Network, TcpNetwork
 from raftlog.runtime.real_ports import (
     SYNCFS_TELLS,
     OsEntropy,
     PosixDisk,
 )
-from raftlog.runtime.slabs import SlabPool
-from raftlog.runtime.streams import Network, TcpNetwork
-from raftlog.runtime.workers import ThreadWorkers, Workers
+from raftlog.runtime.settings.config_file import ServerConfig
 from raftlog.storage.write_round import SYNCFS_FROM
 
 SWITCH_SECONDS: Final = 0.0005

@@ -249,7 +249,7 @@ class PosixDisk:
     For directories there is no such descriptor, and the threads of a directory make names side by
     side: what one of them hears of takes the names that another is about to sync. So names are
     synced one call at a time, and once that failed it fails for everybody, until a boot makes sure
-    of what it finds (raftlog.storage.recovery).
+    of what it finds (raftlog.storage.boot.recovery).
     """
 
     __slots__ = ("__weakref__", "_all_fd", "_names", "_names_lost", "root")

@@ -9,8 +9,8 @@ from raftlog.base.units import Instant
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.runtime.driver import DrivenBroker
-from raftlog.storage.data_dir import DirectoryImage
-from raftlog.storage.log_directories import FurtherImage
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.log_directories import FurtherImage
 
 
 class RecordedBroker(DrivenBroker, Protocol):

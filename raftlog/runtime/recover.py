@@ -36,11 +36,11 @@ from raftlog.base.ids import (
 from raftlog.base.limits import WALK_CHUNK_BYTES
 from raftlog.base.ports import Disk
 from raftlog.base.units import WallMillis
-from raftlog.metadata.apply import apply
 from raftlog.metadata.command_codec import decode_proposal
 from raftlog.metadata.commands import SnapshotImage
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
-from raftlog.partition.producer_snapshot import check_producers
+from raftlog.metadata.rules.apply import apply
+from raftlog.partition.producing.producer_snapshot import check_producers
 from raftlog.raft.quorum import majority
 from raftlog.records.control import (
     ForcedRecovery,
@@ -49,19 +49,19 @@ from raftlog.records.control import (
     write_membership_body,
 )
 from raftlog.records.record import records_of
-from raftlog.storage.data_dir import DirectoryImage, peek_directory
-from raftlog.storage.jobs import read_entries
-from raftlog.storage.log_directories import (
+from raftlog.storage.boot.recovery import RecoveredReplica, ReplicaState, recover_replica
+from raftlog.storage.directories.data_dir import DirectoryImage, peek_directory
+from raftlog.storage.directories.log_directories import (
     FURTHER_FILE,
     LogDirectories,
     directory_of,
     open_further,
 )
+from raftlog.storage.directories.store_records import hard_state_record, mark_record
 from raftlog.storage.ops import StoreRecords, WriteOp
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.recovery import RecoveredReplica, ReplicaState, recover_replica
 from raftlog.storage.replica import LogOptions, ReplicaSpec
-from raftlog.storage.store_records import hard_state_record, mark_record
+from raftlog.storage.segments.jobs import read_entries
 from raftlog.storage.write_round import DirectoryWriter
 
 KEPT: Final = "kept"

@@ -26,24 +26,24 @@ from raftlog.base.units import NANOS_PER_SECOND, Instant
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.events import Event, PeerAddress, Stop
-from raftlog.runtime import handshake
 from raftlog.runtime.admin import CLUSTER_HEADER, NODE_HEADER, PROCESS_HEADER, AdminServer
-from raftlog.runtime.config_file import ServerConfig
+from raftlog.runtime.disks.log_dirs import open_directories
+from raftlog.runtime.disks.log_writer import DirectoryThreads
+from raftlog.runtime.disks.open_files import OpenFiles
 from raftlog.runtime.driver import DrivenBroker, Driver
 from raftlog.runtime.fault_port import Faults
-from raftlog.runtime.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
 from raftlog.runtime.huge_pages import use_huge_pages_again
-from raftlog.runtime.listener import ACCEPT_PAUSE_SECONDS, Connections
-from raftlog.runtime.log_dirs import open_directories
-from raftlog.runtime.log_writer import DirectoryThreads
 from raftlog.runtime.machine import Machine, raise_file_limit, this_machine, tune_process
-from raftlog.runtime.open_files import OpenFiles
-from raftlog.runtime.peer_links import PeerLinks
-from raftlog.runtime.peer_trust import trust_of
+from raftlog.runtime.network import handshake
+from raftlog.runtime.network.handshake import Agreed, PeerIdentity, PlainPeerError, Trust
+from raftlog.runtime.network.listener import ACCEPT_PAUSE_SECONDS, Connections
+from raftlog.runtime.network.peer_links import PeerLinks
+from raftlog.runtime.network.peer_trust import trust_of
+from raftlog.runtime.network.streams import ByteStream, Listening
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.runtime.recording_port import RecordedBroker, Recordings
-from raftlog.runtime.streams import ByteStream, Listening
-from raftlog.storage.data_dir import (
+from raftlog.runtime.settings.config_file import ServerConfig
+from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
     DirectoryImage,
     format_directory,
@@ -51,7 +51,7 @@ from raftlog.storage.data_dir import (
     open_directory,
     read_identity,
 )
-from raftlog.storage.log_directories import refuse_further
+from raftlog.storage.directories.log_directories import refuse_further
 from raftlog.storage.write_round import DirectoryWriter
 
 STOP_SECONDS: Final = 10.0

@@ -16,15 +16,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from raftlog.spark.connector.source import RaftlogDataSource, register
     from raftlog.spark.session import local_session
-    from raftlog.spark.source import RaftlogDataSource, register
 
 __all__ = ["RaftlogDataSource", "local_session", "register"]
 
 _HOMES: Final = {
-    "RaftlogDataSource": "raftlog.spark.source",
+    "RaftlogDataSource": "raftlog.spark.connector.source",
     "local_session": "raftlog.spark.session",
-    "register": "raftlog.spark.source",
+    "register": "raftlog.spark.connector.source",
 }
 
 

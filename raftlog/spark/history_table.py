@@ -2,8 +2,8 @@
 
 A history is a run's folder, a `history.jsonl`, or a folder of Parquet that `history_to_parquet`
 made of one: the columns of a line, some of them as JSON texts (`JSON_COLUMNS`), and the header in
-`_header.json` beside them. The rules are those of `raftlog.verify.pairing`; what breaks them is
-`BadHistory` here too.
+`_header.json` beside them. The rules are those of `raftlog.verify.histories.pairing`; what breaks
+them is `BadHistory` here too.
 """
 
 import json
@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.base.errors import LocalMisuse, OperatingError
-from raftlog.spark.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables
-from raftlog.verify.history import BadHistory, Header
-from raftlog.verify.history_reader import HistoryReader, header_of
-from raftlog.verify.late_keys import UNKNOWN_PARTITION
-from raftlog.verify.pairing import OPEN
+from raftlog.spark.jobs.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables
+from raftlog.verify.histories.history import BadHistory, Header
+from raftlog.verify.histories.history_reader import HistoryReader, header_of
+from raftlog.verify.histories.late_keys import UNKNOWN_PARTITION
+from raftlog.verify.histories.pairing import OPEN
 
 HISTORY_FILE: Final = "history.jsonl"
 HEADER_FILE: Final = "_header.json"

@@ -102,7 +102,7 @@ def local_session(
         raise error
     from pyspark.sql import SparkSession
 
-    from raftlog.spark.source import register
+    from raftlog.spark.connector.source import register
 
     # Before Spark starts, which hands it down: workers may run another Python otherwise.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

@@ -6,9 +6,9 @@
 A small history is judged by `raftlog verify`'s own judge, on the driver. A larger one is judged as
 that judges it, by all of Spark's cores, in the classes that need values, places and
 intervals (`chain_job.CLASSES`) and in those that follow one process (`process_job.CLASSES`). Cycles
-of operations are ruled out where the scan does so (`raftlog.verify.cycles`), else they are left to
-the single process and say `not checked`. What brokers tell of themselves is judged key by key
-(`evidence_job.CARRIED`). The log is read from the brokers, twice.
+of operations are ruled out where the scan does so (`raftlog.verify.judging.cycles`), else they are
+left to the single process and say `not checked`. What brokers tell of themselves is judged key by
+key (`evidence_job.CARRIED`). The log is read from the brokers, twice.
 """
 
 import json
@@ -22,11 +22,9 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from raftlog.base.amounts import amount
 from raftlog.base.units import MIB
-from raftlog.spark import log_job
-from raftlog.spark.chain_job import CLASSES as JUDGED
-from raftlog.spark.chain_job import KeyResult, Tables, judge_tables
-from raftlog.spark.cluster import ClusterView
-from raftlog.spark.evidence_job import ELSEWHERE, interval_of_row, judge_evidence
+from raftlog.spark.connector.cluster import ClusterView
+from raftlog.spark.connector.offsets import Known
+from raftlog.spark.connector.options import Mode, read_options
 from raftlog.spark.history_table import (
     HISTORY_FILE,
     History,
@@ -34,21 +32,23 @@ from raftlog.spark.history_table import (
     read_history,
     tables_of,
 )
-from raftlog.spark.log_job import LogCheck
-from raftlog.spark.offsets import Known
-from raftlog.spark.options import Mode, read_options
-from raftlog.spark.process_job import SESSIONS, Step, judge_processes
-from raftlog.spark.verify_report import SparkReport, judgement_of
-from raftlog.verify import cycles
-from raftlog.verify.anomalies import CONFLICTS
-from raftlog.verify.check import Judgement, judge, mode_of
-from raftlog.verify.classes import CLASSES, G0, G1C, GROUP_CLASSES, allowed_by_default
-from raftlog.verify.facts import Facts
-from raftlog.verify.linearizability import CLASS, Violation, pair_witness
-from raftlog.verify.pairing import Interval
-from raftlog.verify.process_order import session_witness, step_witness
-from raftlog.verify.report_proof import digest_of
-from raftlog.verify.verdict import Findings, Verdict, Witness, with_note_on_nothing
+from raftlog.spark.jobs import log_job
+from raftlog.spark.jobs.chain_job import CLASSES as JUDGED
+from raftlog.spark.jobs.chain_job import KeyResult, Tables, judge_tables
+from raftlog.spark.jobs.evidence_job import ELSEWHERE, interval_of_row, judge_evidence
+from raftlog.spark.jobs.log_job import LogCheck
+from raftlog.spark.jobs.process_job import SESSIONS, Step, judge_processes
+from raftlog.spark.jobs.verify_report import SparkReport, judgement_of
+from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.judging import cycles
+from raftlog.verify.judging.anomalies import CONFLICTS
+from raftlog.verify.judging.check import Judgement, judge, mode_of
+from raftlog.verify.judging.classes import CLASSES, G0, G1C, GROUP_CLASSES, allowed_by_default
+from raftlog.verify.judging.facts import Facts
+from raftlog.verify.judging.linearizability import CLASS, Violation, pair_witness
+from raftlog.verify.judging.process_order import session_witness, step_witness
+from raftlog.verify.judging.verdict import Findings, Verdict, Witness, with_note_on_nothing
+from raftlog.verify.report.proof import digest_of
 
 NEED_READS: Final = ("G1a", "lost-write", "unseen")
 SCANNED: Final = ("linearizability", "duplicate", "phantom", "G1a", "inconsistent-offsets")
@@ -137,7 +137,7 @@ def verify_topic(
     name_sql: str,
     say: Callable[[str], None] = _say_nothing,
 ) -> tuple[LogCheck, ...]:
-    """Every check of `raftlog.spark.log_job`, on the offsets that there are now."""
+    """Every check of `raftlog.spark.jobs.log_job`, on the offsets that there are now."""
     options = {"bootstrap.servers": bootstrap, "subscribe": topic}
     with ClusterView(read_options(options, Mode.BATCH)) as view:
         known = view.known()

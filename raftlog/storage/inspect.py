@@ -16,14 +16,14 @@ from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import Chain, GroupId, Offset, RaftIndex
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.base.ports import Disk
-from raftlog.storage.data_dir import DirectoryImage, peek_directory
+from raftlog.storage.directories.data_dir import DirectoryImage, peek_directory
+from raftlog.storage.directories.log_directories import LogDirectories, directory_of
 from raftlog.storage.files import opened
-from raftlog.storage.live_files import LiveFile, LiveFiles, find_live_files
-from raftlog.storage.log_directories import LogDirectories, directory_of
 from raftlog.storage.replica import GROUPS_DIRECTORY, Mark, Registration, ReplicaSpec
-from raftlog.storage.segment import before_header
-from raftlog.storage.segment_header import header_needs_repair
-from raftlog.storage.walk import Walk, WalkPlace, segment_start
+from raftlog.storage.segments.live_files import LiveFile, LiveFiles, find_live_files
+from raftlog.storage.segments.segment import before_header
+from raftlog.storage.segments.segment_header import header_needs_repair
+from raftlog.storage.segments.walk import Walk, WalkPlace, segment_start
 
 Json = dict[str, object]
 

@@ -8,8 +8,8 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import Offset, RaftIndex, Term
 from raftlog.storage.recent_window import RecentWindow
 from raftlog.storage.replica import LogEnd
-from raftlog.storage.segment import Segment
-from raftlog.storage.term_table import TermTable
+from raftlog.storage.segments.segment import Segment
+from raftlog.storage.segments.term_table import TermTable
 
 
 class FileEnd(NamedTuple):

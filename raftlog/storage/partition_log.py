@@ -29,8 +29,6 @@ from raftlog.base.limits import SEGMENT_HEADER_BYTES
 from raftlog.records.chain import chain_next
 from raftlog.records.control import parse_control_entry, read_membership_body
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import ColdRead, Learned, SegmentsRemoved
-from raftlog.storage.jobs import remove_files
 from raftlog.storage.log_end import FileEnd, LogParts
 from raftlog.storage.ops import WriteOp
 from raftlog.storage.pending import PendingWrites
@@ -45,13 +43,15 @@ from raftlog.storage.replica import (
     snapshot_name,
 )
 from raftlog.storage.rounds import Rounds
-from raftlog.storage.segment import Gap, Segment, empties, position_before
-from raftlog.storage.segment_header import SegmentHeader, write_segment_header
-from raftlog.storage.snapshot import snapshot_bytes
-from raftlog.storage.sparse_index import SegmentIndex, TermRow
-from raftlog.storage.term_table import TermTable
-from raftlog.storage.time_plan import TimePlanner
-from raftlog.storage.walk import TERM_BEGINNERS
+from raftlog.storage.segments.cold import ColdRead, Learned, SegmentsRemoved
+from raftlog.storage.segments.jobs import remove_files
+from raftlog.storage.segments.segment import Gap, Segment, empties, position_before
+from raftlog.storage.segments.segment_header import SegmentHeader, write_segment_header
+from raftlog.storage.segments.snapshot import snapshot_bytes
+from raftlog.storage.segments.sparse_index import SegmentIndex, TermRow
+from raftlog.storage.segments.term_table import TermTable
+from raftlog.storage.segments.time_plan import TimePlanner
+from raftlog.storage.segments.walk import TERM_BEGINNERS
 
 
 @final

@@ -16,7 +16,9 @@ from raftlog.base.ids import Offset, RaftIndex
 from raftlog.base.limits import SCANNED_RANGES_MAX, SEGMENT_HEADER_BYTES, SLICE_BYTES_MIN
 from raftlog.base.probes import probe
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import (
+from raftlog.storage.recent_window import RecentWindow
+from raftlog.storage.replica import LogOptions, ReplicaSpec
+from raftlog.storage.segments.cold import (
     ColdRead,
     Learned,
     RangeScanned,
@@ -24,7 +26,7 @@ from raftlog.storage.cold import (
     SegmentWalked,
     TimesScanned,
 )
-from raftlog.storage.jobs import (
+from raftlog.storage.segments.jobs import (
     EntriesOrder,
     IndexOrder,
     NewHead,
@@ -39,13 +41,11 @@ from raftlog.storage.jobs import (
     verify_segments,
     write_index,
 )
-from raftlog.storage.recent_window import RecentWindow
-from raftlog.storage.replica import LogOptions, ReplicaSpec
-from raftlog.storage.segment import Damage, Segment, SegmentRef, gaps_in, position_before
-from raftlog.storage.sparse_index import NOT_KNOWN, Point, SegmentIndex
-from raftlog.storage.term_table import TermTable
-from raftlog.storage.time_plan import TimePlanner, learn_times, note_largest
-from raftlog.storage.walk import WalkPlace
+from raftlog.storage.segments.segment import Damage, Segment, SegmentRef, gaps_in, position_before
+from raftlog.storage.segments.sparse_index import NOT_KNOWN, Point, SegmentIndex
+from raftlog.storage.segments.term_table import TermTable
+from raftlog.storage.segments.time_plan import TimePlanner, learn_times, note_largest
+from raftlog.storage.segments.walk import WalkPlace
 
 Parts = list[Buffer | FileSlice]
 

@@ -28,12 +28,12 @@ from raftlog.base.ids import GroupId, IoId
 from raftlog.base.limits import OPEN_FILES_MAX
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
-from raftlog.storage.data_dir import read_identity
+from raftlog.storage.directories.data_dir import read_identity
+from raftlog.storage.directories.log_directories import DirectoryFailed, directory_of
+from raftlog.storage.directories.store_file import StoreFiles
 from raftlog.storage.files import parent_of, remove_if_there
-from raftlog.storage.log_directories import DirectoryFailed, directory_of
 from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords, WriteOp
 from raftlog.storage.replica import SEGMENT_SUFFIX, TEMPORARY_SUFFIX
-from raftlog.storage.store_file import StoreFiles
 
 SYNCFS_FROM: Final = 6
 """Dirty files from which one syncfs is cheaper than a sync of each (PERF.md; `scripts/bench`)."""

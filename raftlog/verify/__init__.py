@@ -12,13 +12,13 @@ application; they live in `raftlog.embed.recording`, and are loaded on first use
 from importlib import import_module
 from typing import Any
 
-from raftlog.verify.check import Judgement, check_history, judge, judge_operations
-from raftlog.verify.history import BadHistory, Header, HistoryWriter, Op
-from raftlog.verify.history_reader import HistoryReader
-from raftlog.verify.models import MODELS, Call, Model
-from raftlog.verify.pairing import Interval
-from raftlog.verify.raw_pairing import intervals
-from raftlog.verify.verdict import ClassResult, Verdict, Witness
+from raftlog.verify.histories.history import BadHistory, Header, HistoryWriter, Op
+from raftlog.verify.histories.history_reader import HistoryReader
+from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.raw_pairing import intervals
+from raftlog.verify.judging.check import Judgement, check_history, judge, judge_operations
+from raftlog.verify.judging.models import MODELS, Call, Model
+from raftlog.verify.judging.verdict import ClassResult, Verdict, Witness
 
 __all__ = [
     "MODELS",

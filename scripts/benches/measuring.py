@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from raftlog.runtime import local_cluster
-from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local.cluster import LocalCluster
 
 SLOW_SYNC_SECONDS = 0.001
 SLOW_WAITS = 30

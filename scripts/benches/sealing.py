@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benches import latency, measuring, producing
-from raftlog.runtime import local_cluster
-from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local.cluster import LocalCluster
 
 RECORD_BYTES = 1024
 TOTAL_BYTES = 100_000_000

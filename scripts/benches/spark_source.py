@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benches.measuring import cluster, cpu_seconds, hardware, resident_bytes, shown, summary
 from raftlog.base.units import WallMillis
 from raftlog.records.builder import RecordBatchBuilder
-from raftlog.spark import compiled, plain, vectors
-from raftlog.spark.chain_job import Tables, judge_tables
-from raftlog.spark.columns import COLUMNS, Wanted
+from raftlog.spark.decoding import compiled, plain, vectors
+from raftlog.spark.decoding.columns import COLUMNS, Wanted
+from raftlog.spark.jobs.chain_job import Tables, judge_tables
 from raftlog.spark.session import local_session
 
 VALUE_BYTES = 100

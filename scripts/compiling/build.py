@@ -48,12 +48,12 @@ FOLDERS = [
 LEFT_OUT = {
     "raftlog/base/_compiled.py": "helpers for attrs itself",
     "raftlog/kafka/error_codes.py": "an enum with a __new__ of its own",
-    "raftlog/verify/edn.py": "inherits from str",
-    "raftlog/verify/facts.py": "msgspec.Struct has a metaclass",
-    "raftlog/verify/history.py": "msgspec.Struct has a metaclass",
-    "raftlog/verify/history_reader.py": "msgspec.Struct has a metaclass",
-    "raftlog/verify/pairing.py": "msgspec.Struct has a metaclass",
-    "raftlog/verify/pairs.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/imports/edn.py": "inherits from str",
+    "raftlog/verify/judging/facts.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/histories/history.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/histories/history_reader.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/histories/pairing.py": "msgspec.Struct has a metaclass",
+    "raftlog/verify/histories/pairs.py": "msgspec.Struct has a metaclass",
     "raftlog/verify/__init__.py": "it loads two of its names on first use, by __getattr__, which a "
     "compiled package is asked for before its own names are there",
     "raftlog_sim/__init__.py": "empty",

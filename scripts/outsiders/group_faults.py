@@ -35,7 +35,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.units import millis
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.group_asks import fetch_offsets
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 PARTITIONS = 4
 MEMBERS = 2

@@ -15,8 +15,8 @@ from outsiders import clients, features, matrix, preparing
 from outsiders.running import ProgramError, judge, run_program
 from outsiders.topics import Topics
 from raftlog.base.errors import OperatingError
-from raftlog.runtime import local_cluster
-from raftlog.runtime.local_ports import HOST
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local.ports import HOST
 
 USAGE = 64
 EVERY_FEATURE = [*features.NAMES, *features.OWN_NAMES]

@@ -11,12 +11,13 @@ from raftlog.broker.control import controller
 from raftlog.broker.replicas import directory_moves
 from raftlog.broker.replicas.directory_moves import DirectoryMoves
 from raftlog.broker.replicas.throttles import Throttles
-from raftlog.metadata import apply_controllers
-from raftlog.metadata.applied import Applied
 from raftlog.metadata.commands import ChangeController
+from raftlog.metadata.rules import apply_controllers
+from raftlog.metadata.rules.applied import Applied
 from raftlog.raft import membership
 from raftlog.raft.throttle import UNTHROTTLED, Throttle
-from raftlog.storage import directory_move, write_round
+from raftlog.storage import write_round
+from raftlog.storage.directories import directory_move
 from raftlog.storage.files import opened
 
 

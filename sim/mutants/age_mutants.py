@@ -6,7 +6,7 @@ Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever instal
 from itertools import pairwise
 from typing import Any
 
-from raftlog.partition import chores, retention
+from raftlog.partition.maintenance import chores, retention
 
 
 def one_clock_deletes() -> None:

@@ -7,15 +7,16 @@ from typing import Any
 import attrs
 
 from raftlog.broker.control import controller
-from raftlog.metadata import apply, performed
 from raftlog.metadata import commands as c
-from raftlog.metadata.applied import Applied
+from raftlog.metadata import performed
 from raftlog.metadata.refusals import Refusal
-from raftlog.partition.produce_path import ProducePath
+from raftlog.metadata.rules import apply
+from raftlog.metadata.rules.applied import Applied
+from raftlog.partition.producing.produce_path import ProducePath
 from raftlog.raft import lease, membership, reads, replication
 from raftlog.raft.quorum import VoteResult, majority_committed, majority_vote
-from raftlog.storage import time_jobs
-from raftlog.storage.time_plan import TimePlanner
+from raftlog.storage.segments import time_jobs
+from raftlog.storage.segments.time_plan import TimePlanner
 
 
 def reads_by_the_incoming_half() -> None:

@@ -17,9 +17,9 @@ from raftlog.groups.shared import Shared
 from raftlog.groups.syncing import Syncs
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.offset_commit import OffsetCommitRequest
-from raftlog.partition.machine_feed import MachineFeed
-from raftlog.storage import jobs
-from raftlog.storage.head import write_head
+from raftlog.partition.machine.machine_feed import MachineFeed
+from raftlog.storage.segments import jobs
+from raftlog.storage.segments.head import write_head
 
 NEEDS = "members"
 

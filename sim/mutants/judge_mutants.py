@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, final
 
 import attrs
 
-from raftlog.verify import anomalies, check, facts, holes, linearizability, search
-from raftlog.verify.models import Call, Model
-from raftlog.verify.pairing import OPEN, Interval
+from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.judging import anomalies, check, facts, holes, linearizability, search
+from raftlog.verify.judging.models import Call, Model
 
 ANY = ("dense", "crowded")
 

@@ -20,8 +20,8 @@ from raftlog.raft import following
 from raftlog.raft.messages import Append, Install
 from raftlog.raft.node import RaftNode
 from raftlog.raft.state import RaftState
+from raftlog.storage.directories.store import StoreImage
 from raftlog.storage.replica import Registration
-from raftlog.storage.store import StoreImage
 
 
 def performed_again() -> None:

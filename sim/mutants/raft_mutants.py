@@ -26,7 +26,7 @@ from raftlog.raft.options import RaftOptions
 from raftlog.raft.progress import PROBE, REPLICATE, Progress
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
-from raftlog.storage import store as storage_store
+from raftlog.storage.directories import store as storage_store
 
 
 def one_replica_commits() -> None:

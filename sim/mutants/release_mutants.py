@@ -8,10 +8,10 @@ from typing import Any
 import attrs
 
 from raftlog.broker import peer_codec
-from raftlog.metadata import apply
 from raftlog.metadata import commands as c
-from raftlog.metadata.applied import Applied
 from raftlog.metadata.command_codec import CommandCodec
+from raftlog.metadata.rules import apply
+from raftlog.metadata.rules.applied import Applied
 
 
 def agreed_protocol_ignored() -> None:

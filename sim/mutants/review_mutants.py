@@ -14,8 +14,8 @@ from raftlog.metadata.topic_image import Reported
 from raftlog.raft import following, node
 from raftlog.raft.messages import Append
 from raftlog.raft.state import FOLLOWER, RaftState
-from raftlog.storage import walked_log
-from raftlog.storage.data_dir import read_identity
+from raftlog.storage.boot import walked_log
+from raftlog.storage.directories.data_dir import read_identity
 from raftlog.storage.partition_log import PartitionLog
 
 

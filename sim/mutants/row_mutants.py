@@ -7,8 +7,8 @@ from raftlog.base.units import millis
 from raftlog.broker.broker import Broker
 from raftlog.raft import lease
 from raftlog.raft.state import LEADER, RaftState
-from raftlog.storage import recovery, walked_log
-from raftlog.storage.walk import Walk, segment_start
+from raftlog.storage.boot import recovery, walked_log
+from raftlog.storage.segments.walk import Walk, segment_start
 
 _wall: dict[str, int] = {"ns": 0}
 """The wall clock of the broker whose turn it is."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from raftlog.base.ids import ConnectionId, Offset, RaftIndex
 from raftlog.broker.front.ledger import Ledger
-from raftlog.partition.produce_path import ACKS_ALL, ProducePath
+from raftlog.partition.producing.produce_path import ACKS_ALL, ProducePath
 
 
 def run_answered_with_its_first() -> None:

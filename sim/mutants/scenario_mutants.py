@@ -12,8 +12,8 @@ from raftlog.broker.front.clients import Clients
 from raftlog.broker.front.ledger import Ledger
 from raftlog.broker.replicas.rounds import Rounds
 from raftlog.partition.output import ReplicaOutput
-from raftlog.partition.produce_path import ProducePath
-from raftlog.partition.producers import Duplicate
+from raftlog.partition.producing.produce_path import ProducePath
+from raftlog.partition.producing.producers import Duplicate
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft import lease, replication, transfer
 from raftlog.raft import rounds as raft_rounds

@@ -7,10 +7,10 @@ from weakref import WeakKeyDictionary
 from raftlog.broker.events import Reply
 from raftlog.client.core.fetcher import Polled
 from raftlog.client.trio_driver import Client
-from raftlog.runtime import log_writer
-from raftlog.runtime.intake import Intake, Receiver
-from raftlog.runtime.listener import ClientConnection
-from raftlog.runtime.sender import Sender
+from raftlog.runtime.disks import log_writer
+from raftlog.runtime.network.intake import Intake, Receiver
+from raftlog.runtime.network.listener import ClientConnection
+from raftlog.runtime.network.sender import Sender
 from raftlog.seal import frames
 from raftlog.seal import handshake as seal_handshake
 from raftlog.storage.write_round import RoundResult

@@ -13,17 +13,20 @@ from raftlog.broker.control.registration import Registration
 from raftlog.broker.replicas import partition_manager
 from raftlog.broker.replicas.multi_raft import MultiRaft
 from raftlog.broker.replicas.partition_manager import PartitionManager
-from raftlog.metadata import apply_brokers
-from raftlog.partition import fetch_plan, producer_snapshot, producers, retention
+from raftlog.metadata.rules import apply_brokers
+from raftlog.partition import fetch_plan
+from raftlog.partition.maintenance import retention
+from raftlog.partition.producing import producer_snapshot, producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.partition.serving import Serving
 from raftlog.partition.tracker import LogTracker
 from raftlog.raft import election, following, replication
 from raftlog.raft.state import FOLLOWER
-from raftlog.storage import recovery, scrub, walked_log
-from raftlog.storage.recovery import ReplicaState
-from raftlog.storage.term_table import TermTable
-from raftlog.storage.walk import Walk
+from raftlog.storage.boot import recovery, walked_log
+from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.segments import scrub
+from raftlog.storage.segments.term_table import TermTable
+from raftlog.storage.segments.walk import Walk
 from raftlog.storage.write_round import DirectoryWriter
 
 

@@ -11,7 +11,7 @@ from raftlog.raft import election, lease, membership, node, replication, transfe
 from raftlog.raft.messages import PreVoteReply, PreVoteRequest, TimeoutNow, VoteRequest
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import CANDIDATE, FOLLOWER, LEADER, RaftState
-from raftlog.storage import walked_log
+from raftlog.storage.boot import walked_log
 
 
 def pre_vote_taken_for_a_vote() -> None:

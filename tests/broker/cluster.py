@@ -26,7 +26,7 @@ from raftlog.kafka.versions import ApiKey
 from raftlog.records.batch import split
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.record import records_of
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory
 
 ACKS_ALL = -1
 STAMP_MS = 1_700_000_000_000

@@ -14,9 +14,9 @@ from raftlog.broker.topic_settings import (
     partition_config,
     topic_values,
 )
-from raftlog.metadata.broker_settings import EVERY_BROKER
-from raftlog.metadata.topic_config_table import TOPIC_CONFIGS
-from raftlog.metadata.topic_defaults import MADE_NOW
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER
+from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS
+from raftlog.metadata.settings.topic_defaults import MADE_NOW
 from raftlog.partition.config import UNLIMITED
 from raftlog.storage.replica import LogOptions
 

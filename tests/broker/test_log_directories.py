@@ -3,7 +3,7 @@
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import METADATA_GROUP, ReplicaId
 from raftlog.broker.log_directories import LogDirectories
-from raftlog.storage.log_directories import FurtherImage
+from raftlog.storage.directories.log_directories import FurtherImage
 from raftlog.storage.replica import Registration
 
 B, C = "directory-00000000000000bb", "directory-00000000000000cc"

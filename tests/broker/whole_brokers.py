@@ -11,7 +11,7 @@ from raftlog.base.ids import METADATA_GROUP, NodeId
 from raftlog.broker.peer_messages import ControllerKind
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory, open_directory
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory, open_directory
 from tests.broker.cluster import Cluster
 
 

@@ -9,7 +9,7 @@ import trio
 from raftlog.base.errors import OperatingError
 from raftlog.base.units import millis
 from raftlog.cli import connect
-from raftlog.runtime.local_ports import HOST, free_ports
+from raftlog.runtime.local.ports import HOST, free_ports
 
 COMMANDS = [
     ("topics", "list"),

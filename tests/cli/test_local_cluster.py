@@ -15,8 +15,8 @@ import pytest
 
 from raftlog.cli import up
 from raftlog.client.blocking import BlockingClient
-from raftlog.runtime.local_cluster import LocalCluster
-from raftlog.runtime.local_ports import free_ports, is_free
+from raftlog.runtime.local.cluster import LocalCluster
+from raftlog.runtime.local.ports import free_ports, is_free
 from tests.processes.load import TOPIC, Load, make_topic, read_all
 from tests.tidy.tree import ROOT
 

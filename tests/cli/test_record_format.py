@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.cli.consume import Start, parse_start
+from raftlog.cli.output.record_format import compile_format, record_as_json
 from raftlog.cli.produce import Manner, _unescaped
-from raftlog.cli.record_format import compile_format, record_as_json
 from raftlog.client.core.asks import EARLIEST, LATEST
 from raftlog.client.core.values import ConsumedRecord
 from raftlog.records.record import RecordHeader

@@ -1,6 +1,6 @@
 """What `raftlog recover` refuses, and what it says of a directory that needs nothing."""
 
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 
 def test_a_directory_that_is_none_is_refused(raftlog, tmp_path):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from raftlog.cli.render import print_json, print_json_line, print_table, progress
+from raftlog.cli.output.render import print_json, print_json_line, print_table, progress
 from raftlog.cli.settings import parse_settings
 
 

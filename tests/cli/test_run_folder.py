@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.cli.run_folder import make_run_folder
+from raftlog.cli.output.run_folder import make_run_folder
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify.empty_folders import removed_if_empty
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from raftlog.cli.topic_view import COLLISION_WARNING, id_of_text, id_text
+from raftlog.cli.output.topic_view import COLLISION_WARNING, id_of_text, id_text
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import delete_records
 from raftlog.client.core.values import TopicPartition

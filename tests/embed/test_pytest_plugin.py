@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.embed.test_names import seed_of, topic_name
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
 
 CONFTEST = 'pytest_plugins = ["raftlog.embed.pytest_plugin"]\n'
 TESTS = """

@@ -15,8 +15,8 @@ from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.blocking import BlockingClient
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.replicated_log import ReplicatedLog
-from raftlog.runtime import local_cluster
-from raftlog.runtime.local_ports import HOST
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local.ports import HOST
 
 pytestmark = pytest.mark.processes
 

@@ -8,7 +8,7 @@ from raftlog import Cluster, ReplicatedLog
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import EARLIEST
 from raftlog.client.core.values import TopicPartition
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 from raftlog.runtime.real_ports import SystemClock
 
 pytestmark = pytest.mark.processes

@@ -10,8 +10,8 @@ from jepsen_style_tests.nemeses.all import NEMESES
 from jepsen_style_tests.proxy import CLIENTS
 from jepsen_style_tests.scenarios import SCENARIOS
 from jepsen_style_tests.world import EVERYBODY
-from raftlog.verify.history import Op
-from raftlog.verify.report_trace import faults_of
+from raftlog.verify.histories.history import Op
+from raftlog.verify.report.trace import faults_of
 from tests.jepsen_style_tests.worlds import booked
 
 ALL = {**NEMESES, **{name: each.nemesis() for name, each in SCENARIOS.items()}}

@@ -16,10 +16,10 @@ from raftlog.base.ids import (
     TopicId,
 )
 from raftlog.metadata import commands as c
-from raftlog.metadata.applied import Applied
-from raftlog.metadata.apply import apply
 from raftlog.metadata.broker_image import Listener
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
+from raftlog.metadata.rules.applied import Applied
+from raftlog.metadata.rules.apply import apply
 from raftlog.metadata.topic_image import PartitionImage
 
 CLUSTER = ClusterId(b"a test's cluster")

@@ -7,10 +7,10 @@ from raftlog.base.ids import ReplicaId
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.broker_image import Listener
-from raftlog.metadata.broker_settings import EVERY_BROKER
-from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.performed import OnceId
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER
+from raftlog.metadata.settings.config_changes import ConfigChange, Operation
 
 nodes = st.integers(0, 2**31 - 1)
 owners = st.one_of(st.just(EVERY_BROKER), nodes)

@@ -15,10 +15,10 @@ from raftlog.base.entries import Membership
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import GroupId, NodeId, RaftIndex, Term
 from raftlog.metadata import commands as c
-from raftlog.metadata.apply import _RULES, apply
 from raftlog.metadata.command_codec import Proposal, decode_proposal, encode_proposal
 from raftlog.metadata.delta import delta_between
 from raftlog.metadata.image import EMPTY_IMAGE, decode_snapshot, encode_snapshot
+from raftlog.metadata.rules.apply import _RULES, apply
 from tests.metadata.clusters import directory, found, registration
 from tests.metadata.strategies import commands
 

@@ -6,9 +6,9 @@ import pytest
 from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch
 from raftlog.base.limits import BROKERS_MAX
 from raftlog.metadata import commands as c
-from raftlog.metadata.apply import apply
 from raftlog.metadata.image import EMPTY_IMAGE, encode_image, encode_snapshot
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.rules.apply import apply
 from tests.metadata.clusters import (
     ORDERS,
     cluster,

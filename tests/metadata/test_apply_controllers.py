@@ -5,8 +5,8 @@ import pytest
 from raftlog.base.ids import DirectoryId, NodeId
 from raftlog.broker.control.controller_requests import metadata_target
 from raftlog.metadata import commands as c
-from raftlog.metadata.apply import apply
 from raftlog.metadata.refusals import Refusal, kafka_code
+from raftlog.metadata.rules.apply import apply
 from tests.metadata.clusters import cluster, do, fence
 
 

@@ -6,8 +6,8 @@ import pytest
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.limits import CONFIGS_PER_TOPIC_MAX, REPLICAS_PER_PARTITION_MAX
 from raftlog.metadata import commands as c
-from raftlog.metadata.apply import apply
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.rules.apply import apply
 from tests.metadata.clusters import (
     FLIGHTS,
     ORDERS,

@@ -5,10 +5,15 @@ import pytest
 
 from raftlog.base.ids import NodeId
 from raftlog.metadata import commands as c
-from raftlog.metadata.apply import apply
-from raftlog.metadata.broker_settings import DYNAMIC, EVERY_BROKER, altered_settings, topic_level
-from raftlog.metadata.config_changes import Altered, ConfigChange, Operation
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.rules.apply import apply
+from raftlog.metadata.settings.broker_settings import (
+    DYNAMIC,
+    EVERY_BROKER,
+    altered_settings,
+    topic_level,
+)
+from raftlog.metadata.settings.config_changes import Altered, ConfigChange, Operation
 from tests.metadata.clusters import cluster, do, fence
 
 SET, DELETE, APPEND = Operation.SET, Operation.DELETE, Operation.APPEND

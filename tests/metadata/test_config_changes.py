@@ -4,9 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.metadata.config_changes import Altered, ConfigChange, Operation, altered_configs
-from raftlog.metadata.topic_config_table import TOPIC_CONFIGS
-from raftlog.metadata.topic_defaults import DEFAULTS_NAME, MADE_NOW
+from raftlog.metadata.settings.config_changes import (
+    Altered,
+    ConfigChange,
+    Operation,
+    altered_configs,
+)
+from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS
+from raftlog.metadata.settings.topic_defaults import DEFAULTS_NAME, MADE_NOW
 
 OWN = (MADE_NOW, ("cleanup.policy", "compact"), ("retention.ms", "5"))
 

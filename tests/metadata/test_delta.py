@@ -5,9 +5,9 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch
 from raftlog.metadata import commands as c
-from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.delta import delta_between, local_replica
 from raftlog.metadata.image import EMPTY_IMAGE
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER
 from tests.metadata.clusters import (
     FLIGHTS,
     ORDERS,

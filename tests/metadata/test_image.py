@@ -11,9 +11,7 @@ from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.limits import PARTITIONS_MAX
 from raftlog.metadata import commands as c
-from raftlog.metadata.apply import apply
 from raftlog.metadata.broker_image import Removal
-from raftlog.metadata.broker_settings import EVERY_BROKER
 from raftlog.metadata.image import (
     DIGEST_BYTES,
     EMPTY_IMAGE,
@@ -21,6 +19,8 @@ from raftlog.metadata.image import (
     encode_image,
     encode_snapshot,
 )
+from raftlog.metadata.rules.apply import apply
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER
 from tests.metadata.clusters import (
     FLIGHTS,
     ORDERS,

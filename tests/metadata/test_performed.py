@@ -10,10 +10,10 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import BROKERS_MAX, PERFORMED_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
-from raftlog.metadata.apply import apply
 from raftlog.metadata.image import decode_snapshot, encode_image, encode_snapshot
 from raftlog.metadata.performed import Done, OnceId, Performed
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.rules.apply import apply
 from tests.metadata.clusters import FLIGHTS, ORDERS, cluster, do, registration, topic
 
 

@@ -10,7 +10,7 @@ from raftlog.base.ids import GroupId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.base.limits import REMOVALS_WAITING_MAX
 from raftlog.metadata import commands as c
 from raftlog.metadata.broker_image import Removal
-from raftlog.metadata.placement import Candidate, Load, place, place_partitions
+from raftlog.metadata.rules.placement import Candidate, Load, place, place_partitions
 from tests.metadata.clusters import ORDERS, cluster, directory, do, fence, places, topic
 
 
@@ -164,7 +164,7 @@ def test_the_same_image_gives_the_same_places():
 
 def test_chains_even_out_leaders_that_single_swaps_cannot():
     """Sets {1,2} and {2,3} only: 1 cannot give to 3 directly, but by way of 2."""
-    from raftlog.metadata.placement import _even_out
+    from raftlog.metadata.rules.placement import _even_out
 
     load = empty(candidates(3))
     led = [[NodeId(1), NodeId(2)], [NodeId(1), NodeId(2)], [NodeId(2), NodeId(3)]]

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.limits import BATCH_BYTES_MAX, CONFIG_VALUE_BYTES_MAX, SEGMENT_BYTES_MIN
-from raftlog.metadata.topic_config_table import TOPIC_CONFIGS, SettingClass
-from raftlog.metadata.topic_configs import (
+from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS, SettingClass
+from raftlog.metadata.settings.topic_configs import (
     BROKER_DEFAULT_NAMES,
     broker_default_problem,
     broker_defaults,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.metadata.topic_names import collision_key, topic_name_problem
+from raftlog.metadata.rules.topic_names import collision_key, topic_name_problem
 
 
 @pytest.mark.parametrize("name", ["a", "orders", "A.b_c-9", "x" * 249, "__consumer_offsets", "..."])

@@ -26,22 +26,22 @@ from raftlog.base.ids import (
 from raftlog.base.trace import ListTracer
 from raftlog.base.units import NEVER, Instant, WallMillis, millis
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.applied import MachineStates
 from raftlog.partition.config import PartitionConfig
+from raftlog.partition.machine.applied import MachineStates
 from raftlog.partition.output import ProduceAnswer
-from raftlog.partition.producer_snapshot import check_producers
+from raftlog.partition.producing.producer_snapshot import check_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.record import records_of
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import ColdRead
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory, open_directory
-from raftlog.storage.jobs import read_slice
+from raftlog.storage.boot.recovery import create_replica, recover_replica
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory, open_directory
+from raftlog.storage.directories.store import StoreImage
 from raftlog.storage.ops import StoreRecords
-from raftlog.storage.recovery import create_replica, recover_replica
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
-from raftlog.storage.store import StoreImage
+from raftlog.storage.segments.cold import ColdRead
+from raftlog.storage.segments.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter
 from tests.raft.cluster import SeededEntropy
 

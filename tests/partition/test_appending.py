@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from raftlog.base.limits import RECORD_COPY_BYTES_MAX
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.appending import (
+from raftlog.partition.config import PartitionConfig
+from raftlog.partition.producing.appending import (
     FAULT_CODES,
     Refused,
     judged,
     stamped,
     stamped_with_time,
 )
-from raftlog.partition.config import PartitionConfig
 from raftlog.records.batch import LOG_APPEND_TIME, crc_matches, read_header
 from raftlog.records.record import records_of
 from raftlog.records.validate import BatchFault

@@ -14,7 +14,7 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.partition.output import ProposalAnswer
 from raftlog.raft.messages import Append
-from raftlog.storage import walked_log
+from raftlog.storage.boot import walked_log
 from raftlog.storage.replica import LogOptions
 from tests.partition.group import ELECTION, FAR, Group, batch_of
 from tests.partition.toy_machine import LastValues, pairs

@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, NodeId, ReplicaEpoch, ReplicaId
-from raftlog.partition.clocks import UNKNOWN_CLOCKS, most_share
+from raftlog.partition.maintenance.clocks import UNKNOWN_CLOCKS, most_share
 from tests.partition.group import START, WALL, Clocks
 
 

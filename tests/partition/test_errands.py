@@ -14,11 +14,11 @@ from raftlog.base.limits import (
 from raftlog.base.trace import NoTracer
 from raftlog.base.units import millis
 from raftlog.partition.errands import Errands
-from raftlog.partition.retention import AgeAsk
+from raftlog.partition.maintenance.retention import AgeAsk
 from raftlog.raft.membership import Membership
 from raftlog.raft.output import LogRead, SnapshotRead
-from raftlog.storage import time_jobs
-from raftlog.storage.cold import EntriesRead
+from raftlog.storage.segments import time_jobs
+from raftlog.storage.segments.cold import EntriesRead
 from tests.storage.test_times import append, segmented
 
 NOW = 7

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.units import millis
-from raftlog.partition.expiry import SilenceWatch
+from raftlog.partition.producing.expiry import SilenceWatch
 
 LIMIT_MS = 800
 

@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.fetch_plan import FetchView, epoch_error, view_of
-from raftlog.storage.segment import Gap
+from raftlog.storage.segments.segment import Gap
 
 
 def log_of(log_start=10, next_offset=50, gaps=()):

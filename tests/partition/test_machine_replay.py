@@ -20,9 +20,9 @@ from raftlog_sim.world.disk import Keep
 
 from raftlog.base.units import millis
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition import machine_feed
 from raftlog.partition.config import PartitionConfig
-from raftlog.storage import walked_log
+from raftlog.partition.machine import machine_feed
+from raftlog.storage.boot import walked_log
 from raftlog.storage.replica import LogOptions
 from tests.partition.group import ELECTION, FAR, Group
 from tests.partition.test_machine_snapshots import assert_covered

@@ -13,13 +13,13 @@ from raftlog.base.errors import CorruptData, DiskError, FutureFormat
 from raftlog.base.frozen import Frozen
 from raftlog.base.limits import MACHINE_SNAPSHOT_BYTES_MAX, REMOVAL_PAUSE_MS
 from raftlog.base.units import millis
-from raftlog.partition import machine_feed
-from raftlog.partition.applied import check_state, read_state, write_state
-from raftlog.partition.producer_snapshot import check_producers, write_producers
-from raftlog.partition.producers import ProducerTable
-from raftlog.storage.recovery import ReplicaState, recover_replica
+from raftlog.partition.machine import machine_feed
+from raftlog.partition.machine.applied import check_state, read_state, write_state
+from raftlog.partition.producing.producer_snapshot import check_producers, write_producers
+from raftlog.partition.producing.producers import ProducerTable
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica
 from raftlog.storage.replica import LogOptions, snapshot_name
-from raftlog.storage.snapshot import newest_snapshot, read_snapshot, snapshots_of
+from raftlog.storage.segments.snapshot import newest_snapshot, read_snapshot, snapshots_of
 from tests.partition.group import ELECTION, GROUP, Group
 from tests.partition.test_applied_machine import propose, values
 from tests.partition.toy_machine import LastValues

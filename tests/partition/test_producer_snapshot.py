@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.limits import PRODUCER_SNAPSHOT_BYTES_MAX, PRODUCERS_MAX
-from raftlog.partition.producer_snapshot import digest_of, load_producers, write_producers
-from raftlog.partition.producers import SEQUENCES, ProducerState, ProducerTable, Span
+from raftlog.partition.producing.producer_snapshot import digest_of, load_producers, write_producers
+from raftlog.partition.producing.producers import SEQUENCES, ProducerState, ProducerTable, Span
 
 spans = st.builds(
     Span,

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.producer_snapshot import load_producers, write_producers
-from raftlog.partition.producers import SEQUENCES, Duplicate, ProducerTable, Span
+from raftlog.partition.producing.producer_snapshot import load_producers, write_producers
+from raftlog.partition.producing.producers import SEQUENCES, Duplicate, ProducerTable, Span
 from raftlog.records.batch import BatchHeader
 
 DAY_MS = 86_400_000

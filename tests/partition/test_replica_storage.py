@@ -10,13 +10,13 @@ from raftlog.base.errors import CorruptData, DiskFull
 from raftlog.base.limits import REMOVAL_PAUSE_MS
 from raftlog.base.units import millis
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition import chores
 from raftlog.partition.config import PartitionConfig
+from raftlog.partition.maintenance import chores
 from raftlog.partition.output import DeleteAnswer
 from raftlog.raft.messages import Append, AppendRefused, RefusalReason
 from raftlog.records.control import write_log_start
 from raftlog.storage.replica import LogOptions, snapshot_name
-from raftlog.storage.snapshot import newest_snapshot
+from raftlog.storage.segments.snapshot import newest_snapshot
 from tests.partition.group import ELECTION, FAR, Group
 from tests.partition.test_replica_idempotence import assert_equal_tables
 from tests.partition.test_replica_produce import errors, led

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.retention import (
+from raftlog.partition.maintenance.retention import (
     SegmentSpan,
     log_start_asked,
     log_start_by_age,

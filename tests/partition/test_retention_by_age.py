@@ -10,7 +10,7 @@ from raftlog.base.units import NEVER, millis
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.partition.config import PartitionConfig
 from raftlog.storage.replica import LogOptions
-from raftlog.storage.time_jobs import scan_times
+from raftlog.storage.segments.time_jobs import scan_times
 from tests.partition.group import ELECTION, WALL, Group, batch_of
 
 HOUR_MS = 3_600_000

@@ -5,8 +5,8 @@ import pytest
 
 from raftlog.base.limits import ROLL_MS_MIN, SEGMENT_HEADER_BYTES
 from raftlog.base.units import NEVER, millis
-from raftlog.partition import rolling
 from raftlog.partition.config import UNBOUNDED_MS, PartitionConfig
+from raftlog.partition.maintenance import rolling
 from tests.partition.group import ELECTION, Group
 
 HOUR_MS = 3_600_000

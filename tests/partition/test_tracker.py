@@ -7,8 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.ids import DirectoryId, NodeId, Offset, RaftIndex, ReplicaEpoch, ReplicaId, Term
 from raftlog.base.units import WallMillis
-from raftlog.partition.producer_snapshot import load_producers, write_producers
-from raftlog.partition.producers import ProducerTable
+from raftlog.partition.producing.producer_snapshot import load_producers, write_producers
+from raftlog.partition.producing.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker, note_control
 from raftlog.records.batch import patch, read_header
 from raftlog.records.control import (

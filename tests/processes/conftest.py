@@ -2,7 +2,7 @@
 
 import pytest
 
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from raftlog.base.units import millis
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import fetch
 from raftlog.client.core.values import TopicPartition
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -26,7 +26,7 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -24,7 +24,7 @@ from raftlog.kafka import codec
 from raftlog.kafka.messages import create_topics, fetch, metadata, produce
 from raftlog.kafka.versions import ApiKey
 from raftlog.records.builder import RecordBatchBuilder
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -22,7 +22,7 @@ from raftlog.kafka.messages import (
     offset_fetch,
 )
 from raftlog.kafka.versions import ApiKey
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 from tests.processes.test_hostile import (
     MEMORY_RISE_MAX,
     TOPIC,

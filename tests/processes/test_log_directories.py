@@ -14,7 +14,7 @@ from raftlog.client.core.admin_asks import alter_replica_log_dirs, describe_log_
 from raftlog.client.core.asks import fetch
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 PARTITIONS = 6

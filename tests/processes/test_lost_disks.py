@@ -12,7 +12,8 @@ from http.client import HTTPConnection
 
 import pytest
 
-from raftlog.runtime import local_cluster, local_ports
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local import ports as local_ports
 from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.inspect import inspect_directory
 from tests.processes.load import Load, make_topic, read_all

@@ -11,7 +11,7 @@ import random
 import pytest
 
 from raftlog.base.errors import RaftlogError
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 from tests.processes.load import TOPIC, Load, make_topic, read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 from tests.processes.load import Load, make_topic, read_all
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]

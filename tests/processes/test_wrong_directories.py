@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient
 
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.asks import EARLIEST
-from raftlog.runtime import local_cluster
-from raftlog.runtime.local_cluster import LocalCluster
-from raftlog.runtime.local_ports import free_ports
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local.cluster import LocalCluster
+from raftlog.runtime.local.ports import free_ports
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from raftlog.embed import pytest_plugin
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.replicated_log import ReplicatedLog
 from raftlog.spark import session as spark_session
-from raftlog.spark.source import register
+from raftlog.spark.connector.source import register
 from raftlog.verify import Header, HistoryReader, HistoryWriter, Model
 
 PLACE = TopicPartition("t", 0)

@@ -9,9 +9,9 @@ from trio.testing import wait_all_tasks_blocked
 from raftlog.base.errors import ProtocolError
 from raftlog.base.units import MIB
 from raftlog.kafka.frames import FrameCutter
-from raftlog.runtime.framing import FrameReceiver
-from raftlog.runtime.intake import Intake
-from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool, size_for
+from raftlog.runtime.network.framing import FrameReceiver
+from raftlog.runtime.network.intake import Intake
+from raftlog.runtime.network.slabs import SIZE_CLASSES, SlabPool, size_for
 from tests.runtime.memory_stream import memory_pair
 
 LARGE = 20 * MIB

@@ -6,8 +6,8 @@ import attrs
 from raftlog.base.errors import ProtocolError
 from raftlog.records.batch import split
 from raftlog.records.record import records_of
-from raftlog.runtime import config_file
-from raftlog.runtime.config_file import parse_properties
+from raftlog.runtime.settings import config_file
+from raftlog.runtime.settings.config_file import parse_properties
 from tests.broker.cluster import Cluster
 from tests.broker.handlers.data_path import fetch_later
 

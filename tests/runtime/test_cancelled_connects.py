@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from raftlog.client import system
-from raftlog.runtime.streams import TcpNetwork
+from raftlog.runtime.network.streams import TcpNetwork
 
 STEPS_MAX = 1_000
 

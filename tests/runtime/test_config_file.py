@@ -6,8 +6,8 @@ import pytest
 
 from raftlog.base.errors import ConfigError
 from raftlog.base.units import millis
-from raftlog.runtime import config_file
-from raftlog.runtime.config_file import parse_properties
+from raftlog.runtime.settings import config_file
+from raftlog.runtime.settings.config_file import parse_properties
 from tests.tidy.tree import ROOT
 
 GOOD = """

@@ -2,8 +2,8 @@
 
 import pytest
 
-from raftlog.metadata.topic_config_table import SettingClass
-from raftlog.runtime.config_keys import (
+from raftlog.metadata.settings.topic_config_table import SettingClass
+from raftlog.runtime.settings.config_keys import (
     BROKER_DEFAULT_NAMES,
     OTHERS,
     SETTINGS,
@@ -12,7 +12,7 @@ from raftlog.runtime.config_keys import (
     has_no_effect,
     other_problem,
 )
-from raftlog.runtime.security_settings import NO_OPS
+from raftlog.runtime.settings.security_settings import NO_OPS
 from tests.tidy.tree import ROOT
 
 KAFKAS = dict(

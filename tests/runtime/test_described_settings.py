@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from raftlog.kafka.versions import ApiKey
-from raftlog.runtime.config_keys import BROKER_DEFAULT_NAMES, default_of
+from raftlog.runtime.settings.config_keys import BROKER_DEFAULT_NAMES, default_of
 from tests.runtime.setting_effects import cluster_of
 from tests.runtime.test_config_keys import KAFKAS
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from raftlog.base.errors import ProtocolError
 from raftlog.base.units import KIB, MIB
 from raftlog.kafka.frames import FrameCutter
-from raftlog.runtime.framing import FrameReceiver
-from raftlog.runtime.slabs import SMALL_SLAB_BYTES, SlabPool
+from raftlog.runtime.network.framing import FrameReceiver
+from raftlog.runtime.network.slabs import SMALL_SLAB_BYTES, SlabPool
 from tests.runtime.memory_stream import memory_pair
 
 

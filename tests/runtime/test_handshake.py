@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import FutureFormat, ProtocolError, RaftlogError, RemoteError
 from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId
-from raftlog.runtime import handshake
-from raftlog.runtime.handshake import PeerIdentity, Trust
+from raftlog.runtime.network import handshake
+from raftlog.runtime.network.handshake import PeerIdentity, Trust
 from raftlog.runtime.real_ports import OsEntropy
 from tests.runtime.memory_stream import memory_pair
 

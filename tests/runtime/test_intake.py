@@ -13,9 +13,9 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from raftlog.base.units import KIB, MIB
-from raftlog.runtime.framing import FIRST_SLAB_BYTES
-from raftlog.runtime.intake import Intake
-from raftlog.runtime.slabs import SIZE_CLASSES
+from raftlog.runtime.network.framing import FIRST_SLAB_BYTES
+from raftlog.runtime.network.intake import Intake
+from raftlog.runtime.network.slabs import SIZE_CLASSES
 from tests.runtime.frame_senders import LARGE, Holder, PoorPool, Sender, senders
 
 

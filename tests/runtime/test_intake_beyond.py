@@ -6,7 +6,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from raftlog.base.units import KIB, MIB
 from raftlog.kafka.frames import FrameCutter
-from raftlog.runtime.intake import (
+from raftlog.runtime.network.intake import (
     BEYOND_SECONDS_MAX,
     STILL_SECONDS_MAX,
     WAIT_SECONDS_MAX,

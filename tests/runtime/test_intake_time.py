@@ -7,8 +7,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from raftlog.base.units import KIB, MIB
-from raftlog.runtime.framing import FIRST_SLAB_BYTES
-from raftlog.runtime.intake import (
+from raftlog.runtime.network.framing import FIRST_SLAB_BYTES
+from raftlog.runtime.network.intake import (
     FRAME_SECONDS_MAX,
     PAUSE_SECONDS_MAX,
     STILL_BEYOND_SECONDS_MAX,

@@ -21,11 +21,11 @@ from raftlog.broker.events import (
     Request,
 )
 from raftlog.records.slices import FileSlice
+from raftlog.runtime.disks.open_files import OpenFiles
 from raftlog.runtime.driver import CROWDED_SHARE
-from raftlog.runtime.intake import FRAME_SECONDS_MAX
-from raftlog.runtime.listener import STREAMED_FROM, Connections
-from raftlog.runtime.open_files import OpenFiles
-from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.network.intake import FRAME_SECONDS_MAX
+from raftlog.runtime.network.listener import STREAMED_FROM, Connections
+from raftlog.runtime.network.slabs import SlabPool
 from tests.runtime.driver_rig import HOME
 from tests.runtime.frame_senders import PoorPool
 from tests.runtime.memory_stream import memory_pair

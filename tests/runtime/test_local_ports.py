@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from raftlog.base.errors import OperatingError
-from raftlog.runtime import local_cluster, local_ports
-from raftlog.runtime.local_health import health_of
-from raftlog.runtime.local_ports import (
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local import ports as local_ports
+from raftlog.runtime.local.health import health_of
+from raftlog.runtime.local.ports import (
     HOST,
     PORTS_FROM,
     Holder,
@@ -23,7 +24,7 @@ from raftlog.runtime.local_ports import (
     kept_or_free,
     refuse_taken,
 )
-from raftlog.runtime.local_state import STATE_FILE
+from raftlog.runtime.local.state import STATE_FILE
 
 
 def listening(stack: ExitStack) -> int:

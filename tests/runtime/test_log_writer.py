@@ -19,14 +19,14 @@ from raftlog.broker.events import (
     Written,
 )
 from raftlog.records.slices import FileSlice
-from raftlog.runtime.log_writer import (
+from raftlog.runtime.disks.log_writer import (
     INLINE_BYTES_MAX,
     INLINE_RETRY_ROUNDS,
     INLINE_SLOW_MAX,
     DirectoryThreads,
 )
+from raftlog.runtime.disks.workers import ThreadWorkers
 from raftlog.runtime.real_ports import PosixDisk, SystemClock
-from raftlog.runtime.workers import ThreadWorkers
 from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords
 from raftlog.storage.write_round import RoundResult
 

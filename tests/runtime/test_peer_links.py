@@ -9,11 +9,11 @@ from raftlog.base.ids import BootNumber, ClusterId, DirectoryId, NodeId, Session
 from raftlog.base.trace import ListTracer
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, PeerSend, Unlink
 from raftlog.broker.peer_messages import NodeHeartbeatReply
-from raftlog.runtime.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity, Trust
-from raftlog.runtime.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
+from raftlog.runtime.network.handshake import HANDSHAKE_SECONDS, Agreed, PeerIdentity, Trust
+from raftlog.runtime.network.peer_links import HANDSHAKES_MAX, PeerLinks, _replaces
+from raftlog.runtime.network.slabs import SIZE_CLASSES, SlabPool
+from raftlog.runtime.network.streams import TcpNetwork
 from raftlog.runtime.real_ports import OsEntropy
-from raftlog.runtime.slabs import SIZE_CLASSES, SlabPool
-from raftlog.runtime.streams import TcpNetwork
 from tests.runtime.frame_senders import PoorPool
 from tests.runtime.memory_stream import memory_pair
 

@@ -5,10 +5,10 @@ import pytest
 
 from raftlog.base.errors import ConfigError
 from raftlog.base.trace import ListTracer
-from raftlog.runtime import config_file
-from raftlog.runtime.config_file import parse_properties
-from raftlog.runtime.handshake import Trust
-from raftlog.runtime.peer_trust import short_secrets, trust_of
+from raftlog.runtime.network.handshake import Trust
+from raftlog.runtime.network.peer_trust import short_secrets, trust_of
+from raftlog.runtime.settings import config_file
+from raftlog.runtime.settings.config_file import parse_properties
 from tests.runtime.test_config_file import GOOD
 
 LONG, LAST_TOO_SHORT = b"s" * 32, b"s" * 31

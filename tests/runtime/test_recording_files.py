@@ -7,8 +7,8 @@ import pytest
 from raftlog.base.errors import CorruptData, OperatingError
 from raftlog.broker.incident import payload_file
 from raftlog.broker.incident.payload_file import PayloadFile
-from raftlog.runtime import recording_files
-from raftlog.runtime.recording_files import BootFolders, RecordingFolder
+from raftlog.runtime.disks import recording_files
+from raftlog.runtime.disks.recording_files import BootFolders, RecordingFolder
 
 DIGEST = payload_file.hashlib.blake2b(b"some bytes", digest_size=16).digest()
 

@@ -7,11 +7,11 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import DirectoryId, IoId, NodeId
 from raftlog.base.units import WallMillis
 from raftlog.runtime.recover import FORCED, KEPT, recover_directory
-from raftlog.storage.data_dir import peek_directory
+from raftlog.storage.directories.data_dir import peek_directory
+from raftlog.storage.directories.log_directories import LogDirectories, open_further
+from raftlog.storage.directories.store import StoreImage
 from raftlog.storage.files import write_whole
-from raftlog.storage.log_directories import LogDirectories, open_further
 from raftlog.storage.ops import StoreRecords
-from raftlog.storage.store import StoreImage
 from raftlog.storage.write_round import DirectoryWriter
 from tests.broker.cluster import Cluster
 from tests.broker.replicas.test_scrubbing import filled, last_byte_of_batch

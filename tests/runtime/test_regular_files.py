@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.base.errors import DiskError, OperatingError
-from raftlog.runtime.open_files import PosixDescriptors
+from raftlog.runtime.disks.open_files import PosixDescriptors
 from raftlog.runtime.real_ports import PosixDisk, refuse_irregular
 from raftlog.runtime.regular_files import NotRegular, open_regular
 

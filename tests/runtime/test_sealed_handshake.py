@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from raftlog.base import probes
 from raftlog.base.errors import ProtocolError, RaftlogError, RemoteError
 from raftlog.broker.peer_codec import SEALED_FROM
-from raftlog.runtime import handshake
-from raftlog.runtime.handshake import PlainPeerError, Trust
+from raftlog.runtime.network import handshake
+from raftlog.runtime.network.handshake import PlainPeerError, Trust
 from raftlog.runtime.real_ports import OsEntropy
 from raftlog.seal import handshake as sealing
 from raftlog.seal.fields import FIELDS_BYTES_MAX, IDENTITY, POLICY, write_fields

@@ -14,7 +14,7 @@ from raftlog.base.errors import RaftlogError
 from raftlog.client.blocking import BlockingClient
 from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.values import TopicPartition
-from raftlog.runtime import local_cluster
+from raftlog.runtime.local import cluster as local_cluster
 
 pytestmark = [pytest.mark.processes, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ import trio
 
 from raftlog.broker.events import Job, JobDone, Read
 from raftlog.records.slices import FileSlice
-from raftlog.runtime.search_lanes import SEARCHES_MAX
+from raftlog.runtime.disks.search_lanes import SEARCHES_MAX
 from tests.runtime.test_log_writer import HOME, Rig
 
 

@@ -8,7 +8,7 @@ letter. What the whole kind must do is checked for every name of the table.
 import pytest
 
 from raftlog.base.errors import ConfigError
-from raftlog.runtime.security_settings import DEFAULT_PROTOCOL_MAP, NO_OPS
+from raftlog.runtime.settings.security_settings import DEFAULT_PROTOCOL_MAP, NO_OPS
 from tests.runtime.test_config_file import GOOD, judged
 
 KAFKA_MAP = (

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import DirectoryId
 from raftlog.records.slices import FileSlice
-from raftlog.runtime.open_files import REMOVED_LOOK_SECONDS, OpenFiles, PosixDescriptors
-from raftlog.runtime.sender import Sender
+from raftlog.runtime.disks.open_files import REMOVED_LOOK_SECONDS, OpenFiles, PosixDescriptors
+from raftlog.runtime.network.sender import Sender
 from tests.runtime.memory_stream import memory_pair
 
 HOME = DirectoryId(7)

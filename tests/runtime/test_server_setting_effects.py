@@ -20,11 +20,11 @@ from raftlog.kafka.codec import decode_response, encode_request
 from raftlog.kafka.messages.api_versions import ApiVersionsRequest
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from raftlog.kafka.versions import ApiKey
-from raftlog.metadata.topic_configs import BROKER_DEFAULT_NAMES
+from raftlog.metadata.settings.topic_configs import BROKER_DEFAULT_NAMES
 from raftlog.runtime import server
-from raftlog.runtime.config_keys import SETTINGS
 from raftlog.runtime.real_ports import PosixDisk, make_data_directory
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog.runtime.settings.config_keys import SETTINGS
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory
 from raftlog.testing.faults import faults_of
 from tests.runtime.setting_effects import judged
 from tests.runtime.test_broker_setting_effects import EFFECTS as DECISIONS

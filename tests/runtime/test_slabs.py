@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.base.units import MIB
-from raftlog.runtime.slabs import (
+from raftlog.runtime.network.slabs import (
     RETIRED_MAX,
     SIZE_CLASSES,
     NoMemory,

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from raftlog.base.limits import SEGMENT_BYTES_MIN
-from raftlog.metadata.topic_config_table import TOPIC_CONFIGS, SettingClass
+from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS, SettingClass
 from tests.broker.handlers.data_path import WALL, batch_of, fetch, produce
 from tests.broker.handlers.test_alter_configs import BROKER, SET, alter, resource
 from tests.broker.handlers.test_partition_reassignments import move, moving

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from raftlog.spark import blocks
-from raftlog.spark.blocks import Carry, Rows, fold, judge, judged_blocks
-from raftlog.spark.carries import by_number, carried, segments_of
-from raftlog.verify import holes, linearizability
-from raftlog.verify.linearizability import BEFORE_ALL
-from raftlog.verify.pairing import OPEN
+from raftlog.spark.jobs import blocks
+from raftlog.spark.jobs.blocks import Carry, Rows, fold, judge, judged_blocks
+from raftlog.spark.jobs.carries import by_number, carried, segments_of
+from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.judging import holes, linearizability
+from raftlog.verify.judging.linearizability import BEFORE_ALL
 
 LISTED = Carry(list_holes=True)
 COLUMNS = ["offset", "what", "begin", "end", "op", "text"]

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import pytest
 from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
-from raftlog.spark.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables, judge_tables
-from raftlog.verify.facts import per_key
-from raftlog.verify.folds import judge_in_parts
-from raftlog.verify.pairing import Interval
+from raftlog.spark.jobs.chain_job import LENGTHS, LOG_STARTS, READS, SENDS, Tables, judge_tables
+from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.judging.facts import per_key
+from raftlog.verify.judging.folds import judge_in_parts
 
 pytestmark = [pytest.mark.needs_command("java"), pytest.mark.filterwarnings("ignore")]
 

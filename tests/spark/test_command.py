@@ -13,8 +13,8 @@ from pyspark.errors import ParseException
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.main import run
-from raftlog.cli.spark_progress import tasks_of
-from raftlog.spark.one_line import as_ours
+from raftlog.cli.output.spark_progress import tasks_of
+from raftlog.spark.connector.one_line import as_ours
 from tests.spark.test_verify_job import run_and_write
 
 pytestmark = [

@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.spark import compiled, kernel, plain, reading, vectors
-from raftlog.spark.columns import COLUMNS, Wanted
+from raftlog.spark.connector import reading
+from raftlog.spark.decoding import compiled, kernel, plain, vectors
+from raftlog.spark.decoding.columns import COLUMNS, Wanted
 from tests.spark.batches import COUNT_AT, LAST_DELTA_AT, built, by_hand, record
 from tests.spark.test_vectors import ALL, EVERYTHING, logs
 
@@ -233,13 +234,13 @@ def test_names_of_decoders():
 
 def test_few_records_are_not_worth_loading_it(monkeypatch):
     """Until the tasks of one worker have been asked for many together."""
-    monkeypatch.delitem(sys.modules, "raftlog.spark.kernel")
+    monkeypatch.delitem(sys.modules, "raftlog.spark.decoding.kernel")
     monkeypatch.setattr(reading._WORKER, "records", 0)
     assert reading.decoder_of("auto", reading.COMPILED_RECORDS_MIN - 2) is vectors.decode
     assert reading.decoder_of("auto", 1) is vectors.decode
     assert reading.decoder_of("auto", 1) is compiled.decode
     monkeypatch.setattr(reading._WORKER, "records", 0)
-    monkeypatch.setitem(sys.modules, "raftlog.spark.kernel", kernel)
+    monkeypatch.setitem(sys.modules, "raftlog.spark.decoding.kernel", kernel)
     assert reading.decoder_of("auto", 1) is compiled.decode
 
 

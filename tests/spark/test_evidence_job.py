@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from raftlog.spark.evidence_job import CARRIED, judge_evidence, judge_key, of_key
 from raftlog.spark.history_table import history_to_parquet, read_history
+from raftlog.spark.jobs.evidence_job import CARRIED, judge_evidence, judge_key, of_key
 from raftlog.spark.verify_job import judge_history
 from raftlog.verify import Header, HistoryReader, HistoryWriter, check_history, intervals
-from raftlog.verify.check import mode_of
-from raftlog.verify.linearizability import COMMITTED_PREFIX
-from raftlog.verify.verdict import Findings
+from raftlog.verify.judging.check import mode_of
+from raftlog.verify.judging.linearizability import COMMITTED_PREFIX
+from raftlog.verify.judging.verdict import Findings
 from tests.verify.writing import KEY, poll, send, written
 
 pytestmark = [pytest.mark.needs_command("java"), pytest.mark.filterwarnings("ignore")]

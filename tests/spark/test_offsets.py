@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.errors import ConfigError, OperatingError
-from raftlog.spark.offsets import (
+from raftlog.spark.connector.offsets import (
     TASKS_MAX,
     Known,
     Place,
@@ -19,7 +19,7 @@ from raftlog.spark.offsets import (
     ranges,
     stream_offset,
 )
-from raftlog.spark.options import Border, Kind
+from raftlog.spark.connector.options import Border, Kind
 
 A0, A1, B0 = Place("a", 0), Place("a", 1), Place("b", 0)
 KNOWN = Known({"a": "1" * 32, "b": "2" * 32}, {A0: 2, A1: 0, B0: 5}, {A0: 10, A1: 0, B0: 9})

@@ -3,7 +3,7 @@
 import pytest
 
 from raftlog.base.errors import ConfigError
-from raftlog.spark.options import Kind, Mode, read_options, write_options
+from raftlog.spark.connector.options import Kind, Mode, read_options, write_options
 
 BASE = {"kafka.bootstrap.servers": "h:9092", "subscribe": "a"}
 

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from raftlog.spark.history_table import history_to_parquet, read_history, tables_of
-from raftlog.spark.process_job import CLASSES, SESSIONS, judge_processes
+from raftlog.spark.jobs.process_job import CLASSES, SESSIONS, judge_processes
 from raftlog.spark.verify_job import judge_history
 from raftlog.verify import (
     BadHistory,
@@ -20,10 +20,10 @@ from raftlog.verify import (
     check_history,
     intervals,
 )
-from raftlog.verify.facts import Facts
-from raftlog.verify.linearizability import COMMITTED_PREFIX
-from raftlog.verify.process_order import ProcessOrder
-from raftlog.verify.verdict import Findings
+from raftlog.verify.judging.facts import Facts
+from raftlog.verify.judging.linearizability import COMMITTED_PREFIX
+from raftlog.verify.judging.process_order import ProcessOrder
+from raftlog.verify.judging.verdict import Findings
 
 pytestmark = [pytest.mark.needs_command("java"), pytest.mark.filterwarnings("ignore")]
 

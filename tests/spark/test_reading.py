@@ -19,10 +19,10 @@ from raftlog.client.core.fetched import FetchedBatches
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.spark import reading
-from raftlog.spark.offsets import DataLoss, Place, Range
-from raftlog.spark.options import Mode, read_options
-from raftlog.spark.reading import RangeReader
+from raftlog.spark.connector import reading
+from raftlog.spark.connector.offsets import DataLoss, Place, Range
+from raftlog.spark.connector.options import Mode, read_options
+from raftlog.spark.connector.reading import RangeReader
 from tests.spark.batches import built, by_hand, record
 
 PLACE = TopicPartition("orders", 0)

@@ -6,9 +6,9 @@ import pytest
 
 from raftlog.base.errors import ConfigError
 from raftlog.client.core.partitioner import partition_of
-from raftlog.spark.options import write_options
-from raftlog.spark.sink import columns_of
-from raftlog.spark.source import SQL_TYPES, StructField, StructType
+from raftlog.spark.connector.options import write_options
+from raftlog.spark.connector.sink import columns_of
+from raftlog.spark.connector.source import SQL_TYPES, StructField, StructType
 
 pytestmark = [
     pytest.mark.processes,

@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from raftlog.base.errors import OperatingError
-from raftlog.spark import source
-from raftlog.spark.offsets import DataLoss, Known, Place, Range
-from raftlog.spark.options import Mode, read_options
-from raftlog.spark.reading import read_range
+from raftlog.spark.connector import source
+from raftlog.spark.connector.offsets import DataLoss, Known, Place, Range
+from raftlog.spark.connector.options import Mode, read_options
+from raftlog.spark.connector.reading import read_range
 
 pytestmark = [
     pytest.mark.processes,

@@ -12,9 +12,9 @@ import pytest
 
 from raftlog.client.blocking_consumer import BlockingConsumer
 from raftlog.client.core.group_asks import fetch_offsets
-from raftlog.spark.offsets import DataLoss, Place
-from raftlog.spark.options import Mode, read_options
-from raftlog.spark.stream import StreamReader
+from raftlog.spark.connector.offsets import DataLoss, Place
+from raftlog.spark.connector.options import Mode, read_options
+from raftlog.spark.connector.stream import StreamReader
 from tests.spark.conftest import append
 from tests.spark.test_source import grid
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import CorruptData
 from raftlog.records.compression import GZIP, compress
-from raftlog.spark import chains, compiled, plain, vectors
-from raftlog.spark.chains import Odd
-from raftlog.spark.columns import COLUMNS, HEADERS, Wanted
+from raftlog.spark.decoding import chains, compiled, plain, vectors
+from raftlog.spark.decoding.chains import Odd
+from raftlog.spark.decoding.columns import COLUMNS, HEADERS, Wanted
 from tests.records.making import changed, with_body
 from tests.spark.batches import COUNT_AT, built, by_hand, record
 
@@ -214,7 +214,7 @@ def test_null_is_not_empty():
 
 def test_the_schema_is_what_spark_expects():
     types = pytest.importorskip("pyspark.sql.pandas.types")
-    source = pytest.importorskip("raftlog.spark.source")
+    source = pytest.importorskip("raftlog.spark.connector.source")
     fields = [source.StructField(name, source.SQL_TYPES[name]) for name in ALL]
     schema = types.to_arrow_schema(source.StructType(fields), timezone="UTC")
     assert schema.equals(agree([built([(1, b"k", b"v", [("h", b"x")])])]).schema)

@@ -10,14 +10,14 @@ from raftlog.base.errors import OperatingError
 from raftlog.client.blocking import BlockingClient
 from raftlog.spark import verify_job
 from raftlog.spark.history_table import history_to_parquet, read_history, tables_of
+from raftlog.spark.jobs.verify_report import write_report
 from raftlog.spark.verify_job import _judge_cycles, judge_history, verify
-from raftlog.spark.verify_report import write_report
 from raftlog.verify import Header, HistoryReader, HistoryWriter, check_history, intervals
-from raftlog.verify.classes import CLASSES
-from raftlog.verify.history import BadHistory
-from raftlog.verify.report import render
-from raftlog.verify.report_proof import data_of, digest_of, shell_of
-from raftlog.verify.verdict import Findings
+from raftlog.verify.histories.history import BadHistory
+from raftlog.verify.judging.classes import CLASSES
+from raftlog.verify.judging.verdict import Findings
+from raftlog.verify.report.page import render
+from raftlog.verify.report.proof import data_of, digest_of, shell_of
 from tests.spark import test_chain_job as rows
 
 pytestmark = [
@@ -137,8 +137,8 @@ def test_each_lie_is_found(spark, cluster, topic, tmp_path):
 
 
 def test_records_that_changed_between_two_reads_are_found(spark):
-    from raftlog.spark.log_job import density, fingerprints, immutable
-    from raftlog.spark.offsets import Place
+    from raftlog.spark.connector.offsets import Place
+    from raftlog.spark.jobs.log_job import density, fingerprints, immutable
 
     def log(change=None, without=None):
         made = [

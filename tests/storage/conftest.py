@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver, new_disk
 
 

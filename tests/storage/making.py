@@ -10,11 +10,11 @@ from raftlog.base.units import NEVER
 from raftlog.records.batch import entry_of, patch
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.control import TermStart, build_control_entry, write_term_start
-from raftlog.storage.cold import Learned
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory, open_directory
-from raftlog.storage.recovery import create_replica, recover_replica
+from raftlog.storage.boot.recovery import create_replica, recover_replica
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory, open_directory
+from raftlog.storage.directories.store import StoreImage
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
-from raftlog.storage.store import StoreImage
+from raftlog.storage.segments.cold import Learned
 from raftlog.storage.write_round import DirectoryWriter
 
 CLUSTER = bytes(range(16))

@@ -11,8 +11,8 @@ from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, FutureFormat
-from raftlog.storage.recovery import ReplicaState, recover_replica, salvage_replica
-from raftlog.storage.snapshot import newest_snapshot, snapshots_of, write_snapshot
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica, salvage_replica
+from raftlog.storage.segments.snapshot import newest_snapshot, snapshots_of, write_snapshot
 from tests.storage.making import FOUNDERS, SPEC, Driver
 
 

@@ -7,7 +7,7 @@ log, at its peak, while the log in memory keeps 24.
 
 import tracemalloc
 
-from raftlog.storage.recovery import recover_replica
+from raftlog.storage.boot.recovery import recover_replica
 from raftlog.storage.replica import LogOptions
 from tests.storage.making import SPEC, Driver
 

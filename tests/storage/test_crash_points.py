@@ -16,7 +16,13 @@ from raftlog.base.errors import OperatingError
 from raftlog.base.ids import ReplicaId
 from raftlog.records.chain import chain_next
 from raftlog.records.control import write_log_start
-from raftlog.storage.data_dir import (
+from raftlog.storage.boot.recovery import (
+    ReplicaState,
+    create_replica,
+    delete_replica,
+    recover_replica,
+)
+from raftlog.storage.directories.data_dir import (
     format_directory,
     is_formatted,
     open_directory,
@@ -24,10 +30,9 @@ from raftlog.storage.data_dir import (
     read_identity,
 )
 from raftlog.storage.files import write_whole
-from raftlog.storage.jobs import remove_files
-from raftlog.storage.recovery import ReplicaState, create_replica, delete_replica, recover_replica
 from raftlog.storage.replica import Registration, ReplicaSpec
-from raftlog.storage.snapshot import newest_snapshot, write_snapshot
+from raftlog.storage.segments.jobs import remove_files
+from raftlog.storage.segments.snapshot import newest_snapshot, write_snapshot
 from raftlog.storage.write_round import DirectoryWriter
 from tests.storage.making import FOUNDERS, IDENTITY, ME, OTHER, SPEC, TINY, Driver, new_disk
 

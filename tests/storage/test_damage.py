@@ -15,9 +15,9 @@ from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import ReplicaId
 from raftlog.records.batch import read_header
 from raftlog.records.control import write_log_start, write_membership_body
-from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.replica import index_name, snapshot_name
-from raftlog.storage.snapshot import newest_snapshot, write_snapshot
+from raftlog.storage.segments.snapshot import newest_snapshot, write_snapshot
 from tests.storage.making import ME, SPEC, Driver, batch_of, new_disk
 
 

@@ -10,8 +10,8 @@ from raftlog.base.checksum import crc32c
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, FutureFormat, OperatingError
 from raftlog.base.ids import ReplicaId
-from raftlog.storage import store_file
-from raftlog.storage.data_dir import (
+from raftlog.storage.directories import store_file
+from raftlog.storage.directories.data_dir import (
     FORMAT_FILE,
     DirectoryIdentity,
     format_directory,
@@ -20,8 +20,8 @@ from raftlog.storage.data_dir import (
     peek_directory,
     read_identity,
 )
-from raftlog.storage.store_file import STORE_FILES, StoreFiles
-from raftlog.storage.store_records import promise_record
+from raftlog.storage.directories.store_file import STORE_FILES, StoreFiles
+from raftlog.storage.directories.store_records import promise_record
 from tests.storage.making import CLUSTER, IDENTITY, ME, SPEC, Driver, new_disk
 
 FOUNDER = DirectoryIdentity(

@@ -8,23 +8,23 @@ from raftlog_sim.world.disk import Keep, SimulatedCrashError
 
 from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, OperatingError
-from raftlog.storage.data_dir import format_directory, open_directory
-from raftlog.storage.directory_move import (
+from raftlog.storage.boot.recovery import ReplicaState, create_replica, recover_replica
+from raftlog.storage.directories.data_dir import format_directory, open_directory
+from raftlog.storage.directories.directory_move import (
     MOVING_FILE,
     copy_replica,
     end_move,
     settle_moves,
 )
-from raftlog.storage.log_directories import (
+from raftlog.storage.directories.log_directories import (
     FurtherImage,
     LogDirectories,
     further_prefix,
     open_further,
 )
+from raftlog.storage.directories.store import StoreImage
 from raftlog.storage.ops import StoreRecords
-from raftlog.storage.recovery import ReplicaState, create_replica, recover_replica
 from raftlog.storage.replica import GROUPS_DIRECTORY, Registration, ReplicaSpec
-from raftlog.storage.store import StoreImage
 from raftlog.storage.write_round import DirectoryWriter
 from tests.storage.making import CLUSTER, FOUNDERS, IDENTITY, ME, SPEC, TINY, Driver, new_disk
 

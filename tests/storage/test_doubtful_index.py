@@ -17,10 +17,10 @@ from raftlog.base.checksum import crc32c
 from raftlog.base.entries import EntryKind, Membership
 from raftlog.base.errors import CorruptData
 from raftlog.records.control import write_log_start, write_membership_body
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica
 from raftlog.storage.files import write_whole
-from raftlog.storage.recovery import ReplicaState, recover_replica
 from raftlog.storage.replica import index_name
-from raftlog.storage.sparse_index import (
+from raftlog.storage.segments.sparse_index import (
     ControlRow,
     Point,
     TermRow,

@@ -17,18 +17,18 @@ from raftlog.base import probes
 from raftlog.base.entries import EntryKind, HardState
 from raftlog.base.errors import CorruptData, DiskError, DiskFull
 from raftlog.records.control import write_log_start
-from raftlog.storage.data_dir import (
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica
+from raftlog.storage.directories.data_dir import (
     format_directory,
     is_formatted,
     open_directory,
     peek_directory,
 )
+from raftlog.storage.directories.store_file import SECTOR, STORE_FILES, StoreFiles
+from raftlog.storage.directories.store_records import hard_state_record
 from raftlog.storage.inspect import inspect_directory
-from raftlog.storage.jobs import remove_files
-from raftlog.storage.recovery import ReplicaState, recover_replica
-from raftlog.storage.snapshot import write_snapshot
-from raftlog.storage.store_file import SECTOR, STORE_FILES, StoreFiles
-from raftlog.storage.store_records import hard_state_record
+from raftlog.storage.segments.jobs import remove_files
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import IDENTITY, ME, SPEC, Driver, new_disk
 
 VOTE = HardState(5, ME)

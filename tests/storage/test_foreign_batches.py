@@ -12,9 +12,9 @@ from raftlog.base.ids import ReplicaId
 from raftlog.records.batch import read_header
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.control import build_control_entry, write_membership_body
-from raftlog.storage import jobs
-from raftlog.storage.recovery import ReplicaState
-from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.segments import jobs
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import ME, NOW_MS, OTHER, SPEC, Driver, batch_of, new_disk
 
 

@@ -14,7 +14,7 @@ from raftlog.base.ids import ReplicaId
 from raftlog.records.chain import chain_next
 from raftlog.records.control import write_log_start, write_membership_body
 from raftlog.storage.inspect import inspect_directory
-from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage import stranger
 from tests.storage.making import CLUSTER, FOUNDERS, IDENTITY, ME, OTHER, SPEC, Driver, new_disk
 

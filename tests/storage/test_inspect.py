@@ -7,9 +7,9 @@ import attrs
 import pytest
 
 from raftlog.base.errors import CorruptData
+from raftlog.storage.boot.recovery import create_replica
+from raftlog.storage.directories.log_directories import further_prefix
 from raftlog.storage.inspect import fingerprint_log, inspect_directory
-from raftlog.storage.log_directories import further_prefix
-from raftlog.storage.recovery import create_replica
 from tests.storage.making import FOUNDERS, SPEC, TINY, Driver, new_disk
 from tests.storage.test_foreign_batches import twin_of
 

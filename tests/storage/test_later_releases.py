@@ -16,10 +16,10 @@ from raftlog.base.entries import EntryKind
 from raftlog.base.errors import FutureFormat
 from raftlog.records.batch import CRC_FROM
 from raftlog.records.control import Marker, write_marker
+from raftlog.storage.boot.recovery import recover_replica, salvage_replica
 from raftlog.storage.files import write_whole
-from raftlog.storage.head import write_head
-from raftlog.storage.recovery import recover_replica, salvage_replica
 from raftlog.storage.replica import HEAD_FILE
+from raftlog.storage.segments.head import write_head
 from tests.storage.making import SPEC, Driver
 
 KIND, VERSION = 61, 62

@@ -6,13 +6,19 @@ from raftlog_sim.world.disk import Keep
 from raftlog.base.checksum import crc32c
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, DiskFull, FutureFormat, OperatingError
-from raftlog.storage.data_dir import (
+from raftlog.storage.boot.recovery import (
+    ReplicaState,
+    create_replica,
+    delete_replica,
+    recover_replica,
+)
+from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
     format_directory,
     open_directory,
     peek_directory,
 )
-from raftlog.storage.log_directories import (
+from raftlog.storage.directories.log_directories import (
     FURTHER_FILE,
     DirectoryFailed,
     FurtherImage,
@@ -23,10 +29,9 @@ from raftlog.storage.log_directories import (
     open_further,
     refuse_further,
 )
+from raftlog.storage.directories.store_records import hard_state_record, register_record
 from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords
-from raftlog.storage.recovery import ReplicaState, create_replica, delete_replica, recover_replica
 from raftlog.storage.replica import Registration, ReplicaSpec
-from raftlog.storage.store_records import hard_state_record, register_record
 from raftlog.storage.write_round import DirectoryWriter
 from tests.storage.making import CLUSTER, FOUNDERS, IDENTITY, ME, SPEC, TINY, new_disk
 

@@ -14,8 +14,8 @@ from raftlog.base.entries import EntryKind, InstallPosition, Membership
 from raftlog.base.ids import ReplicaId
 from raftlog.records.chain import chain_next, chain_start
 from raftlog.records.control import write_log_start, write_membership_body
-from raftlog.storage.recovery import ReplicaState
-from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import CLUSTER, FOUNDERS, ME, SPEC, TINY, Driver, new_disk
 
 SIZES = st.integers(1, 700)

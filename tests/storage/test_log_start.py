@@ -14,9 +14,9 @@ from raftlog_sim.world.disk import Keep
 from raftlog.base.entries import EntryKind
 from raftlog.records.control import write_log_start
 from raftlog.storage import partition_log
-from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.replica import index_name
-from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver
 
 

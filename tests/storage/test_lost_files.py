@@ -3,7 +3,7 @@
 import pytest
 from raftlog_sim.world.disk import Keep
 
-from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.replica import LogOptions
 from tests.storage.making import Driver
 

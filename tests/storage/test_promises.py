@@ -4,7 +4,7 @@ import pytest
 from raftlog_sim.world.disk import Keep
 
 from raftlog.base.limits import BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES
-from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.boot.recovery import ReplicaState
 from tests.storage.making import SPEC, Driver, new_disk
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from raftlog_sim.world.disk import Keep
 
 from raftlog.base.errors import RaftlogError
-from raftlog.storage.recovery import ReplicaState
-from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver, new_disk
 
 FAULTS = st.lists(

@@ -10,9 +10,9 @@ from raftlog.base.errors import CorruptData
 from raftlog.records.batch import read_header, split
 from raftlog.records.control import Marker, write_marker
 from raftlog.records.slices import FileSlice
-from raftlog.storage.cold import ColdRead, TimeHit
-from raftlog.storage.jobs import read_slice
 from raftlog.storage.replica import LogOptions
+from raftlog.storage.segments.cold import ColdRead, TimeHit
+from raftlog.storage.segments.jobs import read_slice
 from tests.storage.making import NOW_MS, SPEC, TINY, Driver, new_disk
 
 BIG = LogOptions(segment_bytes=1 << 20, window_bytes=200_000, index_interval_bytes=8_000)

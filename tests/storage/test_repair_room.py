@@ -11,7 +11,7 @@ from raftlog_sim.world.disk import Keep, SimulatedCrashError
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import DiskError
 from raftlog.records.chain import chain_next
-from raftlog.storage.recovery import ReplicaState
+from raftlog.storage.boot.recovery import ReplicaState
 from tests.storage.making import FOUNDERS, SPEC, Driver, new_disk
 
 CRASHES = [(Keep.ALL, False), (Keep.NONE, True), (Keep.SOME, True)]

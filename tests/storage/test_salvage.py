@@ -15,13 +15,13 @@ from raftlog.base import probes
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, DiskError, DiskFull, RaftlogError
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
-from raftlog.storage.data_dir import open_directory
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica, salvage_replica
+from raftlog.storage.boot.salvage import SalvagingDisk
+from raftlog.storage.directories.data_dir import open_directory
+from raftlog.storage.directories.store_file import STORE_FILES
 from raftlog.storage.files import write_whole
-from raftlog.storage.recovery import ReplicaState, recover_replica, salvage_replica
 from raftlog.storage.replica import TEMPORARY_SUFFIX, index_name
-from raftlog.storage.salvage import SalvagingDisk
-from raftlog.storage.snapshot import write_snapshot
-from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.storage.making import SPEC, Driver, new_disk
 
 

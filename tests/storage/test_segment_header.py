@@ -10,7 +10,7 @@ from raftlog.base.entries import Membership
 from raftlog.base.errors import CorruptData, FutureFormat
 from raftlog.base.ids import ReplicaId
 from raftlog.base.limits import LEARNERS_MAX, VOTERS_MAX
-from raftlog.storage.segment_header import (
+from raftlog.storage.segments.segment_header import (
     SegmentHeader,
     header_needs_repair,
     read_segment_header,

@@ -8,10 +8,10 @@ from raftlog_sim.world.disk import Keep
 
 from raftlog.base.entries import InstallPosition
 from raftlog.base.errors import CorruptData, FutureFormat
-from raftlog.storage.head import read_head, write_head
-from raftlog.storage.recovery import create_replica
+from raftlog.storage.boot.recovery import create_replica
 from raftlog.storage.replica import HEAD_FILE
-from raftlog.storage.snapshot import (
+from raftlog.storage.segments.head import read_head, write_head
+from raftlog.storage.segments.snapshot import (
     newest_snapshot,
     parse_snapshot,
     snapshot_bytes,

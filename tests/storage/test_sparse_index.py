@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from raftlog.base.entries import EntryKind
 from raftlog.base.errors import CorruptData
-from raftlog.storage.sparse_index import (
+from raftlog.storage.segments.sparse_index import (
     ControlRow,
     IndexFile,
     Point,

@@ -11,8 +11,8 @@ import copy
 import pytest
 from raftlog_sim.world.disk import Keep
 
+from raftlog.storage.boot.recovery import ReplicaState
 from raftlog.storage.files import write_whole
-from raftlog.storage.recovery import ReplicaState
 from raftlog.storage.replica import index_name
 from tests.storage.making import Driver
 

@@ -9,10 +9,9 @@ from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import ReplicaId
 from raftlog.base.units import NEVER
-from raftlog.storage.data_dir import DirectoryImage
-from raftlog.storage.replica import Mark, Registration
-from raftlog.storage.store import MARK_DELAY_NS, StoreImage
-from raftlog.storage.store_records import (
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.store import MARK_DELAY_NS, StoreImage
+from raftlog.storage.directories.store_records import (
     StoreState,
     boot_record,
     hard_state_record,
@@ -21,6 +20,7 @@ from raftlog.storage.store_records import (
     register_record,
     unregister_record,
 )
+from raftlog.storage.replica import Mark, Registration
 from tests.storage.making import IDENTITY, ME, OTHER
 
 HERE = Registration(ME, "groups/x-0-5")

@@ -9,15 +9,15 @@ from raftlog_sim.world.disk import Keep
 from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import DirectoryId
-from raftlog.storage.data_dir import (
+from raftlog.storage.directories.data_dir import (
     FORMAT_FILE,
     format_directory,
     open_directory,
     peek_directory,
     read_identity,
 )
+from raftlog.storage.directories.store_file import SECTOR, STORE_FILES, _used
 from raftlog.storage.replica import Registration
-from raftlog.storage.store_file import SECTOR, STORE_FILES, _used
 from tests.storage import stranger
 from tests.storage.making import IDENTITY, ME, SPEC, Driver, new_disk
 

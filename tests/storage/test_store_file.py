@@ -12,10 +12,10 @@ from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, DiskFull, RaftlogError
 from raftlog.base.units import KIB
 from raftlog.runtime.real_ports import PosixDisk
-from raftlog.storage.data_dir import format_directory, open_directory
+from raftlog.storage.directories.data_dir import format_directory, open_directory
+from raftlog.storage.directories.store_file import STORE_FILES, StoreFiles, StoreReader, read_store
+from raftlog.storage.directories.store_records import hard_state_record, register_record
 from raftlog.storage.replica import Registration
-from raftlog.storage.store_file import STORE_FILES, StoreFiles, StoreReader, read_store
-from raftlog.storage.store_records import hard_state_record, register_record
 from tests.storage.making import IDENTITY, ME, SPEC, new_disk
 
 STRIKES = ("power", "old", "bit", "lost", "tear")

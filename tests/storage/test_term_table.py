@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.storage.term_table import TermTable
+from raftlog.storage.segments.term_table import TermTable
 
 
 def table(*rows, before=0, term=0, offset=0):

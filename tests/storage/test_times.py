@@ -19,10 +19,10 @@ from raftlog.base.errors import CorruptData
 from raftlog.base.ids import Offset
 from raftlog.records.batch import patch, read_header
 from raftlog.records.record import records_of
-from raftlog.storage import time_jobs
-from raftlog.storage.cold import SegmentsRemoved, TimesScanned
 from raftlog.storage.replica import index_name
-from raftlog.storage.sparse_index import NOT_KNOWN, read_index_file
+from raftlog.storage.segments import time_jobs
+from raftlog.storage.segments.cold import SegmentsRemoved, TimesScanned
+from raftlog.storage.segments.sparse_index import NOT_KNOWN, read_index_file
 from tests.records.test_timestamps import batch_at
 from tests.storage.making import NOW_MS, Driver, new_disk
 

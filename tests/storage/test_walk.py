@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.base.limits import BATCH_HEADER_BYTES, WALK_CHUNK_BYTES
-from raftlog.storage import walk
-from raftlog.storage.jobs import read_entries
-from raftlog.storage.recovery import ReplicaState, recover_replica
+from raftlog.storage.boot.recovery import ReplicaState, recover_replica
 from raftlog.storage.replica import LogOptions
+from raftlog.storage.segments import walk
+from raftlog.storage.segments.jobs import read_entries
 from tests.storage.making import SPEC, Driver
 
 SIZES = st.lists(st.integers(1, 700), min_size=1, max_size=12)

@@ -9,11 +9,11 @@ from raftlog_sim.world.disk import Keep
 from raftlog.base.entries import HardState
 from raftlog.base.errors import DiskError, DiskFull
 from raftlog.runtime.real_ports import PosixDisk
-from raftlog.storage.data_dir import open_directory, peek_directory
+from raftlog.storage.boot.recovery import ReplicaState
+from raftlog.storage.directories.data_dir import open_directory, peek_directory
+from raftlog.storage.directories.store_records import hard_state_record
 from raftlog.storage.files import write_whole
 from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecords
-from raftlog.storage.recovery import ReplicaState
-from raftlog.storage.store_records import hard_state_record
 from raftlog.storage.write_round import DirectoryWriter
 from tests.storage.making import ME, SPEC, Driver, new_disk
 
@@ -297,7 +297,7 @@ class TestMoreFilesThanMayBeOpen:
 
 def test_a_store_of_another_directory_is_refused(disk):
     from raftlog.base.errors import CorruptData
-    from raftlog.storage.store_file import StoreFiles, StoreOwner
+    from raftlog.storage.directories.store_file import StoreFiles, StoreOwner
 
     with pytest.raises(CorruptData, match="store of node 1"):
         StoreFiles(disk, StoreOwner(bytes(16), 1, 5))

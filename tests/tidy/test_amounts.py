@@ -10,7 +10,7 @@ from tests.tidy.tree import SourceFile, dotted, files_below, planted
 
 TOLD = (
     *(f"raftlog/{folder}/" for folder in ("cli", "client", "embed", "spark", "verify", "broker")),
-    *("raftlog/metadata/", "raftlog/runtime/local_", "raftlog/runtime/config_"),
+    *("raftlog/metadata/", "raftlog/runtime/local/", "raftlog/runtime/settings/config_"),
     *("sim/raftlog_sim/commands/", "sim/raftlog_sim/hunting/bug_story.py", "jepsen_style_tests/"),
 )
 """Where texts for people are made. Below them stand bytes of damaged frames, in many places."""

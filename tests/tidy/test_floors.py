@@ -108,7 +108,7 @@ def test_a_new_folder_must_choose_its_floor(tmp_path: Path):
 def test_the_rooms_of_the_guests_are_open(tmp_path: Path):
     small_tree(tmp_path)
     add(tmp_path, "raftlog/embed/pytest_plugin.py", "import pytest")
-    add(tmp_path, "raftlog/spark/source.py", "import pyspark")
+    add(tmp_path, "raftlog/spark/connector/source.py", "import pyspark")
     add(tmp_path, "raftlog_sim/subjects/__init__.py", "")
     add(tmp_path, "raftlog_sim/subjects/pysyncobj.py", "import pysyncobj")
     add(tmp_path, "raftlog/runtime/server.py", "")

@@ -26,5 +26,5 @@ def test_only_the_command_line_prints():
 def test_a_print_is_found():
     assert len(list(problems(planted("print(1)")))) == 1
     assert len(list(problems(planted("sys.stderr.write('x')")))) == 1
-    assert list(problems(planted("print(1)", "raftlog/cli/render.py"))) == []
+    assert list(problems(planted("print(1)", "raftlog/cli/output/render.py"))) == []
     assert list(problems(planted("console.print(1)"))) == []

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from raftlog.verify import Header, HistoryWriter
-from raftlog.verify.report import RunFolder
+from raftlog.verify.report.page import RunFolder
 
 MS = 1_000_000
 

@@ -9,7 +9,7 @@ docs/reference/anomalies.md).
 import pytest
 
 from raftlog.verify import BadHistory, intervals, judge_operations
-from raftlog.verify.jepsen_edn import header_for, read_ops
+from raftlog.verify.imports.jepsen_edn import header_for, read_ops
 
 
 def judged(text):

@@ -8,8 +8,8 @@ neighbour's reason would hide what went wrong.
 import pytest
 
 from raftlog.verify import Header
-from raftlog.verify.classes import CLASSES
-from raftlog.verify.linearizability import LINEARIZABLE
+from raftlog.verify.judging.classes import CLASSES
+from raftlog.verify.judging.linearizability import LINEARIZABLE
 from tests.verify.group_cases import ALL, GROUP_CASES, A, B, C, three
 from tests.verify.writing import (
     KEY,

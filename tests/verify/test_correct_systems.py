@@ -12,9 +12,9 @@ import attrs
 import pytest
 
 from raftlog.verify import Header, judge_operations
-from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
-from raftlog.verify.pairing import OPEN, Interval
-from raftlog.verify.pairs import Pairs
+from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.pairs import Pairs
+from raftlog.verify.judging.linearizability import COMMITTED_PREFIX, LINEARIZABLE
 
 KEYS = ["a/0", "a/1", "b/0"]
 OPERATIONS = 250

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.verify import BadHistory, Header, intervals, judge_operations
-from raftlog.verify.edn import Keyword, read_all, write
-from raftlog.verify.jepsen_edn import header_for, read_ops, write_op
+from raftlog.verify.imports.edn import Keyword, read_all, write
+from raftlog.verify.imports.jepsen_edn import header_for, read_ops, write_op
 from tests.verify.writing import invalid
 
 

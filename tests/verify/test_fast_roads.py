@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from raftlog_sim.hunting.small_logs import SHAPES, generate
 
 from raftlog.base.errors import RaftlogError
-from raftlog.verify import HistoryReader, history_reader, intervals, linearizability
-from raftlog.verify.facts import Facts, KeyFacts, Sent
-from raftlog.verify.history import BadHistory
-from raftlog.verify.pairing import Interval
-from raftlog.verify.pairs import KnownLog, Pairs
+from raftlog.verify import HistoryReader, intervals
+from raftlog.verify.histories import history_reader
+from raftlog.verify.histories.history import BadHistory
+from raftlog.verify.histories.pairing import Interval
+from raftlog.verify.histories.pairs import KnownLog, Pairs
+from raftlog.verify.judging import linearizability
+from raftlog.verify.judging.facts import Facts, KeyFacts, Sent
 
 HEADER = '{"format":1,"source":"sim","model":"log"}\n'
 KEYS = ["t/0", "t/1", "\N{LATIN SMALL LETTER E WITH ACUTE}/0", 'a"b', "a\\u0041", "a\\b"]

@@ -9,8 +9,9 @@ import random
 import pytest
 from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
-from raftlog.verify import Header, folds, judge_operations
-from raftlog.verify.folds import judge_in_parts
+from raftlog.verify import Header, judge_operations
+from raftlog.verify.judging import folds
+from raftlog.verify.judging.folds import judge_in_parts
 
 VALUES = ("inconsistent-offsets", "duplicate", "phantom", "G1a", "lost-write", "unseen")
 CONFLICTS = ("inconsistent-offsets", "duplicate", "phantom", "G1a")

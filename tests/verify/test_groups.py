@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.verify import BadHistory, Verdict
-from raftlog.verify.groups import NO_COMMIT
+from raftlog.verify.judging.groups import NO_COMMIT
 from tests.verify.writing import (
     Written,
     commit,

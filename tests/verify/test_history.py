@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raftlog.base.errors import FutureFormat, LocalMisuse
 from raftlog.base.limits import HISTORY_LINE_CHARS_MAX
 from raftlog.verify import BadHistory, Header, HistoryReader, HistoryWriter, Op, check_history
-from raftlog.verify import history_reader as history_module
+from raftlog.verify.histories import history_reader as history_module
 from tests.verify.writing import KEY, poll, send, written
 
 HEADER = '{"format":1,"source":"sim","model":"log"}\n'

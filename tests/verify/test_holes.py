@@ -3,8 +3,8 @@
 import itertools
 import random
 
-from raftlog.verify.holes import Candidate, Segment, fill
-from raftlog.verify.pairing import OPEN
+from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.judging.holes import Candidate, Segment, fill
 
 
 def by_trying_everything(segments, spare):

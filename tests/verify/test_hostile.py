@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from raftlog.base.errors import FutureFormat
 from raftlog.verify import BadHistory, judge
-from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report.page import RunFolder, render
 from tests.verify.sample_runs import simulated
 from tests.verify.test_classes import CASES
 from tests.verify.writing import KEY, op, written

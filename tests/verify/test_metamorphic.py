@@ -8,10 +8,11 @@ import random
 import pytest
 from raftlog_sim.hunting.small_logs import KEY, SHAPES, generate
 
-from raftlog.verify import Header, cycles, judge_operations
-from raftlog.verify.facts import Facts
-from raftlog.verify.pairing import OPEN
-from raftlog.verify.verdict import Findings
+from raftlog.verify import Header, judge_operations
+from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.judging import cycles
+from raftlog.verify.judging.facts import Facts
+from raftlog.verify.judging.verdict import Findings
 
 LINEAR = ("linearizability", "inconsistent-offsets", "duplicate", "phantom", "G1a")
 SEEDS = 120

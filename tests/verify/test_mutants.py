@@ -13,7 +13,7 @@ from raftlog_sim.hunting import mutation
 from raftlog_sim.hunting.judge_hunt import KINDS, Hunt, judged_wrongly
 from raftlog_sim.hunting.small_logs import SHAPES
 
-from raftlog.verify import anomalies, check, facts, holes, linearizability, search
+from raftlog.verify.judging import anomalies, check, facts, holes, linearizability, search
 
 MUTANTS = [each for each in mutation.load().values() if each.of == mutation.JUDGE]
 SEEDS = 4000

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftlog.verify import BadHistory, Op, intervals
-from raftlog.verify.pairing import OPEN, shortened
-from raftlog.verify.pairs import Pairs
+from raftlog.verify.histories.pairing import OPEN, shortened
+from raftlog.verify.histories.pairs import Pairs
 from tests.verify.writing import KEY
 
 

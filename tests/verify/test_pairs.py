@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from raftlog.verify.pairs import KnownLog, Pairs
+from raftlog.verify.histories.pairs import KnownLog, Pairs
 
 
 def told(log, words):

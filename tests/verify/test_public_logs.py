@@ -6,8 +6,8 @@ import pytest
 
 from raftlog.cli.main import run
 from raftlog.verify import MODELS, BadHistory, intervals, judge_operations
-from raftlog.verify.jepsen_edn import header_for, read_ops, write_op
-from raftlog.verify.public_logs import is_public, read_public
+from raftlog.verify.imports.jepsen_edn import header_for, read_ops, write_op
+from raftlog.verify.imports.public_logs import is_public, read_public
 from tests.verify.test_corpora import ETCD, KNOSSOS, KV
 
 MUTEX = """[{{:process 0, :type :invoke, :f :acquire}} {{:process 0, :type :ok, :f :acquire}}

@@ -6,10 +6,10 @@ import attrs
 import pytest
 
 from raftlog.verify import Header, judge
-from raftlog.verify.models import CAS_REGISTER, Call
-from raftlog.verify.register_story import core_of, story_of
-from raftlog.verify.search import search
-from raftlog.verify.verdict import INVALID
+from raftlog.verify.judging.models import CAS_REGISTER, Call
+from raftlog.verify.judging.register_story import core_of, story_of
+from raftlog.verify.judging.search import search
+from raftlog.verify.judging.verdict import INVALID
 from tests.verify.writing import op, written
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from raftlog.base.limits import REPORT_BYTES_MAX
 from raftlog.verify import Header, Op, judge
-from raftlog.verify.report import RunFolder, as_block, page_data, render
-from raftlog.verify.report_plots import unavailability
-from raftlog.verify.report_strips import first_divergence, strips_of
-from raftlog.verify.report_trace import faults_of, picture_of, trace_lines
-from raftlog.verify.report_window import OPERATIONS_MAX
+from raftlog.verify.report.page import RunFolder, as_block, page_data, render
+from raftlog.verify.report.plots import unavailability
+from raftlog.verify.report.strips import first_divergence, strips_of
+from raftlog.verify.report.trace import faults_of, picture_of, trace_lines
+from raftlog.verify.report.window import OPERATIONS_MAX
 from tests.verify.sample_runs import MS, black_box, long_run, simulated
 from tests.verify.test_classes import CASES
 from tests.verify.writing import KEY, length, op, poll, send, written

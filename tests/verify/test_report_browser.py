@@ -14,7 +14,7 @@ import pytest
 
 from raftlog.base.limits import REPORT_BYTES_MAX
 from raftlog.verify import Header, judge
-from raftlog.verify.report import RunFolder, render
+from raftlog.verify.report.page import RunFolder, render
 from tests.verify.sample_runs import black_box, hostile, long_run, nobody, simulated
 from tests.verify.test_classes import CASES
 from tests.verify.writing import op, written

@@ -4,12 +4,12 @@ import attrs
 import pytest
 
 from raftlog.verify import Header, judge
-from raftlog.verify.report import RunFolder, page_data
-from raftlog.verify.report_claims import claims_of, cost_of
-from raftlog.verify.report_commands import commands_of
-from raftlog.verify.report_lanes import segments_of
-from raftlog.verify.report_trace import Fault, picture_of, trace_lines
-from raftlog.verify.report_window import EVENTS_MAX
+from raftlog.verify.report.claims import claims_of, cost_of
+from raftlog.verify.report.commands import commands_of
+from raftlog.verify.report.lanes import segments_of
+from raftlog.verify.report.page import RunFolder, page_data
+from raftlog.verify.report.trace import Fault, picture_of, trace_lines
+from raftlog.verify.report.window import EVENTS_MAX
 from tests.verify.sample_runs import MS, black_box, hostile, nobody, simulated
 from tests.verify.writing import length, op, poll, send, written
 

@@ -4,7 +4,7 @@ import pytest
 
 from raftlog.base.errors import LocalMisuse
 from raftlog.verify import BadHistory, Header
-from raftlog.verify.classes import CLASSES, NAMES, allowed_by_default
+from raftlog.verify.judging.classes import CLASSES, NAMES, allowed_by_default
 from tests.verify.writing import KEY, invalid, judged, length, op, poll, send, txn, witness
 
 A, B, C, D = "k#1", "k#2", "k#3", "k#4"

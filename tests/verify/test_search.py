@@ -13,9 +13,15 @@ from raftlog_sim.hunting.small_registers import (
 )
 
 from raftlog.verify import BadHistory, Call, Header, Model, Op, intervals, judge_operations
-from raftlog.verify.models import CAS_REGISTER, CONSUMER_OFFSETS, FENCING, REGISTER, append_only
-from raftlog.verify.pairing import OPEN
-from raftlog.verify.search import search
+from raftlog.verify.histories.pairing import OPEN
+from raftlog.verify.judging.models import (
+    CAS_REGISTER,
+    CONSUMER_OFFSETS,
+    FENCING,
+    REGISTER,
+    append_only,
+)
+from raftlog.verify.judging.search import search
 
 LOTS = 10**6
 
@@ -235,7 +241,9 @@ def test_an_operation_that_the_model_does_not_know_is_a_mistake():
         judged("register", (0, "invoke", "pop", None), (0, "ok", "pop", 1))
 
 
-@pytest.mark.parametrize("model", ["registers", "os:system", "raftlog.verify.models:REGISTER"])
+@pytest.mark.parametrize(
+    "model", ["registers", "os:system", "raftlog.verify.judging.models:REGISTER"]
+)
 def test_a_header_never_loads_code(model):
     with pytest.raises(BadHistory, match="unknown model"):
         judged(model, (0, "invoke", "read", None), (0, "ok", "read", None))

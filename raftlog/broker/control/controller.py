@@ -53,13 +53,13 @@ from raftlog.broker.deadlines import Timer
 from raftlog.broker.events import LinkUp
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
-from raftlog.metadata.applied import Applied
-from raftlog.metadata.apply import apply
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.engine import MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage, encode_snapshot
 from raftlog.metadata.performed import OnceId, done_before, once_problem
 from raftlog.metadata.refusals import Refusal, kafka_code
+from raftlog.metadata.rules.applied import Applied
+from raftlog.metadata.rules.apply import apply
 from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6

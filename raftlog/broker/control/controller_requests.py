@@ -12,10 +12,7 @@ from raftlog.base.entries import Membership
 from raftlog.base.ids import DirectoryId, NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.metadata import commands as c
-from raftlog.metadata.broker_settings import altered_settings
-from raftlog.metadata.config_changes import altered_configs
 from raftlog.metadata.image import ClusterImage
-from raftlog.metadata.placement import place_partitions
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import (
     AlterBrokerWish,
@@ -26,10 +23,13 @@ from raftlog.metadata.requests import (
     PreferWish,
     ReassignWish,
 )
-from raftlog.metadata.topic_configs import configs_problem
-from raftlog.metadata.topic_defaults import MADE_NOW
+from raftlog.metadata.rules.placement import place_partitions
+from raftlog.metadata.rules.topic_names import RESERVED_TOPICS, collision_key, topic_name_problem
+from raftlog.metadata.settings.broker_settings import altered_settings
+from raftlog.metadata.settings.config_changes import altered_configs
+from raftlog.metadata.settings.topic_configs import configs_problem
+from raftlog.metadata.settings.topic_defaults import MADE_NOW
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
-from raftlog.metadata.topic_names import RESERVED_TOPICS, collision_key, topic_name_problem
 
 
 class Refused(NamedTuple):

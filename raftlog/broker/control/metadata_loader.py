@@ -18,14 +18,14 @@ from raftlog.base.probes import probe
 from raftlog.base.trace import TraceValue
 from raftlog.base.units import Instant
 from raftlog.broker.config import BrokerConfig
-from raftlog.metadata.applied import Applied
-from raftlog.metadata.apply import apply
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.commands import SnapshotImage
 from raftlog.metadata.delta import ClusterDelta, delta_between
 from raftlog.metadata.engine import Committed, MetadataEngine
 from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.metadata.refusals import Refusal
+from raftlog.metadata.rules.applied import Applied
+from raftlog.metadata.rules.apply import apply
 from raftlog.partition.replica import PartitionReplica
 
 _ON: Final = "metadata log"

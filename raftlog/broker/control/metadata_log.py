@@ -19,7 +19,7 @@ from raftlog.metadata.engine import Committed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.record import records_of
-from raftlog.storage.cold import EntriesRead
+from raftlog.storage.segments.cold import EntriesRead
 
 _ON: Final = "metadata log"
 _AGAIN_NS: Final = millis(100)

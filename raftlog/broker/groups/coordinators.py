@@ -31,7 +31,7 @@ from raftlog.broker.handlers.controller_calls import when_current
 from raftlog.groups.coordinator import Coordinator, GroupProposal
 from raftlog.groups.machine import GroupsMachine
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.clocks import PeerClocks, most_share
+from raftlog.partition.maintenance.clocks import PeerClocks, most_share
 from raftlog.partition.output import ProposalAnswer, ReadAnswer
 from raftlog.partition.replica import PartitionReplica
 

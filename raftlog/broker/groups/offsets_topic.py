@@ -20,8 +20,8 @@ from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.handlers.create_topics import new_topic_id
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
 from raftlog.metadata.topic_image import TopicImage
-from raftlog.metadata.topic_names import OFFSETS_TOPIC
 
 _FOR_BROKERS: Final = 2
 """The creation waits for brokers for this part of the time that an asker waits for leaders."""

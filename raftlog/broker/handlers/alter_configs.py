@@ -7,7 +7,7 @@ from raftlog.kafka.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from raftlog.metadata.config_changes import Operation
+from raftlog.metadata.settings.config_changes import Operation
 
 
 def _asked(body: AlterConfigsRequest) -> list[Changes]:

@@ -25,11 +25,11 @@ from raftlog.broker.context import Context
 from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.broker_settings import CHANGEABLE, EVERY_BROKER
-from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.requests import AlterBrokerWish, AlterTopicWish
-from raftlog.metadata.topic_configs import nearest
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
+from raftlog.metadata.settings.broker_settings import CHANGEABLE, EVERY_BROKER
+from raftlog.metadata.settings.config_changes import ConfigChange, Operation
+from raftlog.metadata.settings.topic_configs import nearest
 
 TOPIC: Final = 2
 BROKER: Final = 4

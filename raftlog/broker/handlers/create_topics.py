@@ -27,10 +27,10 @@ from raftlog.kafka.messages.create_topics import (
 )
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.requests import CreateTopicWish
-from raftlog.metadata.topic_configs import config_warnings, configs_problem
-from raftlog.metadata.topic_defaults import MADE_NOW
+from raftlog.metadata.rules.topic_names import RESERVED_TOPICS, topic_name_problem
+from raftlog.metadata.settings.topic_configs import config_warnings, configs_problem
+from raftlog.metadata.settings.topic_defaults import MADE_NOW
 from raftlog.metadata.topic_image import TopicImage
-from raftlog.metadata.topic_names import RESERVED_TOPICS, topic_name_problem
 
 BROKER_DEFAULT: Final = -1
 

@@ -24,7 +24,7 @@ from raftlog.kafka.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from raftlog.metadata.topic_configs import retention_deletes
+from raftlog.metadata.settings.topic_configs import retention_deletes
 from raftlog.partition.output import DeleteAnswer
 
 _NO_WATERMARK: Final = -1

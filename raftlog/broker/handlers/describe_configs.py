@@ -28,10 +28,10 @@ from raftlog.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from raftlog.metadata.broker_settings import BROKER_ONLY, CHANGEABLE, EVERY_BROKER
-from raftlog.metadata.topic_config_table import ConfigType, SettingClass, TopicConfig
-from raftlog.metadata.topic_defaults import MADE_NOW
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
+from raftlog.metadata.settings.broker_settings import BROKER_ONLY, CHANGEABLE, EVERY_BROKER
+from raftlog.metadata.settings.topic_config_table import ConfigType, SettingClass, TopicConfig
+from raftlog.metadata.settings.topic_defaults import MADE_NOW
 
 TOPIC: Final = 2
 BROKER: Final = 4

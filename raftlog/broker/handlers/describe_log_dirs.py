@@ -27,7 +27,7 @@ from raftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from raftlog.partition.replica import PartitionReplica
-from raftlog.storage.space import Space, look_at_spaces
+from raftlog.storage.directories.space import Space, look_at_spaces
 
 _STATE: Final = "describe_log_dirs"
 

@@ -14,7 +14,7 @@ from raftlog.kafka.messages.describe_producers import (
     TopicResponse,
 )
 from raftlog.kafka.messages.describe_producers import TopicRequest as Asked
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
 
 _NONE: Final = -1
 

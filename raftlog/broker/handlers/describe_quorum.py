@@ -25,7 +25,7 @@ from raftlog.kafka.messages.describe_quorum import (
 )
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.requests import DescribeQuorum, decode_answer, encode_wish
-from raftlog.metadata.topic_names import METADATA_TOPIC
+from raftlog.metadata.rules.topic_names import METADATA_TOPIC
 
 
 def handle(context: Context, request: KafkaRequest) -> None:

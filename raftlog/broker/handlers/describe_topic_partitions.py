@@ -19,8 +19,8 @@ from raftlog.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from raftlog.metadata.rules.topic_names import topic_name_problem
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
-from raftlog.metadata.topic_names import topic_name_problem
 
 PAGE_PARTITIONS_MAX: Final = 2000
 """Kafka's max.request.partition.size.limit."""

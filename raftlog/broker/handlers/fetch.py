@@ -46,9 +46,9 @@ from raftlog.partition.fetch_plan import FetchView, Part
 from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
 from raftlog.partition.waiters import FetchWaiter
-from raftlog.storage.cold import ColdRead
-from raftlog.storage.jobs import ScanOrder
-from raftlog.storage.segment import SegmentRef
+from raftlog.storage.segments.cold import ColdRead
+from raftlog.storage.segments.jobs import ScanOrder
+from raftlog.storage.segments.segment import SegmentRef
 
 _TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15

@@ -6,7 +6,7 @@ everything but the beginning (KIP-207).
 
 A look-up by time sees the records from the log start to the high watermark of the moment at which
 it began, and no others. It runs as a chain of short jobs off the loop, each planned by what the one
-before it found (`raftlog.storage.time_plan`); the chain ends with its request.
+before it found (`raftlog.storage.segments.time_plan`); the chain ends with its request.
 """
 
 from functools import partial
@@ -32,7 +32,7 @@ from raftlog.kafka.messages.list_offsets import (
 from raftlog.partition.output import ReadAnswer
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.timestamps import NO_TIMESTAMP
-from raftlog.storage.cold import LargestFound, Learned, TimeFound, TimeHit
+from raftlog.storage.segments.cold import LargestFound, Learned, TimeFound, TimeHit
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -37,8 +37,8 @@ from raftlog.kafka.messages.metadata import (
 )
 from raftlog.kafka.shape import ZERO_ID
 from raftlog.metadata.requests import CreateTopicWish
+from raftlog.metadata.rules.topic_names import RESERVED_TOPICS, topic_name_problem
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
-from raftlog.metadata.topic_names import RESERVED_TOPICS, topic_name_problem
 
 _NO_LEADER: Final = -1
 

@@ -18,8 +18,8 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.partition.appending import Refused, judged
 from raftlog.partition.output import ProduceAnswer
+from raftlog.partition.producing.appending import Refused, judged
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.record_walk import RecordRules, RecordWalk, walk_records
 

@@ -16,34 +16,33 @@ import attrs
 from raftlog.base import entries, errors, ids
 from raftlog.broker import config, events, peer_messages
 from raftlog.groups import settings
-from raftlog.metadata import topic_config_table
+from raftlog.metadata.settings import topic_config_table
 from raftlog.raft import messages
 from raftlog.records import batch, control, slices
 from raftlog.storage import (
-    cold,
-    data_dir,
-    jobs,
-    log_directories,
     log_end,
     ops,
     partition_log,
     pending,
     read_plan,
     recent_window,
-    recovery,
     replica,
     rounds,
+)
+from raftlog.storage.boot import recovery, walked_log
+from raftlog.storage.directories import data_dir, log_directories, space
+from raftlog.storage.segments import (
+    cold,
+    jobs,
     scrub,
     segment,
     segment_end,
     segment_header,
-    space,
     sparse_index,
     term_table,
     time_jobs,
     time_plan,
     walk,
-    walked_log,
 )
 
 MODULES: Final[tuple[ModuleType, ...]] = (

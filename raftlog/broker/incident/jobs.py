@@ -11,10 +11,12 @@ from typing import Any, Final, final
 
 from raftlog.broker.incident.values import NotRecordable
 from raftlog.partition.boot import restored_machine
-from raftlog.partition.install_judge import judged_machine
+from raftlog.partition.machine.install_judge import judged_machine
 from raftlog.records.record_walk import walk_records
-from raftlog.storage import directory_move, jobs, recovery, scrub, snapshot, time_jobs
-from raftlog.storage.space import look_at_space, look_at_spaces
+from raftlog.storage.boot import recovery
+from raftlog.storage.directories import directory_move
+from raftlog.storage.directories.space import look_at_space, look_at_spaces
+from raftlog.storage.segments import jobs, scrub, snapshot, time_jobs
 
 JobFunction = Callable[..., Any]
 _KNOWN_DEPTH_MAX: Final = 3

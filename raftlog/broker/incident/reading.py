@@ -24,8 +24,8 @@ from raftlog.broker.incident.recorder import ABOUT_RELEASE
 from raftlog.broker.incident.rows import Row, RowKind, RowReader
 from raftlog.broker.incident.value_reader import ValueReader
 from raftlog.broker.incident.values import ON, Payloads, Tag
-from raftlog.storage.data_dir import DirectoryImage
-from raftlog.storage.log_directories import FurtherImage
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.log_directories import FurtherImage
 
 _CLASSES_MAX: Final = 4096
 

@@ -32,8 +32,8 @@ from raftlog.broker.incident.rows import HEAD, RowKind, RowWriter
 from raftlog.broker.incident.value_writer import ValueWriter
 from raftlog.broker.incident.values import NotRecordable, Payloads
 from raftlog.broker.release import THIS_RELEASE
-from raftlog.storage.data_dir import DirectoryImage
-from raftlog.storage.log_directories import FurtherImage
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.log_directories import FurtherImage
 
 ABOUT_RELEASE = {"this release": THIS_RELEASE}
 """Objects of code that a configuration names."""

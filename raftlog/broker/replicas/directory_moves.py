@@ -1,7 +1,8 @@
 """Moves replicas between the log directories of this broker, one after another.
 
 The replica is stopped while its files are copied: its leadership goes to another broker first, if
-one can take it. `raftlog.storage.directory_move` says why a crash at any step loses nothing.
+one can take it. `raftlog.storage.directories.directory_move` says why a crash at any step loses
+nothing.
 """
 
 from collections.abc import Callable
@@ -17,10 +18,10 @@ from raftlog.base.units import Instant, Nanos, millis
 from raftlog.broker.context import Context
 from raftlog.broker.replicas.hosts import FOR_GOOD, Host, HostState
 from raftlog.broker.replicas.volume import Volume
-from raftlog.storage.directory_move import copy_replica, end_move
-from raftlog.storage.log_directories import directory_of
+from raftlog.storage.boot.recovery import delete_replica
+from raftlog.storage.directories.directory_move import copy_replica, end_move
+from raftlog.storage.directories.log_directories import directory_of
 from raftlog.storage.ops import CloseGroup
-from raftlog.storage.recovery import delete_replica
 
 _HAND_OVER_NS: Final[Nanos] = millis(3_000)
 """How long another broker may take to take the leadership over; then the replica stops anyway."""

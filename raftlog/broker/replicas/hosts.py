@@ -9,8 +9,8 @@ import attrs
 from raftlog.base.entries import Membership
 from raftlog.base.ids import TopicId
 from raftlog.base.units import Instant
-from raftlog.partition.applied import MachineFactory
 from raftlog.partition.config import PartitionConfig
+from raftlog.partition.machine.applied import MachineFactory
 from raftlog.partition.replica import PartitionReplica
 from raftlog.storage.replica import LogOptions, ReplicaSpec
 

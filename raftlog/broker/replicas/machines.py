@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from raftlog.groups.machine import GroupsMachine
-from raftlog.metadata.topic_names import OFFSETS_TOPIC
-from raftlog.partition.applied import MachineFactory
+from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
+from raftlog.partition.machine.applied import MachineFactory
 
 MACHINES: Final[Mapping[str, MachineFactory]] = {OFFSETS_TOPIC: GroupsMachine}
 """Topic name to what makes an empty machine: a class, or a partial, never a closure."""

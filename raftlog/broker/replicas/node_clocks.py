@@ -25,7 +25,8 @@ class _Told(NamedTuple):
 @final
 @attrs.define(eq=False)
 class NodeClocks:
-    """Conforms to raftlog.partition.clocks.PeerClocks. One entry for each linked node."""
+    """Conforms to raftlog.partition.maintenance.clocks.PeerClocks. One entry for each linked
+    node."""
 
     _told: dict[NodeId, _Told] = attrs.Factory(dict)
 

@@ -35,22 +35,22 @@ from raftlog.broker.replicas.volume import Volume
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
-from raftlog.partition.applied import AppliedMachine, MachineFactory, MachineStates
 from raftlog.partition.boot import restored_machine
-from raftlog.partition.clocks import PeerClocks
 from raftlog.partition.config import PartitionConfig
-from raftlog.partition.producer_snapshot import check_producers
+from raftlog.partition.machine.applied import AppliedMachine, MachineFactory, MachineStates
+from raftlog.partition.maintenance.clocks import PeerClocks
+from raftlog.partition.producing.producer_snapshot import check_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.options import RaftOptions
-from raftlog.storage.log_directories import DirectoryFailed, directory_of
-from raftlog.storage.ops import CloseGroup
-from raftlog.storage.recovery import (
+from raftlog.storage.boot.recovery import (
     RecoveredReplica,
     ReplicaState,
     create_replica,
     recover_replica,
     salvage_replica,
 )
+from raftlog.storage.directories.log_directories import DirectoryFailed, directory_of
+from raftlog.storage.ops import CloseGroup
 from raftlog.storage.replica import LogOptions, Registration, ReplicaSpec, replica_path
 
 METADATA_TOPIC_ID: Final = TopicId(bytes(16))

@@ -15,8 +15,8 @@ from raftlog.base.units import Instant, millis
 from raftlog.broker.context import Context
 from raftlog.broker.replicas.volume import Volume
 from raftlog.metadata.broker_image import Removal
+from raftlog.storage.boot.recovery import delete_replica
 from raftlog.storage.ops import CloseGroup
-from raftlog.storage.recovery import delete_replica
 from raftlog.storage.replica import replica_path
 
 

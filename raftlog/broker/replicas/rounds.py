@@ -20,8 +20,8 @@ from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.broker.replicas.volume import Volume
 from raftlog.partition.output import Completion, ReplicaJob, ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
-from raftlog.storage.log_directories import DirectoryFailed
-from raftlog.storage.time_jobs import scan_times
+from raftlog.storage.directories.log_directories import DirectoryFailed
+from raftlog.storage.segments.time_jobs import scan_times
 
 Watcher = Callable[[PartitionReplica, ReplicaOutput], None]
 

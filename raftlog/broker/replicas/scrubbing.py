@@ -36,12 +36,12 @@ from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
 from raftlog.broker.context import Context
 from raftlog.partition.replica import PartitionReplica
-from raftlog.storage.cold import ColdRead
-from raftlog.storage.jobs import distrust_index
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.scrub import StretchOrder, StretchSound, scrub_stretch
-from raftlog.storage.segment import Segment
-from raftlog.storage.walk import WalkPlace
+from raftlog.storage.segments.cold import ColdRead
+from raftlog.storage.segments.jobs import distrust_index
+from raftlog.storage.segments.scrub import StretchOrder, StretchSound, scrub_stretch
+from raftlog.storage.segments.segment import Segment
+from raftlog.storage.segments.walk import WalkPlace
 
 _Place = tuple[GroupId, int, int]
 """A group, a file sequence, a position: where a stretch begins."""

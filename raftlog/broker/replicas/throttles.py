@@ -15,15 +15,15 @@ import attrs
 
 from raftlog.base.ids import GroupId, NodeId
 from raftlog.base.probes import probe
-from raftlog.metadata.broker_settings import (
+from raftlog.metadata.delta import ClusterDelta
+from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.settings.broker_settings import (
     EVERY_BROKER,
     FOLLOWER_RATE,
     LEADER_RATE,
     BrokerSettings,
 )
-from raftlog.metadata.config_checks import LONG_MAX, names_replica
-from raftlog.metadata.delta import ClusterDelta
-from raftlog.metadata.image import ClusterImage
+from raftlog.metadata.settings.config_checks import LONG_MAX, names_replica
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 from raftlog.raft.throttle import UNTHROTTLED, Throttle, Throttling
 

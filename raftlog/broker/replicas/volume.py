@@ -11,8 +11,8 @@ from raftlog.base.ids import DirectoryId, IoId
 from raftlog.base.units import NEVER, Instant
 from raftlog.broker.events import Write
 from raftlog.partition.replica import PartitionReplica
+from raftlog.storage.directories.store import StoreImage
 from raftlog.storage.ops import StoreRecords, WriteOp
-from raftlog.storage.store import StoreImage
 
 AfterRound = Callable[[], None]
 

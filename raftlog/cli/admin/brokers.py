@@ -8,8 +8,8 @@ import trio
 from raftlog.base.errors import RaftlogError
 from raftlog.base.units import millis
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import bootstrap_option, format_option, print_json, print_table
-from raftlog.cli.topic_view import describe_topics
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json, print_table
+from raftlog.cli.output.topic_view import describe_topics
 from raftlog.client.core.admin_asks import describe_features, unregister_broker
 from raftlog.client.core.asks import describe_cluster
 from raftlog.client.trio_driver import Client

@@ -15,7 +15,7 @@ from raftlog.cli.admin.settings_view import (
     shown_value,
 )
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import bootstrap_option, format_option, print_json, print_table
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json, print_table
 from raftlog.cli.settings import parse_settings
 from raftlog.client.core.admin_asks import (
     EVERY_BROKER,

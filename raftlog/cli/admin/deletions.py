@@ -10,8 +10,8 @@ from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.cli.admin.plan_files import read_offsets
 from raftlog.cli.connect import with_client
 from raftlog.cli.group_reset import parse_datetime
-from raftlog.cli.group_view import all_places, offsets_at, parse_places
-from raftlog.cli.render import (
+from raftlog.cli.output.group_view import all_places, offsets_at, parse_places
+from raftlog.cli.output.render import (
     DONE_CODE,
     FAILED_CODE,
     bootstrap_option,

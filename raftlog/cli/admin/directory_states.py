@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from raftlog.base.ids import NodeId
 from raftlog.cli.admin.plan_files import Directories
-from raftlog.cli.render import print_table
+from raftlog.cli.output.render import print_table
 from raftlog.client.core.admin_asks import LogDir, describe_log_dirs
 from raftlog.client.core.values import TopicPartition
 from raftlog.client.trio_driver import Client

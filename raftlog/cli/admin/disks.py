@@ -8,7 +8,7 @@ import click
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import NodeId
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import bootstrap_option, format_option, print_json, print_table
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json, print_table
 from raftlog.client.core.admin_asks import LogDir, describe_log_dirs
 from raftlog.client.core.asks import describe_cluster
 from raftlog.client.trio_driver import Client, gather

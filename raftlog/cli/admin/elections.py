@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import click
 
 from raftlog.cli.connect import with_client
-from raftlog.cli.group_view import parse_places
-from raftlog.cli.render import (
+from raftlog.cli.output.group_view import parse_places
+from raftlog.cli.output.render import (
     DONE_CODE,
     FAILED_CODE,
     bootstrap_option,
@@ -15,7 +15,7 @@ from raftlog.cli.render import (
     print_json,
     print_table,
 )
-from raftlog.cli.topic_view import PartitionView, describe_topics
+from raftlog.cli.output.topic_view import PartitionView, describe_topics
 from raftlog.client.core.admin_asks import elect_leaders
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.values import TopicPartition

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from raftlog.base.errors import OperatingError
 from raftlog.base.limits import INT32_MAX, INT64_MAX
 from raftlog.client.core.values import TopicPartition
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
 
 Moves = dict[TopicPartition, tuple[int, ...]]
 """Partition -> its brokers, the preferred leader first."""

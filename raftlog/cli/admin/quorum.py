@@ -7,7 +7,7 @@ import trio
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import bootstrap_option, format_option, print_json, print_table
+from raftlog.cli.output.render import bootstrap_option, format_option, print_json, print_table
 from raftlog.client import system
 from raftlog.client.core.admin_asks import (
     Quorum,

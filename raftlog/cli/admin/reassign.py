@@ -40,7 +40,7 @@ from raftlog.cli.admin.plan_files import (
 from raftlog.cli.admin.propose import propose
 from raftlog.cli.admin.throttles import is_throttled, take_away, throttle
 from raftlog.cli.connect import with_client
-from raftlog.cli.render import (
+from raftlog.cli.output.render import (
     DONE_CODE,
     FAILED_CODE,
     bootstrap_option,
@@ -53,7 +53,7 @@ from raftlog.client.core.results import PartitionResult
 from raftlog.client.core.values import Moving, TopicPartition
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode, error_name
-from raftlog.metadata.config_checks import LONG_MAX
+from raftlog.metadata.settings.config_checks import LONG_MAX
 
 _CONTEXT: dict[str, Any] = {"max_content_width": 100}
 _PLAN = click.argument("plan_path", metavar="PLAN", type=click.Path(path_type=Path))

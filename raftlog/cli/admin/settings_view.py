@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from raftlog.cli.group_view import list_all
+from raftlog.cli.output.group_view import list_all
 from raftlog.client.core.admin_asks import (
     EVERY_BROKER,
     Change,
@@ -15,7 +15,7 @@ from raftlog.client.core.admin_asks import (
     list_resources,
 )
 from raftlog.client.trio_driver import Client, gather
-from raftlog.metadata.config_changes import Operation
+from raftlog.metadata.settings.config_changes import Operation
 
 OWN_SOURCES: Final[tuple[ConfigSource, ...]] = (
     ConfigSource.DYNAMIC_TOPIC_CONFIG,

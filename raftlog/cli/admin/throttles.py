@@ -20,7 +20,7 @@ from raftlog.client.core.admin_asks import (
 )
 from raftlog.client.core.values import Moving, TopicPartition
 from raftlog.client.trio_driver import Client
-from raftlog.metadata.config_changes import Operation
+from raftlog.metadata.settings.config_changes import Operation
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"

@@ -11,8 +11,8 @@ from raftlog.base.amounts import amount
 from raftlog.cli.demo import flights, spark_ending
 from raftlog.cli.demo import run as demo
 from raftlog.cli.demo.run import Outcome
-from raftlog.cli.render import format_option, print_json
-from raftlog.cli.run_folder import make_run_folder
+from raftlog.cli.output.render import format_option, print_json
+from raftlog.cli.output.run_folder import make_run_folder
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify.empty_folders import removed_if_empty
 

@@ -13,7 +13,7 @@ from raftlog.base.units import Instant
 from raftlog.cli.demo.proof import Fault
 from raftlog.cli.demo.stream import Stream
 from raftlog.client.trio_driver import Client
-from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.verify import HistoryWriter
 
 DOWN_SECONDS: Final = 1.5

@@ -14,7 +14,7 @@ from raftlog.client.core import asks
 from raftlog.client.core.fetcher import Trouble
 from raftlog.client.core.values import TopicPartition
 from raftlog.client.trio_driver import Client
-from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.runtime.real_ports import PosixDisk
 from raftlog.storage.inspect import inspect_directory
 from raftlog.verify import HistoryWriter

@@ -19,17 +19,18 @@ from raftlog.cli.demo.faults import Faults
 from raftlog.cli.demo.proof import Claim, Fault
 from raftlog.cli.demo.spark_ending import Answers
 from raftlog.cli.demo.stream import Stream
-from raftlog.cli.render import FAILED_CODE, UNKNOWN_CODE, progress
-from raftlog.cli.run_folder import utc_text, write_json
+from raftlog.cli.output.render import FAILED_CODE, UNKNOWN_CODE, progress
+from raftlog.cli.output.run_folder import utc_text, write_json
 from raftlog.client.trio_driver import Client
-from raftlog.runtime import local_cluster, local_state
-from raftlog.runtime.local_cluster import LocalCluster
+from raftlog.runtime.local import cluster as local_cluster
+from raftlog.runtime.local import state as local_state
+from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify import Header, HistoryWriter, Judgement, judge
-from raftlog.verify.report import RunFolder, render
-from raftlog.verify.report_proof import digest_of
-from raftlog.verify.run_checks import checks_of, whole
-from raftlog.verify.verdict import INVALID, VALID
+from raftlog.verify.judging.run_checks import checks_of, whole
+from raftlog.verify.judging.verdict import INVALID, VALID
+from raftlog.verify.report.page import RunFolder, render
+from raftlog.verify.report.proof import digest_of
 
 TOPIC: Final = "flights"
 PARTITIONS: Final = 6

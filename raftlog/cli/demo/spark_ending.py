@@ -16,7 +16,7 @@ from raftlog.cli.demo.proof import Claim
 from raftlog.spark.session import local_session, missing
 
 if TYPE_CHECKING:
-    from raftlog.spark.log_job import LogCheck
+    from raftlog.spark.jobs.log_job import LogCheck
 
 Frame = Any
 Session = Any

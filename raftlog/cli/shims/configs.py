@@ -13,8 +13,14 @@ import click
 
 from raftlog.base.errors import OperatingError, RaftlogError
 from raftlog.cli.admin.settings_view import as_json, changes, describe, everything
-from raftlog.cli.kafka_shim import ShimCommand, ask, bootstrap_flag, command_config_flag, usage
-from raftlog.cli.render import DONE_CODE, format_option, print_json
+from raftlog.cli.output.render import DONE_CODE, format_option, print_json
+from raftlog.cli.shims.kafka_shim import (
+    ShimCommand,
+    ask,
+    bootstrap_flag,
+    command_config_flag,
+    usage,
+)
 from raftlog.client.core.admin_asks import (
     EVERY_BROKER,
     ConfigSource,
@@ -26,8 +32,8 @@ from raftlog.client.core.admin_asks import (
 from raftlog.client.core.asks import describe_cluster, metadata
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.trio_driver import Client
-from raftlog.metadata.topic_names import topic_name_problem
-from raftlog.runtime.config_file import parse_properties
+from raftlog.metadata.rules.topic_names import topic_name_problem
+from raftlog.runtime.settings.config_file import parse_properties
 
 _KINDS: Final = {
     "topics": ResourceKind.TOPIC,

@@ -11,8 +11,14 @@ import click
 
 from raftlog.base.errors import RaftlogError
 from raftlog.cli.admin.plan_files import read_offsets
-from raftlog.cli.kafka_shim import ShimCommand, ask, bootstrap_flag, command_config_flag, usage
-from raftlog.cli.render import DONE_CODE, format_option, print_json
+from raftlog.cli.output.render import DONE_CODE, format_option, print_json
+from raftlog.cli.shims.kafka_shim import (
+    ShimCommand,
+    ask,
+    bootstrap_flag,
+    command_config_flag,
+    usage,
+)
 from raftlog.client.core.asks import delete_records
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.trio_driver import Client

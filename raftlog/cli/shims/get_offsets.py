@@ -12,8 +12,14 @@ from typing import Any, Final, NamedTuple
 import click
 
 from raftlog.base.errors import OperatingError, RaftlogError
-from raftlog.cli.kafka_shim import ShimCommand, ask, bootstrap_flag, command_config_flag, usage
-from raftlog.cli.render import DONE_CODE, format_option, print_json
+from raftlog.cli.output.render import DONE_CODE, format_option, print_json
+from raftlog.cli.shims.kafka_shim import (
+    ShimCommand,
+    ask,
+    bootstrap_flag,
+    command_config_flag,
+    usage,
+)
 from raftlog.client.core.asks import metadata
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.values import TopicPartition

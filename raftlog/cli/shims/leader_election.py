@@ -12,14 +12,20 @@ import click
 
 from raftlog.base.errors import OperatingError
 from raftlog.cli.admin.plan_files import read_places
-from raftlog.cli.kafka_shim import ShimCommand, ask, bootstrap_flag, command_config_flag, usage
-from raftlog.cli.render import DONE_CODE, FAILED_CODE, format_option, print_json
+from raftlog.cli.output.render import DONE_CODE, FAILED_CODE, format_option, print_json
+from raftlog.cli.shims.kafka_shim import (
+    ShimCommand,
+    ask,
+    bootstrap_flag,
+    command_config_flag,
+    usage,
+)
 from raftlog.client.core.admin_asks import elect_leaders
 from raftlog.client.core.results import PartitionResult
 from raftlog.client.core.values import TopicPartition
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import ErrorCode, error_name
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
 
 _WAYS = ("topic", "all_topic_partitions", "path_to_json_file")
 

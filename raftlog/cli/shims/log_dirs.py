@@ -12,8 +12,14 @@ import click
 from raftlog.base.errors import OperatingError
 from raftlog.cli.admin.disks import Disks, describe_disks
 from raftlog.cli.admin.moves import known_brokers
-from raftlog.cli.kafka_shim import ShimCommand, ask, bootstrap_flag, command_config_flag, usage
-from raftlog.cli.render import DONE_CODE, format_option
+from raftlog.cli.output.render import DONE_CODE, format_option
+from raftlog.cli.shims.kafka_shim import (
+    ShimCommand,
+    ask,
+    bootstrap_flag,
+    command_config_flag,
+    usage,
+)
 from raftlog.client.core.admin_asks import LogDir
 from raftlog.client.trio_driver import Client
 from raftlog.kafka.error_codes import error_name

@@ -33,8 +33,14 @@ from raftlog.cli.admin.plan_files import (
 )
 from raftlog.cli.admin.propose import propose
 from raftlog.cli.admin.throttles import take_away, throttle
-from raftlog.cli.kafka_shim import ShimCommand, ask, bootstrap_flag, command_config_flag, usage
-from raftlog.cli.render import DONE_CODE, FAILED_CODE, format_option, print_json
+from raftlog.cli.output.render import DONE_CODE, FAILED_CODE, format_option, print_json
+from raftlog.cli.shims.kafka_shim import (
+    ShimCommand,
+    ask,
+    bootstrap_flag,
+    command_config_flag,
+    usage,
+)
 from raftlog.client.core.asks import list_reassignments
 from raftlog.client.core.errors import KafkaError
 from raftlog.client.core.results import PartitionResult

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from raftlog.base.errors import OperatingError
-from raftlog.cli.render import format_option, print_json
+from raftlog.cli.output.render import format_option, print_json
 
 TOOLS: Final = (
     "kafka-configs",

@@ -60,8 +60,8 @@ from raftlog.kafka.messages.unregister_broker import (
     UnregisterBrokerResponse,
 )
 from raftlog.kafka.versions import ApiKey
-from raftlog.metadata.config_changes import Operation
-from raftlog.metadata.topic_names import METADATA_TOPIC
+from raftlog.metadata.rules.topic_names import METADATA_TOPIC
+from raftlog.metadata.settings.config_changes import Operation
 
 EVERY_BROKER: Final = ""
 """The name of the broker resource whose settings count for all brokers."""

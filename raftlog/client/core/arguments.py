@@ -12,7 +12,7 @@ from raftlog.base.arguments import between, check
 from raftlog.base.errors import WrongValue
 from raftlog.base.limits import INT32_MAX, INT64_MAX, RECORD_HEADERS_MAX, RECORD_TIMESTAMP_MS_MAX
 from raftlog.base.units import Nanos
-from raftlog.metadata.topic_names import topic_name_problem
+from raftlog.metadata.rules.topic_names import topic_name_problem
 
 
 def topic_name(name: str, value: str) -> str:

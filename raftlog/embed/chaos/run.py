@@ -7,8 +7,8 @@
 5. The program must end with 0, within the time limit. Then the built-in workload's topic is read
    from its beginning, for the judge.
 
-The run's own findings become its checks, as `raftlog.verify.run_checks` reads them. The judge
-judges its history.
+The run's own findings become its checks, as `raftlog.verify.judging.run_checks` reads them. The
+judge judges its history.
 """
 
 import time
@@ -29,7 +29,7 @@ from raftlog.embed.chaos.workload import Workload
 from raftlog.embed.cluster import Cluster
 from raftlog.embed.recording.recording import recording
 from raftlog.verify import judge
-from raftlog.verify.run_checks import HELD, VIOLATED
+from raftlog.verify.judging.run_checks import HELD, VIOLATED
 
 TOPIC: Final = "work"
 BUILT_IN_TOPIC: Final = "raftlog-chaos"
@@ -46,7 +46,7 @@ _WAIT_SECONDS: Final = 0.2
 @final
 @attrs.define(eq=False)
 class Found:
-    """The findings of a run. `checks` are those of `raftlog.verify.run_checks`."""
+    """The findings of a run. `checks` are those of `raftlog.verify.judging.run_checks`."""
 
     checks: dict[str, dict[str, Any]] = attrs.field(factory=dict)
     struck: Counter[str] = attrs.field(factory=Counter)

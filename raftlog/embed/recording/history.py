@@ -26,9 +26,9 @@ from raftlog.base.errors import LocalMisuse, OperatingError
 from raftlog.client.core.arguments import Seconds, TopicName
 from raftlog.embed.recording.door import Identify, Identity, by_value, sent_twice
 from raftlog.verify import Header, HistoryWriter, Judgement, Verdict, judge
-from raftlog.verify.report import RunFolder, render
-from raftlog.verify.report_proof import digest_of
-from raftlog.verify.verdict import INVALID
+from raftlog.verify.judging.verdict import INVALID
+from raftlog.verify.report.page import RunFolder, render
+from raftlog.verify.report.proof import digest_of
 
 OPERATIONS_MAX: Final = 5_000_000
 """A history is judged in memory."""

@@ -33,7 +33,7 @@ from raftlog.embed.topic_files.manifest import Manifest, PartitionPart, TopicPar
 from raftlog.embed.topic_files.plain import committed, plain_batch
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.metadata import MetadataResponseTopic
-from raftlog.metadata.topic_names import RESERVED_TOPICS
+from raftlog.metadata.rules.topic_names import RESERVED_TOPICS
 from raftlog.records.batch import read_header
 
 _FETCH_BYTES: Final = 4 * MIB

@@ -11,7 +11,7 @@ from raftlog.base.units import millis
 from raftlog.client.trio_driver import Client
 from raftlog.embed.topic_files.folder import Advance, Export, ignore_progress
 from raftlog.embed.topic_files.importing import import_topics
-from raftlog.runtime.local_state import STATE_FILE
+from raftlog.runtime.local.state import STATE_FILE
 
 _CALL_NS: Final = millis(60_000)
 

@@ -21,7 +21,7 @@ from raftlog.base.limits import (
     INT64_MAX,
     PARTITIONS_PER_TOPIC_MAX,
 )
-from raftlog.metadata.topic_names import RESERVED_TOPICS, topic_name_problem
+from raftlog.metadata.rules.topic_names import RESERVED_TOPICS, topic_name_problem
 
 FORMAT: Final = "raftlog-topics"
 VERSION: Final = 1

@@ -3,9 +3,9 @@
 from raftlog.spark.session import missing_packages
 
 if missing_packages() is None:
-    from raftlog.spark.source import RaftlogDataSource as DefaultSource
+    from raftlog.spark.connector.source import RaftlogDataSource as DefaultSource
 else:
     # An error here would cost a session all other sources that Spark finds so.
-    from raftlog.spark.refusing import RefusingDataSource as DefaultSource
+    from raftlog.spark.connector.refusing import RefusingDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

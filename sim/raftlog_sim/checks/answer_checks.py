@@ -21,7 +21,7 @@ from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Effects, E
 from raftlog.kafka.codec import decode_request, decode_response
 from raftlog.records.batch import read_header
 from raftlog.records.slices import FileSlice
-from raftlog.storage.jobs import read_slice
+from raftlog.storage.segments.jobs import read_slice
 from raftlog_sim.checks.fetch_checks import FETCH, FetchAsked, fetched
 from raftlog_sim.checks.topic_checks import KEYS, TopicChecks, TopicRequest
 from raftlog_sim.facts.committed import Committed, Stored, identity_of

@@ -18,17 +18,17 @@ from raftlog.base.checksum import crc32c
 from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import GroupId, RaftIndex
 from raftlog.broker.events import Event, Job, JobDone, Read
-from raftlog.storage.files import opened
-from raftlog.storage.live_files import LiveFile, find_live_files
-from raftlog.storage.recovery import (
+from raftlog.storage.boot.recovery import (
     RecoveredReplica,
     ReplicaState,
     recover_replica,
     salvage_replica,
 )
+from raftlog.storage.files import opened
 from raftlog.storage.replica import AWAY_SUFFIX, ReplicaSpec
-from raftlog.storage.segment import before_header
-from raftlog.storage.walk import Walk, segment_start
+from raftlog.storage.segments.live_files import LiveFile, find_live_files
+from raftlog.storage.segments.segment import before_header
+from raftlog.storage.segments.walk import Walk, segment_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,8 +15,8 @@ import attrs
 
 from raftlog.base.ids import GroupId
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
-from raftlog.storage.segment import Segment
-from raftlog.storage.walk import Walk
+from raftlog.storage.segments.segment import Segment
+from raftlog.storage.segments.walk import Walk
 from raftlog_sim.facts import truth
 
 if TYPE_CHECKING:

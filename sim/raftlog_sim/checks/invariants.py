@@ -18,7 +18,7 @@ from raftlog.broker.events import JobDone, WriteFailed
 from raftlog.groups.machine import GroupsMachine
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import AppendReply, PreVoteRequest, VoteReply, VoteRequest
-from raftlog.verify.run_checks import counted
+from raftlog.verify.judging.run_checks import counted
 from raftlog_sim.base.violation import NAMES, Violation
 from raftlog_sim.checks import (
     bound_checks,

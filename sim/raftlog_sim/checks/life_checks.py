@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.base.ids import GroupId, ReplicaId
 from raftlog.partition.replica import PartitionReplica
-from raftlog.storage.log_directories import directory_of
+from raftlog.storage.directories.log_directories import directory_of
 from raftlog_sim.facts import truth
 from raftlog_sim.facts.outline import Outline
 

@@ -12,7 +12,7 @@ import attrs
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import THROTTLE_RATE_MIN
 from raftlog.broker.events import Effects
-from raftlog.metadata.broker_settings import EVERY_BROKER, LEADER_RATE
+from raftlog.metadata.settings.broker_settings import EVERY_BROKER, LEADER_RATE
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append
 from raftlog.raft.progress import REPLICATE

@@ -12,7 +12,7 @@ import attrs
 from raftlog.base.ids import DirectoryId, GroupId, NodeId, ReplicaId
 from raftlog.broker.events import Event, LinkDown, LinkUp, PeerMessages
 from raftlog.broker.replicas.hosts import HostState
-from raftlog.partition.producer_snapshot import write_producers
+from raftlog.partition.producing.producer_snapshot import write_producers
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import Append
 from raftlog.storage.replica import SEGMENT_SUFFIX

@@ -16,7 +16,7 @@ from raftlog.base.binary import Buffer
 from raftlog.base.errors import RaftlogError
 from raftlog.kafka.codec import decode_request, decode_response
 from raftlog.kafka.error_codes import ErrorCode, error_name
-from raftlog.metadata.topic_names import OFFSETS_TOPIC
+from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage

@@ -6,7 +6,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from raftlog.base.amounts import amount
-from raftlog.verify.junit import attribute, xml_text
+from raftlog.verify.report.junit import attribute, xml_text
 from raftlog_sim.commands.common import RefusedError
 
 

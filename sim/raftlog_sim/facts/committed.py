@@ -21,7 +21,7 @@ from raftlog.partition.replica import PartitionReplica
 from raftlog.records.batch import BatchHeader, read_header
 from raftlog.records.control import parse_control_entry, read_log_start, read_membership_body
 from raftlog.storage.partition_log import PartitionLog
-from raftlog.storage.walk import TERM_BEGINNERS
+from raftlog.storage.segments.walk import TERM_BEGINNERS
 from raftlog_sim.facts.producer_twin import NONE, SEQUENCES, Producer, Producers
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from raftlog.base.entries import EntryKind
 
 if TYPE_CHECKING:
     from raftlog.base.entries import Entry
-    from raftlog.partition.producers import ProducerTable
+    from raftlog.partition.producing.producers import ProducerTable
     from raftlog.records.batch import BatchHeader
 
 from raftlog.base.errors import CorruptData

@@ -11,24 +11,24 @@ from raftlog.base.entries import HardState
 from raftlog.base.errors import CorruptData, DiskError, RaftlogError
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import SEGMENT_HEADER_BYTES
-from raftlog.metadata.apply import apply
 from raftlog.metadata.image import EMPTY_IMAGE
+from raftlog.metadata.rules.apply import apply
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.record import records_of
-from raftlog.storage.data_dir import FORMAT_FILE, peek_directory, read_identity
+from raftlog.storage.directories.data_dir import FORMAT_FILE, peek_directory, read_identity
+from raftlog.storage.directories.store_file import STORE_FILES, StoreReader
 from raftlog.storage.files import opened
 from raftlog.storage.inspect import inspect_directory
-from raftlog.storage.live_files import find_live_files
 from raftlog.storage.replica import Mark, ReplicaSpec
-from raftlog.storage.segment import Segment, before_header
-from raftlog.storage.store_file import STORE_FILES, StoreReader
-from raftlog.storage.walk import Walk, segment_start
+from raftlog.storage.segments.live_files import find_live_files
+from raftlog.storage.segments.segment import Segment, before_header
+from raftlog.storage.segments.walk import Walk, segment_start
 from raftlog_sim.world.more_disks import as_one
 
 if TYPE_CHECKING:
     from raftlog.metadata.image import ClusterImage
-    from raftlog.storage.data_dir import DirectoryIdentity
-    from raftlog.storage.store_records import StoreState
+    from raftlog.storage.directories.data_dir import DirectoryIdentity
+    from raftlog.storage.directories.store_records import StoreState
     from raftlog_sim.world.node import Node
 
 _STORE: Final = (FORMAT_FILE, *STORE_FILES)

@@ -23,10 +23,10 @@ from raftlog.client.core.admin_asks import (
 )
 from raftlog.client.core.quorum_changes import add_controller, remove_controller
 from raftlog.client.core.values import TopicPartition
-from raftlog.metadata.broker_settings import BROKER_ONLY
 from raftlog.metadata.commands import UnregisterBroker
-from raftlog.metadata.config_changes import Operation
 from raftlog.metadata.requests import SubmitCommand, encode_wish
+from raftlog.metadata.settings.broker_settings import BROKER_ONLY
+from raftlog.metadata.settings.config_changes import Operation
 from raftlog_sim.base.stuck import StuckError
 from raftlog_sim.facts.targets import group_of, leaders_of
 from raftlog_sim.schedules.schedule import Step

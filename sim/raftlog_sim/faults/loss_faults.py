@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId
 from raftlog.base.units import millis
-from raftlog.storage.data_dir import (
+from raftlog.storage.directories.data_dir import (
     DirectoryIdentity,
     DirectoryImage,
     peek_directory,

@@ -14,8 +14,8 @@ from raftlog.base.ids import GroupId
 from raftlog.base.limits import BATCH_HEADER_BYTES
 from raftlog.records.batch import CONTROL, read_header
 from raftlog.records.control import parse_control_entry
+from raftlog.storage.directories.store_file import STORE_FILES
 from raftlog.storage.replica import Mark
-from raftlog.storage.store_file import STORE_FILES
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.facts.targets import group_of
 from raftlog_sim.faults.loss_faults import readable, replaced

@@ -11,12 +11,12 @@ from typing import Any, Final, final
 
 import attrs
 
-from raftlog.verify.linearizability import COMMITTED_PREFIX, LINEARIZABLE
-from raftlog.verify.models import Call, append_only
-from raftlog.verify.pairing import OPEN, Interval
-from raftlog.verify.pairs import Pairs
-from raftlog.verify.search import search
-from raftlog.verify.verdict import UNKNOWN
+from raftlog.verify.histories.pairing import OPEN, Interval
+from raftlog.verify.histories.pairs import Pairs
+from raftlog.verify.judging.linearizability import COMMITTED_PREFIX, LINEARIZABLE
+from raftlog.verify.judging.models import Call, append_only
+from raftlog.verify.judging.search import search
+from raftlog.verify.judging.verdict import UNKNOWN
 
 KEY: Final = "t/0"
 

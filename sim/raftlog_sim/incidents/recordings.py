@@ -20,8 +20,8 @@ from raftlog.base.ports import Entropy
 from raftlog.base.units import MIB, Instant
 from raftlog.broker.incident.reading import Recording
 from raftlog.broker.incident.recorder import Recorder
-from raftlog.storage.data_dir import DirectoryImage
-from raftlog.storage.log_directories import FurtherImage
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.log_directories import FurtherImage
 from raftlog_sim.incidents.incident_replay import Difference, Replay
 from raftlog_sim.world.releases import RELEASES
 

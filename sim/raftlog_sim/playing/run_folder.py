@@ -19,8 +19,8 @@ import attrs
 from raftlog.base.errors import OperatingError
 from raftlog.verify import HistoryReader, judge
 from raftlog.verify.empty_folders import removed_if_empty
-from raftlog.verify.report import RunFolder, render
-from raftlog.verify.report_proof import digest_of
+from raftlog.verify.report.page import RunFolder, render
+from raftlog.verify.report.proof import digest_of
 from raftlog_sim.base.outcome import Outcome
 from raftlog_sim.playing.cases import Case
 

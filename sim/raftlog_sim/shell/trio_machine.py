@@ -39,7 +39,7 @@ class Start(Protocol):
 
 
 class Steps(Protocol):
-    """`raftlog.runtime.workers.Steps`."""
+    """`raftlog.runtime.disks.workers.Steps`."""
 
     @property
     def syncs(self) -> bool: ...
@@ -152,8 +152,8 @@ class BootDisk:
 
 @final
 class SimDescriptors:
-    """Open files by number; `raftlog.runtime.open_files.Descriptors`. What is sent by number is in
-    the page cache: it takes no time."""
+    """Open files by number; `raftlog.runtime.disks.open_files.Descriptors`. What is sent by number
+    is in the page cache: it takes no time."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         self._disk = disk
@@ -213,8 +213,8 @@ class _BootFile:
 @final
 @attrs.define(eq=False)
 class SimWorkers:
-    """The workers of one boot; `raftlog.runtime.workers.Workers`. `works` waits while the machine
-    does nothing."""
+    """The workers of one boot; `raftlog.runtime.disks.workers.Workers`. `works` waits while the
+    machine does nothing."""
 
     begin: Start
     spending: Spending
@@ -261,7 +261,7 @@ class SimWorkers:
 @final
 @attrs.define(eq=False)
 class SimWorker(Generic[Item]):
-    """One worker; `raftlog.runtime.workers.Worker`."""
+    """One worker; `raftlog.runtime.disks.workers.Worker`."""
 
     workers: SimWorkers
     work: Callable[[list[Item]], Steps | None]

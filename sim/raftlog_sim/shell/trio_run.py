@@ -18,7 +18,7 @@ from raftlog.base.trace import NoTracer, TraceEvent
 from raftlog.base.units import NANOS_PER_MICRO, NANOS_PER_SECOND
 from raftlog.broker.config import BrokerConfig, BrokerLimits
 from raftlog.client.core.values import ClientOptions
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory
 from raftlog.storage.replica import LogOptions
 from raftlog_sim.base.failures import told
 from raftlog_sim.base.streams import Stream

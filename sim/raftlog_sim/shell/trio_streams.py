@@ -5,8 +5,8 @@ they arrive after a while, in order, and are received in pieces of odd sizes. A 
 again when its reader has received, so that back-pressure is real. A stream that is reset breaks at
 both ends at once and loses what was under way; one that is closed finishes what was sent before.
 
-Streams have the face of `raftlog.runtime.streams.ByteStream`; a client's have OSErrors instead, as
-`raftlog.client.system` wants it.
+Streams have the face of `raftlog.runtime.network.streams.ByteStream`; a client's have OSErrors
+instead, as `raftlog.client.system` wants it.
 """
 
 from collections import deque

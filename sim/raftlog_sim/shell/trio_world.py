@@ -28,13 +28,13 @@ from raftlog.client import system
 from raftlog.client.core.client import Call, Produce
 from raftlog.client.core.values import ClientOptions
 from raftlog.client.trio_driver import Client
-from raftlog.runtime.config_file import Address, ServerConfig
 from raftlog.runtime.driver import Driver
-from raftlog.runtime.listener import Connections
 from raftlog.runtime.machine import Machine
-from raftlog.runtime.peer_links import PeerLinks
+from raftlog.runtime.network.listener import Connections
+from raftlog.runtime.network.peer_links import PeerLinks
+from raftlog.runtime.network.slabs import SlabPool
 from raftlog.runtime.server import Control, Started, serve_on
-from raftlog.runtime.slabs import SlabPool
+from raftlog.runtime.settings.config_file import Address, ServerConfig
 from raftlog.storage.write_round import SYNCFS_FROM
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.violation import Violation

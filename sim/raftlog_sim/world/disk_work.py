@@ -18,7 +18,7 @@ import attrs
 from raftlog.base.errors import RaftlogError
 from raftlog.base.units import NANOS_PER_MICRO, millis
 from raftlog.broker import events as e
-from raftlog.storage.jobs import read_slice
+from raftlog.storage.segments.jobs import read_slice
 from raftlog.storage.write_round import SYNCS, WriteRound
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.world import turns

@@ -15,9 +15,9 @@ from raftlog.base.ids import DirectoryId
 from raftlog.base.ports import Disk, DiskFile
 from raftlog.base.probes import probe
 from raftlog.base.units import millis
-from raftlog.storage.data_dir import DirectoryImage
-from raftlog.storage.directory_move import settle_moves
-from raftlog.storage.log_directories import (
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.directory_move import settle_moves
+from raftlog.storage.directories.log_directories import (
     FurtherImage,
     LogDirectories,
     further_prefix,

@@ -17,10 +17,10 @@ from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
 from raftlog.records.slices import FileSlice
-from raftlog.storage.data_dir import DirectoryImage, open_directory
-from raftlog.storage.jobs import read_slice
-from raftlog.storage.store_file import StoreReader
-from raftlog.storage.store_records import StoreState
+from raftlog.storage.directories.data_dir import DirectoryImage, open_directory
+from raftlog.storage.directories.store_file import StoreReader
+from raftlog.storage.directories.store_records import StoreState
+from raftlog.storage.segments.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.world import disk_work, turns
 from raftlog_sim.world.boot import Boot, Turn

@@ -18,7 +18,7 @@ from raftlog.base.units import KIB, millis
 from raftlog.broker.config import BrokerConfig, Listener
 from raftlog.broker.events import Effects, Event, PeerAddress
 from raftlog.client.core.values import ClientOptions
-from raftlog.storage.data_dir import DirectoryIdentity, format_directory
+from raftlog.storage.directories.data_dir import DirectoryIdentity, format_directory
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.base.stuck import StuckError
 from raftlog_sim.checks.boot_checks import BootChecks

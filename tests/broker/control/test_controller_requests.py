@@ -6,9 +6,9 @@ import pytest
 from raftlog.base.ids import GroupId, NodeId, RaftIndex, Term
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
-from raftlog.metadata.config_changes import ConfigChange, Operation
 from raftlog.metadata.refusals import Refusal
-from raftlog.metadata.topic_defaults import DEFAULTS_NAME, MADE_NOW
+from raftlog.metadata.settings.config_changes import ConfigChange, Operation
+from raftlog.metadata.settings.topic_defaults import DEFAULTS_NAME, MADE_NOW
 from tests.broker.control.metadata_rig import allocate, create, led
 from tests.metadata.clusters import (
     CLUSTER,

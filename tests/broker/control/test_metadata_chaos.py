@@ -25,7 +25,7 @@ from raftlog.broker.peer_messages import ControllerKind
 from raftlog.kafka.versions import ApiKey
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
-from raftlog.storage.data_dir import open_directory
+from raftlog.storage.directories.data_dir import open_directory
 from tests.broker.cluster import Cluster
 from tests.broker.whole_brokers import group_zero, lose_group, settled, wipe
 

@@ -15,7 +15,7 @@ from raftlog.broker.control.metadata_log import NativeEngine
 from raftlog.records.batch import entry_of, patch
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.control import build_control_entry
-from raftlog.storage.cold import EntriesRead
+from raftlog.storage.segments.cold import EntriesRead
 from tests.broker.control.metadata_rig import FakeServices
 
 WALL = WallMillis(1_700_000_000_000)

@@ -24,7 +24,7 @@ from raftlog.kafka.messages.describe_configs import DescribeConfigsRequest, Desc
 from raftlog.kafka.messages.end_txn import EndTxnRequest
 from raftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from raftlog.kafka.versions import SERVED, ApiKey
-from raftlog.metadata.topic_config_table import TOPIC_CONFIGS
+from raftlog.metadata.settings.topic_config_table import TOPIC_CONFIGS
 from tests.broker.cluster import Cluster
 
 

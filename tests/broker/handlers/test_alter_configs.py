@@ -16,7 +16,7 @@ from raftlog.kafka.messages.incremental_alter_configs import (
 )
 from raftlog.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from raftlog.kafka.versions import ApiKey
-from raftlog.metadata.topic_defaults import MADE_NOW
+from raftlog.metadata.settings.topic_defaults import MADE_NOW
 from tests.broker.cluster import Cluster
 
 SET, DELETE, APPEND, SUBTRACT = range(4)

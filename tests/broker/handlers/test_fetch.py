@@ -11,8 +11,8 @@ from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.fetch import FetchRequest
 from raftlog.kafka.versions import ApiKey
 from raftlog.partition.replica import PartitionReplica
-from raftlog.storage.cold import ColdRead
-from raftlog.storage.jobs import remove_files
+from raftlog.storage.segments.cold import ColdRead
+from raftlog.storage.segments.jobs import remove_files
 from tests.broker.handlers.data_path import (
     batch_of,
     fetch,

@@ -10,8 +10,8 @@ from raftlog.kafka.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from raftlog.kafka.versions import ApiKey
-from raftlog.storage import time_plan
-from raftlog.storage.time_jobs import find_time
+from raftlog.storage.segments import time_plan
+from raftlog.storage.segments.time_jobs import find_time
 from tests.broker.handlers.data_path import (
     WALL,
     batch_of,

@@ -14,7 +14,7 @@ from raftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopi
 from raftlog.kafka.messages.metadata import MetadataRequest
 from raftlog.kafka.repeats import ProduceRepeats
 from raftlog.kafka.versions import ApiKey
-from raftlog.runtime.slabs import is_free
+from raftlog.runtime.network.slabs import is_free
 from tests.broker.handlers.data_path import (
     WALL,
     batch_of,

@@ -14,7 +14,7 @@ import raftlog
 from raftlog.broker.incident.classes import classes
 from raftlog.broker.incident.jobs import JOBS, ResultCodec, codec_of, function_name, known_of
 from raftlog.broker.incident.values import NotRecordable
-from raftlog.storage.jobs import read_slice, verify_segment
+from raftlog.storage.segments.jobs import read_slice, verify_segment
 
 ROOT = Path(raftlog.__file__).parent
 JOB_FOLDERS = ("records", "storage", "partition", "metadata", "groups", "broker")

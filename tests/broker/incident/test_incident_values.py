@@ -17,8 +17,8 @@ from raftlog.broker.incident.classes import MORE_OF_ERRORS, classes
 from raftlog.broker.incident.value_reader import ValueReader
 from raftlog.broker.incident.value_writer import ValueWriter
 from raftlog.broker.incident.values import NotRecordable
-from raftlog.storage.log_directories import DirectoryFailed
-from raftlog.storage.sparse_index import SegmentIndex
+from raftlog.storage.directories.log_directories import DirectoryFailed
+from raftlog.storage.segments.sparse_index import SegmentIndex
 
 TABLE = list(classes().values())
 

@@ -9,7 +9,7 @@ import attrs
 from raftlog.base import probes
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.broker.peer_codec import PROTOCOLS
-from raftlog.storage.data_dir import peek_directory
+from raftlog.storage.directories.data_dir import peek_directory
 from tests.broker.handlers.data_path import batch_of, fetch, led_topic, produce
 
 LINEARIZABLE = (("raftlog.read.consistency", "linearizable"),)

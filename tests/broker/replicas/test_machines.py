@@ -12,7 +12,7 @@ from raftlog.broker.replicas import machines
 from raftlog.broker.replicas.hosts import HostState
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata import requests as r
-from raftlog.partition.machine_feed import MachineFeed
+from raftlog.partition.machine.machine_feed import MachineFeed
 from tests.broker.whole_brokers import ask_controller, broker, cluster, partition, wait_settled
 from tests.partition.toy_machine import LastValues, pairs
 

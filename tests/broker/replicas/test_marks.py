@@ -7,7 +7,7 @@ import pytest
 from raftlog_sim.world.disk import Keep
 from raftlog_sim.world.world import seconds
 
-from raftlog.storage.data_dir import peek_directory
+from raftlog.storage.directories.data_dir import peek_directory
 from tests.broker.cluster import Cluster
 
 

@@ -17,11 +17,11 @@ from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import StartReplica, delta_between
 from raftlog.metadata.image import EMPTY_IMAGE
-from raftlog.partition.producer_snapshot import write_producers
-from raftlog.partition.producers import ProducerTable
-from raftlog.storage.data_dir import peek_directory
+from raftlog.partition.producing.producer_snapshot import write_producers
+from raftlog.partition.producing.producers import ProducerTable
+from raftlog.storage.directories.data_dir import peek_directory
 from raftlog.storage.replica import any_state
-from raftlog.storage.snapshot import write_snapshot
+from raftlog.storage.segments.snapshot import write_snapshot
 from tests.broker.cluster import Cluster
 
 

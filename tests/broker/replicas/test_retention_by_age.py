@@ -11,7 +11,7 @@ from raftlog.base.units import millis
 from raftlog.broker.peer_codec import PROTOCOL_1, PROTOCOL_2
 from raftlog.broker.release import THIS_RELEASE
 from raftlog.metadata.commands import AlterTopicConfigs, CreateTopic
-from raftlog.metadata.topic_defaults import MADE_NOW
+from raftlog.metadata.settings.topic_defaults import MADE_NOW
 from tests.broker.cluster import Cluster
 
 HOUR_MS = 3_600_000

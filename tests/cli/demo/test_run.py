@@ -9,7 +9,7 @@ from raftlog.cli.demo.run import Outcome, _Demo
 from raftlog.cli.main import run
 from raftlog.runtime.real_ports import SystemClock
 from raftlog.verify import Header, judge
-from raftlog.verify.report_proof import data_of
+from raftlog.verify.report.proof import data_of
 from tests.verify.writing import poll, send, written
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from raftlog import verify
 from raftlog.embed.recording import confluent, history
-from raftlog.runtime.local_ports import free_ports
+from raftlog.runtime.local.ports import free_ports
 from tests.embed.recording.applications import sends_of
 
 

@@ -6,7 +6,7 @@ from confluent_kafka.serialization import StringSerializer
 
 from raftlog import verify
 from raftlog.base.errors import LocalMisuse, WrongValue
-from raftlog.runtime.local_ports import free_ports
+from raftlog.runtime.local.ports import free_ports
 from tests.embed.recording.applications import lines_of, sends_of
 
 

@@ -9,7 +9,7 @@ from raftlog_sim.playing.simulation import Run, simulate
 from raftlog_sim.schedules.options import draw_options
 from raftlog_sim.schedules.schedule import step
 
-from raftlog.partition import chores
+from raftlog.partition.maintenance import chores
 
 SIZE = "size-keeps-what-it-promises"
 ONE_CLOCK, ALL_CLOCKS = "age-and-a-leaders-clock", "age-and-all-clocks"

@@ -9,8 +9,8 @@ from raftlog_sim.world.disk import Keep
 
 from raftlog.base.errors import CorruptData
 from raftlog.base.ids import NodeId
-from raftlog.storage import recovery
-from raftlog.storage.walk import Walk
+from raftlog.storage.boot import recovery
+from raftlog.storage.segments.walk import Walk
 from tests.broker.cluster import Cluster
 from tests.storage.making import SPEC, Driver
 

@@ -26,8 +26,9 @@ from raftlog.base.ids import (
 from raftlog.broker.events import Effects, WriteFailed
 from raftlog.raft import election
 from raftlog.raft.messages import NO_CHAIN, AppendReply, PreVoteRequest, VoteReply, VoteRequest
-from raftlog.storage import store, walked_log
-from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.boot import walked_log
+from raftlog.storage.directories import store
+from raftlog.storage.directories.store_file import STORE_FILES
 from tests.sim.checks.test_invariants import middle, schedule, step
 
 OTHER = ReplicaId(NodeId(9), DirectoryId(9), ReplicaEpoch(9))

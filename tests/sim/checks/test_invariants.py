@@ -24,7 +24,7 @@ from raftlog.raft.node import Role
 from raftlog.raft.progress import REPLICATE
 from raftlog.raft.rounds import Rounds
 from raftlog.raft.state import RaftState
-from raftlog.storage import store
+from raftlog.storage.directories import store
 
 OTHER = ReplicaId(NodeId(9), DirectoryId(9), ReplicaEpoch(9))
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=2) for at in range(0, 300, 20))

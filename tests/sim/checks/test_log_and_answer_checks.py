@@ -26,8 +26,8 @@ from raftlog.metadata.broker_image import Removal
 from raftlog.partition import replica as replica_module
 from raftlog.partition.in_sync import InSyncSet
 from raftlog.partition.output import ProduceAnswer
-from raftlog.partition.produce_path import ProducePath
-from raftlog.partition.producers import ProducerTable
+from raftlog.partition.producing.produce_path import ProducePath
+from raftlog.partition.producing.producers import ProducerTable
 from raftlog.partition.tracker import LogTracker
 from raftlog.raft import following, node, proposals
 from raftlog.raft.messages import NO_CHAIN, Append

@@ -18,7 +18,7 @@ from raftlog.base.units import millis
 from raftlog.broker.events import Effects, PeerSend
 from raftlog.metadata.image import EMPTY_IMAGE
 from raftlog.raft.messages import VoteReply
-from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.directories.store_file import STORE_FILES
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 900, 30))
 

@@ -10,7 +10,7 @@ from raftlog_sim.world.inode import SECTOR
 
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
-from raftlog.storage.store_file import STORE_FILES
+from raftlog.storage.directories.store_file import STORE_FILES
 
 WRITES = tuple(step(at, "produce", slot=0, partition=0, count=3) for at in range(0, 600, 30))
 

@@ -31,8 +31,8 @@ from raftlog_sim.shell.trio_world import TrioNode
 from raftlog_sim.workloads.workload import Workload
 
 from raftlog.base import buggify
-from raftlog.runtime.framing import FrameReceiver
-from raftlog.storage.data_dir import is_formatted
+from raftlog.runtime.network.framing import FrameReceiver
+from raftlog.storage.directories.data_dir import is_formatted
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_GROUPS = {name for name in NAMES if name.startswith("group-")} | {"machine-agrees"}

@@ -1,0 +1,1 @@
+"""How commands print: text, JSON, progress, and views of topics and groups."""

@@ -1,0 +1,1 @@
+"""The state machine that every replica of an internal topic runs, and what feeds it."""

@@ -1,0 +1,1 @@
+"""Log directories of a broker process, and the workers that write, sync and read them."""

@@ -1,0 +1,211 @@
+"""Several log directories of one broker process: read from the settings, locked, opened, joined.
+
+The first is the data directory. A further one that fails while the broker starts is told, and the
+broker goes on without its replicas; one that belongs to another broker stops the start.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, Protocol, final
+
+import attrs
+
+from raftlog.base.errors import ConfigError, DiskError, OperatingError
+from raftlog.base.ids import DirectoryId
+from raftlog.base.limits import LOG_DIRECTORIES_MAX
+from raftlog.base.ports import Disk, Entropy, Tracer
+from raftlog.base.trace import TraceEvent
+from raftlog.runtime.disks.open_files import Descriptors
+from raftlog.runtime.real_ports import PRIVATE_FILE, make_data_directory, refuse_irregular
+from raftlog.runtime.regular_files import open_regular
+from raftlog.storage.directories.data_dir import DirectoryImage
+from raftlog.storage.directories.directory_move import settle_moves
+from raftlog.storage.directories.log_directories import (
+    FurtherImage,
+    LogDirectories,
+    directory_of,
+    open_further,
+)
+from raftlog.storage.replica import GROUPS_DIRECTORY
+
+LOCK_FILE: Final = ".lock"
+
+
+class Settings(Protocol):
+    """A configuration file, as `config_file` reads it."""
+
+    def text(self, key: str) -> str: ...
+    def where(self, key: str) -> str: ...
+    def required(self, *keys: str) -> str: ...
+
+
+def log_dirs(settings: Settings) -> tuple[str, ...]:
+    """The data directory, then the further log directories; `ConfigError` for one named twice."""
+    key = "log.dirs" if settings.text("log.dirs") else "log.dir"
+    paths = tuple(each.strip() for each in settings.required("log.dirs", "log.dir").split(","))
+    where = settings.where(key)
+    if "" in paths:
+        raise ConfigError(f"a path of {key} is empty", on=where, do="write path,path,path")
+    if len(paths) > LOG_DIRECTORIES_MAX:
+        problem = f"{len(paths)} log directories, and at most {LOG_DIRECTORIES_MAX} are served"
+        raise ConfigError(problem, on=where, do="name fewer directories")
+    seen: dict[str, str] = {}
+    for path in paths:
+        real = os.path.realpath(path)
+        if real in seen:
+            problem = f"{seen[real]!r} and {path!r} are one directory"
+            raise ConfigError(problem, on=where, do="name each directory once")
+        seen[real] = path
+    return paths
+
+
+def lock_directory(path: str, stack: ExitStack, tracer: Tracer) -> None:
+    """Make a log directory, if it is not there, and hold it for this process until `stack` is
+    closed. `OperatingError` when another process has it."""
+    if not make_data_directory(path):
+        do = f"chmod 700 {path}, or set log.dirs to a directory of its own"
+        tracer.emit(TraceEvent("data-directory-open-to-others", path, (("do", do),)))
+    refuse_irregular(path)
+    hold_lock(path, stack, "stop that broker first, or set log.dirs")
+
+
+def hold_lock(path: str, stack: ExitStack, do: str) -> None:
+    """Keep other processes off a log directory until `stack` is closed; `OperatingError`, with the
+    advice `do`, when one has it."""
+    lock = open_regular(os.path.join(path, LOCK_FILE), os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    stack.callback(os.close, lock)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        what = "the data directory is in use by another process"
+        raise OperatingError(what, on=path, do=do) from None
+
+
+@final
+@attrs.frozen(kw_only=True)
+class FurtherDisk:
+    """A further log directory of a machine. `disk` and `descriptors` are None when it failed before
+    it was opened, and `error` says why; `descriptors` also when files are read through `disk`."""
+
+    name: str
+    disk: Disk | None = None
+    descriptors: Descriptors | None = None
+    error: DiskError | None = None
+
+
+def take_further(
+    paths: Sequence[str],
+    stack: ExitStack,
+    tracer: Tracer,
+    over: Callable[[str], tuple[Disk, Descriptors | None]],
+) -> tuple[FurtherDisk, ...]:
+    """Lock the further directories; `over` gives the disk of a path, and how its files are sent."""
+    found: list[FurtherDisk] = []
+    for path in paths:
+        name = os.path.abspath(path)
+        try:
+            lock_directory(path, stack, tracer)
+        except DiskError as error:
+            found.append(FurtherDisk(name=name, error=error))
+        except OSError as error:
+            why = DiskError(os.strerror(error.errno or 0), on=path, do="check the disk")
+            found.append(FurtherDisk(name=name, error=why))
+        else:
+            disk, descriptors = over(path)
+            found.append(FurtherDisk(name=name, disk=disk, descriptors=descriptors))
+    return tuple(found)
+
+
+@final
+@attrs.frozen
+class OpenedDirectories:
+    """All log directories of this boot as one disk, the further ones by prefix."""
+
+    disk: Disk
+    further: Mapping[str, Disk]
+    images: Sequence[FurtherImage]
+    descriptors: Descriptors | None
+
+
+class Machine(Protocol):
+    """What of `raftlog.runtime.machine.Machine` this needs."""
+
+    @property
+    def disk(self) -> Disk: ...
+    @property
+    def descriptors(self) -> Descriptors | None: ...
+    @property
+    def further(self) -> Sequence[FurtherDisk]: ...
+    @property
+    def entropy(self) -> Entropy: ...
+
+
+def open_directories(
+    machine: Machine, name: str, image: DirectoryImage, tracer: Tracer
+) -> OpenedDirectories:
+    """Open the further directories of a broker whose data directory is `image`, at the path `name`.
+    Raises what `open_further` raises, and `OperatingError` for a replica in two directories."""
+    first, descriptors = machine.disk, machine.descriptors
+    disks: dict[str, Disk] = {}
+    senders: dict[str, Descriptors] = {}
+    images: list[FurtherImage] = []
+    for each in machine.further:
+        found = _opened(each, image, machine.entropy)
+        images.append(found)
+        if found.error is not None:
+            about = (("why", str(found.error)),)
+            tracer.emit(TraceEvent("log-directory-failed", each.name, about))
+        if found.prefix and each.disk is not None:
+            if found.prefix in disks:
+                raise OperatingError(
+                    "two log directories have one identity, so one is a copy of the other",
+                    on=each.name,
+                    do="take the copy out of log.dirs",
+                )
+            disks[found.prefix] = each.disk
+            if each.descriptors is not None:
+                senders[found.prefix] = each.descriptors
+    if not machine.further:
+        return OpenedDirectories(first, {}, (), descriptors)
+    disk = LogDirectories(first, disks)
+    here = FurtherImage(name=name, replicas=tuple(first.list(GROUPS_DIRECTORY)))
+    registered = [each.path for each in image.registrations.values()]
+    for path in settle_moves(disk, registered, [here, *images]):
+        tracer.emit(TraceEvent("move-settled", path, (("deleted", path),)))
+    everything = descriptors if descriptors is None else _AllDescriptors(descriptors, senders)
+    if len(senders) < len(disks):
+        everything = None
+    return OpenedDirectories(disk, disks, images, everything)
+
+
+def _opened(directory: FurtherDisk, image: DirectoryImage, entropy: Entropy) -> FurtherImage:
+    if directory.disk is None:
+        return FurtherImage(name=directory.name, error=directory.error)
+    new_id = DirectoryId(1 + entropy.below(2**64 - 1))
+    return open_further(directory.disk, image.identity, directory.name, new_id)
+
+
+@final
+@attrs.frozen
+class _AllDescriptors:
+    """`raftlog.runtime.disks.open_files.Descriptors` over all log directories."""
+
+    first: Descriptors
+    further: Mapping[str, Descriptors]
+
+    def open(self, path: str) -> int:
+        """See `Descriptors`."""
+        prefix = directory_of(path)
+        if not prefix:
+            return self.first.open(path)
+        if prefix not in self.further:
+            raise DiskError(f"log directory {prefix} is not there", on=path)
+        return self.further[prefix].open(path[len(prefix) + 1 :])
+
+    def close(self, fd: int) -> None:
+        self.first.close(fd)
+
+    def is_removed(self, fd: int) -> bool:
+        return self.first.is_removed(fd)

@@ -1,0 +1,1 @@
+"""format("raftlog") as Spark sees it: the source, the sink, the stream, and their options."""

@@ -1,0 +1,224 @@
+"""What the driver asks the cluster: which partitions there are, and where they begin and end.
+
+Questions are asked again as often as fetchOffset.numRetries says. Nothing here is kept between
+questions but the client, and no task ever sees this.
+"""
+
+import re
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar, final
+
+from raftlog.base.errors import ConfigError, OperatingError, RaftlogError
+from raftlog.base.ids import Offset
+from raftlog.base.units import millis
+from raftlog.client.blocking import BlockingClient
+from raftlog.client.core import asks
+from raftlog.client.core.errors import KafkaError
+from raftlog.client.core.group_asks import OffsetAndMetadata, commit_offsets
+from raftlog.client.core.values import TopicPartition
+from raftlog.client.system import parse_bootstrap
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.kafka.messages.metadata import MetadataResponse, MetadataResponseTopic
+from raftlog.spark.connector.offsets import Known, Place, named_places
+from raftlog.spark.connector.options import Border, Kind, ReadOptions
+
+Result = TypeVar("Result")
+
+TOPIC_WAIT_NS: Final = millis(2_000)
+"""How long a topic is waited for that may have been created a moment ago."""
+REACH_SECONDS: Final = 5.0
+"""How long any broker may take to accept a connection when a query is planned."""
+WAITS_SECONDS: Final = (0.1, 0.4, 1.0)
+"""Between questions before loss is told: a broker that has just begun, or a leader that is one no
+more, may only know less than the others."""
+
+
+@final
+class ClusterView:
+    """See the module. Open it with `with`; it may be asked from one thread at a time."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._client = client_of(options)
+
+    def __enter__(self) -> "ClusterView":
+        reach(self._options.bootstrap)
+        self._client.__enter__()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._client.__exit__(None, None, None)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._client.__exit__(None, None, None)
+
+    def known(self) -> Known:
+        """The partitions that are subscribed to, and their borders now. `OperatingError` when
+        there are none, or the brokers do not answer."""
+        topics = self.topics()
+        places = sorted(
+            Place(topic.name or "", each.partition_index)
+            for topic in topics
+            for each in topic.partitions
+        )
+        places = self._assigned(places)
+        ids = {topic.name or "": bytes(topic.topic_id).hex() for topic in topics}
+        first = {place: self.offset(place, asks.EARLIEST) for place in places}
+        end = {place: self.offset(place, asks.LATEST) for place in places}
+        return Known({place.topic: ids[place.topic] for place in places}, first, end)
+
+    def topics(self) -> list[MetadataResponseTopic]:
+        """The topics that are subscribed to, by name."""
+        options = self._options
+        if options.pattern is not None:
+            everything: MetadataResponse = self._ask(lambda: self._client.ask(asks.metadata()))
+            wanted = re.compile(options.pattern)
+            return sorted(
+                (
+                    topic
+                    for topic in everything.topics
+                    if topic.error_code == 0 and wanted.fullmatch(topic.name or "")
+                ),
+                key=lambda topic: topic.name or "",
+            )
+        names = options.subscribe if options.subscribe is not None else tuple(options.assign or ())
+        return [self._topic(name) for name in sorted(names)]
+
+    def _topic(self, name: str) -> MetadataResponseTopic:
+        try:
+            return self._ask(lambda: self._client.describe(name))
+        except KafkaError as error:
+            if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise OperatingError(
+                    "the topic does not exist", on=name, do=f"raftlog topics create {name}"
+                ) from None
+            raise
+
+    def _assigned(self, places: list[Place]) -> list[Place]:
+        if self._options.assign is None:
+            return places
+        wanted = [
+            Place(topic, partition)
+            for topic, partitions in sorted(self._options.assign.items())
+            for partition in partitions
+        ]
+        missing = [str(place) for place in wanted if place not in places]
+        if missing:
+            raise ConfigError(f"there is no partition {', '.join(missing)}", on="assign")
+        return wanted
+
+    def offset(self, place: Place, timestamp_ms: int) -> int:
+        """The first offset at or after a timestamp, -1 without one; or EARLIEST, LATEST."""
+        at = TopicPartition(*place)
+        return self._ask(lambda: self._client.offset(at, timestamp_ms)).offset
+
+    def commit(self, group: str, offsets: Mapping[Place, int]) -> None:
+        """Commit offsets for a group without members."""
+        wanted = {
+            TopicPartition(*place): OffsetAndMetadata(Offset(offset))
+            for place, offset in sorted(offsets.items())
+        }
+        self._client.ask(commit_offsets(group, wanted))
+
+    def by_timestamp(self, border: Border, known: Known, *, start: bool) -> dict[Place, int]:
+        """The first offset at or after a timestamp in each partition. Where there is none: for an
+        end the log's end; for a start what startingOffsetsByTimestampStrategy says."""
+        if border.kind is Kind.TIMESTAMP:
+            asked = dict.fromkeys(sorted(known.end), border.timestamp_ms)
+        else:
+            asked = named_places(border, known.end)
+        found: dict[Place, int] = {}
+        for place, timestamp_ms in asked.items():
+            offset = self.offset(place, timestamp_ms)
+            if offset < 0:
+                if start and not self._options.latest_when_missing:
+                    raise OperatingError(
+                        f"no record is as young as timestamp {timestamp_ms}",
+                        on=str(place),
+                        do="set startingOffsetsByTimestampStrategy to latest to begin at the end",
+                    )
+                offset = known.end[place]
+            found[place] = offset
+        return found
+
+    def _ask(self, question: Callable[[], Result]) -> Result:
+        """Ask up to 1 + fetchOffset.numRetries times; the last error counts."""
+        tries = 1 + self._options.fetch_retries
+        while True:
+            tries -= 1
+            try:
+                return question()
+            except RaftlogError as error:
+                if tries == 0 or (isinstance(error, KafkaError) and not error.retriable):
+                    raise explained(error, self._options.bootstrap) from error
+            time.sleep(self._options.fetch_retry_ms / 1000)
+
+
+def explained(error: RaftlogError, bootstrap: str) -> RaftlogError:
+    """An answer stays as it is; silence is said to be the brokers' at these addresses."""
+    if isinstance(error, KafkaError):
+        return error
+    return OperatingError(
+        f"the brokers do not answer: {error.what}",
+        on=bootstrap,
+        do="check kafka.bootstrap.servers and that the brokers run",
+    )
+
+
+def reach(bootstrap: str) -> None:
+    """Wait until one bootstrap address accepts a connection; `OperatingError` when none does within
+    `REACH_SECONDS`. Questions are asked for minutes, which is for brokers that can be found."""
+    addresses = parse_bootstrap(bootstrap)
+    deadline = time.monotonic() + REACH_SECONDS  # noqa: TID251 - queries are planned in real time
+    why = ""
+    while True:
+        for address in addresses:
+            try:
+                socket.create_connection(address, timeout=REACH_SECONDS / len(addresses)).close()
+            except OSError as error:
+                why = f"{address[0]}:{address[1]}: {error.strerror or error}"
+            else:
+                return
+        if time.monotonic() > deadline:  # noqa: TID251
+            raise OperatingError(
+                f"no broker accepts a connection, {why}",
+                on=bootstrap,
+                do="start a cluster with `raftlog up`, or name one that runs by "
+                "kafka.bootstrap.servers",
+            )
+        time.sleep(WAITS_SECONDS[0])
+
+
+def client_of(options: ReadOptions) -> BlockingClient:
+    """A client for a driver or a task; its patience is the options'."""
+    request_ns = millis(options.request_timeout_ms)
+    return BlockingClient(
+        options.bootstrap,
+        client_id=options.client_id,
+        call_timeout_ns=request_ns,
+        request_timeout_ns=request_ns,
+        topic_wait_ns=TOPIC_WAIT_NS,
+        fetch_bytes=options.fetch_bytes,
+        fetch_partition_bytes=options.partition_bytes,
+        buffered_bytes=3 * options.partition_bytes,
+    )
+
+
+def topic_id_of(client: BlockingClient, topic: str) -> str | None:
+    """The present id of a topic, 32 hex digits; None when it does not exist."""
+    try:
+        return bytes(client.describe(topic).topic_id).hex()
+    except KafkaError as error:
+        if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return None
+        raise
+
+
+def places_text(places: Iterable[Place]) -> str:
+    """A few of them, for people."""
+    found = sorted(places)
+    more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+    return ", ".join(map(str, found[:5])) + more

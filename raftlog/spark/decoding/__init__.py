@@ -1,0 +1,1 @@
+"""Decoders from record batches to Arrow columns: compiled, vectorised, and plain."""

@@ -1,0 +1,1 @@
+"""The parts of the verification job, each a question that Spark answers over all blocks."""

@@ -1,0 +1,1 @@
+"""A boot of a replica from its files: recovery, and reading around damage."""

@@ -1,0 +1,1 @@
+"""Segment files: their format, their indexes, walks through them, and jobs on them."""

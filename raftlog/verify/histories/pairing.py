@@ -1,0 +1,368 @@
+"""Invocations and completions become intervals; what nobody completed stays open for ever.
+
+An interval is closed: at equal times a call sorts before a return, so the two are concurrent. The
+end of an operation that may still happen (`info`, or no completion) is `OPEN`, later than every
+instant.
+
+Values are checked once, by `raftlog.verify.histories.shapes`.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import isfinite
+from sys import intern
+from typing import Any, Final, final
+
+import attrs
+import msgspec
+
+from raftlog.verify.histories.history import NEMESIS, BadHistory, Op
+from raftlog.verify.histories.late_keys import chosen_late, settle_keys
+from raftlog.verify.histories.pairs import KnownLog, Pairs, Value, values_of
+from raftlog.verify.histories.shapes import SHAPES, are_texts, completed, poll
+
+OPEN: Final = 1 << 62
+"""The end of an operation without an end; more nanoseconds than a century has."""
+
+
+@final
+class Interval(msgspec.Struct, eq=False, gc=False):
+    """One operation of one process, from its call to its return.
+
+    `asked` is the value of the invocation. `value` is what came back and depends on `f`: the base
+    offset or None for `send`, {key: pairs} for `poll` and `txn`'s reads, an offset for `empty`,
+    `end` and `start`. It is None where nothing came back.
+    """
+
+    index: int
+    process: int
+    f: str
+    key: str | None
+    type: str
+    start_ns: int
+    end_ns: int
+    asked: Any
+    value: Any
+    node: str | None = None
+    evidence: dict[str, Any] | None = None
+
+    # An acknowledged send of one record answers as its own batch
+    # (`raftlog.verify.judging.facts.Batch`).
+
+    @property
+    def op(self) -> "Interval":
+        """The send."""
+        return self
+
+    @property
+    def base(self) -> int:
+        """Where it lies."""
+        return self.value  # type: ignore[no-any-return]
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """What it carries."""
+        return (self.asked,)
+
+    @property
+    def size(self) -> int:
+        """How many offsets it takes."""
+        return 1
+
+    def offset_of(self, value: Value) -> int:
+        """Where `value`, its only one, lies."""
+        assert value == self.asked, (value, self.asked)
+        return self.base
+
+    def sends(self) -> Iterator[tuple[str, tuple[Value, ...], int | None]]:
+        """(key, values of one batch, base offset or None) of every send inside, in order."""
+        if self.f == "send":
+            assert self.key is not None
+            yield self.key, values_of(self.asked), self.value
+        elif self.f == "txn":
+            done = self.value[0] if self.value is not None else [None] * len(self.asked)
+            for (kind, key, sent), base in zip(self.asked, done, strict=True):
+                if kind == "send":
+                    yield key, values_of(sent), base
+
+    def reads(self) -> dict[str, Pairs]:
+        """What it read, by key; empty where nothing came back."""
+        if self.value is None:
+            return {}
+        if self.f == "poll":
+            return self.value  # type: ignore[no-any-return]
+        if self.f == "txn":
+            return self.value[1]  # type: ignore[no-any-return]
+        return {}
+
+    def summary(self) -> dict[str, Any]:
+        """What a witness says of it: JSON, long values shortened."""
+        found: dict[str, Any] = {
+            "index": self.index,
+            "process": self.process,
+            "f": self.f,
+            "key": self.key,
+            "type": self.type,
+            "invoked_ns": self.start_ns,
+            "returned_ns": None if self.end_ns >= OPEN else self.end_ns,
+            "asked": shortened(self.asked),
+            "value": shortened(self.value),
+        }
+        if self.node is not None:
+            found["node"] = self.node
+        if self.evidence:
+            found["evidence"] = {name: shortened(value) for name, value in self.evidence.items()}
+        return found
+
+
+def shortened(value: Any, most: int = 8) -> Any:
+    """`value` with long lists and texts cut, for people. JSON stays JSON, and what only Python
+    takes for JSON (NaN, Infinity) becomes a text.
+    """
+    if isinstance(value, Pairs):
+        value = [list(pair) for pair in islice(value, most)] + [None] * (len(value) - most)
+    if isinstance(value, (list, tuple)):
+        cut = [shortened(item, most) for item in value[:most]]
+        return [*cut, f"... {len(value) - most} more"] if len(value) > most else cut
+    if isinstance(value, dict):
+        few = {str(name): shortened(value[name], most) for name in list(value)[:most]}
+        if len(value) > most:
+            few["..."] = f"{len(value) - most} more"
+        return few
+    if isinstance(value, str) and len(value) > 200:
+        return value[:200] + "..."
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+@final
+@attrs.define(eq=False)
+class Pairing:
+    """Feed it operations in file order; `found` has the intervals in the order of their completion.
+
+    `finish()` adds what never completed. Nemesis lines are collected aside, in `nemesis`.
+    `raftlog.verify.histories.raw_pairing` does the same with usual lines, faster, on the same
+    state.
+    """
+
+    found: list[Interval] = attrs.field(factory=list)
+    nemesis: list[Op] = attrs.field(factory=list)
+    open_ops: dict[int | str, Op] = attrs.field(factory=dict)
+    retired: dict[int | str, None] = attrs.field(factory=dict)
+    logs: dict[str, KnownLog] = attrs.field(factory=dict)
+    unanswered: list[Interval] = attrs.field(factory=list)
+    """Sends that were not acknowledged."""
+    last_index: int = -1
+
+    def feed(self, ops: Iterable[Op]) -> None:
+        """Pair the lines; `BadHistory` where they contradict each other."""
+        for op in ops:
+            self.one(op)
+
+    def one(self, op: Op) -> None:
+        """The next line."""
+        if op.index <= self.last_index:
+            raise BadHistory(f"index {op.index} follows {self.last_index}", do="indexes only rise")
+        self.last_index = op.index
+        process = op.process
+        if process == NEMESIS:
+            if not -OPEN < op.time_ns < OPEN:
+                raise BadHistory("a time is out of range", on=_at(op, None))
+            self.nemesis.append(op)
+        elif op.type == "invoke":
+            if process in self.open_ops or process in self.retired:
+                self._refuse(op)
+            self.open_ops[process] = op
+        else:
+            call = self.open_ops.pop(process, None)
+            if call is None:
+                raise BadHistory("a completion without an invocation", on=f"index {op.index}")
+            if op.type == "info":
+                self.retired[process] = None
+            found = interval_of(call, op, self.logs)
+            self.found.append(found)
+            if found.f == "send" and found.type != "ok":
+                self.unanswered.append(found)
+            elif found.f == "send" and found.value is not None:
+                log = self.log_of(str(found.key))
+                for offset, value in enumerate(values_of(found.asked), found.value):
+                    log.put(offset, value)
+
+    def log_of(self, key: str) -> KnownLog:
+        """What is known of `key` so far."""
+        log = self.logs.get(key)
+        if log is None:
+            log = self.logs[key] = KnownLog(intern(key))
+        return log
+
+    def finish(self) -> None:
+        """What is still open may have happened, or may yet."""
+        left = [interval_of(call, None) for call in self.open_ops.values()]
+        self.found += left
+        self.unanswered += [op for op in left if op.f == "send"]
+        self.found += settle_keys(self.found, self.unanswered)
+        for log in self.logs.values():
+            log.close()
+
+    def _refuse(self, op: Op) -> None:
+        if op.process in self.retired:
+            raise BadHistory(
+                f"process {op.process} comes back after info",
+                on=f"index {op.index}",
+                do="give its client a new process number",
+            )
+        raise BadHistory(
+            f"process {op.process} has two operations open",
+            on=f"indexes {self.open_ops[op.process].index} and {op.index}",
+            do="use one process per slot in flight",
+        )
+
+
+def says_more(call: Op, end: Op) -> bool:
+    """Whether the lines carry evidence beside the node that answered."""
+    return not (
+        end.hw is end.term is end.log_start is end.producer is end.rebalance is end.error is None
+        and call.producer is call.member is end.member is None
+        and (end.node is None or type(end.node) is str)
+    )
+
+
+def interval_of(call: Op, end: Op | None, logs: dict[str, KnownLog] | None = None) -> Interval:
+    """One operation from its two lines (`end` None: nobody completed it).
+
+    With `logs`, by key, what is read shares the memory of what was sent.
+    """
+    if not -OPEN < call.time_ns < OPEN:
+        raise BadHistory("a time is out of range", on=_at(call, end))
+    if end is None:
+        kind, end_ns, value, node = "info", OPEN, None, call.node
+    else:
+        kind, value, node = end.type, end.value, end.node
+        if end.f != call.f or (end.key != call.key and not chosen_late(call, end)):
+            raise BadHistory("f or key differ between call and completion", on=_at(call, end))
+        if end.time_ns < call.time_ns:
+            raise BadHistory("an operation ends before it begins", on=_at(call, end))
+        if end.time_ns >= OPEN:
+            raise BadHistory("a time is out of range", on=_at(call, end))
+        end_ns = OPEN if kind == "info" else end.time_ns
+    shape = SHAPES.get(call.f)
+    asked = call.value
+    try:
+        if shape is not None:
+            if shape is poll:
+                asked, value = poll(call, kind, value, logs)
+            else:
+                asked, value = shape(call, kind, value)
+    except (TypeError, ValueError, IndexError, KeyError, AttributeError) as why:
+        raise BadHistory(
+            f"the value of {call.f} has the wrong shape ({why})", on=_at(call, end)
+        ) from None
+    assert type(call.process) is int, call.process
+    key = call.key if end is None else end.key
+    f, key = intern(call.f), None if key is None else intern(key)
+    if node is not None and type(node) is not str:
+        raise BadHistory("node is a name", on=_at(call, end))
+    interval = Interval(
+        call.index, call.process, f, key, kind, call.time_ns, end_ns, asked, value, node
+    )
+    if end is None:
+        if call.member is not None:
+            interval.evidence = {"member": _member(call, call)}
+    else:
+        if says_more(call, end):
+            add_evidence(interval, call, end)
+        if call.f == "txn" or (call.f == "send" and kind == "info"):
+            _add_completion(interval, call, end)
+    return interval
+
+
+def _at(call: Op, end: Op | None) -> str:
+    return f"index {call.index}" if end is None else f"indexes {call.index} and {end.index}"
+
+
+def add_evidence(interval: Interval, call: Op, end: Op) -> None:
+    """What the lines say beside the operation itself, checked."""
+    found: dict[str, Any] = {}
+    for name in ("hw", "log_start"):
+        value = getattr(end, name)
+        if value is not None:
+            numbers = value.values() if type(value) is dict else [value]
+            _require(all(type(one) is int for one in numbers), f"{name} is a number", call, end)
+            found[name] = value
+    if end.term is not None:
+        _require(type(end.term) is int, "term is a number", call, end)
+        found["term"] = end.term
+    if end.error is not None:
+        found["error"] = end.error
+    if end.rebalance is not None:
+        _require(are_texts(end.rebalance), "rebalance is a list of keys", call, end)
+        found["rebalance"] = end.rebalance
+    producer = end.producer if end.producer is not None else call.producer
+    if producer is not None:
+        three = type(producer) is list and len(producer) == 3
+        _require(
+            three and all(type(one) is int for one in producer),
+            "producer is [pid, epoch, first sequence]",
+            call,
+            end,
+        )
+        found["producer"] = producer
+    if call.member is not None or end.member is not None:
+        found["member"] = _member(call, end)
+    if found:
+        interval.evidence = found
+
+
+def _member(call: Op, end: Op) -> list[Any]:
+    """Who acts for which group: [group, member, generation or None]. The completion's counts: a
+    client may have joined a newer generation before it sent the request."""
+    member = end.member if end.member is not None else call.member
+    three = type(member) is list and len(member) == 3
+    _require(
+        three
+        and type(member[0]) is str
+        and type(member[1]) is str
+        and (member[2] is None or type(member[2]) is int),
+        "member is [group, member, generation or null]",
+        call,
+        end,
+    )
+    return member  # type: ignore[no-any-return]
+
+
+def _add_completion(interval: Interval, call: Op, end: Op) -> None:
+    """What the completion says of the sends that its `ok` would not: `claimed`, where those of an
+    `info` may lie; `called`, the sends of the call where the completion names others."""
+    found: dict[str, Any] = {}
+    if interval.f == "send":
+        base = _claimed_base(interval.asked, end.value)
+        claimed = [base]
+    else:
+        sends = [micro for micro in call.value if micro[0] == "send"]
+        called = [[micro[1], micro[2]] for micro in sends]
+        if called != [[key, sent] for what, key, sent in interval.asked if what == "send"]:
+            found["called"] = called
+        claimed = []
+        if interval.type == "info" and end.value is not None:
+            claimed = [
+                completed(sent, micro[2])[1]
+                for micro, (_, sent) in zip(
+                    (micro for micro in end.value if micro[0] == "send"), called, strict=True
+                )
+            ]
+    if any(base is not None for base in claimed):
+        found["claimed"] = claimed
+    if found:
+        interval.evidence = {**(interval.evidence or {}), **found}
+
+
+def _claimed_base(asked: Any, value: Any) -> int | None:
+    """The offset that the completion of an `info` send names. A batch of two is a list of two as
+    well; only `[offset, what was asked]` names an offset."""
+    if type(value) is not list or len(value) != 2 or value == asked or value[1] != asked:
+        return None
+    return value[0] if type(value[0]) is int and value[0] >= 0 else None
+
+
+def _require(fact: bool, what: str, call: Op, end: Op) -> None:
+    if not fact:
+        raise BadHistory(what, on=_at(call, end))

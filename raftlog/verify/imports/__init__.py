@@ -1,0 +1,1 @@
+"""Histories in other people's formats: EDN, Jepsen's, Porcupine's and Knossos'."""
