@@ -1,14 +1,11 @@
-"""The driver: collects what is ready into a turn, calls `Broker.handle`, performs its effects in
-order.
+"""The driver: collects what is ready into a turn, calls `Broker.handle`, performs its effects.
 
-Order of performing (DESIGN: the contract of the broker): queue the writes, then send to peers,
-then answer clients. Nothing else is ordered. A turn is synchronous; whoever has an event posts it
-and, when the last turn was long enough ago, runs the turn itself, which saves a task switch for a
-lone request. When events come thick, they wait for the driver's task and share a turn; and what
-could not be written yet anyway waits for the end of the round that is being written.
+A turn is synchronous. A task that has an event posts it and, when the last turn was long enough
+ago, runs the turn itself, which saves a task switch for a lone request. When events come thick,
+they wait for the driver's task and share a turn. Which events may wait, in which order a turn takes
+them and in which order effects are performed is the policy of `raftlog.broker.turn_queue`.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, Protocol, final
 
@@ -16,41 +13,32 @@ import attrs
 import trio
 
 from raftlog.base.ids import ConnectionId, DirectoryId, NodeId
-from raftlog.base.limits import TURN_BYTES_MAX, TURN_EVENTS_MAX
 from raftlog.base.ports import Clock
 from raftlog.base.units import NANOS_PER_MICRO, NANOS_PER_SECOND, NEVER, Instant
 from raftlog.broker.events import (
     AdminReply,
-    ConnectionClosed,
     Effects,
     Event,
+    Hangup,
+    Job,
     Pause,
     PeerAddress,
     PeerMessages,
     PeerSend,
     Persisted,
+    Read,
     Reply,
-    Request,
     Resume,
     Unlink,
+    Write,
 )
-from raftlog.raft.messages import Append, AppendReply
+from raftlog.broker.turn_queue import TurnQueue, perform
 from raftlog.runtime.disks.log_writer import DirectoryThreads
 
 LONE_GAP_NANOS: Final = 60 * NANOS_PER_MICRO
 """A post this long after the last turn runs its turn at once; a sooner one waits for company."""
 
-CROWDED_SHARE: Final = 8
-"""Requests of one connection at a time while others have some queued: eight have room in a turn."""
-QUEUED_BYTES_MAX: Final = 2 * TURN_BYTES_MAX
-"""Of requests that wait for a turn: what the next one takes, and the one after it."""
-WAITING_ACKS_MAX: Final = 64
-"""Acknowledgements that wait for whatever turn is next; one more brings it about."""
 LONGEST_WAIT_SECONDS: Final = 3600.0
-
-_BULKY: Final = (Request, PeerMessages, ConnectionClosed)
-"""What waits for a turn with room. The end of a connection stands behind what came over it: a
-producer with acks=0 closes when its last request has left, and that one counts."""
 
 
 class DrivenBroker(Protocol):
@@ -103,12 +91,7 @@ class Driver:
     turns: int = attrs.field(default=0, init=False)
     paused: bool = attrs.field(default=False, init=False)
     """No turn is taken: what SIGSTOP is to a process. What is posted waits."""
-    _completions: deque[Event] = attrs.field(factory=deque, init=False)
-    _acks: deque[Event] = attrs.field(factory=deque, init=False)
-    """Taken before all requests: what their sender said later is among those."""
-    _requests: deque[Event] = attrs.field(factory=deque, init=False)
-    _request_bytes: int = attrs.field(default=0, init=False)
-    """Of those that clients have sent."""
+    _queue: TurnQueue = attrs.field(factory=TurnQueue, init=False)
     _in_turn: bool = attrs.field(default=False, init=False)
     _wanted: bool = attrs.field(default=False, init=False)
     """Something is queued that should not wait for other events to bring about a turn."""
@@ -116,8 +99,6 @@ class Driver:
     """A round that somebody waits for was synced inside the turn that handed it out."""
     _armed: Instant = attrs.field(default=NEVER, init=False)
     """When the driver's task will look at the clock by itself."""
-    _acks_may_wait: bool = attrs.field(default=False, init=False)
-    """What the last turn said of acknowledgements."""
     _failed: BaseException | None = attrs.field(default=None, init=False)
     _wake_at: Instant = attrs.field(default=NEVER, init=False)
     _last_turn: Instant = attrs.field(default=Instant(0), init=False)
@@ -128,54 +109,35 @@ class Driver:
 
     def post(self, event: Event) -> None:
         """Hand in an event, from the trio thread. It may run a turn before it returns."""
-        self._queue(event)
+        self._queue.post(event)
         self._want()
 
     def post_all(self, events: Sequence[Event], *, streamed: bool = False) -> None:
         """Hand in what arrived together: one turn takes it all, up to the bounds of a turn.
+        `streamed`: see `TurnQueue.post_all`."""
+        ends_soon = streamed and self._round_ends_soon()
+        if self._queue.post_all(events, streamed=streamed, round_ends_soon=ends_soon):
+            self._want()
 
-        What is `streamed`, by somebody who goes on sending without waiting for answers, shares the
-        turn of a round that is about to come back: it would only be written after it, and a turn of
-        its own costs as much as some ten requests."""
-        for event in events:
-            self._queue(event)
-        if events and not (streamed and self._round_ends_soon()):
+    def post_from_peer(self, events: Sequence[PeerMessages]) -> None:
+        """Hand in what one peer has sent."""
+        if self._queue.post_from_peer(events, round_ends_soon=self._round_ends_soon()):
             self._want()
 
     def _round_ends_soon(self) -> bool:
-        """Whether the end of a round will bring about a turn at once, and there is room until
-        then. Should the disk hang, the next deadline's turn takes what waits."""
-        return self._has_room() and any(each.round_ends_soon for each in self.directories.values())
-
-    def _has_room(self) -> bool:
-        return len(self._requests) <= TURN_EVENTS_MAX and self._request_bytes <= QUEUED_BYTES_MAX
-
-    def post_from_peer(self, events: Sequence[PeerMessages]) -> None:
-        """`post_all` for what one peer has sent, with acknowledgements that may wait: of two
-        followers the second confirms what the first has made certain, and a turn for that alone
-        would cost as much as the one that mattered."""
-        room = len(self._acks) < WAITING_ACKS_MAX
-        if room and self._acks_may_wait and _only_acknowledges(events):
-            self._acks.extend(events)
-        else:
-            self.post_all(events, streamed=_only_entries(events))
+        """Whether the end of a round will bring about a turn at once. Should the disk hang, the
+        next deadline's turn takes what waits."""
+        return any(each.round_ends_soon for each in self.directories.values())
 
     async def room(self) -> None:
-        """Wait while more requests are queued than a turn or two take. A reader waits here before
-        it receives more: else a client that sends faster than turns are taken would be queued
-        without bound."""
-        while not self._has_room():
+        """Wait until the queue has room. A reader waits here before it receives more."""
+        while not self._queue.has_room:
             self._crowded = True
             await self._room.wait()
 
     def share(self) -> int:
-        """Requests that one connection may hand in now: a whole turn's when nobody else has any
-        queued, else a few, so that those who send one at a time wait for a turn and not behind
-        everything that a flood has sent."""
-        queued = len(self._requests)
-        if not queued and not self._crowded:
-            return TURN_EVENTS_MAX
-        return min(CROWDED_SHARE, max(1, TURN_EVENTS_MAX - queued))
+        """How many requests one connection may hand in now: see `TurnQueue.share`."""
+        return self._queue.share(crowded=self._crowded)
 
     def _want(self) -> None:
         self._wanted = True
@@ -188,7 +150,7 @@ class Driver:
 
     def queue(self, event: Event, *, wake: bool = True) -> None:
         """Hand in an event for the driver's task, or, without `wake`, for whatever turn is next."""
-        self._queue(event)
+        self._queue.post(event)
         if wake:
             self._wanted = True
             self._wake.set()
@@ -206,14 +168,6 @@ class Driver:
         """Take turns again, first of all those for what was posted meanwhile."""
         self.paused = False
         self._wake.set()
-
-    def _queue(self, event: Event) -> None:
-        if isinstance(event, _BULKY):
-            self._requests.append(event)
-            if type(event) is Request:
-                self._request_bytes += len(event.frame)
-        else:
-            self._completions.append(event)
 
     async def run(self) -> None:
         """The driver's task: turns for queued events and for deadlines, until cancelled.
@@ -278,93 +232,88 @@ class Driver:
             now = self.clock.now()
             effects = self.broker.handle(events, now, self.clock.wall())
             self._wake_at = effects.wake_at
-            self._acks_may_wait = effects.acks_may_wait
-            self._perform(effects)
+            self._queue.acks_may_wait = effects.acks_may_wait
+            perform(effects, self)
             self._last_turn = self.clock.now()
             self.turns += 1
         finally:
             self._in_turn = False
 
     def _collect(self) -> list[Event]:
-        """Completions first; then acknowledgements, then requests, up to the bounds of a turn."""
-        completions, requests = self._completions, self._requests
+        """The events of the next turn: first that rounds are written, then what waits."""
         events: list[Event] = []
         for directory in self.directories.values():
             if directory.written:
                 events += directory.take_written()
-        while completions and len(events) < TURN_EVENTS_MAX:
-            events.append(completions.popleft())
-        while self._acks and len(events) < TURN_EVENTS_MAX:
-            events.append(self._acks.popleft())
-        size = 0
-        while (
-            requests and len(events) < TURN_EVENTS_MAX and not self._acks and size < TURN_BYTES_MAX
-        ):
-            event = requests.popleft()
-            events.append(event)
-            if type(event) is Request:
-                size += len(event.frame)
-        self._request_bytes -= size
-        if self._crowded and self._has_room():
+        self._queue.collect(events)
+        if self._crowded and self._queue.has_room:
             self._crowded = False
             self._room.set()
             self._room = trio.Event()
-        self._wanted = bool(completions or requests)
+        self._wanted = self._queue.wants_turn
         self._synced = False
         return events
 
-    def _perform(self, effects: Effects) -> None:
-        for write in effects.writes:
+    # --- the hands of `perform` ---
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Queue rounds for their directories' log threads."""
+        for write in writes:
             self.directories[write.directory].write(write)
-        for unlink in effects.unlinks:
-            self.peers.unlink(unlink)
-        if effects.peers is not None:
-            self.peers.keep(effects.peers)
-        for send in effects.sends:
+
+    def unlink(self, unlink: Unlink) -> None:
+        """End a session with a peer."""
+        self.peers.unlink(unlink)
+
+    def keep_peers(self, peers: tuple[PeerAddress, ...]) -> None:
+        """Keep links to these peers and no others."""
+        self.peers.keep(peers)
+
+    def send(self, sends: Sequence[PeerSend]) -> None:
+        """Send to peers, in one system call a link."""
+        for send in sends:
             self.peers.send(send)
-        if effects.sends:
-            self.peers.flush()
-        self._answer(effects)
-        for read in effects.reads:
-            self.directories[read.slice.directory].read(read)
-        for job in effects.jobs:
-            self.directories[job.directory].run_job(job)
-        for answer in effects.admin_replies:
-            self.admin.answer(answer)
-        for write in effects.writes:
+        self.peers.flush()
+
+    def throttle(self, change: Pause | Resume) -> None:
+        """Stop reading from a connection, or read on."""
+        if type(change) is Pause:
+            self.connections.pause(change.connection)
+        else:
+            self.connections.resume(change.connection)
+
+    def reply(self, replies: Sequence[Reply]) -> None:
+        """Answer clients, in one system call a connection."""
+        for reply in replies:
+            self.connections.reply(reply)
+        self.connections.flush()
+
+    def hang_up(self, hangup: Hangup) -> None:
+        """Close a connection."""
+        self.connections.close(hangup.connection)
+
+    def read(self, read: Read) -> None:
+        """Queue a cold read."""
+        self.directories[read.slice.directory].read(read)
+
+    def run_job(self, job: Job) -> None:
+        """Queue a job."""
+        self.directories[job.directory].run_job(job)
+
+    def answer_admin(self, reply: AdminReply) -> None:
+        """Answer an admin call."""
+        self.admin.answer(reply)
+
+    def sync_lone_rounds(self, writes: Sequence[Write]) -> None:
+        """Sync a round that is alone on a quick disk here and now (decision 0049)."""
+        for write in writes:
             ends = self.directories[write.directory].sync_inline_if_lone()
-            if ends:
-                self._completions.extend(ends)
-                if write.awaited or type(ends[0]) is not Persisted:
-                    self._synced = self._wanted = True
-        if effects.stopped:
-            self.stopped.set()
+            for end in ends:
+                self._queue.post(end)
+            # A round that something waits for, or one that failed, brings about a turn at once.
+            if ends and (write.awaited or type(ends[0]) is not Persisted):
+                self._synced = self._wanted = True
 
-    def _answer(self, effects: Effects) -> None:
-        connections = self.connections
-        for change in effects.pauses:
-            if type(change) is Pause:
-                connections.pause(change.connection)
-            else:
-                assert type(change) is Resume, change
-                connections.resume(change.connection)
-        for reply in effects.replies:
-            connections.reply(reply)
-        if effects.replies:
-            connections.flush()
-        for hangup in effects.hangups:
-            self.connections.close(hangup.connection)
-
-
-def _only_acknowledges(events: Sequence[PeerMessages]) -> bool:
-    """Whether nothing but success of appends is reported."""
-    return all(type(each) is AppendReply for event in events for each in event.messages)
-
-
-def _only_entries(events: Sequence[PeerMessages]) -> bool:
-    """Whether nothing but entries arrived, which must be written before anything is answered."""
-    return all(
-        type(each) is Append and each.entries and not each.read_context
-        for event in events
-        for each in event.messages
-    )
+    def leave(self) -> None:
+        """The broker has stopped: the process may end."""
+        self.stopped.set()

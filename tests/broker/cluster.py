@@ -34,9 +34,12 @@ RETRIABLE = (3, 5, 6, 7, 19, 20, 56, 100)
 
 
 class Cluster:
-    def __init__(self, brokers=3, controllers=1, seed=1, configure=None, encode=False) -> None:
+    def __init__(
+        self, brokers=3, controllers=1, seed=1, configure=None, encode=False, patient=False
+    ) -> None:
         self.tracer = ListTracer()
         self.world = World(seed, tracer=self.tracer, configure=configure)
+        self.world.patient = patient
         self.world.network.encode = encode
         self.world.found(brokers, controllers)
         self.clients = {}

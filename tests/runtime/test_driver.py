@@ -9,6 +9,7 @@ from raftlog.base.ids import (
     IoId,
 )
 from raftlog.base.units import NANOS_PER_MILLI, Instant
+from raftlog.broker import turn_queue as module
 from raftlog.broker.events import (
     Drained,
     Persisted,
@@ -16,7 +17,6 @@ from raftlog.broker.events import (
     Write,
     WriteFailed,
 )
-from raftlog.runtime import driver as module
 from tests.runtime.driver_rig import (
     HOME,
     FakeBroker,

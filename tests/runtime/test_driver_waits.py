@@ -15,6 +15,7 @@ from raftlog.base.ids import (
     Term,
 )
 from raftlog.base.units import NANOS_PER_SECOND, NEVER, Instant
+from raftlog.broker import turn_queue as module
 from raftlog.broker.events import (
     Effects,
     PeerMessages,
@@ -22,7 +23,6 @@ from raftlog.broker.events import (
     Written,
 )
 from raftlog.raft.messages import Append, AppendReply
-from raftlog.runtime import driver as module
 from tests.runtime.driver_rig import (
     HOME,
     FakeBroker,

@@ -20,9 +20,9 @@ from raftlog.broker.events import (
     Reply,
     Request,
 )
+from raftlog.broker.turn_queue import CROWDED_SHARE
 from raftlog.records.slices import FileSlice
 from raftlog.runtime.disks.open_files import OpenFiles
-from raftlog.runtime.driver import CROWDED_SHARE
 from raftlog.runtime.network.intake import FRAME_SECONDS_MAX
 from raftlog.runtime.network.listener import STREAMED_FROM, Connections
 from raftlog.runtime.network.slabs import SlabPool
@@ -110,7 +110,7 @@ async def test_a_flood_is_handed_in_piece_by_piece():
         queued = []
 
         def plan(turn, effects) -> None:
-            queued.append(len(rig.driver._requests))
+            queued.append(len(rig.driver._queue._requests))
 
         rig = Rig(nursery, plan)
         clients = [await rig.connect() for _ in range(3)]
@@ -343,7 +343,7 @@ async def test_large_frames_that_wait_for_a_turn_hold_up_those_who_would_bring_m
         for client in clients:
             client.send_nowait([struct.pack(">ihh", 4 * MIB, 0, 9) + bytes(4 * MIB - 4)])
         await wait_all_tasks_blocked()
-        queued = sum(len(each.frame) for each in rig.driver._requests)
+        queued = sum(len(each.frame) for each in rig.driver._queue._requests)
         intake = rig.connections.intake
         assert queued <= intake.held <= intake.bytes_max + 5 * MIB
         rig.driver.resume()

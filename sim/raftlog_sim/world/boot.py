@@ -10,10 +10,12 @@ from raftlog.base.units import Instant, WallMillis
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.incident.recorder import Recorder
+from raftlog.broker.turn_queue import TurnQueue
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.world.client import Connected
 from raftlog_sim.world.clock import NodeClock
 from raftlog_sim.world.disk_work import Performing
+from raftlog_sim.world.world.arrivals import ArrivalQueue
 
 
 @final
@@ -33,15 +35,12 @@ class Boot:
     broker: Broker
     writer: DirectoryWriter
     clock: NodeClock
+    inbox: TurnQueue | ArrivalQueue
+    """The events that wait for the next turns."""
     recorder: Recorder | None = None
     """Stands around the broker where the run is recorded."""
-    inbox: deque[e.Event] = attrs.Factory(deque)
     begun: Turn | None = None
     """The turn that is served late (`Node.late_turn_ns`), until it is."""
-    acks: deque[e.Event] = attrs.Factory(deque)
-    """In a patient world: acknowledgements that wait for the next turn, whatever it is for."""
-    acks_may_wait: bool = False
-    """What the last turn said of them."""
     turn_due: bool = False
     busy_until: int = 0
     """When the last turn is over, in world time."""

@@ -135,7 +135,8 @@ def _ended(node: "Node", boot: "Boot", performing: Performing) -> None:
         quiet = result.poisoned is None and not result.failed
         if quiet and not any(write.awaited for write in writes):
             # A round that nobody waits for by itself brings about no turn.
-            boot.inbox.extend(e.Persisted(write.io_id, write.directory) for write in writes)
+            for write in writes:
+                boot.inbox.post(e.Persisted(write.io_id, write.directory))
             writes = []
         if boot.turn_refused:
             boot.turn_refused = False

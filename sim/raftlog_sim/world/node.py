@@ -16,20 +16,20 @@ from raftlog.base.units import NANOS_PER_MICRO
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
-from raftlog.records.slices import FileSlice
 from raftlog.storage.directories.data_dir import DirectoryImage, open_directory
 from raftlog.storage.directories.store_file import StoreReader
 from raftlog.storage.directories.store_records import StoreState
-from raftlog.storage.segments.jobs import read_slice
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.world import disk_work, turns
 from raftlog_sim.world.boot import Boot, Turn
-from raftlog_sim.world.client import Connected, cut_frames
+from raftlog_sim.world.client import Connected
 from raftlog_sim.world.clock import MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedCrashError, SimulatedDisk
 from raftlog_sim.world.disk_work import RESTART_NS
 from raftlog_sim.world.more_disks import OpenedDisks, look_after, open_disks
 from raftlog_sim.world.releases import RELEASES
+from raftlog_sim.world.world.arrivals import queue_of
+from raftlog_sim.world.world.hands import Hands
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,9 +129,10 @@ class Node:
             return
         image, writer, disks = opened
         now, entropy = clock.now(self.world.now), stream.fork("broker")
+        recorder = None
         if self.world.recordings is not None:
             recorder = self.world.recordings.of_boot(self, image, disks.images, entropy, now)
-            self.boot_state = Boot(recorder.broker, writer, clock, recorder)
+            broker = recorder.broker
         else:
             broker = Broker(
                 config=self.config,
@@ -141,7 +142,8 @@ class Node:
                 tracer=self.world.tracer,
                 now=now,
             )
-            self.boot_state = Boot(broker, writer, clock)
+        queue = queue_of(patient=self.world.patient)
+        self.boot_state = Boot(broker, writer, clock, queue, recorder)
         self._turn_soon(self.live)
         self.world.network.look()
 
@@ -212,10 +214,8 @@ class Node:
     def deliver(self, event: e.Event) -> None:
         """An event for this node's next turn."""
         boot = self.live
-        if self.world.patient and turns.put_off(boot, event):
-            return
-        boot.inbox.append(event)
-        self._turn_soon(boot)
+        if turns.wants_turn(boot, event):
+            self._turn_soon(boot)
 
     def deliver_nothing(self, changed: str = "") -> None:
         """A turn without events. `changed` says how the broker was changed by hand, which no event
@@ -226,9 +226,11 @@ class Node:
 
     def arrive_later(self, delay_ns: int, event: e.Event) -> None:
         """An event that reaches this boot of the process after a while, or nobody."""
-        self.world.after(delay_ns, self._arrive, self.live, event)
+        self.world.after(delay_ns, self.arrive, self.live, event)
 
-    def _arrive(self, boot: Boot, event: e.Event) -> None:
+    def arrive(self, boot: Boot, event: e.Event) -> None:
+        """An event reaches a boot of the process, unless that is over. Requests of a paused
+        connection wait in its socket."""
         if self.boot_state is not boot:
             return
         if isinstance(event, e.Request) and event.connection in boot.paused:
@@ -273,7 +275,7 @@ class Node:
         if late_ns:
             boot.begun = turn
             world.after(late_ns, self._serve_late, boot, turn)
-        if boot.inbox:
+        if boot.inbox.wants_turn:
             self._turn_soon(boot)
         if not late_ns:
             self._serve(boot, turn)
@@ -307,52 +309,33 @@ class Node:
     # --- effects ---
 
     def _perform(self, boot: Boot, effects: e.Effects) -> None:
-        """In the order of the contract: writes are queued, then sends, then answers."""
-        boot.acks_may_wait = effects.acks_may_wait
-        inline = False
+        boot.inbox.acks_may_wait = effects.acks_may_wait
+        hands = Hands(self, boot)
+        # Not yet in the order of `turn_queue.perform`, so that traces stay as they were.
         if effects.writes:
-            boot.rounds.extend(effects.writes)
-            inline = disk_work.syncs_inline(self, boot)
-        if boot.rounds and not boot.writing and not inline:
-            disk_work.begin_round(self, boot)
+            hands.write(effects.writes)
         for unlink in effects.unlinks:
-            self.world.network.unlink(self.number, unlink.peer, unlink.session)
-        for send in effects.sends:
-            self.world.network.send(self.number, send.peer, send.session, send.messages)
-        for reply in effects.replies:
-            self._answer(boot, reply)
+            hands.unlink(unlink)
+        hands.send(effects.sends)
+        hands.reply(effects.replies)
         for change in effects.pauses:
-            if isinstance(change, e.Pause):
-                boot.paused[change.connection] = None
-            else:
-                boot.paused.pop(change.connection, None)
-                self._read_on(boot)
+            hands.throttle(change)
         for hangup in effects.hangups:
-            self._hang_up(boot, hangup)
-        if effects.reads or effects.jobs:
-            boot.jobs.extend((*effects.reads, *effects.jobs))
-        if boot.jobs and not boot.working:
-            disk_work.begin_job(self, boot)
+            hands.hang_up(hangup)
+        for job in (*effects.reads, *effects.jobs):
+            hands.run_job(job)
         for answer in effects.admin_replies:
-            boot.admin[answer.token] = answer.value
+            hands.answer_admin(answer)
         if effects.peers is not None:
-            boot.peers = effects.peers
-            self.world.network.look()
-        boot.stopped = boot.stopped or effects.stopped
+            hands.keep_peers(effects.peers)
+        if effects.stopped:
+            hands.leave()
         if boot.stopped and self.leaves:
             self.world.after(0, self._leave, boot)
         self._set_alarm(boot, effects)
         if self.directories:
             look_after(self, boot)
-        if inline:
-            disk_work.begin_inline(self, boot)
-
-    def _read_on(self, boot: Boot) -> None:
-        """Somebody is paused no more; what others sent waits on."""
-        held, boot.held = boot.held, []
-        for event in held:
-            if event.connection in boot.clients:
-                self._arrive(boot, event)
+        hands.sync_lone_rounds(effects.writes)
 
     def _leave(self, boot: Boot) -> None:
         if self.boot_state is boot:
@@ -392,30 +375,4 @@ class Node:
         clients, self.live.clients = self.live.clients, {}
         for connection, client in clients.items():
             self.deliver(e.ConnectionClosed(connection))
-            client.lost()
-
-    def _answer(self, boot: Boot, reply: e.Reply) -> None:
-        """Hand the answer to the client as bytes; slices are read while their file is there."""
-        client = boot.clients.get(reply.connection)
-        if client is None:
-            return
-        if reply.parts is None:
-            client.answered(reply.request_no, None)
-            return
-        try:
-            frame = b"".join(self._bytes_of(part) for part in reply.parts)
-        except DiskError:  # as when sendfile fails: half an answer is none
-            self._hang_up(boot, e.Hangup(reply.connection))
-            return
-        self.deliver(e.Drained(reply.connection, len(frame)))
-        for number, each in enumerate(cut_frames(frame, reply.answers), reply.request_no):
-            client.answered(number, each)
-
-    def _bytes_of(self, part: e.Part) -> bytes:
-        return read_slice(self.files, part) if isinstance(part, FileSlice) else bytes(part)
-
-    def _hang_up(self, boot: Boot, hangup: e.Hangup) -> None:
-        client = boot.clients.pop(hangup.connection, None)
-        if client is not None:
-            self.deliver(e.ConnectionClosed(hangup.connection))
             client.lost()

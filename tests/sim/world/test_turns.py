@@ -8,83 +8,38 @@ from raftlog_sim.base.streams import Stream
 from raftlog_sim.schedules.options import draw_options
 from raftlog_sim.world import turns
 from raftlog_sim.world.boot import Boot
+from raftlog_sim.world.world.arrivals import ArrivalQueue, queue_of
 
 from raftlog.base.ids import DirectoryId, GroupId, IoId, NodeId, SessionId
 from raftlog.base.limits import TURN_EVENTS_MAX
 from raftlog.base.units import millis
 from raftlog.broker.broker import Broker
 from raftlog.broker.events import LinkDown, PeerMessages, Persisted, Request, Write
-from raftlog.raft.messages import Append, AppendReply, ReadEcho
+from raftlog.broker.turn_queue import TurnQueue
+from raftlog.raft.messages import AppendReply
 from raftlog.storage.ops import AppendBytes, CreateFile, StoreRecords
 from tests.broker.cluster import Cluster
 
 HOME = DirectoryId(1)
 ACK = AppendReply(*[1] * 5, damaged=False)
-ENTRIES = Append(*[1] * 8, 0, ("an entry",))
-HEARTBEAT = ENTRIES._replace(entries=())
 
 
 @pytest.fixture
 def boot():
-    return Boot(broker=None, writer=None, clock=None)
-
-
-def said(*messages):
-    return PeerMessages(NodeId(2), SessionId(1), messages)
+    return Boot(broker=None, writer=None, clock=None, inbox=ArrivalQueue())
 
 
 def a_request(number=0):
     return Request(1, number, b"")
 
 
-def test_acknowledgements_wait_only_when_the_last_turn_said_so(boot):
-    assert not turns.put_off(boot, said(ACK))
-    boot.acks_may_wait = True
-    assert turns.put_off(boot, said(ACK, ACK))
-    assert not turns.put_off(boot, said(ACK, HEARTBEAT))
-    assert not turns.put_off(boot, said(ReadEcho(1, 1, 1, 1, 1)))
-    assert not turns.put_off(boot, a_request())
-    assert list(boot.acks) == [said(ACK, ACK)]
-
-
-def test_waiting_acknowledgements_are_bounded(boot):
-    boot.acks_may_wait = True
-    waited = [turns.put_off(boot, said(ACK)) for _ in range(turns.WAITING_ACKS_MAX + 1)]
-    assert waited == [True] * turns.WAITING_ACKS_MAX + [False]
-
-
-def test_entries_wait_for_the_round_that_is_written(boot):
-    assert not turns.put_off(boot, said(ENTRIES))
-    boot.writing = True
-    assert turns.put_off(boot, said(ENTRIES))
-    assert not turns.put_off(boot, said(HEARTBEAT))
-    assert not turns.put_off(boot, said(ENTRIES._replace(read_context=3)))
-    boot.inbox.extend(a_request(number) for number in range(TURN_EVENTS_MAX))
-    assert not turns.put_off(boot, said(ENTRIES)), "there is a turn's worth already"
-
-
-def test_a_turn_takes_completions_then_acknowledgements_then_the_rest(boot):
-    boot.acks_may_wait = True
-    turns.put_off(boot, said(ACK))
-    down, durable = LinkDown(NodeId(2), SessionId(1)), Persisted(IoId(1), HOME)
-    boot.inbox.extend([a_request(0), said(HEARTBEAT), durable, down])
-    assert turns._collected(boot, TURN_EVENTS_MAX) == [
-        durable,
-        down,
-        said(ACK),
-        a_request(0),
-        said(HEARTBEAT),
-    ]
-    assert not boot.inbox
-    assert not boot.acks
-
-
-def test_a_full_turn_leaves_the_rest_in_order(boot):
-    requests = [a_request(number) for number in range(TURN_EVENTS_MAX + 5)]
-    boot.inbox.extend(requests)
-    boot.acks.append(said(ACK))
-    assert turns._collected(boot, TURN_EVENTS_MAX) == [said(ACK), *requests[: TURN_EVENTS_MAX - 1]]
-    assert turns._collected(boot, TURN_EVENTS_MAX) == requests[TURN_EVENTS_MAX - 1 :]
+def test_an_impatient_process_takes_each_event_in_the_order_of_arrival(boot):
+    events = [a_request(0), PeerMessages(NodeId(2), SessionId(1), [ACK]), Persisted(IoId(1), HOME)]
+    boot.inbox.acks_may_wait = boot.writing = True
+    for event in events:
+        assert turns.wants_turn(boot, event)
+    assert boot.inbox.collect([], 2) == events[:2]
+    assert boot.inbox.collect([]) == events[2:]
 
 
 @pytest.mark.parametrize("patient", [False, True])
@@ -94,9 +49,11 @@ def test_turns_that_are_split_take_some_of_what_waits_and_lose_nothing(boot, pat
     )
     node = SimpleNamespace(world=world, number=NodeId(1))
     requests = [a_request(number) for number in range(10 * TURN_EVENTS_MAX)]
-    boot.inbox.extend(requests)
+    boot.inbox = queue_of(patient=patient)
+    for event in requests:
+        boot.inbox.post(event)
     taken = []
-    while boot.inbox:
+    while len(boot.inbox):
         taken.append(turns.taken(node, boot))
         assert 1 <= len(taken[-1]) <= TURN_EVENTS_MAX
     assert [event for turn in taken for event in turn] == requests
@@ -120,21 +77,21 @@ def test_a_lone_round_without_a_new_file_is_synced_in_its_turn(boot):
 
 def test_a_cluster_loses_nothing_by_patience(monkeypatch):
     """With all three at work, seen through what they did: and a leader that dies meanwhile."""
-    seen = SimpleNamespace(acks=0, inline=0)
-    three = Cluster(brokers=3, controllers=3)
-    three.world.patient = True
-    collect, is_lone = turns._collected, turns.is_lone
+    seen = SimpleNamespace(waited=0, inline=0)
+    three = Cluster(brokers=3, controllers=3, patient=True)
+    post, is_lone = TurnQueue.post_from_peer, turns.is_lone
 
-    def counting(boot, most):
-        seen.acks += len(boot.acks)
-        return collect(boot, most)
+    def counting(queue, messages, *, round_ends_soon):
+        wanted = post(queue, messages, round_ends_soon=round_ends_soon)
+        seen.waited += not wanted
+        return wanted
 
     def lone(boot):
         found = is_lone(boot)
         seen.inline += found
         return found
 
-    monkeypatch.setattr(turns, "_collected", counting)
+    monkeypatch.setattr(TurnQueue, "post_from_peer", counting)
     monkeypatch.setattr(turns, "is_lone", lone)
     three.ready()
     three.create("orders", 2, 3)
@@ -145,7 +102,7 @@ def test_a_cluster_loses_nothing_by_patience(monkeypatch):
         three.put("orders", [f"a{number}"])
     told = [value for _, value in three.read_all("orders")]
     assert sorted(told, key=lambda v: int(v[1:])) == [f"a{n}".encode() for n in range(20)]
-    assert seen.acks > 5
+    assert seen.waited > 5
     assert seen.inline > 20
 
 
