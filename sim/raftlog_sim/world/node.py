@@ -16,6 +16,7 @@ from raftlog.base.units import NANOS_PER_MICRO
 from raftlog.broker import events as e
 from raftlog.broker.broker import Broker
 from raftlog.broker.config import BrokerConfig
+from raftlog.broker.turn_queue import perform
 from raftlog.storage.directories.data_dir import DirectoryImage, open_directory
 from raftlog.storage.directories.store_file import StoreReader
 from raftlog.storage.directories.store_records import StoreState
@@ -310,32 +311,12 @@ class Node:
 
     def _perform(self, boot: Boot, effects: e.Effects) -> None:
         boot.inbox.acks_may_wait = effects.acks_may_wait
-        hands = Hands(self, boot)
-        # Not yet in the order of `turn_queue.perform`, so that traces stay as they were.
-        if effects.writes:
-            hands.write(effects.writes)
-        for unlink in effects.unlinks:
-            hands.unlink(unlink)
-        hands.send(effects.sends)
-        hands.reply(effects.replies)
-        for change in effects.pauses:
-            hands.throttle(change)
-        for hangup in effects.hangups:
-            hands.hang_up(hangup)
-        for job in (*effects.reads, *effects.jobs):
-            hands.run_job(job)
-        for answer in effects.admin_replies:
-            hands.answer_admin(answer)
-        if effects.peers is not None:
-            hands.keep_peers(effects.peers)
-        if effects.stopped:
-            hands.leave()
+        perform(effects, Hands(self, boot))
         if boot.stopped and self.leaves:
             self.world.after(0, self._leave, boot)
         self._set_alarm(boot, effects)
         if self.directories:
             look_after(self, boot)
-        hands.sync_lone_rounds(effects.writes)
 
     def _leave(self, boot: Boot) -> None:
         if self.boot_state is boot:
