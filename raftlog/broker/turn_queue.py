@@ -46,7 +46,7 @@ WAITING_ACKS_MAX: Final = 64
 CROWDED_SHARE: Final = 8
 """Requests that one connection may queue while others wait: eight such connections share a turn."""
 
-BULKY: Final = (Request, PeerMessages, ConnectionClosed)
+_BULKY: Final = (Request, PeerMessages, ConnectionClosed)
 """The events that wait for a turn with room for them."""
 
 
@@ -56,7 +56,6 @@ class TurnQueue:
     """The events that wait for one broker's next turns. Sans-I/O; the shell decides when a turn
     begins, and is told by the return values whether one is wanted."""
 
-    bulky: tuple[type, ...] = BULKY
     acks_may_wait: bool = False
     """What the last turn said of acknowledgements (`Effects.acks_may_wait`)."""
     _completions: deque[Event] = attrs.field(factory=deque, init=False)
@@ -86,7 +85,7 @@ class TurnQueue:
 
     def post(self, event: Event) -> None:
         """Queue an event."""
-        if isinstance(event, self.bulky):
+        if isinstance(event, _BULKY):
             self._requests.append(event)
             if type(event) is Request:
                 self._request_bytes += len(event.frame)

@@ -45,5 +45,4 @@ class ArrivalQueue:
 
 def queue_of(*, patient: bool) -> TurnQueue | ArrivalQueue:
     """The queue of a process that boots."""
-    # The end of a connection still goes before what came over it, as it never does in a real shell.
-    return TurnQueue(bulky=(e.Request, e.PeerMessages)) if patient else ArrivalQueue()
+    return TurnQueue() if patient else ArrivalQueue()
