@@ -1,10 +1,10 @@
-"""What waits for a broker's next turns, which turn takes it, and in which order effects are
-performed: the one policy of every shell, the runtime's and the simulator's.
+"""The queue of events that wait for a broker's turns, and the order in which the effects of a turn
+are performed: one policy for every shell, the runtime's and the simulator's.
 
 1. Completions (syncs, reads, timers, links, admin calls) go first: they free what others wait for.
-2. Acknowledgements of peers that no group needs to go on wait for whatever turn is next. Of two
-   followers the second confirms what the first has made certain, and a turn for that alone would
-   cost as much as the one that mattered.
+2. Acknowledgements of peers wait for the next turn, whatever it is for, when no group needs them to
+   go on. The second of two followers only confirms what the first has made certain. A turn for
+   that alone would cost as much as the turn that mattered.
 3. Requests and messages of peers come last, in the order of their arrival. The end of a connection
    stands among them: a producer with acks=0 closes when its last request has left, and that request
    counts.
@@ -57,7 +57,7 @@ class TurnQueue:
     begins, and is told by the return values whether one is wanted."""
 
     acks_may_wait: bool = False
-    """What the last turn said of acknowledgements (`Effects.acks_may_wait`)."""
+    """The last turn's `Effects.acks_may_wait`."""
     _completions: deque[Event] = attrs.field(factory=deque, init=False)
     _acks: deque[Event] = attrs.field(factory=deque, init=False)
     _requests: deque[Event] = attrs.field(factory=deque, init=False)
@@ -93,10 +93,12 @@ class TurnQueue:
             self._completions.append(event)
 
     def post_all(self, events: Sequence[Event], *, streamed: bool, round_ends_soon: bool) -> bool:
-        """Queue what arrived together. Returns whether it wants a turn. Events that are `streamed`,
-        by a sender that goes on without waiting for answers, want none while the end of a round is
-        about to bring a turn about and there is room until then: they could only be written after
-        that round, and a turn of their own costs as much as some ten requests."""
+        """Queue events that arrived together. Returns whether they want a turn.
+
+        Events are `streamed` when their sender goes on without waiting for answers. They want no
+        turn while the end of a round is about to bring one about and there is room until then:
+        they could only be written after that round. A turn of their own costs as much as some ten
+        requests."""
         for event in events:
             self.post(event)
         return bool(events) and not (streamed and round_ends_soon and self.has_room)
@@ -112,9 +114,9 @@ class TurnQueue:
         return self.post_all(messages, streamed=streamed, round_ends_soon=round_ends_soon)
 
     def share(self, *, crowded: bool) -> int:
-        """How many requests one connection may hand in now: a turn's worth when no request waits
-        and the readers are not `crowded`, else a few, so that clients that send one request at a
-        time do not wait behind a flood."""
+        """How many requests one connection may hand in now. It is a turn's worth when no request
+        waits and the readers are not `crowded`. Else it is a few, so that clients that send one
+        request at a time do not wait behind a flood."""
         if not self._requests and not crowded:
             return TURN_EVENTS_MAX
         return min(CROWDED_SHARE, max(1, TURN_EVENTS_MAX - len(self._requests)))
@@ -129,8 +131,8 @@ class TurnQueue:
         while acks and len(events) < most:
             events.append(acks.popleft())
         size = 0
-        # What a peer said after its acknowledgements stands among the requests, so these wait until
-        # no acknowledgement is left.
+        # A peer's later messages stand among the requests: these wait until no acknowledgement
+        # is left.
         while requests and not acks and len(events) < most and size < TURN_BYTES_MAX:
             event = requests.popleft()
             events.append(event)
@@ -141,7 +143,7 @@ class TurnQueue:
 
 
 class Hands(Protocol):
-    """What a shell does with each kind of effect."""
+    """A shell's way to perform each kind of effect."""
 
     def write(self, writes: Sequence[Write]) -> None: ...
     def unlink(self, unlink: Unlink) -> None: ...
