@@ -12,10 +12,10 @@ from raftlog.broker.broker import Broker
 from raftlog.broker.incident.recorder import Recorder
 from raftlog.broker.turn_queue import TurnQueue
 from raftlog.storage.write_round import DirectoryWriter
+from raftlog_sim.world.arrivals import ArrivalQueue
 from raftlog_sim.world.client import Connected
 from raftlog_sim.world.clock import NodeClock
 from raftlog_sim.world.disk_work import Performing
-from raftlog_sim.world.world.arrivals import ArrivalQueue
 
 
 @final

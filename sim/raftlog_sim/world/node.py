@@ -22,15 +22,15 @@ from raftlog.storage.directories.store_file import StoreReader
 from raftlog.storage.directories.store_records import StoreState
 from raftlog.storage.write_round import DirectoryWriter
 from raftlog_sim.world import disk_work, turns
+from raftlog_sim.world.arrivals import queue_of
 from raftlog_sim.world.boot import Boot, Turn
 from raftlog_sim.world.client import Connected
 from raftlog_sim.world.clock import MachineClock, NodeClock
 from raftlog_sim.world.disk import Keep, SimulatedCrashError, SimulatedDisk
 from raftlog_sim.world.disk_work import RESTART_NS
+from raftlog_sim.world.hands import Hands
 from raftlog_sim.world.more_disks import OpenedDisks, look_after, open_disks
 from raftlog_sim.world.releases import RELEASES
-from raftlog_sim.world.world.arrivals import queue_of
-from raftlog_sim.world.world.hands import Hands
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,8 +7,8 @@ import pytest
 from raftlog_sim.base.streams import Stream
 from raftlog_sim.schedules.options import draw_options
 from raftlog_sim.world import turns
+from raftlog_sim.world.arrivals import ArrivalQueue, queue_of
 from raftlog_sim.world.boot import Boot
-from raftlog_sim.world.world.arrivals import ArrivalQueue, queue_of
 
 from raftlog.base.ids import DirectoryId, GroupId, IoId, NodeId, SessionId
 from raftlog.base.limits import TURN_EVENTS_MAX
