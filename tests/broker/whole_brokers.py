@@ -20,11 +20,11 @@ def cluster(brokers=3, controllers=3, **options):
 
 
 def broker(world, number):
-    return world.nodes[number].broker
+    return world.world.nodes[number].broker
 
 
 def image(world, number=None):
-    node = world.running()[0] if number is None else world.nodes[number]
+    node = world.world.running()[0] if number is None else world.world.nodes[number]
     return node.broker.context.image
 
 
@@ -34,7 +34,7 @@ def partition(world, name, number=0, at=None):
 
 def group_zero(world):
     """The replica of group 0 that leads."""
-    for node in world.running():
+    for node in world.world.running():
         replica = node.broker.context.replicas.get(METADATA_GROUP)
         if replica is not None and replica.is_leader and replica.ready:
             return replica
@@ -43,7 +43,7 @@ def group_zero(world):
 
 def settled(world, name):
     """Every partition is where it is wanted, and the image knows no other id."""
-    for node in world.running():
+    for node in world.world.running():
         topic = node.broker.context.image.topic(name)
         if topic is None:
             return False
@@ -61,7 +61,7 @@ def wait_settled(world, name, limit=30.0):
 
 def ask_controller(world, wish, at=None, limit=20.0):
     """What a handler of some broker would ask; the controller's reply."""
-    node = world.nodes[at] if at else world.running()[0]
+    node = world.world.nodes[at] if at else world.world.running()[0]
     replies = []
     context = node.broker.context
     deadline = context.now + seconds(limit)
@@ -110,30 +110,30 @@ def registered_path(node, group):
 
 
 def join(world, number):
-    controllers = world.nodes[1].config.controllers
-    world.add(NodeId(number), empty_disk(world, number), controllers)
+    controllers = world.world.nodes[1].config.controllers
+    world.world.add(NodeId(number), empty_disk(world, number), controllers)
 
 
 def wipe(world, number):
     """The node's next boot finds an empty disk, formatted as a joiner of the same cluster."""
-    node = world.nodes[number]
+    node = world.world.nodes[number]
     assert not node.up
     node.disk = empty_disk(world, number)
 
 
 def empty_disk(world, number):
-    first = world.nodes[1]
+    first = world.world.nodes[1]
     identity = DirectoryIdentity(
         cluster=open_directory(copy.deepcopy(first.disk)).identity.cluster,
         node=NodeId(number),
-        directory=world.new_directory(NodeId(number)),
+        directory=world.world.new_directory(NodeId(number)),
         controllers=(),
     )
-    disk = world.new_disk(NodeId(number))
+    disk = world.world.new_disk(NodeId(number))
     format_directory(disk, identity)
     return disk
 
 
 def group_directories_of(world, number, topic_id):
-    names = group_directories(world.nodes[number])
+    names = group_directories(world.world.nodes[number])
     return [name for name in names if name.startswith(topic_id.hex())]

@@ -45,7 +45,7 @@ def busy(world, first, count):
 
 
 def equal(world):
-    return len({node.broker.context.image.digest() for node in world.running()}) == 1
+    return len({node.broker.context.image.digest() for node in world.world.running()}) == 1
 
 
 def grow_until_trimmed(world, *numbers):

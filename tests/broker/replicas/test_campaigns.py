@@ -138,17 +138,17 @@ def test_campaigns_that_a_stalled_disk_did_not_let_begin_keep_no_places():
         if group and replica.leader is not None
     )
     follower, leader = max((pair for pair in led if pair[0] != pair[1]), key=led.__getitem__)
-    node = world.nodes[follower]
+    node = world.world.nodes[follower]
     node.stalled = True
     for number, _ in enumerate(topic.partitions):  # rounds are under way on the disk that stalls
         body = world.produce_body("t", [b"y"], number, 1, 5000)
         world.client(leader).request(ApiKey.PRODUCE, body, 11)
     world.run(0.8)
-    cut = world.network.part([(follower, leader)])
+    cut = world.world.network.part([(follower, leader)])
     world.run(1.5)
     assert not node.broker.campaigns._running
     assert node.broker.campaigns.window >= WINDOW_START, "no attempt counts as timed out"
-    world.network.mend(cut)
+    world.world.network.mend(cut)
     node.stalled = False
     world.run(3)
     assert not node.broker.campaigns._running

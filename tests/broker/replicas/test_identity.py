@@ -112,7 +112,7 @@ class TestWiped:
         world = cluster(3, 3)
         world.create("orders", partitions=2)
         wait_settled(world, "orders")
-        old_directory = world.nodes[3].directory
+        old_directory = world.world.nodes[3].directory
         world.kill(3)
         wipe(world, 3)
         world.restart(3)
@@ -145,9 +145,9 @@ class TestWiped:
         world = cluster(3, 3)
         world.create("orders", partitions=2)
         wait_settled(world, "orders")
-        cut_off = world.nodes[3]
+        cut_off = world.world.nodes[3]
         cut_off.suspended = True
-        alive = world.nodes[1]
+        alive = world.world.nodes[1]
         world.wait(lambda: alive.broker.context.image.brokers[NodeId(3)].fenced, 20, "fenced")
         old = cut_off.disk
         cut_off.stop_process()
@@ -174,7 +174,7 @@ class TestLostPartition:
         part = partition(world, "orders")
         other = partition(world, "orders", 1)
         old = next(replica for replica in part.target if replica.node == 2)
-        node = world.nodes[2]
+        node = world.world.nodes[2]
         node.stop_process()
         lose_group(node, part.group)
         world.restart(2)
@@ -191,7 +191,7 @@ class TestLostPartition:
         world = cluster(3, 3)
         world.create("orders", partitions=1)
         wait_settled(world, "orders")
-        node = world.nodes[2]
+        node = world.world.nodes[2]
         old = image(world).brokers[NodeId(2)].metadata_replica
         node.stop_process()
         lose_group(node, METADATA_GROUP)
@@ -215,7 +215,7 @@ class TestRolledBack:
         world = cluster(3, 3)
         world.create("orders", partitions=2)
         wait_settled(world, "orders")
-        node = world.nodes[2]
+        node = world.world.nodes[2]
         node.stop_process()
         copied = copy.deepcopy(node.disk)
         world.restart(2)
@@ -240,7 +240,7 @@ class TestRolledBack:
         world = cluster(3, 3)
         world.create("orders", partitions=2)
         wait_settled(world, "orders")
-        node = world.nodes[2]
+        node = world.world.nodes[2]
         node.stop_process()
         copied = copy.deepcopy(node.disk)
         for _ in range(3):
@@ -261,7 +261,7 @@ class TestRolledBack:
         world = cluster(3, 3)
         leader = group_zero(world)
         two, three = (NodeId(number) for number in (1, 2, 3) if number != leader.me.node)
-        network, heir = world.network, broker(world, three).context
+        network, heir = world.world.network, broker(world, three).context
         dead = broker(world, two)
         words = ControllerRequest(99, ControllerKind.REGISTER, registration_of(dead))
         network.hold([(two, three), (three, two)])
@@ -269,7 +269,7 @@ class TestRolledBack:
         world.kill(two)
         world.restart(two)
         world.wait(lambda: heir.image.brokers[two].boot > dead.context.boot, 1.2, "a later boot")
-        old = world.nodes[leader.me.node]
+        old = world.world.nodes[leader.me.node]
         leader.transfer(heir.replicas[METADATA_GROUP].me, old.broker.context.now)
         old.broker.context.touch(METADATA_GROUP)
         old.deliver_nothing()
@@ -283,7 +283,7 @@ class TestRolledBack:
         world = cluster(3, 3)
         world.create("orders", partitions=1)
         wait_settled(world, "orders")
-        node = world.nodes[2]
+        node = world.world.nodes[2]
         node.stop_process()
         copied = copy.deepcopy(node.disk)
         world.restart(2)
@@ -316,7 +316,7 @@ class TestMoves:
         )
         wait_settled(world, "orders")
         assert [r.node for r in partition(world, "orders").target] == list(nodes)
-        holder = world.nodes[gone.node]
+        holder = world.world.nodes[gone.node]
         world.wait(lambda: not image(world).removals, 20, "confirmed")
         assert before.group not in holder.broker.context.replicas
         assert not any(name.startswith(topic_id.hex()) for name in group_directories(holder))
@@ -387,7 +387,7 @@ class TestControllers:
             if number == 4:
                 leader = group_zero(world).me.node
                 world.kill(leader)
-            at = world.running()[0].number
+            at = world.world.running()[0].number
             world.create(f"t{number}", partitions=2, factor=2, at=at)
         assert len(image(world).topics) == 12
         world.restart(leader)
@@ -406,7 +406,7 @@ class TestControllers:
     def test_a_silent_broker_is_fenced_and_comes_back(self):
         world = cluster(3, 3)
         world.kill(3)
-        alive = world.running()[0].number
+        alive = world.world.running()[0].number
         world.wait(lambda: image(world, alive).brokers[NodeId(3)].fenced, 20, "fenced")
         world.restart(3)
         back = lambda: not image(world, alive).brokers[NodeId(3)].fenced  # noqa: E731
@@ -418,7 +418,7 @@ class TestControllers:
         wait_settled(world, "orders")
         for _ in range(3):
             for number in (1, 2, 3):
-                world.nodes[number].crash()
+                world.world.nodes[number].crash()
             for number in (1, 2, 3):
                 world.restart(number)
             world.ready(60.0)

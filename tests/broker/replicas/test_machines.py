@@ -47,7 +47,7 @@ def create(world, name, *, internal):
 
 def replicas(world, name=NAME):
     found = {}
-    for node in world.running():
+    for node in world.world.running():
         for host in node.broker.manager.hosts.values():
             if host.label == f"{name}-0" and host.replica is not None:
                 found[node.number] = host.replica
@@ -67,7 +67,7 @@ def put(world, *items, limit=20.0):
     error = replica.propose_records(pairs(*items), NEVER, answers.append, context.now, context.wall)
     assert error is None
     context.touch(replica.group)
-    node = world.nodes[number]
+    node = world.world.nodes[number]
     node._turn_soon(node.live)
     world.wait(lambda: bool(answers), limit, "an answer")
     assert answers[0].error is ErrorCode.NONE
