@@ -1,6 +1,6 @@
 """What consensus and storage both speak: entries, hard state, membership.
 
-One entry is one record batch (DESIGN: law 3). An entry is wholly described by its batch and its
+One entry is one record batch. An entry is wholly described by its batch and its
 raft index: the term is the batch's leader epoch, the offsets are the batch's, the kind is in its
 attributes and payload.
 """

@@ -1,6 +1,6 @@
 """The identities of the system, each its own type: no bare integer crosses a module boundary.
 
-A *replica id* is what consensus counts (DESIGN: identity). A node is only a place; a wiped disk or
+A *replica id* is what consensus counts. A node is only a place; a wiped disk or
 a second placement on the same node is a new replica id, so a promise made by the old one can never
 be taken for a promise of the new one.
 """

@@ -1,10 +1,9 @@
 """The events a broker is given and the effects it returns: the whole border between deciding and
 doing.
 
-One call of `Broker.handle(events, now_ns, wall_ms)` is one turn (DESIGN: the contract of the
-broker). Events and effects are plain tuples; what they carry is immutable after hand-over. The
-shell performs the effects in this order and orders nothing else: it queues the writes, then
-sends, then answers.
+One call of `Broker.handle(events, now_ns, wall_ms)` is one turn. Events and effects are plain
+tuples; what they carry is immutable after hand-over. The shell performs the effects in this order
+and orders nothing else: it queues the writes, then sends, then answers.
 """
 
 from collections.abc import Callable, Sequence

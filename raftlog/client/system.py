@@ -1,7 +1,7 @@
 """What the drivers need of the machine: time, randomness and sockets.
 
-The client may not import the runtime (they are strangers, DESIGN: floors), and needs little: this
-is all of it. A `Machine` holds it; `THIS_MACHINE` is the real one, and a simulator has others.
+The client may not import the runtime, its neighbour on the same floor, and needs little: this is
+all of it. A `Machine` holds it; `THIS_MACHINE` is the real one, and a simulator has others.
 """
 
 import os

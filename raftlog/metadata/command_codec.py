@@ -7,7 +7,7 @@ Term and serial name the proposal: the controller that made it knows by them tha
 was committed. The request id names the request of a broker that the command fulfils
 (`performed`). Each version of a command is a `Form` that says from which feature level on it is
 written. An unknown kind or version is never skipped: FutureFormat stops the replica, and the
-feature level has kept anyone from writing it before all brokers could read it (LESSONS review-22).
+feature level has kept anyone from writing it before all brokers could read it.
 """
 
 from collections.abc import Mapping

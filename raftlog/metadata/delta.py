@@ -1,7 +1,7 @@
 """ClusterDelta: what one node must do because the image changed.
 
 A delta is explicit: it names whole replica ids, so that "delete" can never hit a replica that was
-placed again later, and nothing is deleted because an image lacks it (DESIGN 4; LESSONS review-8).
+placed again later, and nothing is deleted because an image lacks it.
 Applying a delta twice, late or after a restart is harmless: starting what runs and deleting what is
 gone change nothing. A boot takes the delta from EMPTY_IMAGE to the image that it recovered.
 """

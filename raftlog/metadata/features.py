@@ -2,7 +2,7 @@
 
 A broker says at registration from which to which level it can go. Group 0 raises the level only
 when every registered broker supports it; a new command version, entry kind or header field is
-written only at or above its level (DESIGN: versions). A broker whose range misses the cluster's
+written only at or above its level. A broker whose range misses the cluster's
 level is refused.
 """
 

@@ -2,7 +2,7 @@
 
 A new image shares what did not change with the one before it. Its canonical bytes are the same on
 every replica that applied the same commands; the digest over them travels in periodic comparisons,
-and a replica that differs stops (DESIGN 7). Dictionaries are never changed after the image was
+and a replica that differs stops. Dictionaries are never changed after the image was
 made.
 
 Format (big-endian; fields in the order of the tables in this folder):

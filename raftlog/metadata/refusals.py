@@ -93,5 +93,5 @@ assert set(_KAFKA_CODES) == set(Refusal)
 
 
 def kafka_code(refusal: Refusal) -> int:
-    """The error code of Kafka's protocol that comes nearest (KAFKA.md 3.5)."""
+    """The error code of Kafka's protocol that comes nearest."""
     return _KAFKA_CODES[refusal]

@@ -1,6 +1,6 @@
 """Topics and partitions as the image knows them: what is wanted, and what was last reported.
 
-Two truths, one protocol (DESIGN 7): `target` is what group 0 wants, `reported` is what the group's
+Two truths, one protocol: `target` is what group 0 wants, `reported` is what the group's
 own leader last said after commit, and the group's own log decides. A replica id stays in `replicas`
 until a committed final membership without it was reported by a leader that had seen it dropped from
 the target.
@@ -34,7 +34,7 @@ class Reported:
     """What a partition's leader last reported after commit. Reports are ordered by
     (term, membership_index, serial); the serial counts reports of one leader at one membership.
 
-    `in_sync` is for display only: the leader's own reckoning decides (DESIGN 8). `target_version`
+    `in_sync` is for display only: the leader's own reckoning decides. `target_version`
     is the target that the leader had seen.
     """
 

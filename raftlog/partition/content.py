@@ -59,7 +59,7 @@ def taken_over(message: Append) -> Append | None:
 
 
 def refusal_of(message: Append, me: ReplicaId) -> AppendRefused:
-    """Tell the leader that its content is bad: it verifies that range (LESSONS: review 17)."""
+    """Tell the leader that its content is bad: it verifies that range."""
     return AppendRefused(
         message.group,
         me,

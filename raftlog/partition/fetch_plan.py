@@ -1,4 +1,4 @@
-"""What a fetch may see of one partition, and what it gets (KAFKA.md 3.3, rules 10 to 14).
+"""What a fetch may see of one partition, and what it gets.
 
 Committed records only, up to the published high watermark. An offset between that and the end of
 the log is empty, not an error: a new leader's mark trails what clients have read. What counts as

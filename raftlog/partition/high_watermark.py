@@ -1,6 +1,6 @@
 """The published high watermark: what clients may see of the committed end.
 
-Rules (DESIGN: what clients may see):
+Rules:
 
 1. It is the offset after the last committed entry that a client was allowed to learn of.
 2. It never goes back while this replica lives.

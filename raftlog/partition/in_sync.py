@@ -1,5 +1,4 @@
-"""The in-sync set of a partition, as its leader reckons it from durable match (DESIGN: clients
-may see).
+"""The in-sync set of a partition, as its leader reckons it from durable match.
 
 A voter is in sync until one of these holds, and then it is out:
 

@@ -79,8 +79,7 @@ def _seam_holds(state: RaftState, message: Append) -> bool:
 
 
 def _diverged(state: RaftState, message: Append, index: RaftIndex, theirs: Chain) -> None:
-    """Equal index and term, and yet another prefix: one of us is not what it was (DESIGN 5,
-    chain)."""
+    """Equal index and term, and yet another prefix: one of us is not what it was."""
     probe("chain-refused-at-append")
     _refuse(state, message, RefusalReason.CONTENT)
     ours = state.log.chain_at(index) or NO_CHAIN

@@ -1,7 +1,7 @@
 """What replicas of one group say to each other: one tuple type per sentence, one union.
 
 Every message names its group, who speaks, to whom, and the speaker's term. `sender` and `to` are
-whole replica ids: a message that is not addressed to exactly me is dropped (DESIGN: identity). A
+whole replica ids: a message that is not addressed to exactly me is dropped. A
 pre-vote and a vote are different types, so that one can never be counted as the other.
 
 Messages are hot: NamedTuples, immutable after hand-over. Their bytes are in `message_codec`.

@@ -1,4 +1,4 @@
-"""The knobs of one RaftNode, with the defaults of DESIGN 6."""
+"""The settings of one RaftNode, with their defaults."""
 
 from typing import final
 

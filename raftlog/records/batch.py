@@ -1,6 +1,6 @@
 """The header of a v2 record batch: view, patch, and the walk over batches that lie back to back.
 
-Layout (big-endian; Kafka protocol guide, "Record Batch"; KAFKA.md section 4):
+Layout (big-endian; Kafka protocol guide, "Record Batch"):
 
     0  base offset i64 (patched)     27  base timestamp i64
     8  batch length i32 (size - 12)  35  max timestamp i64
@@ -10,7 +10,7 @@ Layout (big-endian; Kafka protocol guide, "Record Batch"; KAFKA.md section 4):
     21 attributes i16                57  records count i32
     23 last offset delta i32         61  records, or their compressed form
 
-Only base offset and leader epoch are ever changed by us; both lie outside the CRC (DESIGN: law 3).
+Only base offset and leader epoch are ever changed by us; both lie outside the CRC.
 """
 
 import struct
@@ -190,7 +190,7 @@ def entries_of(
 def stamp_append_time(batch: bytearray | memoryview, wall_ms: WallMillis) -> None:
     """Turn a produced batch into one with log append time, before it becomes an entry.
 
-    The one change under the CRC that we ever make (topics with LogAppendTime; KAFKA.md 3.6): sets
+    The one change under the CRC that we ever make (topics with LogAppendTime): sets
     the attribute bit and the max timestamp, then the CRC anew.
     """
     (attributes,) = _I16.unpack_from(batch, _ATTRIBUTES_AT)

@@ -1,4 +1,4 @@
-"""Kafka's compression codecs, every output capped (KAFKA.md section 4).
+"""Kafka's compression codecs, every output capped.
 
 A few kilobytes can claim to be gigabytes, and the libraries' own limits cannot be trusted:
 zstandard's one-shot call ignores its cap when the frame names a size. So each codec is driven in

@@ -36,7 +36,7 @@ from raftlog.storage.ops import AppendBytes, CloseGroup, CreateFile, StoreRecord
 from raftlog.storage.replica import SEGMENT_SUFFIX, TEMPORARY_SUFFIX
 
 SYNCFS_FROM: Final = 6
-"""Dirty files from which one syncfs is cheaper than a sync of each (PERF.md; `scripts/bench`)."""
+"""Dirty files from which one syncfs is cheaper than a sync of each (`scripts/bench`)."""
 
 
 class RoundResult(NamedTuple):

@@ -1,4 +1,4 @@
-"""Planted bugs of the judge (LESSONS part 5, row 24): 24 to 24t of the one-pass check of a log, 24u
+"""Planted bugs of the judge: 24 to 24t of the one-pass check of a log, 24u
 to 24z of the general search.
 
 Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed. What is

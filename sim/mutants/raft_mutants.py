@@ -1,4 +1,4 @@
-"""Planted bugs of Raft itself (LESSONS part 5). Each function breaks one rule in this process.
+"""Planted bugs of Raft itself. Each function breaks one rule in this process.
 
 Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed. A number with a
 letter is another variant of the same mistake.
@@ -311,7 +311,7 @@ def stale_leader_calms() -> None:
 
 
 def commit_past_what_was_verified() -> None:
-    """31: a follower's commit follows the leader's up to its own last entry (part 4, row 2)."""
+    """31: a follower's commit follows the leader's up to its own last entry."""
     real = following.on_append
 
     def on_append(state: RaftState, message: Append) -> None:
@@ -323,12 +323,12 @@ def commit_past_what_was_verified() -> None:
 
 
 def ended_rounds_stabilise() -> None:
-    """32: a write of an ended term makes what took its place durable (part 4, row 19)."""
+    """32: a write of an ended term makes what took its place durable."""
     Rounds.cut = lambda self, last_index: None  # type: ignore[method-assign]
 
 
 def acks_of_ended_terms_count() -> None:
-    """33: an append reply of an ended term moves a match (part 4, row 26; PySyncObj's S7)."""
+    """33: an append reply of an ended term moves a match (PySyncObj's S7)."""
     real = replication.on_append_reply
 
     def on_append_reply(state: RaftState, message: AppendReply) -> None:

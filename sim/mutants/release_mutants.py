@@ -1,4 +1,4 @@
-"""Planted bugs of what two releases owe each other (LESSONS review-22).
+"""Planted bugs of what two releases owe each other.
 
 Only `raftlog_sim.hunting.mutation` loads this file; nothing here is ever installed.
 """

@@ -1,5 +1,4 @@
-"""Planted bugs that the scenarios of the design review ask for (LESSONS part 4, review-N), as in
-raft_mutants.py."""
+"""Planted bugs for the scenarios named review-N-*, as in raft_mutants.py."""
 
 from typing import Any, final
 

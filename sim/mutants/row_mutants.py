@@ -1,5 +1,4 @@
-"""Planted bugs for the second halves of rows of LESSONS part 5: each "or" of a row is a bug of its
-own. As in raft_mutants.py."""
+"""Planted bugs that are the second half of another one, as in raft_mutants.py."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Planted bugs of storage, partitions and brokers (LESSONS part 5), as in raft_mutants.py."""
+"""Planted bugs of storage, partitions and brokers, as in raft_mutants.py."""
 
 import sys
 from functools import partial

@@ -1,4 +1,5 @@
-"""Planted bugs that others had: part 4 of LESSONS tells their stories. As in raft_mutants.py."""
+"""Planted bugs that others had: docs/internals/named_scenarios.md lists
+them. As in raft_mutants.py."""
 
 from typing import Any
 
@@ -15,7 +16,7 @@ from raftlog.storage.boot import walked_log
 
 
 def pre_vote_taken_for_a_vote() -> None:
-    """5b: who would have voted has voted (row 13; canonical/raft 196)."""
+    """5b: who would have voted has voted (canonical/raft 196)."""
     real = election.on_pre_vote_reply
 
     def on_pre_vote_reply(state: RaftState, message: PreVoteReply) -> None:
@@ -34,19 +35,19 @@ def leader_that_hears_nobody() -> None:
 
 
 def lease_outlives_a_pause() -> None:
-    """12d: who held a lease when it last looked still holds it (row 17; etcd 20418)."""
+    """12d: who held a lease when it last looked still holds it (etcd 20418)."""
     lease.holds = lambda state: state.role is LEADER and state.ready and state.lease_until > 0
 
 
 def leader_with_a_stalled_disk() -> None:
-    """10c: nobody minds that his own disk stands still (row 29; hashicorp 503)."""
+    """10c: nobody minds that his own disk stands still (hashicorp 503)."""
     replication.deadline = lambda state: state.heartbeat_deadline
     Rounds.stalled = lambda self, now, limit: False  # type: ignore[method-assign]
     Rounds.leads_until = lambda self, limit: NEVER  # type: ignore[method-assign]
 
 
 def install_keeps_the_old_membership() -> None:
-    """15c: who was installed goes on with the voters that it knew (row 6; openraft 1808)."""
+    """15c: who was installed goes on with the voters that it knew (openraft 1808)."""
 
     def on_installed(state: RaftState, position: Any) -> None:
         state.memberships[:] = [(position.membership_index, state.membership)]
@@ -56,7 +57,7 @@ def install_keeps_the_old_membership() -> None:
 
 
 def boot_forgets_an_uncommitted_membership() -> None:
-    """18d: of the memberships in its log a boot knows the committed ones (row 5; camunda 57389)."""
+    """18d: of the memberships in its log a boot knows the committed ones (camunda 57389)."""
     real = walked_log._Walker._result
 
     def result(self: Any, fault: Any, seen: Any) -> Any:
@@ -68,7 +69,7 @@ def boot_forgets_an_uncommitted_membership() -> None:
 
 
 def removed_leader_leads_on() -> None:
-    """18e: a leader that is no voter any more stays (row 10; etcd 11038)."""
+    """18e: a leader that is no voter any more stays (etcd 11038)."""
     real = transfer.hand_over_and_follow
 
     def hand_over(state: RaftState, why: str) -> None:
@@ -79,7 +80,7 @@ def removed_leader_leads_on() -> None:
 
 
 def learner_refuses_its_vote() -> None:
-    """19c: who does not know of its promotion does not vote (row 11; raft-rs 57)."""
+    """19c: who does not know of its promotion does not vote (raft-rs 57)."""
     for kind in (PreVoteRequest, VoteRequest):
         handler = node._HANDLERS[kind]
 
@@ -91,7 +92,7 @@ def learner_refuses_its_vote() -> None:
 
 
 def removal_takes_who_is_there() -> None:
-    """42: a removal takes the replica of the group that is there, whatever its id (review-8)."""
+    """42: a removal takes the replica of the group that is there, whatever its id."""
     real = PartitionManager.delete
 
     def delete(self: PartitionManager, removal: Any) -> None:
@@ -116,7 +117,7 @@ def min_in_sync_ignored() -> None:
 
 
 def new_leader_counts_who_answered() -> None:
-    """43b: voters are in sync with a new leader when it has heard them (review-19)."""
+    """43b: voters are in sync with a new leader when it has heard them."""
     real = InSyncSet.lead
 
     def lead(self: InSyncSet, me: Any, voters: Any, last: Any, now: Any) -> None:
@@ -127,7 +128,7 @@ def new_leader_counts_who_answered() -> None:
 
 
 def successor_asks_first() -> None:
-    """44: whom leadership is handed to asks for pre-votes (row 15; dragonboat 223)."""
+    """44: whom leadership is handed to asks for pre-votes (dragonboat 223)."""
 
     def on_timeout_now(state: RaftState, message: TimeoutNow) -> None:
         if message.term == state.term and state.role is FOLLOWER:

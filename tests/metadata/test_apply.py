@@ -1,7 +1,7 @@
 """apply as a whole: total, deterministic, and true to its laws over any history.
 
 The first machine draws commands that mean something for the image at hand, mixed with noise; after
-every command it checks the laws of DESIGN 7 and of LESSONS part 2 (identity, image, deletion).
+every command it checks the laws of identity, of the image and of deletion.
 """
 
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Registration, fencing, condemned directories, confirmed removals (DESIGN 4 and 7)."""
+"""Registration, fencing, condemned directories, confirmed removals."""
 
 import attrs
 import pytest
@@ -129,7 +129,7 @@ class TestRegistration:
 
 
 class TestWipedDirectory:
-    """review-7: a wiped broker never votes before a membership change gave it a new id."""
+    """A wiped broker never votes before a membership change gave it a new id."""
 
     def wiped(self):
         image = cluster(1, 2, 3)

@@ -1,4 +1,4 @@
-"""Topics, targets, lost replicas and reports (DESIGN 7; LESSONS review-8 and review-20)."""
+"""Topics, targets, lost replicas and reports."""
 
 import attrs
 import pytest
@@ -305,7 +305,7 @@ class TestReports:
         assert [r.replica for r in image.removals[NodeId(4)]] == [added]
 
     def test_a_report_delayed_past_a_completed_cancel_is_ignored(self):
-        """review-20: the image keeps the newer membership and nobody's files are deleted."""
+        """The image keeps the newer membership and nobody's files are deleted."""
         image = self.moving()
         target, founding = part(image).target, part(image).founding
         late = report(image, index=6, voters=target)
@@ -325,7 +325,7 @@ class TestReports:
         assert NodeId(3) not in image.removals
 
     def test_a_replica_wanted_again_after_it_left_is_a_new_id(self):
-        """review-8: the late "delete e" must not meet e'."""
+        """The late "delete e" must not meet e'."""
         image = self.moving()
         old = replica(part(image), 3)
         image = do(image, report(image, index=6, voters=part(image).target))

@@ -90,7 +90,7 @@ def test_noise_gives_a_value_or_a_named_error(noise, kind):
     ],
 )
 def test_unknown_versions_are_refused_and_never_skipped(place, value, error):
-    """review-22: an unknown command stops the replica; the message names both versions."""
+    """An unknown command stops the replica; the message names both versions."""
     data = bytearray(encode_proposal(Proposal(Term(1), 1, c.RaiseFeatureLevel(level=1))))
     data[place] = value
     with pytest.raises(error) as caught:

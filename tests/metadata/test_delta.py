@@ -1,4 +1,4 @@
-"""What a node must start, delete and retarget, named by whole replica ids (LESSONS review-8)."""
+"""What a node must start, delete and retarget, named by whole replica ids."""
 
 import attrs
 
@@ -126,7 +126,7 @@ def test_a_replica_is_deleted_only_after_the_report_and_by_its_epoch():
 
 
 def test_a_late_delete_and_a_new_placement_name_different_ids():
-    """review-8: seen in one delta, after a node was away for both."""
+    """Seen in one delta, after a node was away for both."""
     before = four()
     moved = do(before, retarget(before, 1, 2, 4))
     gone = do(moved, report(moved, index=5, voters=part(moved).target))

@@ -1,5 +1,5 @@
 """Figure 2 of the Raft paper ("In Search of an Understandable Consensus Algorithm", extended
-version), one test per sentence, the section cited. Where DESIGN.md goes further (nothing is said
+version), one test per sentence, the section cited. Where the core goes further (nothing is said
 before it is synced, conflict hints, pre-vote), the sentence still holds and the docstring says
 how."""
 

@@ -1,4 +1,4 @@
-"""The chapters of Ongaro's thesis ("Consensus: Bridging Theory and Practice") that DESIGN.md
+"""The chapters of Ongaro's thesis ("Consensus: Bridging Theory and Practice") that the core
 uses, one test per sentence: 3.4, 3.6, 3.8, 3.10, 4.1-4.3, 6.4, 9.6, 10.2.1."""
 
 import pytest
@@ -451,7 +451,7 @@ def test_a_leader_begins_its_term_with_an_entry_of_its_own():
 
 
 def test_a_candidates_own_vote_counts_only_when_it_is_durable():
-    """DESIGN 6: nothing is promised before it is durable; the other vote alone is no majority."""
+    """Nothing is promised before it is durable; the other vote alone is no majority."""
     peer = replica()
     peer.now += 2 * ELECTION
     peer.node.tick(peer.now)

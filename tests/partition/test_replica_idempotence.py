@@ -207,7 +207,7 @@ def test_a_boot_begins_from_the_newest_snapshot_and_ends_with_the_same_table():
 
 
 def test_truncation_below_the_newest_roll_leaves_no_wrong_snapshot():
-    """Review 18: an isolated leader rolls segments that nobody else has; they are cut off. No
+    """An isolated leader rolls segments that nobody else has; they are cut off. No
     snapshot of what was cut may be found at the next boot."""
     group = led(options=SMALL)
     group.produce(1, b"kept", pid=1, epoch=0, first=0)

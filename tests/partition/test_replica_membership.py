@@ -74,7 +74,7 @@ def joint_group():
 
 
 def test_in_a_joint_configuration_the_incoming_voters_count():
-    """Review 19: acks=all speaks of the set that will stay: three incoming voters must hold it."""
+    """`acks=all` speaks of the set that will stay: three incoming voters must hold it."""
     group = joint_group()
     assert [member.node for member in group[1].in_sync] == [1, 2, 4]
     answers = group.produce(1, b"x")

@@ -49,7 +49,7 @@ def test_no_answer_before_a_majority_has_synced():
 
 
 def test_followers_alone_can_commit_before_the_leader_has_synced():
-    """Review 15: the commit passes the leader's own durable end; the fetch is answered from
+    """The commit passes the leader's own durable end; the fetch is answered from
     memory and the stored hint does not pass it."""
     group = led()
     group.places[1].held = True
@@ -338,7 +338,7 @@ def test_a_replica_that_returned_counts_again():
 
 
 def test_a_new_leader_gives_no_spurious_not_enough_replicas():
-    """Review 19: nobody has been heard yet, and all voters count as in sync."""
+    """Nobody has been heard yet, and all voters count as in sync."""
     group = led(config=PartitionConfig(min_insync_replicas=3))
     group.produce(1, b"a")
     group.settle()

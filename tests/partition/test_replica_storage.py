@@ -123,7 +123,7 @@ def test_a_leader_whose_content_is_refused_and_sound_goes_on():
 
 
 def test_a_leader_with_a_rotten_batch_steps_down_and_reports_damage():
-    """Review 17: no refuse-and-resend for ever."""
+    """No refuse-and-resend for ever."""
     group = long_group()
     place = group.places[1]
     segment = group[1].log.segments[0]
@@ -283,7 +283,7 @@ def test_a_follower_deletes_nothing_on_demand():
 
 
 def test_a_truncated_marker_deletes_nothing():
-    """Review 13: appended, not committed, truncated by the next leader."""
+    """Appended, not committed, truncated by the next leader."""
     group = long_group(20)
     group.isolate(1, notice=False)
     answers = delete(group, 1, 15)

@@ -1,8 +1,8 @@
 """A tiny network with every legal misfortune, and the invariants that must hold after each step.
 
 The wire loses, repeats and reorders; a crash loses what was not synced; disks sync when they like;
-membership changes, transfers, retention and installs go on meanwhile. Invariants are those of
-LESSONS.md part 2 that concern the core, checked on memory and on the model of the disk.
+membership changes, transfers, retention and installs go on meanwhile. The invariants
+concern the core and are checked on memory and on the model of the disk.
 """
 
 import attrs
@@ -217,7 +217,7 @@ class Chaos:
     # --- what must hold ---------------------------------------------------------------------------
 
     def _check_promise(self, peer: Peer, message: object) -> None:
-        """What leaves is true on the disk already (invariant 9, LESSONS.md part 2)."""
+        """A promise that leaves is true on the disk already."""
         if isinstance(message, VoteReply) and message.granted:
             assert peer.stored == (message.term, message.to), (peer.stored, message)
             self.granted.setdefault((message.term, message.to), {})[peer.me] = True

@@ -42,7 +42,7 @@ from tests.raft.cluster import (
 
 
 class TestIdentity:
-    """DESIGN 4; review-7: a wiped broker comes back as another replica."""
+    """A wiped broker comes back as another replica."""
 
     def test_a_vote_of_an_id_that_is_no_voter_does_not_count(self):
         peer = replica()
@@ -83,7 +83,7 @@ class TestIdentity:
 
 
 class TestContent:
-    """DESIGN 5: equal index and term with unequal chain stops the replica; nothing is repaired by
+    """Equal index and term with unequal chain stops the replica; nothing is repaired by
     guessing."""
 
     def test_another_chain_at_the_seam(self):
@@ -118,7 +118,7 @@ class TestContent:
         assert (peer.role, peer.terms) == (Role.FOLLOWER, [1])
 
     def test_the_leader_has_the_range_verified_and_does_not_send_in_a_circle(self):
-        """review-17: a leader with a rotten batch and a follower that refuses it."""
+        """A leader with a rotten batch and a follower that refuses it."""
         peer = lead()
         peer.node.propose([make_batch(0, 1)], peer.now, WALL)
         listen(peer)

@@ -191,7 +191,7 @@ class TestReceiver:
 
 
 def test_an_entry_kind_of_a_later_release_stops_the_replica():
-    """review-22: it stops, and skips nothing; a deposed leader cannot stop it."""
+    """It stops, and skips nothing; a deposed leader cannot stop it."""
     peer = replica(term=3)
     say(peer, Unreadable(GROUP, rid(2), rid(1), 2, "entry of unknown kind 77"))
     assert peer.role is Role.FOLLOWER

@@ -1,8 +1,7 @@
 """An oracle that never failed proves nothing: broken cores must be caught by the walks of `chaos`.
 
-Each mutant breaks one rule by a patch from outside (LESSONS.md part 5 has the list that these are
-taken from) and must fail an invariant within a few seeds; the unbroken core passes the same
-seeds.
+Each mutant breaks one rule by a patch from outside and must fail an invariant within a few seeds;
+the unbroken core passes the same seeds.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """Damage below the durable mark is found, never cut, never served; and it is repaired by the log.
 
-The scenarios named review-N are those of the design review (shared lessons, part 4).
+Scenarios of the same faults in whole clusters are called review-N-* (sim/scenarios).
 """
 
 import copy

@@ -96,7 +96,7 @@ def test_a_release_that_knows_no_promises_refuses_them_by_their_version(monkeypa
 
 
 def test_an_old_image_of_the_disk_shows_by_its_boot_number():
-    """review-7: peers have seen a higher number than the restored image can give itself."""
+    """Peers have seen a higher number than the restored image can give itself."""
     import copy
 
     driver = Driver(new_disk())

@@ -80,7 +80,7 @@ def test_slices_respect_bytes_max_at_batch_borders():
 
 
 def test_what_is_not_written_is_answered_from_memory():
-    """review-15: a high watermark that the leader has not written yet: no slice goes beyond."""
+    """A high watermark that the leader has not written yet: no slice goes beyond."""
     driver = filled(BIG, batches=4, size=4000)
     driver.append(20, size=8000)
     plan = driver.log.plan_read(8, 1 << 20, driver.log.next_offset)

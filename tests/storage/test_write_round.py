@@ -101,7 +101,7 @@ def test_many_files_or_one_sync_of_all(disk, syncfs_from):
 
 
 def test_a_failed_write_fails_its_group_alone_and_for_good(disk, writer):
-    """review-16: ENOSPC on write n, success on n+1: n+1 fails too until the replica reopened."""
+    """ENOSPC on write n, success on n+1: n+1 fails too until the replica reopened."""
     good(writer.perform(1, [create(A), create(B)]))
     disk.fail("write", path_of(A), error=DiskFull)
     result = writer.perform(2, [append(A, 6, b"lost"), append(B, 6, b"kept")])

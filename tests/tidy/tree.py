@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 PRODUCT = ("raftlog/",)
 BESIDE = ("sim/", "jepsen_style_tests/")
-# Everything that the simulator must control: DESIGN.md, floors 1 to 6, verify and client.core.
+# Everything that the simulator must control: floors 1 to 6, verify and client.core.
 SANS_IO = (
     *(f"raftlog/{floor}/" for floor in ("base", "records", "raft", "kafka", "storage", "verify")),
     *(

@@ -47,7 +47,7 @@ def test_the_real_judge_is_not():
 
 
 def test_every_mistake_of_the_list_has_a_mutant():
-    """LESSONS part 5, row 24: each of its five is one of its own."""
+    """The five mistakes that a judge of a log can make: each is a mutant of its own."""
     numbers = [each.number for each in MUTANTS]
     assert numbers[:5] == ["24", "24b", "24c", "24d", "24e"]
     assert all(set(each.expected) <= KINDS.keys() for each in MUTANTS)

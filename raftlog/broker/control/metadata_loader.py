@@ -4,7 +4,7 @@ Each committed record is decoded and applied in order; the controller is shown e
 and the broker gets one image and one delta for all of them together. What cannot be understood is
 never skipped: damage, a command of a later release, or an image that differs from the
 controller's stops the loader and with it this broker's replica of the metadata group, loudly; the
-other brokers go on (DESIGN 7; LESSONS review-22).
+other brokers go on.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Two truths, one protocol: the leader of a partition moves its group toward the target and
 reports.
 
-Group 0 holds what is wanted, the group's own log decides what is (DESIGN 7). For each partition
+Group 0 holds what is wanted, the group's own log decides what is. For each partition
 that is led here, and whenever something about it changed:
 
 1. The raft node is told the target of the image; it takes the steps that are safe (learners first,

@@ -4,7 +4,7 @@ Rules:
 
 1. Each boot registers its directory id, its boot number and an incarnation drawn for this boot.
    Until that is granted, no replica of a topic takes part here: the controller alone can tell a
-   directory that was rolled back from one that merely restarted (DESIGN 4).
+   directory that was rolled back from one that merely restarted.
 2. A refusal for the directory (rolled back, condemned, replaced) is final for this boot, and so is
    the end of its disk: nothing is told or asked after it. Everything else is asked again, with a
    pause.

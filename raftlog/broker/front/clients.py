@@ -1,7 +1,7 @@
 """Client connections: frames in, requests dispatched, connections that end.
 
 A request whose body parses is always answered, with an error body if need be; bytes that do not
-parse end the connection (KAFKA.md 3.1). What a client sent never raises here: a typed error that
+parse end the connection. What a client sent never raises here: a typed error that
 escapes from a handler ends the connection, anything else is a bug and ends the process.
 
 Until the broker has opened it could only answer what was so in an earlier boot. So requests wait

@@ -1,7 +1,7 @@
 """Metadata: brokers, topics, leaders; creates topics on first use where that is allowed.
 
 A topic that had to be created is answered when it is there and led, or after a bounded moment with
-error 5, which clients take as "ask again" (KAFKA.md 3.2).
+error 5, which clients take as "ask again".
 """
 
 from functools import partial

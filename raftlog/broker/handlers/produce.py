@@ -1,7 +1,7 @@
 """Produce: one record batch per partition, answered with the last partition that is decided.
 
 acks=0 has no answer at all; when any of its partitions failed the connection is closed, which is
-the only signal such a client has (KAFKA.md 3.1).
+the only signal such a client has.
 """
 
 from functools import partial

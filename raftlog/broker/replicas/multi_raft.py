@@ -1,7 +1,7 @@
 """Heartbeats per pair of nodes: one message stands for every group that one node leads and the
 other follows, so that idle groups cost nothing.
 
-Rules (DESIGN: Raft core, heartbeats per pair of nodes):
+Rules:
 
 1. A heartbeat stands for a group only while both ends agreed on (group, term, leader) in this link
    session: the leader because an append of this term was acknowledged, the follower because it took

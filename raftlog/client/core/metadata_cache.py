@@ -2,7 +2,7 @@
 newer.
 
 A leader is believed only with an epoch at least as high as the one known for the same topic id: two
-brokers may answer in the wrong order (KAFKA.md 3.3). Nor does a topic of one id ever shrink: a
+brokers may answer in the wrong order. Nor does a topic of one id ever shrink: a
 broker that tells of fewer partitions has not heard of the others yet. A new topic id starts afresh;
 old brokers tell of none (`ZERO_ID`), and their last word is believed.
 """

@@ -1,7 +1,7 @@
 """The rules for brokers: registration, fencing, condemned directories, confirmed removals,
 settings.
 
-A replica id binds node, directory and placement (DESIGN 4). So a broker that comes back with
+A replica id binds node, directory and placement. So a broker that comes back with
 another directory cannot be what it was: in one step every replica id on its old directory gets a
 successor on the new one, which joins as a learner; the old ids stay known until each group reported
 to be without them. A boot number that is not above the last one means that an old copy of the

@@ -228,7 +228,7 @@ def _replace_metadata_replica(image: ClusterImage, lost: ReplicaId) -> Applied:
 
 
 def report_membership(image: ClusterImage, command: c.ReportMembership) -> Applied:
-    """What a leader reported after commit; only what is newer changes anything (review-20)."""
+    """What a leader reported after commit; only what is newer changes anything."""
     place = image.places.get(command.group)
     if place is None:
         return Applied(image, Refusal.UNKNOWN_REPLICA, f"group {command.group} is gone")

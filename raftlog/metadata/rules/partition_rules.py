@@ -1,7 +1,7 @@
 """The rules for one partition: founding, new targets, lost replicas, reports, and who may leave.
 
 A replica id enters `replicas` when it is placed. It leaves only when a leader that had seen a
-target without it reported a committed final membership without it (DESIGN 7): before that the group
+target without it reported a committed final membership without it: before that the group
 may still count it, whatever group 0 wants. Leaving gives its node a Removal, which names the
 replica epoch; a replica on a directory that its node no longer has is dropped without one, for
 nobody could act on it.

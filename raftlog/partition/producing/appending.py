@@ -1,7 +1,7 @@
 """From a produced records field to the batch that goes into the log: judge, then stamp.
 
 A field under 64 KiB is copied once here and is immutable afterwards; a larger one is stamped in
-the receive slab and stays a view of it (DESIGN: buffers). Either way the same memory goes to the
+the receive slab and stays a view of it. Either way the same memory goes to the
 file and to the followers.
 """
 
@@ -48,7 +48,7 @@ FAULT_CODES: Final = {
     BatchFault.PRODUCER: ErrorCode.INVALID_RECORD,
     BatchFault.TIMESTAMP: ErrorCode.INVALID_TIMESTAMP,
 }
-"""What a client is told of each fault (KAFKA.md section 3.5)."""
+"""What a client is told of each fault."""
 
 TRANSACTIONAL_REFUSED: Final = "transactions are not served"
 

@@ -5,7 +5,7 @@ Rules:
    last offset lies below the published high watermark.
 2. acks=all needs `min.insync.replicas` in-sync voters before append (19) and that many of them
    holding the batch durably at the reply (20 when the set has shrunk below it). acks=1 and 0 mean
-   committed (DESIGN section 8).
+   committed.
 3. A leader that takes no proposals yet, because it has not committed in its term or is handing
    over, parks what comes; order is kept. What is parked is judged at once and checked when its
    turn comes.

@@ -1,6 +1,6 @@
 """Idempotent producers: which sequences of which producer are in the log, and where.
 
-Rules (KIP-98; KAFKA.md section 4), checked from batch headers only:
+Rules (KIP-98), checked from batch headers only:
 
 * Same epoch, and exactly the (first, last) sequence of one of the last five batches: a duplicate,
   answered with the original offset once that entry is committed.

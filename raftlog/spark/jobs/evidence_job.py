@@ -1,4 +1,4 @@
-"""What brokers tell of themselves, on Spark: section 7 of the specification of the judge.
+"""What brokers tell of themselves, on Spark: the classes of `raftlog.verify.evidence`.
 
 All of it is local to a key. So the operations that touch one key come together in one task, which
 judges them as the single process does (`raftlog.verify.judging.evidence`). A task holds all of a
@@ -185,7 +185,7 @@ def judge_key(
     mode: str,
     first_ends: Mapping[str, int],
 ) -> None:
-    """The classes of section 7 for one key, of the operations that touch it, cut to it."""
+    """The classes of evidence for one key, of the operations that touch it, cut to it."""
     facts = Facts({key: first_ends[key]} if key in first_ends else {})
     facts.add_all(operations)
     if any(op.node is not None and op.reads() for op in facts.others):

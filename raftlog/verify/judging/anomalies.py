@@ -1,9 +1,9 @@
 """Values and places: the classes that need only who wrote, where it lies and who read it.
 
-Section 6 of the specification without the rules about one process
-(`raftlog.verify.judging.process_order`) and the cycles (`raftlog.verify.judging.cycles`); `phantom`
-and `fork` of section 7, which fall out of the same facts. Each check is one pass over one key's
-facts. A witness is built for the first finding of a class only.
+The rules about one process are in `raftlog.verify.judging.process_order`, cycles in
+`raftlog.verify.judging.cycles`. `phantom` and `fork` fall out of the same facts and are judged here
+too. Each check is one pass over one key's facts. A witness is built for the first finding of a
+class only.
 """
 
 from collections.abc import Iterable, Sequence

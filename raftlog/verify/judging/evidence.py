@@ -1,4 +1,4 @@
-"""Section 7: what the answers say about the cluster itself.
+"""Judge what the answers say about the cluster itself.
 
 High watermarks, terms, log starts, producer sequences and offset commits, where the writer of the
 history recorded them. "Before" always means that one operation returned before the other was
@@ -91,9 +91,7 @@ def check(
     options: Mapping[str, Any],
     mode: str,
 ) -> None:
-    """Every class of section 7 whose evidence the history has (`phantom` and `fork` are
-    elsewhere).
-    """
+    """Check every class of this module whose evidence the history has."""
     evidence = Evidence()
     evidence.add_all(facts.others)
     for (key, node), reports in evidence.watermarks.items():

@@ -1,10 +1,9 @@
 """What a history says about each key: who wrote what, where it lies, who read it, how long the log
 was.
 
-This is section 3 of the specification ("derived facts") and the normalisation of section 4.1, in
-two passes: first all sends (so that a writer is known whatever the order of the lines), then all
-reads. A poll of many keys becomes one read per key with the same interval: linearizability is
-local.
+The facts are derived in two passes: first all sends (so that a writer is known whatever the order
+of the lines), then all reads. A poll of many keys becomes one read per key with the same interval:
+linearizability is local.
 """
 
 from bisect import bisect_left

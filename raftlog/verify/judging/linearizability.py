@@ -101,7 +101,7 @@ class Bounds:
 
 
 def bounds_of(facts: KeyFacts, mode: str) -> Bounds:
-    """Section 5: without linearizable reads, an exact read is only a lower bound."""
+    """The bounds in a mode: without linearizable reads, an exact read is only a lower bound."""
     if mode == LINEARIZABLE:
         bounds = Bounds(facts.at_least, facts.exact_in, facts.exact_out, facts.at_most)
     else:
@@ -209,7 +209,7 @@ def _append(
 def check_key(
     facts: KeyFacts, findings: Findings, *, mode: str, dense: bool, hole_steps: int
 ) -> None:
-    """Section 4 for one key, without the value conflicts."""
+    """Check one key for linearizability, without the value conflicts."""
     if facts.at or facts.at_least or facts.exact_in or facts.at_most:
         findings.check(CLASS)  # else no operation says where anything lies, or how long the log is
     bounds = bounds_of(facts, mode)

@@ -1,7 +1,7 @@
 """Randomness of a simulated world: keyed draws, never one global generator.
 
 A draw is a hash of (seed, stream, counter), so that removing one event shifts no draw of any
-other stream: that is what makes shrinking work (LESSONS 1.1). Streams are named after who draws:
+other stream: that is what makes shrinking work. Streams are named after who draws:
 a link, a node, a fault source.
 """
 

@@ -1,5 +1,4 @@
-"""What must hold of votes, of who asks for them and of who wins (Raft 5.2, 5.4.1; LESSONS part 2,
-rows 1 to 3 and 13).
+"""What must hold of votes, of who asks for them and of who wins (Raft 5.2, 5.4.1).
 
 Votes are counted as they leave, requests are remembered as they were sent, and what a damaged
 voter once held is looked up on its disk too: none of it is asked of the candidate.

@@ -1,4 +1,4 @@
-"""What must hold after every turn, over the real state of all brokers and disks (LESSONS part 2).
+"""What must hold after every turn, over the real state of all brokers and disks.
 
 The ghost log is everything ever seen committed: per group, raft index -> (term, chain). It
 survives all crashes, for it belongs to nobody. After a turn only those replicas of the node are

@@ -368,7 +368,7 @@ def concerns(before: Outline, now: Outline) -> bool:
 
 def _in_sync_at_first(node: "Node", replica: PartitionReplica, events: Sequence[Event]) -> str:
     """Who begins to lead has heard nobody yet, and says of no voter that it is out of sync, but of
-    one that is fenced, or whose link began or ended in this turn (LESSONS part 4, review-19); what
+    one that is fenced, or whose link began or ended in this turn; what
     is learned of a later boot ends a link, too."""
     context = node.broker.context
     excused = {event.peer for event in events if isinstance(event, LinkUp | LinkDown)}

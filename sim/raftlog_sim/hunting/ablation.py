@@ -1,5 +1,5 @@
 """Ablation: which kinds of faults the discovery of a planted bug depends on. Its seeds are hunted
-with all kinds, then once more without each (LESSONS 5).
+with all kinds, then once more without each.
 
 A kind is a source of faults, as in `fault_gaps_ms` of a seed's options. Each draws from a stream of
 its own, so that a seed without it is the same seed with all the other faults; where it is off, or

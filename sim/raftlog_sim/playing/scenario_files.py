@@ -1,7 +1,7 @@
 """The files of named scenarios: short texts in `sim/scenarios` that say what happens and what must
 come of it.
 
-    # ack-before-own-sync (part 4, row 20)
+    # ack-before-own-sync
     # What a follower acknowledged must survive the power of both followers.
     set seed 3
     mutants 3

@@ -1,4 +1,4 @@
-"""Which kinds of faults came together: what a sweep has tried, and what it has not (LESSONS 5).
+"""Which kinds of faults came together: what a sweep has tried, and what it has not.
 
 A kind has struck when a step of it did something, at the instant when it began. Steps that last are
 not asked whether they overlap.

@@ -2,7 +2,7 @@
 often.
 
 Each kind of fault is off with probability one half, so that every seed is a different mixture: a
-sweep with everything always on finds less (LESSONS 1.1, swarm). All options are printed with the
+sweep with everything always on finds less. All options are printed with the
 seed.
 """
 
@@ -76,7 +76,7 @@ _SPARES_MAX: Final = 1
 """Brokers beyond those that the largest group takes, for moves."""
 _OFTENER: Final = {"all": 2, "swap": 2, "rolling": 4, "swizzle": 4}
 """What `_RARER` makes seldom, as a wide seed draws it: whole clusters that go, and come back in
-parts, find what nothing else does (LESSONS, finding 1)."""
+parts, find what nothing else does."""
 _TIMINGS_MS: Final = ((30, 150), (15, 150), (90, 150), (50, 300), (99, 500))
 """Heartbeat and election timeout."""
 

@@ -1,7 +1,7 @@
 """What one direction of a link has carried, for `replay-any`: a fair sample of bounded size.
 
 A message is kept under the session in which it was sent, and comes again under no other: the
-receiver has to tell by that whether it counts (DESIGN.md, section 6: replies belong to a session).
+receiver has to tell by that whether it counts.
 """
 
 from collections.abc import Sequence

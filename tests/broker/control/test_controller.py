@@ -1,5 +1,4 @@
-"""The controller: leadership, projection, answers, sessions, registrations, wishes (DESIGN 4 and
-7)."""
+"""The controller: leadership, projection, answers, sessions, registrations, wishes."""
 
 import attrs
 import pytest
@@ -271,7 +270,7 @@ class TestRegistration:
         assert rig.ask(2, registration(2, at=1)).error == 0
 
     def test_a_wiped_broker_gets_new_ids_everywhere(self):
-        """review-7 (a): the replica ids of the wiped disk never come back."""
+        """The replica ids of the wiped disk never come back."""
         rig = led(1, 2, 3)
         rig.ask(1, create(count=4, factor=3))
         old = [replica(part(rig.image, number), 3) for number in range(4)]

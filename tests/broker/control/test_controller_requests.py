@@ -1,4 +1,4 @@
-"""What the controller makes of a wish, and who may wish what (KAFKA.md 3.2 and 3.5)."""
+"""What the controller makes of a wish, and who may wish what."""
 
 import attrs
 import pytest
@@ -254,7 +254,7 @@ class TestReports:
         assert [part(rig.image, n).leader.node for n in (0, 1)] == [2, 2]
 
     def test_what_is_not_newer_is_nobodys_fault(self):
-        """review-20: ignored, and the other reports of the call count."""
+        """Ignored, and the other reports of the call count."""
         rig = led(1, 2, 3)
         rig.ask(1, create(count=2, factor=3))
         leader = [replica(part(rig.image, number), 2) for number in (0, 1)]

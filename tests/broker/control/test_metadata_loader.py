@@ -1,4 +1,4 @@
-"""Committed records -> image -> delta; what cannot be understood stops the replica (review-22)."""
+"""Committed records -> image -> delta; what cannot be understood stops the replica."""
 
 import pytest
 
@@ -109,7 +109,7 @@ def test_a_replica_that_is_opened_after_the_stop_is_stopped_too():
 
 
 def test_a_different_digest_stops_this_replica_only():
-    """review-22: an apply that differs by release. The same log lets the others go on."""
+    """An apply that differs by release. The same log lets the others go on."""
     digest = cluster(1, 2, live=False).digest()
     history = (found(1, 2), registration(1), registration(2))
     good, bad = Rig(1, 2), Rig(1, 2)
@@ -208,7 +208,7 @@ class TestSnapshots:
         assert rig.image.version == 0
 
     def test_what_is_not_understood_stops_it_even_while_skipping(self):
-        """review-22: an old release must not sit out a record of a newer one and then go on."""
+        """An old release must not sit out a record of a newer one and then go on."""
         rig = Rig(1, 2)
         rig.engine.log = [b"gone"] * 3 + [b"\x01\x63\x01\x00" + bytes(12)]
         rig.engine.handed = 3

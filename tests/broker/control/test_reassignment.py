@@ -1,4 +1,4 @@
-"""The partition's leader moves its group toward the target and reports after commit (DESIGN 7)."""
+"""The partition's leader moves its group toward the target and reports after commit."""
 
 import attrs
 import pytest

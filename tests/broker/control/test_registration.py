@@ -1,4 +1,4 @@
-"""How a boot presents itself, stays known, and tells what it lost or deleted (DESIGN 4)."""
+"""How a boot presents itself, stays known, and tells what it lost or deleted."""
 
 import pytest
 

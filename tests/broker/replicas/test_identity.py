@@ -1,10 +1,9 @@
 """Identity over whole brokers in virtual time: wiped, lost and rolled-back disks, joiners,
 removals.
 
-The scenarios are those of the design review (LESSONS: review-7, review-8, review-21): a replica
-that lost its promises never votes under the id that made them; it comes back under a new one, by
-a committed membership change; nothing is founded twice and nothing is deleted but by an explicit
-removal.
+A replica that lost its promises never votes under the id that made them. It comes back under a new
+one, by a committed membership change. Nothing is founded twice, and nothing is deleted but by an
+explicit removal.
 """
 
 import copy
@@ -58,7 +57,7 @@ class TestFounding:
         world.wait(lambda: four in group_zero(world).membership.learners, 10, "learner")
 
     def test_two_of_three_controllers_come_back_empty(self):
-        """review-21: no second cluster, no group 0 of the two; the third keeps what it has."""
+        """No second cluster, no group 0 of the two; the third keeps what it has."""
         world = cluster(3, 3)
         world.create("orders", partitions=2)
         world.run(1.0)
@@ -82,7 +81,7 @@ class TestFounding:
 class TestWiped:
     @pytest.mark.parametrize("controllers", [1, 3])
     def test_a_wiped_broker_comes_back_under_new_ids(self, controllers):
-        """review-7 (a). Node 3 is a voter of group 0 when there are three controllers."""
+        """Node 3 is a voter of group 0 when there are three controllers."""
         world = cluster(3, controllers)
         world.create("orders", partitions=4)
         wait_settled(world, "orders")
@@ -124,7 +123,7 @@ class TestWiped:
             assert all(replica.directory != old_directory for replica in part.replicas)
 
     def test_while_another_broker_is_down_the_wiped_one_cannot_elect(self):
-        """review-7: C is down, A's disk was wiped: B alone must not get a leader from A's vote."""
+        """C is down, A's disk was wiped: B alone must not get a leader from A's vote."""
         world = cluster(3, 3)
         world.create("orders", partitions=1)
         wait_settled(world, "orders")
@@ -167,7 +166,7 @@ class TestWiped:
 
 class TestLostPartition:
     def test_one_lost_directory_gets_a_new_id(self):
-        """review-7 (b): registered and without files is lost; it never starts empty again."""
+        """Registered and without files is lost; it never starts empty again."""
         world = cluster(3, 3)
         world.create("orders", partitions=2)
         wait_settled(world, "orders")
@@ -211,7 +210,7 @@ class TestLostPartition:
 
 class TestRolledBack:
     def test_a_restored_old_copy_takes_part_in_nothing(self):
-        """review-7 (c): a copy taken while the broker was down, restored after it had run again."""
+        """A copy taken while the broker was down, restored after it had run again."""
         world = cluster(3, 3)
         world.create("orders", partitions=2)
         wait_settled(world, "orders")

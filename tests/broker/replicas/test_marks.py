@@ -25,7 +25,8 @@ def test_an_idle_log_is_marked_to_its_end(strict):
     """A mark was noted before the log had heard that its round was durable: it always spoke of the
     round before. On an idle log the last entries stayed unmarked for ever, so rot there was taken
     for a torn tail, and a replica that had acknowledged them voted for one without them; with
-    strict marks they were acknowledged all the same. Found by scenario review-4."""
+    strict marks they were acknowledged all the same. Found by the scenario
+    review-4-rot-below-the-mark."""
     cluster = Cluster(3, 3, configure=lambda c: attrs.evolve(c, strict_mark=strict)).ready()
     cluster.create("orders", 1, 3)
     cluster.put("orders", ["the last one for long"])

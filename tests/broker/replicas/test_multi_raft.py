@@ -256,7 +256,7 @@ def test_a_refusal_of_an_earlier_round_says_nothing_of_a_later_offer(leader):
 
 
 def test_a_covered_group_that_the_follower_leaves_is_uncovered(pair):
-    """LESSONS review-9: a voter that went on to a new term must not count for check-quorum."""
+    """A voter that went on to a new term must not count for check-quorum."""
     leader, follower = pair
     follower.replicas[GROUP].term = 4
     follower.multi.taken(follower.replicas[GROUP], ReplicaOutput(uncovered=[A]))

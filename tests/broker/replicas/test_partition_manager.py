@@ -75,7 +75,7 @@ def test_a_late_start_of_an_older_id_is_ignored(one):
 
 
 def test_a_late_delete_of_an_older_id_leaves_the_younger_alone(one):
-    """LESSONS review-8: the partition was placed again before the old delete came."""
+    """The partition was placed again before the old delete came."""
     node, manager, host = parts(one)
     node.broker.handle([], node.broker.context.now, 0)
     manager.delete(removal_of(host, host.spec.replica.epoch - 1))

@@ -1,4 +1,4 @@
-"""The same seed gives the same run in two processes with different hash seeds (LESSONS 1.2)."""
+"""The same seed gives the same run in two processes with different hash seeds."""
 
 import os
 import subprocess

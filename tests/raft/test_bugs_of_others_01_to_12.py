@@ -1,4 +1,4 @@
-"""Bugs that others had (LESSONS.md part 4, rows 1 to 12), each under its number and name there.
+"""Bugs that others had, each under its number and name in docs/internals/named_scenarios.md.
 
 Where a docstring says who had it, the public issue is theirs; the scenario is ours.
 """
@@ -206,7 +206,7 @@ class Test06And07Install:
         assert c[3].payloads == c[1].payloads
 
     def test_a_late_install_changes_nothing(self):
-        """review-14: it comes again after the follower went on by appends."""
+        """It comes again after the follower went on by appends."""
         c = self.lagging()
         c.heal()
         c.advance(ELECTION)

@@ -1,4 +1,4 @@
-"""Bugs that others had (LESSONS.md part 4, rows 25 to 32), each under its number and name there.
+"""Bugs that others had, each under its number and name in docs/internals/named_scenarios.md.
 
 Where a docstring says who had it, the public issue is theirs; the scenario is ours.
 """
