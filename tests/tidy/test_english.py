@@ -30,7 +30,7 @@ LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 # room -> what is refused there today. A number may only become smaller; a new room begins with 0.
 REFUSED_TODAY: dict[str, int] = {
     "README.md": 2,
-    "docs": 313,
+    "docs": 311,
     "jepsen_style_tests": 41,
     "raftlog/base": 23,
     "raftlog/broker": 148,
@@ -41,7 +41,7 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/kafka": 17,
     "raftlog/metadata": 38,
     "raftlog/partition": 48,
-    "raftlog/raft": 20,
+    "raftlog/raft": 19,
     "raftlog/records": 22,
     "raftlog/runtime": 95,
     "raftlog/seal": 2,
@@ -51,8 +51,8 @@ REFUSED_TODAY: dict[str, int] = {
     "raftlog/verify": 82,
     "scripts": 69,
     "sim/mutants": 2,
-    "sim/raftlog_sim": 361,
-    "sim/scenarios": 52,
+    "sim/raftlog_sim": 360,
+    "sim/scenarios": 50,
     "tests": 235,
 }
 
