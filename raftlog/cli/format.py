@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from raftlog.base.amounts import amount
 from raftlog.base.errors import OperatingError
 from raftlog.base.ids import ClusterId, DirectoryId, NodeId, ReplicaEpoch, ReplicaId
 from raftlog.cli.output.render import format_option, print_json
@@ -81,6 +82,12 @@ def format_command(
             "the founding controllers are not those of controller.quorum.voters",
             on=str(config_path),
             do="name each of " + ", ".join(str(node) for node in sorted(named)),
+        )
+    if len(founders) not in (1, 3, 5):
+        raise OperatingError(
+            f"{amount(len(founders), 'controller')} would found the cluster",
+            on=str(config_path),
+            do="found it with 1, 3 or 5 in controller.quorum.voters",
         )
     node = config.broker.node
     own = next((founder.directory for founder in founders if founder.node == node), None)

@@ -15,6 +15,7 @@ import pytest
 
 from raftlog.cli import up
 from raftlog.client.blocking import BlockingClient
+from raftlog.client.core.admin_asks import describe_quorum
 from raftlog.runtime.local.cluster import LocalCluster
 from raftlog.runtime.local.ports import free_ports, is_free
 from tests.processes.load import TOPIC, Load, make_topic, read_all
@@ -225,11 +226,11 @@ def test_serve_on_a_taken_port_says_who_holds_it(raftlog, tmp_path):
         raftlog("down", "--dir", directory)
 
 
-def first_of_free_ports() -> int:
-    """A --port for three brokers."""
+def first_of_free_ports(brokers: int = 3) -> int:
+    """A --port for so many brokers."""
     while True:
         (port,) = free_ports(1)
-        wanted = [port + more + at for more in (0, 100, 200) for at in range(3)]
+        wanted = [port + more + at for more in (0, 100, 200) for at in range(brokers)]
         if port <= 65_000 and all(is_free(each) for each in wanted):
             return port
 
@@ -252,6 +253,33 @@ def test_a_cluster_comes_up_after_a_change_of_ports(raftlog, tmp_path):
         assert raftlog("down", "--dir", directory).code == 0
         again = started("up", "--port", 0, "--dir", directory, "--detach")
         assert again["bootstrap_servers"] == moved["bootstrap_servers"]
+    finally:
+        raftlog("down", "--dir", directory)
+
+
+@pytest.mark.slow
+def test_a_cluster_whose_controllers_were_replaced_comes_up_after_a_change_of_ports(
+    raftlog, tmp_path
+):
+    """The files named the founders only, so the present controllers dialled each other where they
+    had been registered, and none led."""
+    directory = tmp_path / "data"
+    try:
+        told = started("up", "--brokers", 5, "--port", 0, "--dir", directory, "--detach")
+        servers = told["bootstrap_servers"]
+        with BlockingClient(servers) as client:
+            client.create_topic("t", partitions=1, replication_factor=3)
+            client.produce("t", b"x")
+        changes = [("add", 4), ("add", 5), ("remove", 1), ("remove", 2), ("remove", 3)]
+        for change, node in changes:
+            assert raftlog("quorum", change, node, "--bootstrap-server", servers).code == 0
+        assert raftlog("down", "--dir", directory).code == 0
+        port = first_of_free_ports(5)
+        moved = started("up", "--brokers", 5, "--port", port, "--dir", directory, "--detach")
+        with BlockingClient(moved["bootstrap_servers"]) as client:
+            assert client.produce("t", b"y").offset == 1
+            quorum = client.ask(describe_quorum())
+            assert sorted(each.node for each in quorum.replicas if each.voter) == [4, 5]
     finally:
         raftlog("down", "--dir", directory)
 
@@ -382,6 +410,18 @@ def test_format_once(raftlog, tmp_path):
     assert "formatted already" in again.err
     shown = raftlog("inspect", tmp_path / "data1", "--format", "json").json
     assert ids["cluster_id"] in json.dumps(shown)
+
+
+def test_two_controllers_found_no_cluster(raftlog, tmp_path):
+    """A file may name two, for so many may be left of those that founded it."""
+    ids = raftlog("format", "--random", "--format", "json").json
+    config = properties(tmp_path, 1, "1@127.0.0.1:19000,2@127.0.0.1:19001")
+    both = [f"{node}:{ids['directory_ids'][node]}" for node in (1, 2)]
+    given = ["--controller", both[0], "--controller", both[1]]
+    refused = raftlog("format", "--config", config, "--cluster-id", ids["cluster_id"], *given)
+    assert refused.code == 1
+    assert "found it with 1, 3 or 5" in refused.err
+    assert not (tmp_path / "data1").exists()
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,6 @@ def test_kafkas_own_file_starts_when_voters_and_secret_are_added(secret):
         ("node.id = 2", "node.id 2", ["line 3", "has no '='"]),
         ("node.id = 2", "node.id = 2\nnode.id = 3", ["line 4", "set twice", "line 3"]),
         ("1@127.0.0.1:9192", "1@127.0.0.1", ["line 7", "not host:port"]),
-        ("1@127.0.0.1:9192,", "", ["2 controllers", "1, 3 or 5"]),
         ("1@127", "3@127", ["a broker is named twice"]),
         ("PLAINTEXT://127", "SSL://127", ["line 5", "wants SSL"]),
         ("PLAINTEXT://127.0.0.1:9093", "127.0.0.1:9093", ["NAME://host:port"]),

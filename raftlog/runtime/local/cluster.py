@@ -355,9 +355,12 @@ def found(
         with os.fdopen(descriptor, "w") as file:
             file.write(OsEntropy().bytes(32).hex() + "\n")
     shutil.rmtree(cluster.faults_path, ignore_errors=True)
+    # Controllers may have changed since the cluster was founded, and all ports may have: then no
+    # registered address is right, and only these lead the present controllers to each other.
+    named = places if cluster.founded_controllers else places[:voters]
     _format(cluster, [place.node for place in places[:voters]])
     for place in places:
-        _write(cluster, place, places[:voters])
+        _write(cluster, place, named)
     cluster.save()
     return cluster
 
@@ -436,7 +439,7 @@ def _format(cluster: LocalCluster, voters: list[int]) -> None:
 
 def write_properties(cluster: LocalCluster, place: BrokerPlace) -> None:
     """Write the configuration of a broker that joins a cluster, which was founded."""
-    _write(cluster, place, cluster.places[: cluster.founded_controllers])
+    _write(cluster, place, tuple(each for each in cluster.places if each.node != place.node))
 
 
 def _write(cluster: LocalCluster, place: BrokerPlace, controllers: tuple[BrokerPlace, ...]) -> None:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, final
 
 import attrs
 
-from raftlog.base.amounts import amount
 from raftlog.base.errors import ConfigError
 from raftlog.base.ids import NodeId
 from raftlog.base.units import millis
@@ -380,12 +379,7 @@ def _judge_roles(settings: _Settings, *, is_voter: bool) -> None:
 
 def _controllers(settings: _Settings) -> tuple[PeerAddress, ...]:
     key = "controller.quorum.voters"
-    found = _peers(settings.required(key), settings.where(key))
-    if len(found) not in (1, 3, 5):
-        raise ConfigError(
-            f"{amount(len(found), 'controller')}", on=settings.where(key), do="use 1, 3 or 5"
-        )
-    return found
+    return _peers(settings.required(key), settings.where(key))
 
 
 def _peers(text: str, where: str) -> tuple[PeerAddress, ...]:

@@ -81,7 +81,10 @@ SETTINGS: Final[dict[str, Setting]] = {
         "text", "", about="Names the peer listener when raftlog.peer.listener is not set."
     ),
     "controller.quorum.voters": Setting(
-        "text", "", about="id@host:port of each controller's peer listener, comma-separated."
+        "text",
+        "",
+        about="id@host:port of each controller's peer listener, comma-separated: brokers look for "
+        "controllers there. A cluster is founded with 1, 3 or 5 of them.",
     ),
     "raftlog.peer.listener": Setting("text", "", about="host:port for the other brokers."),
     "raftlog.peer.routes": Setting(
