@@ -180,9 +180,10 @@ class Admin:
             _gauge("waiting_bytes", context.ledger.waiting_bytes),
         ]
         found += [_counter(n, context.counters[n], {}) for n in sorted(context.counters)]
-        for api_key in sorted(context.requests):
+        requests = self.broker.clients.requests_by_api
+        for api_key in sorted(requests):
             labels = {"api": api_name(api_key)}
-            found.append(_counter("requests", context.requests[api_key], labels))
+            found.append(_counter("requests", requests[api_key], labels))
         for name, count in fired().items():
             found.append(_counter("probe", count, {"name": name}))
         return found

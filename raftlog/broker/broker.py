@@ -15,9 +15,10 @@ Laws:
 3. What is not addressed to a replica that runs here, by its whole id, over the session of the
    moment, changes nothing.
 
-The parts: `clients` (connections and requests), `links` (peers), `rounds` (the end of a turn, and
-rounds that come back), `multi_raft`, `partition_manager`, `controller_channel`, and the metadata's
-`controller`, `metadata_loader`, `registration`, `reassignment`; they share the `context`.
+The parts live in three rooms that do not import each other. `front` has clients and their requests,
+`replicas` the partitions that run here and the links to peers, `control` the metadata and the
+controller. Each part gets the `turn` and, by its constructor, what else it needs. Handlers get the
+`context`: the turn, with the parts that requests reach.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ from raftlog.broker.admin import Admin
 from raftlog.broker.config import BrokerConfig
 from raftlog.broker.context import Context
 from raftlog.broker.control.controller import Controller
+from raftlog.broker.control.controller_calls import ControllerClient
 from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.control.image_waiters import ImageWaiters
 from raftlog.broker.control.metadata_loader import MetadataLoader
@@ -41,11 +43,13 @@ from raftlog.broker.control.once import OnceWishes
 from raftlog.broker.control.reassignment import Reassignment
 from raftlog.broker.control.registration import Registration
 from raftlog.broker.deadlines import GroupDeadlines
+from raftlog.broker.front.answers import TurnAnswers
 from raftlog.broker.front.clients import Clients
 from raftlog.broker.front.ledger import Ledger
 from raftlog.broker.front.router import Floor, Router
 from raftlog.broker.groups.coordinators import GroupCoordinators
-from raftlog.broker.handlers import handler_of, take_run
+from raftlog.broker.groups.offsets_topic import OffsetsTopic
+from raftlog.broker.handlers import Handlers
 from raftlog.broker.log_directories import LogDirectories
 from raftlog.broker.replicas.campaigns import Campaigns
 from raftlog.broker.replicas.links import Links
@@ -94,7 +98,6 @@ class Broker:
             entropy=entropy,
             tracer=tracer,
             now=now,
-            ledger=Ledger(config.limits),
             log_directories=LogDirectories.of_boot(
                 config.data_path or f"directory-{identity.directory:016x}", further
             ),
@@ -103,13 +106,11 @@ class Broker:
         self.volume = Volume(identity.directory, StoreImage(directory, mark_delay))
         self.deadlines = GroupDeadlines()
         self.campaigns = Campaigns(config.election_ns)
-        context.router = Router(context, _floors(self.volume.store))
-        context.image_waiters = ImageWaiters(context)
         clocks = NodeClocks()
-        context.groups = GroupCoordinators(context, clocks)
-        context.scrubber = Scrubber(context, config.scrub_interval_ns)
+        self.scrubber = context.scrubber = Scrubber(context, config.scrub_interval_ns)
         self.multi = MultiRaft(context, config.heartbeat_ns, config.election_ns, clocks)
         self._make_metadata_parts()
+        self._make_client_parts(clocks)
         raft = _raft_options(config, directory.promised_ns)
         self.throttles = Throttles(context)
         self.manager = PartitionManager(
@@ -123,8 +124,7 @@ class Broker:
             self.throttles,
         )
         context.moves = self.manager.moves
-        self.links = Links(context, self.multi, self.registration, self.engine)
-        self.clients = Clients(context, handler_of, take_run)
+        self.links = Links(context, self.multi, self.registration, self.engine, self.channel)
         self.rounds = Rounds(
             context,
             self.volume,
@@ -132,8 +132,10 @@ class Broker:
             self.manager,
             self.deadlines,
             self.campaigns,
+            self.ledger,
             self._metadata_taken,
             self._replica_changed,
+            self.image_waiters.changed,
         )
         self.stopping = Stopping(context, self.volume)
         self.admin = Admin(self)
@@ -156,6 +158,22 @@ class Broker:
             e.Stop: self._stop,
         }
 
+    def _make_client_parts(self, clocks: NodeClocks) -> None:
+        context = self.context
+        self.ledger = context.ledger = Ledger(context.config.limits)
+        self.answers = context.answers = TurnAnswers(context, self.ledger)
+        self.router = context.router = Router(context, _floors(self.volume.store))
+        self.image_waiters = context.image_waiters = ImageWaiters(context)
+        client = ControllerClient(context, self.channel, self.once, self.image_waiters)
+        context.controller = client
+        topic = OffsetsTopic(context, self.router, client)
+        self.groups = GroupCoordinators(context, clocks, self.ledger, client, topic)
+        context.groups = self.groups
+        handlers = Handlers(context)
+        self.clients = Clients(
+            context, self.ledger, self.answers, handlers.handle, handlers.take_run
+        )
+
     def _make_metadata_parts(self) -> None:
         context = self.context
         self.engine = NativeEngine(context)
@@ -166,14 +184,13 @@ class Broker:
             digest_every=context.config.metadata_digest_every,
             snapshot_every=context.config.metadata_snapshot_every,
         )
-        context.channel = ControllerChannel(context, self.controller)
+        self.channel = ControllerChannel(context, self.controller)
         incarnation = int.from_bytes(context.entropy.bytes(8), "big")
-        context.once = OnceWishes(incarnation)
-        self.registration = Registration(context, incarnation, self._granted)
-        self.reassignment = Reassignment(context)
-        self.loader = MetadataLoader(context, self.engine, self.controller)
+        self.once = OnceWishes(incarnation)
+        self.registration = Registration(context, self.channel, incarnation, self._granted)
+        self.reassignment = Reassignment(context, self.channel)
+        self.loader = MetadataLoader(context, self.engine, self.controller, self._image_changed)
         self.engine.wake = self.loader.advance
-        context.on_image = self._image_changed
         self._retired = self._late = False
 
     # --- the turn ---------------------------------------------------------------------------------
@@ -199,13 +216,13 @@ class Broker:
         context.timers.run_due(context.now)
         self._tick()
         context.run_soon()
-        context.groups.propose()
+        self.groups.propose()
         self._look_whether_retired()
         self.rounds.finish_turn()
         self.clients.relieve()
         if self._retired or (self._late and not self.clients.serving):
             self.clients.turn_away()
-        effects.pauses = context.ledger.changes()
+        effects.pauses = self.ledger.changes()
         effects.stopped = self.stopping.done
         effects.acks_may_wait = not self.rounds.awaiting
         effects.wake_at = self._wake_at()
@@ -294,7 +311,7 @@ class Broker:
             self.manager.start_metadata(founder, self._identity.controllers)
         self.links.addresses_changed()
         self.registration.start()
-        self.context.scrubber.start()
+        self.scrubber.start()
 
     def _done(self, event: e.ReadDone | e.JobDone) -> None:
         self.context.done(event.token, event.value)
@@ -310,8 +327,8 @@ class Broker:
         self.multi.dropped(group)
         self.rounds.dropped(group)
         self.throttles.dropped(group)
-        self.context.groups.dropped(group)
-        self.context.ledger.settled(group, 0)
+        self.groups.dropped(group)
+        self.ledger.settled(group, 0)
 
     def _granted(self) -> None:
         """The controller took this boot in: a joiner begins its replica of the metadata group."""
@@ -341,16 +358,19 @@ class Broker:
         if output.committed or output.leadership or output.installed:
             self.loader.advance()
         if output.leadership or output.membership:
-            self.context.image_waiters.changed()
+            self.image_waiters.changed()
 
     def _replica_changed(self, replica: PartitionReplica, output: ReplicaOutput) -> None:
         self.reassignment.look(replica.group)
         if output.leadership or output.serves_machine:
-            self.context.groups.replica_changed(replica)
+            self.groups.replica_changed(replica)
         if output.leadership:
-            self.context.image_waiters.changed()
+            self.image_waiters.changed()
 
     def _image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None:
+        """The metadata loader applied committed commands."""
+        self.context.image = image
+        self.context.routes += 1
         if self.context.caught_up:
             if delta.evicted:  # earlier, the log may speak of the directory that this one replaced
                 self.registration.evicted()
@@ -364,13 +384,13 @@ class Broker:
             self.manager.fence()
         for removal in delta.delete:
             if removal.topic_id not in image.topics:
-                self.context.router.forget(removal.group)
+                self.router.forget(removal.group)
         if delta.deleted:
-            self.context.groups.topics_deleted(delta.deleted_names)
+            self.groups.topics_deleted(delta.deleted_names)
         for group in delta.moved:
             if group in self.context.replicas:
                 self.reassignment.look(group)
-        self.context.image_waiters.changed()
+        self.image_waiters.changed()
         self.registration.image_changed()
         self._serve_clients()
 

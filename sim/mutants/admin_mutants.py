@@ -57,7 +57,7 @@ def change_dies_with_its_leader() -> None:
 
     def begin(self: Any, term: Any) -> None:
         real(self, term)
-        self._wanted = controller.wishes.metadata_target(self.services.image)
+        self._wanted = controller.wishes.metadata_target(self.turn.image)
 
     controller.Controller._begin = begin  # type: ignore[method-assign]
 

@@ -57,7 +57,7 @@ def leaders_named_while_opening() -> None:
     real = Router.newest
 
     def newest(self: Router, partition: PartitionImage) -> Leader | None:
-        context: Any = self.services
+        context: Any = self.turn
         opened, context.caught_up = context.caught_up, True
         try:
             return real(self, partition)

@@ -275,10 +275,10 @@ def node_heartbeat_counts_for_every_group() -> None:
     election.cover = cover_leader
 
     def offered(self: MultiRaft, pair: Any, offer: Any) -> None:
-        replica = self.services.replicas.get(offer.group)
-        if replica is not None and replica.cover(offer.leader, self.services.now):
+        replica = self.turn.replicas.get(offer.group)
+        if replica is not None and replica.cover(offer.leader, self.turn.now):
             pair.follows.covered[offer.group] = offer
-            self.services.touch(offer.group)
+            self.turn.touch(offer.group)
 
     MultiRaft._offered = offered  # type: ignore[method-assign]
     MultiRaft._leader_stopped = lambda self, side, place: None  # type: ignore[method-assign]

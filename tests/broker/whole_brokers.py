@@ -66,7 +66,7 @@ def ask_controller(world, wish, at=None, limit=20.0):
     context = node.broker.context
     deadline = context.now + seconds(limit)
     body = r.encode_wish(wish)
-    context.ask_controller(ControllerKind.PROPOSE, body, deadline, replies.append)
+    context.controller.ask(ControllerKind.PROPOSE, body, deadline, replies.append)
     node._turn_soon(node.live)
     world.wait(lambda: bool(replies), limit + 1, "an answer of the controller")
     return replies[0]

@@ -29,7 +29,35 @@ FLOORS += [
     "cli",
 ]
 
+ROOMS = {
+    "broker": [
+        "incident",
+        "broker",
+        "admin",
+        "handlers",
+        "context",
+        "groups",
+        "front",
+        "replicas",
+        "control",
+        "turn",
+        "deadlines",
+        "log_directories",
+        "topic_settings",
+        "turn_queue",
+        "config",
+        "events",
+        "release",
+        "peer_codec",
+        "peer_messages",
+    ],
+}
+
 VIOLATIONS = {
+    "the rooms of the broker meet only in broker.py": (
+        "raftlog/broker/front/bad.py",
+        "import raftlog.broker.replicas",
+    ),
     "a floor imports only floors below it": ("raftlog/raft/bad.py", "import raftlog.kafka"),
     "the product never imports what stands beside the tower": (
         "raftlog/cli/bad.py",
@@ -55,6 +83,7 @@ VIOLATIONS = {
 def small_tree(root: Path) -> None:
     """Packages named as ours, all empty, under our contracts."""
     folders = ["raftlog", *(f"raftlog/{floor}" for floor in FLOORS)]
+    folders += [f"raftlog/{floor}/{room}" for floor, rooms in ROOMS.items() for room in rooms]
     for folder in [*folders, "raftlog_sim", "jepsen_style_tests"]:
         (root / folder).mkdir()
         (root / folder / "__init__.py").touch()
@@ -100,6 +129,14 @@ def test_a_planted_violation_breaks_its_contract(tmp_path: Path, contract: str):
 def test_a_new_folder_must_choose_its_floor(tmp_path: Path):
     small_tree(tmp_path)
     add(tmp_path, "raftlog/misc/__init__.py", "")
+    code, report = linted(tmp_path)
+    assert code == 1
+    assert "misc" in report
+
+
+def test_a_new_module_of_the_broker_must_choose_its_room(tmp_path: Path):
+    small_tree(tmp_path)
+    add(tmp_path, "raftlog/broker/misc.py", "")
     code, report = linted(tmp_path)
     assert code == 1
     assert "misc" in report

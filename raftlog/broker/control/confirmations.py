@@ -7,28 +7,16 @@ for the same one. So a majority that is slow makes batches larger, and not reads
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol, final
+from typing import final
 
 import attrs
 
-from raftlog.base.ids import METADATA_GROUP, GroupId
+from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant
+from raftlog.broker.turn import Turn
 from raftlog.partition.output import ReadAnswer
-from raftlog.partition.replica import PartitionReplica
 
 Then = Callable[[bool], None]
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    replicas: dict[GroupId, PartitionReplica]
-
-    def soon(self, call: Callable[..., None], *args: object) -> None: ...
-
-    def touch(self, group: GroupId) -> None: ...
 
 
 @final
@@ -38,7 +26,7 @@ class Confirmations:
     `_asked` wait for the read that is open, number `_number`, and `_gathered` for the next. How
     many may wait is the caller's business."""
 
-    services: Services
+    turn: Turn
     lost: Callable[[], None]
     _gathered: list[Then] = attrs.Factory(list)
     _asked: list[Then] = attrs.Factory(list)
@@ -63,7 +51,7 @@ class Confirmations:
         """One read for all of a turn."""
         if self._gathered and not self._asked and not self._opening:
             self._opening = True
-            self.services.soon(self._open)
+            self.turn.soon(self._open)
 
     def _open(self) -> None:
         self._opening = False
@@ -71,10 +59,10 @@ class Confirmations:
             return
         self._number += 1
         self._asked, self._gathered = self._gathered, []
-        services, came = self.services, partial(self._came, self._number)
-        replica = services.replicas.get(METADATA_GROUP)
-        if replica is not None and replica.read_index(came, services.now) is None:
-            services.touch(METADATA_GROUP)
+        turn, came = self.turn, partial(self._came, self._number)
+        replica = turn.replicas.get(METADATA_GROUP)
+        if replica is not None and replica.read_index(came, turn.now) is None:
+            turn.touch(METADATA_GROUP)
         else:  # it was deposed, or its log is closed
             probe("controller-not-confirmed")
             self.lost()

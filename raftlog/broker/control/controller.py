@@ -19,7 +19,7 @@ Laws:
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, final, get_args
+from typing import Any, Final, final, get_args
 
 import attrs
 
@@ -28,9 +28,7 @@ from raftlog.base.errors import FutureFormat, LocalMisuse, ProtocolError
 from raftlog.base.ids import (
     METADATA_GROUP,
     BootNumber,
-    ClusterId,
     DirectoryId,
-    GroupId,
     NodeId,
     ReplicaId,
     Term,
@@ -41,16 +39,14 @@ from raftlog.base.limits import (
     SNAPSHOT_BYTES_MAX,
 )
 from raftlog.base.probes import probe
-from raftlog.base.trace import TraceValue
-from raftlog.base.units import Instant, WallMillis
-from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY, BrokerConfig
+from raftlog.base.units import Instant
+from raftlog.broker.config import DIGEST_EVERY, SNAPSHOT_EVERY
 from raftlog.broker.control import controller_requests as wishes
 from raftlog.broker.control.confirmations import Confirmations
 from raftlog.broker.control.quorum_view import quorum_answer
 from raftlog.broker.control.sessions import BrokerSessions
 from raftlog.broker.control.version_waits import Call, VersionWaits
-from raftlog.broker.deadlines import Timer
-from raftlog.broker.events import LinkUp
+from raftlog.broker.turn import Turn
 from raftlog.metadata import commands as c
 from raftlog.metadata import requests as r
 from raftlog.metadata.command_codec import Proposal
@@ -60,7 +56,6 @@ from raftlog.metadata.performed import OnceId, done_before, once_problem
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.metadata.rules.applied import Applied
 from raftlog.metadata.rules.apply import apply
-from raftlog.partition.replica import PartitionReplica
 
 _LOOKS_PER_SESSION: Final = 6
 """How often sessions are looked at: a silent broker is fenced at most so much too late."""
@@ -70,30 +65,6 @@ _REPEATED: Final = (r.Heartbeat, r.Reports)
 
 _OF_BROKERS: Final = (c.RegisterBroker, r.Reports)
 """They have places that wishes of clients cannot take: an unregistered broker takes no part."""
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    wall: WallMillis
-    config: BrokerConfig
-    cluster: ClusterId
-    image: ClusterImage
-    boot: BootNumber
-    directory: DirectoryId
-    replicas: dict[GroupId, PartitionReplica]
-    sessions: dict[NodeId, LinkUp]
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
-
-    def soon(self, call: Callable[..., None], *args: object) -> None: ...
-
-    def touch(self, group: GroupId) -> None: ...
-
-    def trace(self, name: str, where: str, **fields: TraceValue) -> None: ...
-
-    def count(self, name: str, add: int = 1) -> None: ...
 
 
 @final
@@ -108,7 +79,7 @@ class Controller:
     majority must confirm first.
     """
 
-    services: Services
+    turn: Turn
     engine: MetadataEngine
     founders: tuple[ReplicaId, ...]
     digest_every: int = DIGEST_EVERY
@@ -129,9 +100,9 @@ class Controller:
     _wanted: Membership | None = None
 
     def __attrs_post_init__(self) -> None:
-        self.sessions = BrokerSessions(self.services.config.session_ns)
-        self._version_waits = VersionWaits(self.services, self.sessions, self._reply)
-        self._confirmations = Confirmations(self.services, self._resign)
+        self.sessions = BrokerSessions(self.turn.config.session_ns)
+        self._version_waits = VersionWaits(self.turn, self.sessions, self._reply)
+        self._confirmations = Confirmations(self.turn, self._resign)
 
     @property
     def active(self) -> bool:
@@ -151,15 +122,15 @@ class Controller:
             self._move_metadata_group()
 
     def _begin(self, term: Term) -> None:
-        image = self.services.image
+        image = self.turn.image
         self.term = term
         self.projected = image
-        self.sessions.begin(image, self.services.now)
+        self.sessions.begin(image, self.turn.now)
         self._wanted = None
         self._compared = image.version
         self._snapshot_at = image.version - image.version % self.snapshot_every
-        self.services.trace("controller-active", self._where(), term=term, version=image.version)
-        self.services.count("controller_terms")
+        self.turn.trace("controller-active", self._where(), term=term, version=image.version)
+        self.turn.count("controller_terms")
         if image.cluster_id is None:
             self._found()
         else:
@@ -171,15 +142,15 @@ class Controller:
         probe("cluster-founded")
         self._propose(
             c.FoundCluster(
-                cluster_id=self.services.cluster,
+                cluster_id=self.turn.cluster,
                 controllers=self.founders,
-                feature_level=self.services.config.release.level_max,
+                feature_level=self.turn.config.release.level_max,
             )
         )
 
     def _resign(self) -> None:
         """Somebody else decides now; what was proposed may or may not be committed."""
-        self.services.trace("controller-resigned", self._where(), term=self.term)
+        self.turn.trace("controller-resigned", self._where(), term=self.term)
         waiting = [call for entries in self._after.values() for call, _ in entries]
         if self._waiting:
             probe("controller-resigned-with-calls-open")
@@ -198,29 +169,29 @@ class Controller:
         """Fence who fell silent, and look again later, as long as this leadership lasts."""
         if self.term != term:
             return
-        services = self.services
-        for node in self.sessions.silent(self.projected, services.now):
+        turn = self.turn
+        for node in self.sessions.silent(self.projected, turn.now):
             probe("broker-fenced")
-            services.trace("broker-fenced", f"node {node}")
+            turn.trace("broker-fenced", f"node {node}")
             self._propose(c.FenceBroker(node=node, epoch=self.projected.brokers[node].epoch))
-        pause = services.config.session_ns // _LOOKS_PER_SESSION
-        services.at(Instant(services.now + pause), self._look, term)
+        pause = turn.config.session_ns // _LOOKS_PER_SESSION
+        turn.at(Instant(turn.now + pause), self._look, term)
 
     def _move_metadata_group(self) -> None:
         """Group 0's own membership: the wanted controllers vote, every other broker learns."""
-        image = self.services.image
-        replica = self.services.replicas.get(METADATA_GROUP)
+        image = self.turn.image
+        replica = self.turn.replicas.get(METADATA_GROUP)
         if replica is None or image.cluster_id is None:
             return
         wanted = wishes.metadata_target(image)
         if wanted == self._wanted:
             return
         try:
-            replica.change_membership(wanted, self.services.now, self.services.wall)
+            replica.change_membership(wanted, self.turn.now, self.turn.wall)
         except LocalMisuse:
             return
         self._wanted = wanted
-        self.services.touch(METADATA_GROUP)
+        self.turn.touch(METADATA_GROUP)
 
     # --- proposals ---
 
@@ -233,7 +204,7 @@ class Controller:
             return applied
         self._serial += 1
         self._expected[self._serial] = applied
-        release, level = self.services.config.release, self.projected.feature_level
+        release, level = self.turn.config.release, self.projected.feature_level
         written = release.commands.encode(
             Proposal(self.term, self._serial, command, once), max(level, release.level_min)
         )
@@ -241,7 +212,7 @@ class Controller:
         self.projected = applied.image
         if not self._flushing:
             self._flushing = True
-            self.services.soon(self._flush)
+            self.turn.soon(self._flush)
         return applied
 
     def _flush(self) -> None:
@@ -250,7 +221,7 @@ class Controller:
         if self.term is None or not self._outgoing:
             return
         values, self._outgoing = self._outgoing, []
-        if not self.engine.propose(values, self.services.now, self.services.wall):
+        if not self.engine.propose(values, self.turn.now, self.turn.wall):
             probe("controller-cannot-propose")
             self._resign()
 
@@ -268,7 +239,7 @@ class Controller:
             self._waiting -= 1
             self._reply(call, answer)
         if isinstance(proposal.command, c.SnapshotImage):
-            self.engine.trim(position, self.services.now, self.services.wall)
+            self.engine.trim(position, self.turn.now, self.turn.wall)
         if not self._expected:
             self._check_images(applied.image)
 
@@ -284,7 +255,7 @@ class Controller:
     def _put_snapshot(self, snapshot: bytes) -> None:
         if len(snapshot) > SNAPSHOT_BYTES_MAX:
             probe("metadata-snapshot-too-large")
-            self.services.trace("snapshot-too-large", self._where(), size=len(snapshot))
+            self.turn.trace("snapshot-too-large", self._where(), size=len(snapshot))
             return
         self._propose(c.SnapshotImage(snapshot=snapshot))
 
@@ -354,7 +325,7 @@ class Controller:
 
     def _redirect(self, call: Call) -> None:
         leader = self.engine.leader
-        known = leader is not None and leader != self.services.config.node
+        known = leader is not None and leader != self.turn.config.node
         call.reply(kafka_code(Refusal.NOT_CONTROLLER), str(leader) if known else "")
 
     def _refusal(self, refusal: Refusal, message: str) -> r.Answer:
@@ -420,7 +391,7 @@ class Controller:
             self._propose(c.CondemnDirectory(node=wish.node, directory=wish.directory))
         if answer.refusal is not None:
             return answer
-        self.sessions.registered(wish.node, self.services.now)
+        self.sessions.registered(wish.node, self.turn.now)
         broker = self.projected.brokers[wish.node]
         assert self.projected.cluster_id is not None
         grant = r.Grant(
@@ -442,7 +413,7 @@ class Controller:
         present = (broker.directory, broker.boot, broker.incarnation)
         if (beat.directory, beat.boot, beat.incarnation) != present:
             return self._refusal(Refusal.STALE, f"broker {beat.node} registered again meanwhile")
-        self.sessions.touch(beat.node, beat.version, self.services.now)
+        self.sessions.touch(beat.node, beat.version, self.turn.now)
         self._version_waits.heard()
         if broker.fenced and beat.version >= broker.epoch:
             self._propose(c.UnfenceBroker(node=beat.node, epoch=broker.epoch))
@@ -456,11 +427,11 @@ class Controller:
                 what = f"broker {sender} reports for {report.leader}"
                 return self._refusal(Refusal.MALFORMED, what)
             if self._propose(report).refusal is not None:
-                self.services.count("reports_refused")
+                self.turn.count("reports_refused")
         return r.Answer(refusal=None, message="", version=self.projected.version)
 
     def _serve_quorum(self, _sender: NodeId, _wish: r.DescribeQuorum) -> r.Answer:
-        return quorum_answer(self.services, self.projected.version)
+        return quorum_answer(self.turn, self.projected.version)
 
     def _is_sender(
         self, sender: NodeId, node: NodeId, directory: DirectoryId, boot: BootNumber
@@ -468,13 +439,13 @@ class Controller:
         """Whether what is said of a boot is what the link's handshake proved."""
         if sender != node:
             return False
-        if sender == self.services.config.node:
-            return (directory, boot) == (self.services.directory, self.services.boot)
-        link = self.services.sessions.get(sender)
+        if sender == self.turn.config.node:
+            return (directory, boot) == (self.turn.directory, self.turn.boot)
+        link = self.turn.sessions.get(sender)
         return link is not None and (link.directory, link.boot) == (directory, boot)
 
     def _where(self) -> str:
-        return f"node {self.services.config.node}"
+        return f"node {self.turn.config.node}"
 
 
 _SERVE: Final[dict[type[Any], Callable[[Controller, NodeId, Any], r.Answer]]] = {

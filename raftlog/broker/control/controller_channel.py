@@ -12,41 +12,22 @@ and a refusal of an earlier one is not the answer.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, final
+from typing import Final, Protocol, final
 
 import attrs
 
-from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, SessionId
+from raftlog.base.ids import METADATA_GROUP, NodeId, SessionId
 from raftlog.base.limits import CONTROLLER_OWN_REQUESTS_MAX, CONTROLLER_REQUESTS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
-from raftlog.broker.config import BrokerConfig
 from raftlog.broker.deadlines import Timer
-from raftlog.broker.events import LinkUp
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply, ControllerRequest
-from raftlog.metadata.image import ClusterImage
-from raftlog.partition.replica import PartitionReplica
+from raftlog.broker.turn import Turn
 
 NOT_CONTROLLER: Final = 41
 TIMED_OUT: Final = 7
 
 OnReply = Callable[[ControllerReply], None]
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    config: BrokerConfig
-    image: ClusterImage
-    replicas: dict[GroupId, PartitionReplica]
-    sessions: dict[NodeId, LinkUp]
-
-    def send(self, node: NodeId, message: object) -> None: ...
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: Any) -> Timer: ...
-
-    def soon(self, call: Callable[..., None], *args: Any) -> None: ...
 
 
 class Server(Protocol):
@@ -105,14 +86,14 @@ class Ask:
 class ControllerChannel:
     """Both ends: asks of this node, and calls that others make here."""
 
-    services: Services
+    turn: Turn
     server: Server
     _asks: dict[int, Ask] = attrs.Factory(dict)
     """By each of their numbers."""
     _open: int = 0
     _last_no: int = 0
     _hint: NodeId | None = None
-    _turn: int = 0
+    _next_controller: int = 0
 
     def __len__(self) -> int:
         return self._open
@@ -132,12 +113,12 @@ class ControllerChannel:
         own = 0 if kind == ControllerKind.PROPOSE else CONTROLLER_OWN_REQUESTS_MAX
         if self._open >= CONTROLLER_REQUESTS_MAX + own:
             probe("controller-requests-over-limit")
-            self.services.soon(then, ControllerReply(0, TIMED_OUT, "too many requests wait", b""))
+            self.turn.soon(then, ControllerReply(0, TIMED_OUT, "too many requests wait", b""))
             return
         ask = Ask([], kind, body, deadline, then, again)
         self._open += 1
         self._number(ask)
-        ask.expiry = self.services.at(deadline, self._expire, ask)
+        ask.expiry = self.turn.at(deadline, self._expire, ask)
         self._try(ask)
 
     def replied(self, peer: NodeId, reply: ControllerReply) -> None:
@@ -189,18 +170,18 @@ class ControllerChannel:
         again = ask.again if len(ask.numbers) > 1 else None
         body = ask.body if again is None else again()
         request = ControllerRequest(ask.numbers[-1], ask.kind, body)
-        if target == self.services.config.node:
-            self.services.soon(self._serve_own, request)
+        if target == self.turn.config.node:
+            self.turn.soon(self._serve_own, request)
         else:
-            self.services.send(target, request)
-        patience = Instant(self.services.now + self.services.config.session_ns)
-        ask.retry = self.services.at(patience, self._unanswered, ask)
+            self.turn.send(target, request)
+        patience = Instant(self.turn.now + self.turn.config.session_ns)
+        ask.retry = self.turn.at(patience, self._unanswered, ask)
 
     def _try_later(self, ask: Ask) -> None:
         if ask.retry is not None:
             ask.retry.cancel()
-        pause = self.services.config.heartbeat_ns
-        ask.retry = self.services.at(Instant(self.services.now + pause), self._try, ask)
+        pause = self.turn.config.heartbeat_ns
+        ask.retry = self.turn.at(Instant(self.turn.now + pause), self._try, ask)
 
     def _unanswered(self, ask: Ask) -> None:
         """No answer for a whole session time: the request or its answer may be lost."""
@@ -229,26 +210,26 @@ class ControllerChannel:
         """Whom to ask: the best knowledge first, then in turn the controllers that are configured
         and those that came later."""
         if self.server.active:
-            return self.services.config.node
-        sessions = self.services.sessions
-        replica = self.services.replicas.get(METADATA_GROUP)
+            return self.turn.config.node
+        sessions = self.turn.sessions
+        replica = self.turn.replicas.get(METADATA_GROUP)
         leader = replica.leader.node if replica is not None and replica.leader else None
         for known in (leader, self._hint):
             if known is not None and known in sessions:
                 return known
         self._hint = None
-        configured = [address.node for address in self.services.config.controllers]
-        later = [replica.node for replica in self.services.image.controllers]
+        configured = [address.node for address in self.turn.config.controllers]
+        later = [replica.node for replica in self.turn.image.controllers]
         reachable = [n for n in dict.fromkeys((*configured, *later)) if n in sessions]
         if not reachable:
             return None
-        self._turn += 1
-        return reachable[self._turn % len(reachable)]
+        self._next_controller += 1
+        return reachable[self._next_controller % len(reachable)]
 
     # --- serving ---
 
     def _serve_own(self, request: ControllerRequest) -> None:
-        own = self.services.config.node
+        own = self.turn.config.node
         deliver = _Deliverer(self, own, None)
         self.server.serve(
             ControllerCall(own, request.kind, request.body, request.request_no, deliver.deliver)
@@ -264,11 +245,11 @@ class ControllerChannel:
         self.server.serve(call)
 
     def _leader_text(self) -> str:
-        replica = self.services.replicas.get(METADATA_GROUP)
+        replica = self.turn.replicas.get(METADATA_GROUP)
         if (
             replica is None
             or replica.leader is None
-            or replica.leader.node == self.services.config.node
+            or replica.leader.node == self.turn.config.node
         ):
             return ""
         return str(replica.leader.node)
@@ -285,13 +266,13 @@ class _Deliverer:
     """None: this node itself."""
 
     def deliver(self, reply: ControllerReply) -> None:
-        services = self.channel.services
+        turn = self.channel.turn
         if self.session is None:
-            services.soon(self.channel.replied, self.asker, reply)
+            turn.soon(self.channel.replied, self.asker, reply)
             return
-        link = services.sessions.get(self.asker)
+        link = turn.sessions.get(self.asker)
         if link is not None and link.session == self.session:
-            services.send(self.asker, reply)
+            turn.send(self.asker, reply)
 
 
 def _node_of(text: str) -> NodeId | None:

@@ -2,20 +2,13 @@
 leaders."""
 
 from collections.abc import Callable
-from typing import Protocol, final
+from typing import final
 
 import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.deadlines import Timer
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
-
-    def soon(self, call: Callable[..., None], *args: object) -> None: ...
+from raftlog.broker.turn import Turn
 
 
 @final
@@ -41,7 +34,7 @@ class ImageWaiters:
     """All waits of a broker, in order of arrival; each belongs to a request that the ledger
     counts."""
 
-    services: Services
+    turn: Turn
     _waiting: dict[int, ImageWaiter] = attrs.Factory(dict)
     _last: int = 0
     _due: bool = False
@@ -56,7 +49,7 @@ class ImageWaiters:
         returns."""
         self._last += 1
         waiter = ImageWaiter(self, self._last, ready, then)
-        waiter.timer = self.services.at(deadline, self._finish, waiter)
+        waiter.timer = self.turn.at(deadline, self._finish, waiter)
         self._waiting[self._last] = waiter
         return waiter
 
@@ -65,7 +58,7 @@ class ImageWaiters:
         changes in a turn."""
         if self._waiting and not self._due:
             self._due = True
-            self.services.soon(self._look)
+            self.turn.soon(self._look)
 
     def _look(self) -> None:
         self._due = False

@@ -7,17 +7,15 @@ controller's stops the loader and with it this broker's replica of the metadata 
 other brokers go on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, final
 
 import attrs
 
 from raftlog.base.errors import CorruptData, FutureFormat
-from raftlog.base.ids import METADATA_GROUP, DirectoryId, GroupId, NodeId
+from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.probes import probe
-from raftlog.base.trace import TraceValue
-from raftlog.base.units import Instant
-from raftlog.broker.config import BrokerConfig
+from raftlog.broker.turn import Turn
 from raftlog.metadata.command_codec import Proposal
 from raftlog.metadata.commands import SnapshotImage
 from raftlog.metadata.delta import ClusterDelta, delta_between
@@ -26,29 +24,8 @@ from raftlog.metadata.image import EMPTY_IMAGE, ClusterImage
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.rules.applied import Applied
 from raftlog.metadata.rules.apply import apply
-from raftlog.partition.replica import PartitionReplica
 
 _ON: Final = "metadata log"
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    config: BrokerConfig
-    directory: DirectoryId
-    replicas: dict[GroupId, PartitionReplica]
-
-    @property
-    def node(self) -> NodeId: ...
-
-    def touch(self, group: GroupId) -> None: ...
-
-    def image_changed(self, image: ClusterImage, delta: ClusterDelta) -> None: ...
-
-    def trace(self, name: str, where: str, **fields: TraceValue) -> None: ...
-
-    def count(self, name: str, add: int = 1) -> None: ...
 
 
 class Duties(Protocol):
@@ -67,9 +44,10 @@ class MetadataLoader:
     here, and what comes next means nothing before the next snapshot of the image.
     """
 
-    services: Services
+    turn: Turn
     engine: MetadataEngine
     controller: Duties
+    image_changed: Callable[[ClusterImage, ClusterDelta], None]
     image: ClusterImage = EMPTY_IMAGE
     next_position: int = 0
     stopped: str | None = None
@@ -82,9 +60,9 @@ class MetadataLoader:
             if not self._apply(record):
                 break
         if self.image is not before:
-            services = self.services
-            delta = delta_between(before, self.image, services.node, services.directory)
-            services.image_changed(self.image, delta)
+            turn = self.turn
+            delta = delta_between(before, self.image, turn.node, turn.directory)
+            self.image_changed(self.image, delta)
         self.controller.advance()
 
     def _records(self) -> Sequence[Committed]:
@@ -99,7 +77,7 @@ class MetadataLoader:
     def _apply(self, record: Committed) -> bool:
         on = f"{_ON} record {record.position}"
         try:
-            commands = self.services.config.release.commands
+            commands = self.turn.config.release.commands
             proposal = commands.decode(record.value, CorruptData, on)
         except (CorruptData, FutureFormat) as error:
             self._stop(f"{error}")
@@ -120,7 +98,7 @@ class MetadataLoader:
             probe("metadata-taken-over-from-a-snapshot")
             self.skipping = False
         self.image = applied.image
-        self.services.count("metadata_commands")
+        self.turn.count("metadata_commands")
         self.controller.applied(proposal, applied, record.position)
         return True
 
@@ -128,16 +106,16 @@ class MetadataLoader:
         """Follow no further: a wrong image is worse than an old one."""
         probe("metadata-loader-stopped")
         self.stopped = why
-        services = self.services
-        services.trace("metadata-stopped", f"node {services.node}", why=why)
-        services.count("metadata_stopped")
+        turn = self.turn
+        turn.trace("metadata-stopped", f"node {turn.node}", why=why)
+        turn.count("metadata_stopped")
         self.look()
 
     def look(self) -> None:
         """After a stop no replica of the group may run here, nor one that was opened since: its
         image would be old for good, and so would be what it knows of others' boots."""
-        services = self.services
-        replica = services.replicas.get(METADATA_GROUP)
+        turn = self.turn
+        replica = turn.replicas.get(METADATA_GROUP)
         if self.stopped is not None and replica is not None and not replica.stopped:
-            replica.stop(services.now)
-            services.touch(METADATA_GROUP)
+            replica.stop(turn.now)
+            turn.touch(METADATA_GROUP)

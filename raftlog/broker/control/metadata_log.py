@@ -5,16 +5,17 @@ than what memory holds (at boot, or after a long absence). A record's position i
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, final
+from typing import Final, final
 
 import attrs
 
 from raftlog.base.entries import Entry, EntryKind
 from raftlog.base.errors import CorruptData
-from raftlog.base.ids import METADATA_GROUP, DirectoryId, GroupId, NodeId, RaftIndex, Term
+from raftlog.base.ids import METADATA_GROUP, NodeId, RaftIndex, Term
 from raftlog.base.limits import APPEND_BYTES_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, WallMillis, millis
+from raftlog.broker.turn import Turn
 from raftlog.metadata.engine import Committed
 from raftlog.partition.replica import PartitionReplica
 from raftlog.records.builder import RecordBatchBuilder
@@ -27,27 +28,6 @@ _FAILURES_MAX: Final = 3
 """Failed reads in a row before the replica is recovered: a disk may have a bad moment."""
 
 
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    replicas: dict[GroupId, PartitionReplica]
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> object: ...
-
-    def touch(self, group: GroupId) -> None: ...
-
-    def soon(self, call: Callable[..., None], *args: object) -> None: ...
-
-    def job(
-        self,
-        directory: DirectoryId,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        then: Callable[[Any], None],
-    ) -> None: ...
-
-
 @final
 @attrs.define(eq=False)
 class NativeEngine:
@@ -56,7 +36,7 @@ class NativeEngine:
     for: what lies behind may be cut, and another entry committed there, before it comes back.
     `_unreadable`: damage was told, and nothing was read or handed over since."""
 
-    services: Services
+    turn: Turn
     wake: Callable[[], None] | None = None
     next_index: RaftIndex = RaftIndex(1)
     next_position: int = 0
@@ -111,7 +91,7 @@ class NativeEngine:
             return False
         for batch in _batches(values, wall_ms):
             replica.propose_batch(batch, now, wall_ms)
-        self.services.touch(METADATA_GROUP)
+        self.turn.touch(METADATA_GROUP)
         return True
 
     def committed(self) -> Sequence[Committed]:
@@ -139,7 +119,7 @@ class NativeEngine:
         if replica is None or self.leading_term is None:
             return
         replica.delete_records(position, NEVER, _trimmed, now, wall_ms)
-        self.services.touch(METADATA_GROUP)
+        self.turn.touch(METADATA_GROUP)
 
     def _jump(self, first: RaftIndex) -> None:
         """The log begins later than what was handed over last: go on at its first entry."""
@@ -150,7 +130,7 @@ class NativeEngine:
         self._unreadable = False
 
     def _replica(self) -> PartitionReplica | None:
-        return self.services.replicas.get(METADATA_GROUP)
+        return self.turn.replicas.get(METADATA_GROUP)
 
     def _take(self, entries: Sequence[Entry], commit: RaftIndex, found: list[Committed]) -> None:
         for entry in entries:
@@ -176,7 +156,7 @@ class NativeEngine:
         self._reading = True
         self._read_until = replica.commit
         plan = replica.log.plan_entries(self.next_index, APPEND_BYTES_MAX)
-        self.services.job(replica.directory, plan.function, plan.args, self._cold_done)
+        self.turn.job(replica.directory, plan.function, plan.args, self._cold_done)
 
     def _cold_done(self, value: object) -> None:
         """What brings nothing is asked for again: nobody else may read these entries, ever. Damage
@@ -191,7 +171,7 @@ class NativeEngine:
             until = self._read_until
             self._read = [entry for entry in value.entries if entry.raft_index <= until]
             if self.wake is not None:
-                self.services.soon(self.wake)
+                self.turn.soon(self.wake)
             return
         probe("metadata-read-failed")
         self._failures += 1
@@ -201,10 +181,10 @@ class NativeEngine:
             self._failures = 0
             self._unreadable = True
             error = value if isinstance(value, CorruptData) else CorruptData(str(value), on=_ON)
-            replica.damage_found(error, self.services.now)
-            self.services.touch(METADATA_GROUP)
+            replica.damage_found(error, self.turn.now)
+            self.turn.touch(METADATA_GROUP)
         elif self.wake is not None:
-            self.services.at(Instant(self.services.now + _AGAIN_NS), self.wake)
+            self.turn.at(Instant(self.turn.now + _AGAIN_NS), self.wake)
 
 
 def _trimmed(answer: object) -> None:

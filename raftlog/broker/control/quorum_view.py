@@ -11,12 +11,13 @@ Times are in Unix milliseconds, -1 where they are not known.
 A message has a bound, so learners that would not fit are left out.
 """
 
-from typing import Final, NamedTuple, Protocol, final
+from typing import Final, NamedTuple, final
 
 from raftlog.base.errors import ProtocolError
-from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, RaftIndex, ReplicaId, Term
+from raftlog.base.ids import METADATA_GROUP, NodeId, RaftIndex, ReplicaId, Term
 from raftlog.base.limits import CONTROLLER_TEXT_BYTES_MAX
-from raftlog.base.units import NANOS_PER_MILLI, Instant, WallMillis
+from raftlog.base.units import NANOS_PER_MILLI
+from raftlog.broker.turn import Turn
 from raftlog.metadata.requests import Answer
 from raftlog.partition.replica import PartitionReplica
 
@@ -45,27 +46,14 @@ class QuorumState(NamedTuple):
     members: tuple[QuorumMember, ...]
 
 
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    @property
-    def now(self) -> Instant: ...
-
-    @property
-    def wall(self) -> WallMillis: ...
-
-    @property
-    def replicas(self) -> dict[GroupId, PartitionReplica]: ...
-
-
-def quorum_answer(services: Services, version: int) -> Answer:
+def quorum_answer(turn: Turn, version: int) -> Answer:
     """What the active controller answers."""
-    replica = services.replicas[METADATA_GROUP]
+    replica = turn.replicas[METADATA_GROUP]
     lines = [f"{replica.me.node},{replica.term},{replica.commit}"]
     size = len(lines[0])
     voters = replica.membership.voters
     for each in (*voters, *replica.membership.learners):
-        member = _member(services, replica, each, each in voters)
+        member = _member(turn, replica, each, each in voters)
         line = ",".join(str(int(value)) for value in member)
         size += len(line) + 1
         if size > CONTROLLER_TEXT_BYTES_MAX:
@@ -74,10 +62,8 @@ def quorum_answer(services: Services, version: int) -> Answer:
     return Answer(refusal=None, message="\n".join(lines), version=version)
 
 
-def _member(
-    services: Services, replica: PartitionReplica, each: ReplicaId, voter: bool
-) -> QuorumMember:
-    wall = services.wall
+def _member(turn: Turn, replica: PartitionReplica, each: ReplicaId, voter: bool) -> QuorumMember:
+    wall = turn.wall
     if each == replica.me:
         durable = replica.log.durable_end
         end = 0 if durable is None else durable.raft_index
@@ -85,7 +71,7 @@ def _member(
     progress = replica.node.progress.get(each)
     if progress is None:
         return QuorumMember(each.node, voter, NOT_KNOWN, NOT_KNOWN, NOT_KNOWN)
-    heard = max(0, wall - (services.now - progress.last_contact) // NANOS_PER_MILLI)
+    heard = max(0, wall - (turn.now - progress.last_contact) // NANOS_PER_MILLI)
     caught_up = heard if progress.match == replica.log.last_index else NOT_KNOWN
     return QuorumMember(each.node, voter, progress.match + 1, heard, caught_up)
 

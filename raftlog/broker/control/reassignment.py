@@ -22,8 +22,7 @@ membership: replicas that the image wants to forget are forgotten only by such a
 """
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import attrs
 
@@ -32,13 +31,11 @@ from raftlog.base.errors import LocalMisuse
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId, ReplicaId, Term
 from raftlog.base.limits import REPORTS_MAX
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, WallMillis
-from raftlog.broker.config import BrokerConfig
-from raftlog.broker.deadlines import Timer
-from raftlog.broker.events import LinkUp
+from raftlog.base.units import Instant
+from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
+from raftlog.broker.turn import Turn
 from raftlog.metadata.commands import ReportMembership
-from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.requests import Reports, encode_wish
 from raftlog.metadata.topic_image import PartitionImage, Reported
 from raftlog.partition.replica import PartitionReplica
@@ -48,27 +45,6 @@ _LOOKS_PER_SESSION: Final = 6
 BALANCED_AT_ONCE_MAX: Final = 32
 """Each transfer sends the producers of a partition to look for its leader: not all at the same
 time."""
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    wall: WallMillis
-    config: BrokerConfig
-    image: ClusterImage
-    replicas: dict[GroupId, PartitionReplica]
-    sessions: dict[NodeId, LinkUp]
-
-    def ask_controller(
-        self, kind: int, body: bytes, deadline: Instant, then: Callable[[ControllerReply], None]
-    ) -> None: ...
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
-
-    def soon(self, call: Callable[..., None], *args: object) -> None: ...
-
-    def touch(self, group: GroupId) -> None: ...
 
 
 @final
@@ -96,7 +72,8 @@ class Led:
 class Reassignment:
     """All partitions led by this broker."""
 
-    services: Services
+    turn: Turn
+    channel: ControllerChannel
     _balancing: bool = False
     _led: dict[GroupId, Led] = attrs.Factory(dict)
     _due: dict[GroupId, None] = attrs.Factory(dict)
@@ -109,7 +86,7 @@ class Reassignment:
         self._due[group] = None
         if not self._looking:
             self._looking = True
-            self.services.soon(self._look_at_due)
+            self.turn.soon(self._look_at_due)
 
     def _look_at_due(self) -> None:
         reports: list[ReportMembership] = []
@@ -124,11 +101,11 @@ class Reassignment:
         self._looking = bool(self._due)
         if self._due:
             probe("reports-go-in-parts")
-            self.services.at(self.services.now, self._look_at_due)
+            self.turn.at(self.turn.now, self._look_at_due)
 
     def _work(self, group: GroupId) -> ReportMembership | None:
-        replica = self.services.replicas.get(group)
-        partition = self.services.image.partition_of_group(group)
+        replica = self.turn.replicas.get(group)
+        partition = self.turn.image.partition_of_group(group)
         if replica is None or partition is None or not replica.is_leader:
             self._led.pop(group, None)
             return None
@@ -153,7 +130,7 @@ class Reassignment:
             probe("move-waits-for-a-report")
             return
         try:
-            replica.change_membership(target, self.services.now, self.services.wall)
+            replica.change_membership(target, self.turn.now, self.turn.wall)
         except LocalMisuse:
             probe("target-refused-by-replica")
             return
@@ -161,7 +138,7 @@ class Reassignment:
         led.told, led.target = partition.target_version, partition.target
         if asked_again:
             self._elect_preferred(replica)
-        self.services.touch(replica.group)
+        self.turn.touch(replica.group)
 
     # --- reports ---
 
@@ -192,22 +169,22 @@ class Reassignment:
         )
 
     def _send(self, reports: tuple[ReportMembership, ...]) -> None:
-        services = self.services
-        deadline = Instant(services.now + services.config.session_ns)
+        turn = self.turn
+        deadline = Instant(turn.now + turn.config.session_ns)
         body = encode_wish(Reports(reports=reports))
         then = _Sent(self, tuple((report.group, report.term) for report in reports)).answered
-        services.ask_controller(ControllerKind.REPORT, body, deadline, then)
+        self.channel.ask(ControllerKind.REPORT, body, deadline, then)
 
     def answered(self, groups: tuple[tuple[GroupId, Term], ...], reply: ControllerReply) -> None:
         """The controller committed the reports, or refused some, or was not reached. What the image
         does not show in a while is reported again."""
-        services = self.services
+        turn = self.turn
         for group, term in groups:
             led = self._led.get(group)
             if led is not None and led.term == term:
                 led.open = False
-        pause = services.config.session_ns // _LOOKS_PER_SESSION
-        services.at(Instant(services.now + pause), self._look_again, groups)
+        pause = turn.config.session_ns // _LOOKS_PER_SESSION
+        turn.at(Instant(turn.now + pause), self._look_again, groups)
 
     def _look_again(self, groups: tuple[tuple[GroupId, Term], ...]) -> None:
         for group, _ in groups:
@@ -224,11 +201,11 @@ class Reassignment:
         if led.handed_over or partition.leader is not None or first == replica.me:
             return False
         led.handed_over = True
-        if first.node not in self.services.sessions or first not in replica.membership.voters:
+        if first.node not in self.turn.sessions or first not in replica.membership.voters:
             return False
         probe("new-partition-handed-to-preferred-leader")
-        replica.transfer(first, self.services.now)
-        self.services.touch(replica.group)
+        replica.transfer(first, self.turn.now)
+        self.turn.touch(replica.group)
         return True
 
     def _elect_preferred(self, replica: PartitionReplica) -> None:
@@ -237,14 +214,14 @@ class Reassignment:
         first = self._first_choice(replica.group)
         if first is not None and replica.transferring is None:
             probe("preferred-leader-asked-for")
-            replica.transfer(first, self.services.now)
-            self.services.touch(replica.group)
+            replica.transfer(first, self.turn.now)
+            self.turn.touch(replica.group)
 
     def _balance_later(self) -> None:
-        config = self.services.config
+        config = self.turn.config
         if config.balance_leaders and not self._balancing:
             self._balancing = True
-            self.services.at(Instant(self.services.now + config.balance_ns), self._balance)
+            self.turn.at(Instant(self.turn.now + config.balance_ns), self._balance)
 
     def _balance(self) -> None:
         """Hand partitions back to their first choices."""
@@ -264,8 +241,8 @@ class Reassignment:
             if first.node in imbalanced and handed < BALANCED_AT_ONCE_MAX:
                 probe("leadership-handed-back")
                 handed += 1
-                self.services.replicas[group].transfer(first, self.services.now)
-                self.services.touch(group)
+                self.turn.replicas[group].transfer(first, self.turn.now)
+                self.turn.touch(group)
         if self._led:
             self._balance_later()
 
@@ -273,18 +250,18 @@ class Reassignment:
         """The brokers of whose partitions (by first replica) others lead more than
         `leader.imbalance.per.broker.percentage` allows."""
         first, elsewhere = Counter[NodeId](), Counter[NodeId]()
-        for _, topic in sorted(self.services.image.topics.items()):
+        for _, topic in sorted(self.turn.image.topics.items()):
             for partition in topic.partitions:
                 node = partition.target[0].node
                 first[node] += 1
                 elsewhere[node] += partition.leader != partition.target[0]
-        percent = self.services.config.imbalance_percent
+        percent = self.turn.config.imbalance_percent
         return tuple(node for node in first if 100 * elsewhere[node] > percent * first[node])
 
     def _first_choice(self, group: GroupId) -> ReplicaId | None:
         """Who should lead a group led here instead, and could."""
-        replica = self.services.replicas.get(group)
-        partition = self.services.image.partition_of_group(group)
+        replica = self.turn.replicas.get(group)
+        partition = self.turn.image.partition_of_group(group)
         if replica is None or partition is None or not (replica.is_leader and replica.ready):
             return None
         first = partition.target[0]
@@ -293,8 +270,8 @@ class Reassignment:
             and first in replica.in_sync
             and first in replica.membership.voters
             and not replica.membership.joint
-            and first.node in self.services.sessions
-            and self.services.image.is_live(first)
+            and first.node in self.turn.sessions
+            and self.turn.image.is_live(first)
         )
         return first if able else None
 

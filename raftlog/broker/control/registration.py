@@ -17,7 +17,7 @@ Rules:
 """
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import attrs
 
@@ -33,14 +33,12 @@ from raftlog.base.ids import (
 )
 from raftlog.base.limits import REMOVALS_MAX
 from raftlog.base.probes import probe
-from raftlog.base.trace import TraceValue
 from raftlog.base.units import Instant
-from raftlog.broker.config import BrokerConfig
-from raftlog.broker.deadlines import Timer
+from raftlog.broker.control.controller_channel import ControllerChannel
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
+from raftlog.broker.turn import Turn
 from raftlog.metadata import commands as c
 from raftlog.metadata.broker_image import Listener
-from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.refusals import Refusal
 from raftlog.metadata.requests import (
     Answer,
@@ -58,28 +56,6 @@ _AGAIN: Final = (Refusal.NOT_CONTROLLER, Refusal.NOT_FOUNDED, Refusal.BUSY, Refu
 _UNKNOWN: Final = (Refusal.UNKNOWN_BROKER, Refusal.STALE)
 
 
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    config: BrokerConfig
-    image: ClusterImage
-    directory: DirectoryId
-    boot: BootNumber
-
-    def ask_controller(
-        self, kind: int, body: bytes, deadline: Instant, then: Callable[[ControllerReply], None]
-    ) -> None: ...
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
-
-    def soon(self, call: Callable[..., None], *args: object) -> None: ...
-
-    def trace(self, name: str, where: str, **fields: TraceValue) -> None: ...
-
-    def count(self, name: str, add: int = 1) -> None: ...
-
-
 @final
 @attrs.define(eq=False)
 class Registration:
@@ -87,7 +63,8 @@ class Registration:
     `refused` is why this directory may take part in nothing. `ended`: this boot tells and asks the
     controller nothing more, so the cluster will soon hold the broker for dead."""
 
-    services: Services
+    turn: Turn
+    channel: ControllerChannel
     incarnation: int
     granted: Callable[[], None]
     grant: Grant | None = None
@@ -124,18 +101,18 @@ class Registration:
             self._asked_again = self._asking
             return
         self._asking, self._asked_again = True, False
-        services = self.services
-        deadline = Instant(services.now + services.config.request_ns)
+        turn = self.turn
+        deadline = Instant(turn.now + turn.config.request_ns)
         body = encode_wish(self._command())
-        services.ask_controller(ControllerKind.REGISTER, body, deadline, self._registered)
+        self.channel.ask(ControllerKind.REGISTER, body, deadline, self._registered)
 
     def _command(self) -> c.RegisterBroker:
-        services = self.services
-        config = services.config
+        turn = self.turn
+        config = turn.config
         return c.RegisterBroker(
             node=config.node,
-            directory=services.directory,
-            boot=services.boot,
+            directory=turn.directory,
+            boot=turn.boot,
             incarnation=self.incarnation,
             listeners=tuple(
                 Listener(name=each.name, host=each.host, port=each.port, protocol="PLAINTEXT")
@@ -160,12 +137,12 @@ class Registration:
             self._refuse(answer.refusal, answer.message)
             return
         why = reply.text if answer is None else answer.message
-        self.services.trace("registration-refused", self._where(), why=why)
+        self.turn.trace("registration-refused", self._where(), why=why)
         self._later(self._register)
 
     def _take_grant(self, grant: Grant) -> None:
         if self.grant is None:
-            self.services.trace("registered", self._where(), epoch=grant.epoch)
+            self.turn.trace("registered", self._where(), epoch=grant.epoch)
         self.grant = grant
         self.granted()
         if not self._beating:
@@ -178,8 +155,8 @@ class Registration:
         probe("registration-refused-for-good")
         self.refused, self.message = refusal, message
         self.end()
-        self.services.trace("directory-refused", self._where(), why=message)
-        self.services.count("directory_refused")
+        self.turn.trace("directory-refused", self._where(), why=message)
+        self.turn.count("directory_refused")
 
     def end(self) -> None:
         """This boot is over: refused, or without a disk to keep promises on."""
@@ -195,10 +172,10 @@ class Registration:
         """The controller hears of it at once; all changes of a turn go together."""
         if self._beating and not self._early:
             self._early = True
-            self.services.soon(self._beat_early)
+            self.turn.soon(self._beat_early)
 
     def _beat_early(self) -> None:
-        if self.ended or self.services.image.version <= self._version_said:
+        if self.ended or self.turn.image.version <= self._version_said:
             self._early = False
         else:
             self._send_beat(self._early_beaten)
@@ -211,24 +188,24 @@ class Registration:
     def _beat(self) -> None:
         if self.ended:
             return
-        services = self.services
+        turn = self.turn
         self._send_beat(self._beaten)
-        pause = services.config.session_ns // HEARTBEATS_PER_SESSION
-        services.at(Instant(services.now + pause), self._beat)
+        pause = turn.config.session_ns // HEARTBEATS_PER_SESSION
+        turn.at(Instant(turn.now + pause), self._beat)
 
     def _send_beat(self, then: Callable[[ControllerReply], None]) -> None:
-        services = self.services
-        self._version_said = services.image.version
+        turn = self.turn
+        self._version_said = turn.image.version
         beat = Heartbeat(
-            node=services.config.node,
-            directory=services.directory,
-            boot=services.boot,
+            node=turn.config.node,
+            directory=turn.directory,
+            boot=turn.boot,
             incarnation=self.incarnation,
-            version=services.image.version,
+            version=turn.image.version,
         )
-        deadline = Instant(services.now + services.config.session_ns)
+        deadline = Instant(turn.now + turn.config.session_ns)
         body = encode_wish(beat)
-        services.ask_controller(ControllerKind.HEARTBEAT, body, deadline, then)
+        self.channel.ask(ControllerKind.HEARTBEAT, body, deadline, then)
 
     def _beaten(self, reply: ControllerReply) -> None:
         answer = _answer(reply)
@@ -262,7 +239,7 @@ class Registration:
     def _tell_soon(self) -> None:
         if not self._telling:
             self._telling = True
-            self.services.soon(self._tell)
+            self.turn.soon(self._tell)
 
     def _tell(self) -> None:
         """Tell of one lost replica, or of all removals at once, in turns; one question at a
@@ -272,10 +249,10 @@ class Registration:
         if command is None:
             return
         self._telling = True
-        services = self.services
-        deadline = Instant(services.now + services.config.request_ns)
+        turn = self.turn
+        deadline = Instant(turn.now + turn.config.request_ns)
         body = encode_wish(SubmitCommand(command=command))
-        services.ask_controller(ControllerKind.PROPOSE, body, deadline, _Told(self, command).told)
+        self.channel.ask(ControllerKind.PROPOSE, body, deadline, _Told(self, command).told)
 
     def _next_news(self) -> c.Command | None:
         """What is told is news no more, until it must be told again: then it goes to the end, so
@@ -289,8 +266,8 @@ class Registration:
         if not self._removed:
             return None
         return c.ConfirmRemoved(
-            node=self.services.config.node,
-            directory=self.services.directory,
+            node=self.turn.config.node,
+            directory=self.turn.directory,
             removed=tuple(self._removed)[:REMOVALS_MAX],
         )
 
@@ -315,7 +292,7 @@ class Registration:
     def peer_allowed(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool:
         """Whether a link of that peer may be used: not when its directory was replaced, condemned,
         or booted with a higher number before."""
-        broker = self.services.image.brokers.get(peer)
+        broker = self.turn.image.brokers.get(peer)
         if broker is None:
             return True
         if directory != broker.directory:
@@ -324,7 +301,7 @@ class Registration:
 
     def peer_outlived(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool:
         """Whether a later boot of that peer's directory registered."""
-        broker = self.services.image.brokers.get(peer)
+        broker = self.turn.image.brokers.get(peer)
         return broker is not None and directory == broker.directory and boot < broker.boot
 
     def peer_stands(
@@ -332,18 +309,18 @@ class Registration:
     ) -> bool:
         """Whether that process is the one that the cluster holds for alive under this node id: it
         registered, or is a later boot of the directory that did."""
-        broker = self.services.image.brokers.get(peer)
+        broker = self.turn.image.brokers.get(peer)
         if broker is None or broker.fenced or directory != broker.directory:
             return False
         registered = f"{broker.peer_host}:{broker.peer_port}"
         return boot > broker.boot or (boot == broker.boot and address == registered)
 
     def _later(self, call: Callable[[], None]) -> None:
-        pause = self.services.config.session_ns // HEARTBEATS_PER_SESSION
-        self.services.at(Instant(self.services.now + pause), call)
+        pause = self.turn.config.session_ns // HEARTBEATS_PER_SESSION
+        self.turn.at(Instant(self.turn.now + pause), call)
 
     def _where(self) -> str:
-        return f"node {self.services.config.node}"
+        return f"node {self.turn.config.node}"
 
 
 @final

@@ -19,10 +19,9 @@ from raftlog.base.ids import NodeId
 from raftlog.base.limits import CONTROLLER_CALLS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
-from raftlog.broker.config import BrokerConfig
 from raftlog.broker.control.sessions import BrokerSessions
 from raftlog.broker.deadlines import Timer
-from raftlog.metadata.image import ClusterImage
+from raftlog.broker.turn import Turn
 from raftlog.metadata.requests import Answer, ShownEverywhere
 
 
@@ -38,18 +37,6 @@ class Call(Protocol):
     def reply(self, error: int, text: str = "", body: bytes = b"") -> None: ...
 
 
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    config: BrokerConfig
-    image: ClusterImage
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
-
-    def soon(self, call: Callable[..., None], *args: object) -> None: ...
-
-
 @final
 @attrs.frozen(eq=False)
 class _Wait:
@@ -63,7 +50,7 @@ class _Wait:
 class VersionWaits:
     """All such requests of one leadership, in order of arrival; `reply` answers one."""
 
-    services: Services
+    turn: Turn
     sessions: BrokerSessions
     reply: Callable[[Call, Answer], None]
     _waiting: list[_Wait] = attrs.Factory(list)
@@ -72,20 +59,20 @@ class VersionWaits:
 
     def wait(self, call: Call, wish: ShownEverywhere) -> None:
         """Answer the call in this turn or later."""
-        services = self.services
-        wait_ns: int = min(wish.wait_ns, services.config.leaders_wait_ns)
+        turn = self.turn
+        wait_ns: int = min(wish.wait_ns, turn.config.leaders_wait_ns)
         if len(self._waiting) >= CONTROLLER_CALLS_MAX:
             # The topic exists: an answer now is worth more to its client than another try later.
             probe("version-waits-full")
             wait_ns = 0
-        self._waiting.append(_Wait(call, wish.version, Instant(services.now + wait_ns)))
+        self._waiting.append(_Wait(call, wish.version, Instant(turn.now + wait_ns)))
         self.heard()
 
     def heard(self) -> None:
         """A broker has told how far it is; all that tell it in one turn are worked together."""
         if self._waiting and not self._due:
             self._due = True
-            self.services.soon(self._look)
+            self.turn.soon(self._look)
 
     def end(self) -> list[Call]:
         """The leadership is over: these calls go to the next controller."""
@@ -95,18 +82,18 @@ class VersionWaits:
 
     def _look(self) -> None:
         self._due = False
-        services, sessions, image = self.services, self.sessions, self.services.image
+        turn, sessions, image = self.turn, self.sessions, self.turn.image
         newest = max((wait.version for wait in self._waiting), default=0)
         # Until when each lagging broker is waited for; what all of them have reached is answered.
         ends = {
             node: end
             for node in sessions.lagging(image, newest)
-            if (end := sessions.waited_for(node, services.now)) > services.now
+            if (end := sessions.waited_for(node, turn.now)) > turn.now
         }
         reached = min((sessions.versions.get(node, 0) for node in ends), default=newest)
         left: list[_Wait] = []
         for wait in self._waiting:
-            if wait.version > reached and wait.deadline > services.now:
+            if wait.version > reached and wait.deadline > turn.now:
                 left.append(wait)
                 continue
             lagging = ", ".join(map(str, sessions.lagging(image, wait.version)))
@@ -118,4 +105,4 @@ class VersionWaits:
     def _look_at(self, moment: Instant | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = None if moment is None else self.services.at(moment, self._look)
+        self._timer = None if moment is None else self.turn.at(moment, self._look)

@@ -8,6 +8,7 @@ Until the broker has opened it could only answer what was so in an earlier boot.
 for that, counted as all that wait (docs/decisions/0055-requests-wait-for-the-boot.md).
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
@@ -26,10 +27,12 @@ from raftlog.base.limits import (
 )
 from raftlog.base.probes import probe
 from raftlog.base.units import millis
-from raftlog.broker.context import Context
 from raftlog.broker.events import ConnectionClosed, ConnectionOpened, Drained, Event, Request
+from raftlog.broker.front.answers import TurnAnswers
 from raftlog.broker.front.deferred import Deferred, TurnMeter
+from raftlog.broker.front.ledger import Ledger
 from raftlog.broker.front.requests import Connection, KafkaRequest
+from raftlog.broker.turn import Turn
 from raftlog.kafka.codec import Request as Decoded
 from raftlog.kafka.connection import ServerConnection
 from raftlog.kafka.error_bodies import error_body
@@ -50,19 +53,21 @@ _HELD_PER_TURN: Final = 2 * TURN_EVENTS_MAX
 _HELD_WEIGHT: Final = 2 * REQUEST_ITEM_BYTES
 """The objects of a request of few bytes, for those that may all wait at once."""
 
-Handler = Callable[[Context, KafkaRequest], None]
-RunTaker = Callable[[Context, Connection, Sequence[Event], int], int]
+RunTaker = Callable[[Connection, Sequence[Event], int], int]
 
 
 @final
 @attrs.define(eq=False)
 class Clients:
-    """All connections of a broker. `handler_of` gives the handler of an API that is served;
-    `take_run` takes requests of a producer's stream together, and says how many it took."""
+    """All connections of a broker. `handle` works one request of an API that is served; `take_run`
+    takes requests of a producer's stream together, and says how many it took."""
 
-    context: Context
-    handler_of: Callable[[int], Handler]
+    turn: Turn
+    ledger: Ledger
+    answers: TurnAnswers
+    handle: Callable[[KafkaRequest], None]
     take_run: RunTaker
+    requests_by_api: Counter[int] = attrs.Factory(Counter)
     connections: dict[ConnectionId, Connection] = attrs.Factory(dict)
     meter: TurnMeter = attrs.Factory(TurnMeter)
     deferred: Deferred = attrs.Factory(Deferred)
@@ -78,8 +83,8 @@ class Clients:
         self.connections[event.connection] = Connection(
             event.connection, event.listener, event.principal, event.address, ServerConnection()
         )
-        self.context.ledger.opened(event.connection)
-        self.context.count("connections_opened")
+        self.ledger.opened(event.connection)
+        self.turn.count("connections_opened")
 
     def closed(self, event: ConnectionClosed) -> None:
         """The client is gone, whoever ended it. What came before its end comes first: a producer
@@ -88,38 +93,38 @@ class Clients:
             self.deferred.put(event)
             return
         self.connections.pop(event.connection).end()
-        self.context.ledger.closed(event.connection)
+        self.ledger.closed(event.connection)
 
     def drained(self, event: Drained) -> None:
         """Answer bytes have left."""
-        self.context.ledger.drained(event.connection, event.byte_count)
+        self.ledger.drained(event.connection, event.byte_count)
 
     def turn_away(self) -> None:
         """Hang up on everybody, after the answers of this turn."""
         for connection in self.connections.values():
             if not connection.closed:
                 probe("client-turned-away")
-                self.context.hang_up(connection, None)
+                self.answers.hang_up(connection, None)
 
     def relieve(self) -> None:
         """Hang up on those who fill the memory of the process, and whom pausing does not stop."""
-        ledger = self.context.ledger
+        ledger = self.ledger
         for identity in ledger.overdue():
             why = "it has not read its answers for long, and the broker holds too many"
-            self.context.hang_up(self.connections[identity], why)
+            self.answers.hang_up(self.connections[identity], why)
         if ledger.waits_too_much():
             for connection in self._those_who_wait():
                 if not ledger.waits_too_much():
                     return
                 probe("waiting-given-up")
                 why = "its requests wait for long, and the broker holds too many"
-                self.context.hang_up(connection, why)
+                self.answers.hang_up(connection, why)
 
     def _those_who_wait(self) -> list[Connection]:
         """Those whose requests weigh something; who holds most for longest stands first."""
-        weight_of = self.context.ledger.waiting_of
+        weight_of = self.ledger.waiting_of
         found = [
-            (weight * (self.context.now - each.waits_since + WAITED_NS), each)
+            (weight * (self.turn.now - each.waits_since + WAITED_NS), each)
             for each in self.connections.values()
             if each.waiting and (weight := weight_of(each.id)) >= WAITING_BYTES_MIN
         ]
@@ -138,8 +143,9 @@ class Clients:
         if type(follows) is Request and follows.connection == event.connection:
             connection = self.connections.get(event.connection)
             if connection is not None and connection.streams and self._serves:
-                taken = self.take_run(self.context, connection, events, first)
+                taken = self.take_run(connection, events, first)
                 if taken:
+                    self.requests_by_api[_PRODUCE] += taken
                     return taken
         self.request(event)
         return 1
@@ -155,9 +161,7 @@ class Clients:
             connection = self.connections[event.connection]
             if not connection.closed:
                 size = len(event.frame)
-                self.context.ledger.answered(
-                    connection.id, size, 0, pinned=size if self._pins(size) else 0
-                )
+                self.ledger.answered(connection.id, size, 0, pinned=size if self._pins(size) else 0)
                 self.request(event)
 
     def _defer(self, event: Request) -> None:
@@ -171,7 +175,7 @@ class Clients:
         if size < RECORD_COPY_BYTES_MAX:  # a view would keep a whole receive slab
             event = Request(event.connection, event.request_no, bytes(event.frame))
         self.deferred.put(event)
-        self.context.ledger.received(connection.id, size, pinned=size if self._pins(size) else 0)
+        self.ledger.received(connection.id, size, pinned=size if self._pins(size) else 0)
 
     @staticmethod
     def _pins(frame_bytes: int) -> bool:
@@ -190,15 +194,15 @@ class Clients:
         except ProtocolError as error:
             probe("malformed-request")
             self.meter.charge(NO_API, len(frame) // _MALFORMED_ITEM_BYTES)
-            self.context.hang_up(connection, str(error))
+            self.answers.hang_up(connection, str(error))
             return
         self.meter.charge(decoded.api_key, decoded.items)
         request = self._admit(connection, event, decoded)
-        self.context.ledger.received(connection.id, request.weight, pinned=request.pinned_bytes)
+        self.ledger.received(connection.id, request.weight, pinned=request.pinned_bytes)
         if not decoded.served:
             self._refuse_version(request)
             return
-        self.context.requests[decoded.api_key] += 1
+        self.requests_by_api[decoded.api_key] += 1
         if serves or decoded.api_key == _API_VERSIONS:
             self._work(request)
             return
@@ -215,7 +219,7 @@ class Clients:
         """Work requests from now on."""
         if not self.serving:
             self.serving = True
-            self.context.soon(self._work_held)
+            self.turn.soon(self._work_held)
 
     def _work_held(self) -> None:
         """Some of them in each turn: peers wait for the turn to end, and answers leave between
@@ -229,7 +233,7 @@ class Clients:
                 self._work(request)
         if self._held and self.serving:
             probe("held-requests-worked-in-turns")
-            self.context.at(self.context.now, self._work_held)
+            self.turn.at(self.turn.now, self._work_held)
 
     def _let_go(self, request: KafkaRequest) -> None:
         self._held.pop(request, None)
@@ -237,10 +241,10 @@ class Clients:
     def _work(self, request: KafkaRequest) -> None:
         judged_before = TALLY.items
         try:
-            self.handler_of(request.api_key)(self.context, request)
+            self.handle(request)
         except RaftlogError as error:
             probe("handler-refused-request")
-            self.context.hang_up(request.connection, str(error))
+            self.answers.hang_up(request.connection, str(error))
         if TALLY.items != judged_before:
             # A compressed field of many blocks, or one that had to be decompressed to be judged.
             self.meter.charge(NO_API, TALLY.items - judged_before)
@@ -258,8 +262,8 @@ class Clients:
             decoded.client_id,
             decoded.body,
             size,
-            self.context,
-            self.context.now,
+            self.answers,
+            self.turn.now,
             size + decoded.items * REQUEST_ITEM_BYTES + (0 if self._serves else _HELD_WEIGHT),
             size if pins else 0,
         )
@@ -272,7 +276,7 @@ class Clients:
         probe("unsupported-version")
         body = error_body(request.body, ErrorCode.UNSUPPORTED_VERSION)
         if body is None:
-            self.context.hang_up(
+            self.answers.hang_up(
                 request.connection, f"API {request.api_key} has no place for an error"
             )
             return

@@ -5,35 +5,18 @@ hears of it through a report. Published (leader, epoch) pairs therefore take the
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, final
+from typing import NamedTuple, final
 
 import attrs
 
 from raftlog.base.ids import GroupId, NodeId, ReplicaId, Term, TopicId
-from raftlog.broker.log_directories import LogDirectories
+from raftlog.broker.turn import Turn
 from raftlog.kafka.error_codes import ErrorCode
-from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.topic_image import PartitionImage, TopicImage
 from raftlog.partition.replica import PartitionReplica
 
 TopicKey = str | bytes
 """A topic's name, or its 16-byte id."""
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-    @property
-    def caught_up(self) -> bool: ...
-
-    @property
-    def replicas(self) -> dict[GroupId, PartitionReplica]: ...
-
-    @property
-    def log_directories(self) -> LogDirectories: ...
 
 
 class Leader(NamedTuple):
@@ -65,7 +48,7 @@ class Router:
     """Looks things up in the image of the moment; keeps nothing but the floors that this boot
     found, and the pairs that a running replica told and the image has not heard of yet."""
 
-    services: Services
+    turn: Turn
     floors: Mapping[GroupId, Floor]
     _told: dict[GroupId, Leader] = attrs.Factory(dict)
     """Of groups that run or ran here, until the image says as much or more."""
@@ -73,8 +56,8 @@ class Router:
     def topic(self, key: TopicKey) -> TopicImage | None:
         """The topic of that name or id; the metadata group's own log is no topic."""
         if isinstance(key, str):
-            return self.services.image.topic(key)
-        return self.services.image.topics.get(TopicId(bytes(key)))
+            return self.turn.image.topic(key)
+        return self.turn.image.topics.get(TopicId(bytes(key)))
 
     def partition(self, key: TopicKey, number: int) -> PartitionImage | ErrorCode:
         """The partition, or 3 (by name, or a number that the topic does not have) or 100 (by
@@ -94,10 +77,10 @@ class Router:
         partition = self.partition(key, number)
         if type(partition) is ErrorCode:
             return partition
-        found = self.services.replicas.get(partition.group)
+        found = self.turn.replicas.get(partition.group)
         if found is not None:
             return found
-        if partition.group in self.services.log_directories.offline:
+        if partition.group in self.turn.log_directories.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self._leader(partition) is not None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -115,11 +98,11 @@ class Router:
         What was told in an earlier boot is not forgotten by clients. So nobody is named before the
         image is as new as this boot, nor in an epoch below the floor; and what our replica knows is
         told when its term is durable."""
-        if not self.services.caught_up:
+        if not self.turn.caught_up:
             return None
         reported, group = partition.leader, partition.group
         known = None if reported is None else Leader(reported.node, partition.leader_epoch)
-        replica = self.services.replicas.get(group)
+        replica = self.turn.replicas.get(group)
         if replica is None or replica.leader is None or not replica.node.term_durable:
             told = self._told.get(group)
         else:
@@ -151,12 +134,12 @@ class Router:
 
     def is_alive(self, node: NodeId) -> bool:
         """Whether the cluster holds that broker for alive."""
-        broker = self.services.image.brokers.get(node)
+        broker = self.turn.image.brokers.get(node)
         return broker is not None and not broker.fenced
 
     def endpoint(self, node: NodeId, listener: str) -> Endpoint | None:
         """Where clients of that listener reach a broker that is alive."""
-        broker = self.services.image.brokers.get(node)
+        broker = self.turn.image.brokers.get(node)
         if broker is None or broker.fenced:
             return None
         found = broker.listener(listener)

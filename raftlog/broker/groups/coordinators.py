@@ -23,11 +23,12 @@ import attrs
 from raftlog.base.ids import GroupId, Term, TopicId
 from raftlog.base.probes import probe
 from raftlog.base.units import NEVER, Instant, Nanos, millis
-from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerClient
 from raftlog.broker.deadlines import Timer
+from raftlog.broker.front.ledger import Ledger
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.groups.offsets_topic import OffsetsTopic, partition_of
-from raftlog.broker.handlers.controller_calls import when_current
+from raftlog.broker.turn import Turn
 from raftlog.groups.coordinator import Coordinator, GroupProposal
 from raftlog.groups.machine import GroupsMachine
 from raftlog.kafka.error_codes import ErrorCode
@@ -76,16 +77,15 @@ class Parked:
 class GroupCoordinators:
     """See the module."""
 
-    context: Context
+    turn: Turn
     clocks: PeerClocks
-    topic: OffsetsTopic = attrs.field(init=False)
+    ledger: Ledger
+    controller: ControllerClient
+    topic: OffsetsTopic
     _led: dict[GroupId, Led] = attrs.Factory(dict)
     _parked: dict[GroupId, dict[int, Parked]] = attrs.Factory(dict)
     _dirty: dict[GroupId, None] = attrs.Factory(dict)
     _last: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        self.topic = OffsetsTopic(self.context)
 
     # --- requests ---
 
@@ -119,15 +119,15 @@ class GroupCoordinators:
             self._dirty[group] = None
             call(led.coordinator)
             return
-        replica = self.context.replicas.get(group)
+        replica = self.turn.replicas.get(group)
         if replica is None or not replica.is_leader:
             refuse(ErrorCode.NOT_COORDINATOR)
             return
         probe("group-request-waits-for-the-coordinator")
         self._last += 1
         parked = Parked(request, call, refuse)
-        until = Instant(self.context.now + patience)
-        parked.timer = self.context.at(until, self._give_up, group, self._last)
+        until = Instant(self.turn.now + patience)
+        parked.timer = self.turn.at(until, self._give_up, group, self._last)
         self._parked.setdefault(group, {})[self._last] = parked
         request.on_close(partial(self._leave, group, self._last))
 
@@ -142,7 +142,7 @@ class GroupCoordinators:
         if not led.asking:
             # All that ask in one turn share a read: a client that names many groups in one request
             # would else take all reads that may wait in this partition.
-            self.context.soon(self._confirm, led)
+            self.turn.soon(self._confirm, led)
         led.asking.append(then)
 
     def _confirm(self, led: Led) -> None:
@@ -150,8 +150,8 @@ class GroupCoordinators:
         refused = True
         if self._is_present(led):
             then = partial(self._confirmed, led, asking)
-            refused = led.replica.read_index(then, self.context.now) is not None
-            self.context.touch(led.replica.group)
+            refused = led.replica.read_index(then, self.turn.now) is not None
+            self.turn.touch(led.replica.group)
         if refused:
             for each in asking:
                 each(ErrorCode.NOT_COORDINATOR)
@@ -160,7 +160,7 @@ class GroupCoordinators:
         """The partitions of the topic that this broker leads, loaded or not."""
         topic = self.topic.image
         for partition in () if topic is None else topic.partitions:
-            replica = self.context.replicas.get(partition.group)
+            replica = self.turn.replicas.get(partition.group)
             if replica is not None and replica.is_leader:
                 yield partition.group
 
@@ -199,19 +199,17 @@ class GroupCoordinators:
         if led is not None and (led.replica is not replica or not led.leads):
             self._close(led)
             led = None
-        if self.context.replicas.get(group) is not replica or not replica.is_leader:
+        if self.turn.replicas.get(group) is not replica or not replica.is_leader:
             self._end(group)
         elif led is None and replica.serves_machine:
             self._open(replica)
 
     def _open(self, replica: PartitionReplica) -> None:
-        context, group = self.context, replica.group
+        turn, group = self.turn, replica.group
         machine = replica.machine
         assert isinstance(machine, GroupsMachine), machine
-        entropy = context.entropy.fork(f"coordinator {group} {replica.term}")
-        coordinator = Coordinator(
-            machine, context.config.groups, entropy, context.now, context.wall
-        )
+        entropy = turn.entropy.fork(f"coordinator {group} {replica.term}")
+        coordinator = Coordinator(machine, turn.config.groups, entropy, turn.now, turn.wall)
         led = self._led[group] = Led(replica, replica.term, coordinator)
         self._dirty[group] = None
         self._ask_for_topics(led)
@@ -237,8 +235,8 @@ class GroupCoordinators:
     def _ask_for_topics(self, led: Led) -> None:
         """Topics may have been deleted while no coordinator looked. Only an image that is known to
         be current may say so: an older one lacks topics whose offsets are good."""
-        deadline = Instant(self.context.now + self.context.config.request_ns)
-        when_current(self.context, deadline, partial(self._topics_known, led))
+        deadline = Instant(self.turn.now + self.turn.config.request_ns)
+        self.controller.when_current(deadline, partial(self._topics_known, led))
 
     def _topics_known(self, led: Led, current: bool) -> None:
         if not self._is_present(led):
@@ -246,20 +244,20 @@ class GroupCoordinators:
         if current:
             self._tell_topics(led, None)
         else:
-            again = Instant(self.context.now + self.context.config.request_ns)
-            self.context.at(again, self._ask_again, led)
+            again = Instant(self.turn.now + self.turn.config.request_ns)
+            self.turn.at(again, self._ask_again, led)
 
     def _ask_again(self, led: Led) -> None:
         if self._is_present(led):
             self._ask_for_topics(led)
 
     def _tell_topics(self, led: Led, names: Sequence[str] | None) -> None:
-        context = self.context
-        led.coordinator.topics_changed(self._topic_id, names, context.now, context.wall)
+        turn = self.turn
+        led.coordinator.topics_changed(self._topic_id, names, turn.now, turn.wall)
         self._dirty[led.replica.group] = None
 
     def _topic_id(self, name: str) -> TopicId | None:
-        return self.context.image.names.get(name)
+        return self.turn.image.names.get(name)
 
     def _is_present(self, led: Led) -> bool:
         return self._led.get(led.replica.group) is led and led.leads
@@ -268,35 +266,35 @@ class GroupCoordinators:
 
     def _drive(self, led: Led) -> None:
         """Propose what the coordinator wants to write, and wake it in time."""
-        context, coordinator = self.context, led.coordinator
+        turn, coordinator = self.turn, led.coordinator
         while (proposal := coordinator.take()) is not None:
             error = self._propose(led, proposal)
             if error is not None:
-                coordinator.decided(proposal.token, error, context.now, context.wall)
+                coordinator.decided(proposal.token, error, turn.now, turn.wall)
         self._set_timer(led)
 
     def _propose(self, led: Led, proposal: GroupProposal) -> ErrorCode | None:
-        context, replica = self.context, led.replica
-        if context.ledger.full(replica.uncommitted_bytes):
+        turn, replica = self.turn, led.replica
+        if self.ledger.full(replica.uncommitted_bytes):
             probe("group-records-refused-partition-full")
             return ErrorCode.NOT_ENOUGH_REPLICAS
         # The coordinator must hear what became of its records, however late: what it answers next
         # rests on them. A client that cannot wait is answered by its own request's timer.
         then = partial(self._decided, led, proposal.token)
-        context.touch(replica.group)
-        return replica.propose_records(proposal.batch, NEVER, then, context.now, context.wall)
+        turn.touch(replica.group)
+        return replica.propose_records(proposal.batch, NEVER, then, turn.now, turn.wall)
 
     def _decided(self, led: Led, token: int, answer: ProposalAnswer) -> None:
         """The log has decided; nothing waits for a coordinator that is gone."""
         if not self._is_present(led):
             return
-        context, error = self.context, answer.error
+        turn, error = self.turn, answer.error
         if error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
             # A majority holds the records and every replica applies them, though fewer are in sync
             # than a producer with acks=all asks for.
-            led.coordinator.decided(token, None, context.now, context.wall)
+            led.coordinator.decided(token, None, turn.now, turn.wall)
         else:
-            led.coordinator.decided(token, error, context.now, context.wall)
+            led.coordinator.decided(token, error, turn.now, turn.wall)
         self._drive(led)
 
     def _set_timer(self, led: Led) -> None:
@@ -307,14 +305,14 @@ class GroupCoordinators:
             timer.cancel()
         led.timer = None
         if deadline != NEVER:
-            led.timer = self.context.at(deadline, self._tick, led)
+            led.timer = self.turn.at(deadline, self._tick, led)
 
     def _tick(self, led: Led) -> None:
         led.timer = None
         if not self._is_present(led):
             return
-        context, replica = self.context, led.replica
-        now, wall = context.now, context.wall
+        turn, replica = self.turn, led.replica
+        now, wall = turn.now, turn.wall
         agreed = most_share(self.clocks, replica.membership, replica.me, now, wall)
         led.coordinator.tick(now, wall, wall_agreed=agreed)
         self._dirty[replica.group] = None

@@ -14,10 +14,10 @@ import attrs
 
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant
-from raftlog.broker.context import Context
-from raftlog.broker.front.router import Endpoint, Leader
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
-from raftlog.broker.handlers.create_topics import new_topic_id
+from raftlog.broker.control.controller_calls import ControllerCalls, ControllerClient, Outcome
+from raftlog.broker.control.topic_ids import new_topic_id
+from raftlog.broker.front.router import Endpoint, Leader, Router
+from raftlog.broker.turn import Turn
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import CreateTopicWish
 from raftlog.metadata.rules.topic_names import OFFSETS_TOPIC
@@ -56,23 +56,25 @@ def partition_of(group_id: str, count: int) -> int:
 class OffsetsTopic:
     """The topic as this broker knows it, and at most one creation under way."""
 
-    context: Context
+    turn: Turn
+    router: Router
+    controller: ControllerClient
     _making: bool = False
 
     @property
     def image(self) -> TopicImage | None:
         """The topic, when it is there."""
-        return self.context.image.topic(OFFSETS_TOPIC)
+        return self.turn.image.topic(OFFSETS_TOPIC)
 
     def endpoint_of(self, number: int, listener: str) -> tuple[Leader, Endpoint] | None:
         """The live leader of a partition, and where clients of that listener reach it."""
         topic = self.image
         if topic is None:
             return None
-        leader = self.context.router.leader_of(topic.topic_id, number)
+        leader = self.router.leader_of(topic.topic_id, number)
         if leader is None:
             return None
-        endpoint = self.context.router.endpoint(leader.node, listener)
+        endpoint = self.router.endpoint(leader.node, listener)
         return None if endpoint is None else (leader, endpoint)
 
     def ensure(self) -> None:
@@ -85,28 +87,28 @@ class OffsetsTopic:
             self._create()
             return
         probe("offsets-topic-waits-for-brokers")
-        wait = self.context.config.create_wait_ns // _FOR_BROKERS
-        until = Instant(self.context.now + wait)
-        self.context.image_waiters.wait(self._enough_brokers, until, self._create)
+        wait = self.turn.config.create_wait_ns // _FOR_BROKERS
+        until = Instant(self.turn.now + wait)
+        self.controller.waiters.wait(self._enough_brokers, until, self._create)
 
     def _enough_brokers(self) -> bool:
         """Whether as many are alive as replicas are wanted, or as there are at all."""
-        context = self.context
-        wanted = context.config.offsets_topic.replication
-        known = max(len(context.image.brokers), len(context.config.controllers))
-        return len(context.image.live_brokers()) >= min(wanted, known)
+        turn = self.turn
+        wanted = turn.config.offsets_topic.replication
+        known = max(len(turn.image.brokers), len(turn.config.controllers))
+        return len(turn.image.live_brokers()) >= min(wanted, known)
 
     def _create(self) -> None:
-        context, config = self.context, self.context.config
-        live = len(context.image.live_brokers())
+        turn, config = self.turn, self.turn.config
+        live = len(turn.image.live_brokers())
         if self.image is not None or not live:
             self._making = False
             return
-        deadline = Instant(context.now + config.create_wait_ns)
-        calls = ControllerCalls(context, deadline, self._made)
+        deadline = Instant(turn.now + config.create_wait_ns)
+        calls = ControllerCalls(self.controller, deadline, self._made)
         calls.wish(
             CreateTopicWish(
-                topic_id=new_topic_id(context),
+                topic_id=new_topic_id(turn.entropy),
                 name=OFFSETS_TOPIC,
                 internal=True,
                 count=config.offsets_topic.partitions,
@@ -128,4 +130,4 @@ class OffsetsTopic:
         for outcome in outcomes:
             # Another broker may have been first, which is as good.
             if outcome.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self.context.trace("offsets-topic-refused", OFFSETS_TOPIC, why=outcome.message)
+                self.turn.trace("offsets-topic-refused", OFFSETS_TOPIC, why=outcome.message)

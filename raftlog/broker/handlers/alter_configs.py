@@ -1,7 +1,7 @@
 """AlterConfigs: the settings of a resource become exactly those given. Older clients ask this."""
 
+from raftlog.broker.control.controller_calls import Outcome
 from raftlog.broker.handlers.altering_configs import Changes, altering, told
-from raftlog.broker.handlers.controller_calls import Outcome
 from raftlog.kafka.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

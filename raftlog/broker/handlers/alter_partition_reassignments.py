@@ -10,7 +10,8 @@ from typing import NamedTuple
 from raftlog.base.ids import NodeId
 from raftlog.base.limits import REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.handlers.attempts import gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.alter_partition_reassignments import (

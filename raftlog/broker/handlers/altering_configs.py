@@ -22,7 +22,8 @@ from raftlog.base.limits import (
     CONFIGS_PER_TOPIC_MAX,
 )
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.handlers.attempts import gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.requests import AlterBrokerWish, AlterTopicWish

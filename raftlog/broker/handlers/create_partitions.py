@@ -8,7 +8,8 @@ from raftlog.base.amounts import amount
 from raftlog.base.ids import NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.broker.context import Context
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, gone_by_name
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.handlers.attempts import gone_by_name
 from raftlog.broker.handlers.each_named import EachNamed, first_of_each
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_partitions import (

@@ -12,8 +12,10 @@ from raftlog.base.ids import NodeId, TopicId
 from raftlog.base.limits import PARTITIONS_PER_TOPIC_MAX, REPLICATION_FACTOR_MAX
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.topic_ids import new_topic_id
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.broker.handlers.each_named import first_of_each
 from raftlog.broker.handlers.leaders_shown import LeadersShown
 from raftlog.broker.topic_settings import effective_settings, topic_values
@@ -63,9 +65,9 @@ class _Creation:
         body: CreateTopicsRequest = self.request.body
         names = Counter(topic.name for topic in body.topics)
         self.topics = first_of_each(body.topics, attrgetter("name"))
-        calls = ControllerCalls(self.context, self.deadline, self.created)
+        calls = ControllerCalls(self.context.controller, self.deadline, self.created)
         for topic in self.topics:
-            topic_id = new_topic_id(self.context)
+            topic_id = new_topic_id(self.context.entropy)
             self.ids.append(topic_id)
             try:
                 if names[topic.name] > 1:
@@ -133,16 +135,6 @@ def _made_late(outcome: Outcome, there: bool) -> bool:
 def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
     _Creation(context, request, deadline_of(context, request.body.timeout_ms)).begin()
-
-
-def new_topic_id(context: Context) -> TopicId:
-    """A random id, never zero, whose text does not begin with a dash (tools take that for a
-    flag)."""
-    for _ in range(64):
-        topic_id = context.entropy.bytes(16)
-        if topic_id != ZERO_ID and topic_id[0] >> 2 != 62:
-            return TopicId(topic_id)
-    raise AssertionError("64 random ids in a row began with a dash")
 
 
 def wish_of(

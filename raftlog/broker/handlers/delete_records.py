@@ -14,7 +14,7 @@ import attrs
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import deadline_of
+from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.broker.topic_settings import topic_values
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.delete_records import (

@@ -8,16 +8,9 @@ import attrs
 
 from raftlog.base.ids import TopicId
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import (
-    BEHIND,
-    Attempt,
-    ControllerCalls,
-    Outcome,
-    deadline_of,
-    gone_by_name,
-    is_gone,
-)
+from raftlog.broker.handlers.attempts import BEHIND, Attempt, deadline_of, gone_by_name, is_gone
 from raftlog.broker.handlers.each_named import first_of_each
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.delete_topics import (
@@ -122,7 +115,7 @@ def _perform(attempt: Attempt) -> None:
     before = attempt.before
     named = _all_named(attempt.context, attempt.request)
     deletion = _Deletion(attempt, named)
-    calls = ControllerCalls(attempt.context, attempt.deadline, deletion.answer)
+    calls = ControllerCalls(attempt.context.controller, attempt.deadline, deletion.answer)
     for place, topic in enumerate(named):
         if before and not _is_gone(topic, before[place]):
             calls.keep(before[place])

@@ -11,7 +11,7 @@ from raftlog.base.errors import ProtocolError
 from raftlog.broker.context import Context
 from raftlog.broker.control.quorum_view import QuorumMember, QuorumState, quorum_state
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import deadline_of
+from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.describe_quorum import (
@@ -32,7 +32,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
     deadline = deadline_of(context, 2**31 - 1)
     told = partial(_told, context, request)
-    context.ask_controller(ControllerKind.PROPOSE, encode_wish(DescribeQuorum()), deadline, told)
+    context.controller.ask(ControllerKind.PROPOSE, encode_wish(DescribeQuorum()), deadline, told)
 
 
 def _told(context: Context, request: KafkaRequest, reply: ControllerReply) -> None:

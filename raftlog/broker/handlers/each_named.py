@@ -14,15 +14,9 @@ import attrs
 
 from raftlog.base.ids import TopicId
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import (
-    BEHIND,
-    Attempt,
-    ControllerCalls,
-    Outcome,
-    deadline_of,
-    is_gone,
-)
+from raftlog.broker.handlers.attempts import BEHIND, Attempt, deadline_of, is_gone
 from raftlog.broker.handlers.leaders_shown import LeadersShown
 from raftlog.kafka.error_codes import ErrorCode
 
@@ -77,7 +71,8 @@ class EachNamed:
         times = Counter(map(self.key, asked))
         if self.once:
             asked = first_of_each(asked, self.key)
-        calls = ControllerCalls(context, attempt.deadline, partial(self._answer, attempt))
+        then = partial(self._answer, attempt)
+        calls = ControllerCalls(context.controller, attempt.deadline, then)
         for place, each in enumerate(asked):
             if before and not is_gone(before[place]):
                 calls.keep(before[place])

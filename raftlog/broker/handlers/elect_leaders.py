@@ -13,15 +13,9 @@ import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import (
-    BEHIND,
-    ControllerCalls,
-    Outcome,
-    deadline_of,
-    gone_by_name,
-    when_current,
-)
+from raftlog.broker.handlers.attempts import BEHIND, deadline_of, gone_by_name
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.elect_leaders import (
@@ -48,7 +42,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     if body.election_type != _PREFERRED:
         election.refuse(ErrorCode.INVALID_REQUEST, _UNCLEAN)
     else:
-        when_current(context, election.deadline, election.begin)
+        context.controller.when_current(election.deadline, election.begin)
 
 
 @final
@@ -79,7 +73,7 @@ class _Election:
         if not current:
             self.refuse(ErrorCode.REQUEST_TIMED_OUT, BEHIND)
             return
-        calls = ControllerCalls(self.context, self.deadline, self._decided)
+        calls = ControllerCalls(self.context.controller, self.deadline, self._decided)
         for place in self._asked():
             outcome = self._judged(place)
             if outcome is not None:

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs: settings of a resource are set or deleted, lists get or lose words."""
 
+from raftlog.broker.control.controller_calls import Outcome
 from raftlog.broker.handlers.altering_configs import Changes, altering, told
-from raftlog.broker.handlers.controller_calls import Outcome
 from raftlog.kafka.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,

@@ -12,8 +12,8 @@ import attrs
 
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -68,7 +68,7 @@ class ProducerIds:
         self.asking = True
         context = self.context
         deadline = Instant(context.now + context.config.request_ns)
-        calls = ControllerCalls(context, deadline, self._allocated)
+        calls = ControllerCalls(context.controller, deadline, self._allocated)
         command = AllocateProducerIds(node=context.node, count=BLOCK_IDS)
         calls.wish(SubmitCommand(command=command))
         calls.begin()

@@ -85,7 +85,7 @@ class LeadersShown:
         wish = ShownEverywhere(
             version=self.context.image.version, wait_ns=Nanos(max(left - left // 8, 0))
         )
-        self.context.ask_controller(
+        self.context.controller.ask(
             ControllerKind.PROPOSE, encode_wish(wish), self.deadline, self._told
         )
 

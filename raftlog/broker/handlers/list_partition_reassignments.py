@@ -13,7 +13,7 @@ import attrs
 
 from raftlog.broker.context import Context
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import BEHIND, deadline_of, when_current
+from raftlog.broker.handlers.attempts import BEHIND, deadline_of
 from raftlog.kafka.error_bodies import error_body
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.list_partition_reassignments import (
@@ -43,7 +43,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
     body: ListPartitionReassignmentsRequest = request.body
     deadline = deadline_of(context, body.timeout_ms)
-    when_current(context, deadline, partial(_tell, context, request))
+    context.controller.when_current(deadline, partial(_tell, context, request))
 
 
 def _tell(context: Context, request: KafkaRequest, current: bool) -> None:

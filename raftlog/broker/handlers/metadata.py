@@ -12,6 +12,8 @@ import attrs
 from raftlog.base.ids import TopicId
 from raftlog.base.units import Instant
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
+from raftlog.broker.control.topic_ids import new_topic_id
 from raftlog.broker.front.requests import KafkaRequest
 from raftlog.broker.handlers.all_topics import Question, kept_answer
 from raftlog.broker.handlers.cluster_view import (
@@ -22,8 +24,6 @@ from raftlog.broker.handlers.cluster_view import (
     controller_id,
     live_brokers,
 )
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome
-from raftlog.broker.handlers.create_topics import new_topic_id
 from raftlog.broker.handlers.leaders_shown import LeadersShown
 from raftlog.kafka.codec import EncodedAnswer, encode_answer
 from raftlog.kafka.error_codes import ErrorCode
@@ -90,11 +90,11 @@ class _AutoCreation:
         """Ask for all of them with the broker's defaults."""
         config = self.context.config
         self.deadline = Instant(self.context.now + config.create_wait_ns)
-        calls = ControllerCalls(self.context, self.deadline, self.created)
+        calls = ControllerCalls(self.context.controller, self.deadline, self.created)
         for name in self.names:
             calls.wish(
                 CreateTopicWish(
-                    topic_id=new_topic_id(self.context),
+                    topic_id=new_topic_id(self.context.entropy),
                     name=name,
                     internal=False,
                     count=config.partitions_default,

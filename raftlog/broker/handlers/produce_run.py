@@ -75,7 +75,6 @@ def take_run(context: Context, connection: Connection, events: Sequence[Event], 
     run.offsets, run.correlations = offsets, correlations[:taken]
     run.weight = sum(sizes[:taken])
     connection.waiting[run.request_no] = run
-    context.requests[ApiKey.PRODUCE] += taken
     context.ledger.received(connection.id, run.weight, taken)
     context.touch(replica.group)
     context.ledger.produced(connection.id, replica.group, replica.uncommitted_bytes)
@@ -135,7 +134,7 @@ class ProduceRun:
         parts = None if answer.error else self._successes(answer)
         if parts is None:
             parts = self._one_by_one(answer)
-        self.context.reply(self, parts, len(self.offsets))
+        self.context.answers.reply(self, parts, len(self.offsets))
 
     def _successes(self, answer: ProduceAnswer) -> list[Part] | None:
         stream, frames = self.stream, success_frames(self.context)

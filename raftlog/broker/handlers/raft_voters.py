@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, final
 
 from raftlog.base.ids import DirectoryId, NodeId
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.front.requests import KafkaRequest
+from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.broker.handlers.cluster_view import cluster_text
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.metadata.commands import ChangeController
 from raftlog.metadata.refusals import Refusal, kafka_code
@@ -37,7 +38,7 @@ def change(
 ) -> None:
     """Ask the controller, and answer with a `respond(0, code, message)`."""
     then = partial(_decided, request, respond)
-    calls = ControllerCalls(context, deadline_of(context, voter.timeout_ms), then)
+    calls = ControllerCalls(context.controller, deadline_of(context, voter.timeout_ms), then)
     directory = int.from_bytes(voter.directory_id, "big")
     if voter.cluster_id is not None and voter.cluster_id != cluster_text(context.cluster):
         what = f"this is cluster {cluster_text(context.cluster)}"

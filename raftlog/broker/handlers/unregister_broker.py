@@ -7,8 +7,9 @@ from functools import partial
 
 from raftlog.base.ids import NodeId
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.unregister_broker import (
     UnregisterBrokerRequest,
@@ -22,9 +23,8 @@ from raftlog.metadata.requests import SubmitCommand
 def handle(context: Context, request: KafkaRequest) -> None:
     """See the module."""
     body: UnregisterBrokerRequest = request.body
-    calls = ControllerCalls(
-        context, deadline_of(context, 2**31 - 1), partial(_decided, request, body.broker_id)
-    )
+    then = partial(_decided, request, body.broker_id)
+    calls = ControllerCalls(context.controller, deadline_of(context, 2**31 - 1), then)
     if body.broker_id < 0:
         calls.known(kafka_code(Refusal.UNKNOWN_BROKER))
     else:

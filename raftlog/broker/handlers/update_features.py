@@ -9,8 +9,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from raftlog.broker.context import Context
+from raftlog.broker.control.controller_calls import ControllerCalls, Outcome
 from raftlog.broker.front.requests import KafkaRequest
-from raftlog.broker.handlers.controller_calls import ControllerCalls, Outcome, deadline_of
+from raftlog.broker.handlers.attempts import deadline_of
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.update_features import (
     FeatureUpdateKey,
@@ -42,7 +43,7 @@ def handle(context: Context, request: KafkaRequest) -> None:
     body: UpdateFeaturesRequest = request.body
     refused = _refusal(context, request)
     calls = ControllerCalls(
-        context, deadline_of(context, body.timeout_ms), partial(_decided, request)
+        context.controller, deadline_of(context, body.timeout_ms), partial(_decided, request)
     )
     if refused is not None:
         calls.known(*refused)

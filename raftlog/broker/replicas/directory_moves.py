@@ -15,9 +15,9 @@ from raftlog.base.errors import RaftlogError
 from raftlog.base.ids import GroupId
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
-from raftlog.broker.context import Context
 from raftlog.broker.replicas.hosts import FOR_GOOD, Host, HostState
 from raftlog.broker.replicas.volume import Volume
+from raftlog.broker.turn import Turn
 from raftlog.storage.boot.recovery import delete_replica
 from raftlog.storage.directories.directory_move import copy_replica, end_move
 from raftlog.storage.directories.log_directories import directory_of
@@ -49,7 +49,7 @@ class DirectoryMoves:
     """`hosts` are the partition manager's; `stop` ends a replica in memory, `open_host` recovers
     one from the files at its path."""
 
-    context: Context
+    turn: Turn
     volume: Volume
     hosts: dict[GroupId, Host]
     stop: Callable[[Host], None]
@@ -61,7 +61,7 @@ class DirectoryMoves:
     def ask(self, group: GroupId, prefix: str) -> None:
         """Move the replica of the group, which runs here, into that directory. A later wish takes
         the place of one that waits."""
-        directories = self.context.log_directories
+        directories = self.turn.log_directories
         if self._running is not None and self._running.group == group:
             if directory_of(self._running.new) == prefix:
                 return
@@ -79,33 +79,31 @@ class DirectoryMoves:
             prefix = self._waiting.pop(group)
             host = self.hosts.get(group)
             if host is None or host.replica is None or directory_of(host.spec.path) == prefix:
-                self.context.log_directories.moving.pop(group, None)
+                self.turn.log_directories.moving.pop(group, None)
                 continue
             old = host.spec.path
             plain = old[len(directory_of(old)) + 1 :] if directory_of(old) else old
             new = f"{prefix}/{plain}" if prefix else plain
-            deadline = Instant(self.context.now + _HAND_OVER_NS)
+            deadline = Instant(self.turn.now + _HAND_OVER_NS)
             move = self._running = _Move(host, old, new, deadline)
-            self.context.log_directories.moving[group] = prefix
-            self.context.trace("replica-move-begins", host.label, old=old, new=new)
+            self.turn.log_directories.moving[group] = prefix
+            self.turn.trace("replica-move-begins", host.label, old=old, new=new)
             self._hand_over(move)
 
     def _hand_over(self, move: _Move) -> None:
         """Give leadership away, then stop."""
-        context, replica = self.context, move.host.replica
+        turn, replica = self.turn, move.host.replica
         if not self._is_present(move) or replica is None:
             self._end(move)
             return
         heirs = [
-            voter
-            for voter in replica.in_sync
-            if voter != replica.me and context.link_up(voter.node)
+            voter for voter in replica.in_sync if voter != replica.me and turn.link_up(voter.node)
         ]
-        if replica.is_leader and heirs and context.now < move.deadline:
+        if replica.is_leader and heirs and turn.now < move.deadline:
             if replica.node.transferring is None:
-                replica.transfer(heirs[0], context.now)
-                context.touch(move.group)
-            context.at(Instant(context.now + _LOOK_NS), self._hand_over, move)
+                replica.transfer(heirs[0], turn.now)
+                turn.touch(move.group)
+            turn.at(Instant(turn.now + _LOOK_NS), self._hand_over, move)
             return
         self.stop(move.host)
         move.host.state, move.host.why = HostState.MOVING, f"it moves to {move.new}"
@@ -117,7 +115,7 @@ class DirectoryMoves:
             self._end(move)
             return
         done = partial(self._copied, move)
-        self.context.job(self.volume.directory, copy_replica, (move.old, move.new), done)
+        self.turn.job(self.volume.directory, copy_replica, (move.old, move.new), done)
 
     def _copied(self, move: _Move, value: object) -> None:
         if not self._is_present(move):
@@ -126,7 +124,7 @@ class DirectoryMoves:
             return
         if isinstance(value, RaftlogError):
             probe("replica-move-failed")
-            self.context.trace("replica-move-failed", move.host.label, why=str(value))
+            self.turn.trace("replica-move-failed", move.host.label, why=str(value))
             self._forget_copy(move)
             self.open_host(move.host)
             self._end(move)
@@ -137,31 +135,31 @@ class DirectoryMoves:
 
     def _forget_copy(self, move: _Move) -> None:
         done = partial(self._tidied, move)
-        self.context.job(self.volume.directory, delete_replica, (move.new,), done)
+        self.turn.job(self.volume.directory, delete_replica, (move.new,), done)
 
     def _switched(self, move: _Move, copied_bytes: int) -> None:
         """The store says that the replica lies at its new path."""
         probe("replica-moved")
         move.host.spec = attrs.evolve(move.host.spec, path=move.new)
         if self._is_present(move):
-            self.context.log_directories.moved(move.group, move.new)
+            self.turn.log_directories.moved(move.group, move.new)
             self.open_host(move.host)
             done = partial(self._tidied, move)
-            self.context.job(self.volume.directory, end_move, (move.old, move.new), done)
-        self.context.trace("replica-moved", move.host.label, path=move.new, bytes=copied_bytes)
+            self.turn.job(self.volume.directory, end_move, (move.old, move.new), done)
+        self.turn.trace("replica-moved", move.host.label, path=move.new, bytes=copied_bytes)
         self._end(move)
 
     def _tidied(self, move: _Move, value: object) -> None:
         """What could not be deleted is deleted at the next boot."""
         if isinstance(value, RaftlogError):
-            self.context.trace("replica-move-leaves-files", move.host.label, why=str(value))
+            self.turn.trace("replica-move-leaves-files", move.host.label, why=str(value))
 
     def _is_present(self, move: _Move) -> bool:
         host = move.host
         return self.hosts.get(move.group) is host and host.state not in FOR_GOOD
 
     def _end(self, move: _Move) -> None:
-        if self.context.log_directories.moving.get(move.group) == directory_of(move.new):
-            del self.context.log_directories.moving[move.group]
+        if self.turn.log_directories.moving.get(move.group) == directory_of(move.new):
+            del self.turn.log_directories.moving[move.group]
         self._running = None
         self._begin_next()

@@ -22,8 +22,8 @@ from typing import Any, Final, final
 import attrs
 
 from raftlog.base.ids import METADATA_GROUP, GroupId, NodeId
-from raftlog.broker.context import Context
 from raftlog.broker.events import LinkUp
+from raftlog.broker.turn import Turn
 from raftlog.partition.replica import PartitionReplica
 from raftlog.raft.messages import PreVoteRequest, TimeoutNow, VoteRequest
 
@@ -36,12 +36,12 @@ _KEPT: Final = frozenset((PreVoteRequest, VoteRequest, TimeoutNow))
 class KnownDirectories:
     """See the module; asked about every message of Raft that comes over a link."""
 
-    context: Context
+    turn: Turn
     _waiting: dict[tuple[NodeId, GroupId, type], Any] = attrs.Factory(dict)
 
     def named(self, link: LinkUp) -> bool:
         """Whether the image names the directory at the other end as its node's."""
-        broker = self.context.image.brokers.get(link.peer)
+        broker = self.turn.image.brokers.get(link.peer)
         return broker is not None and broker.directory == link.directory
 
     def heard(self, link: LinkUp, replica: PartitionReplica, messages: Sequence[Any]) -> list[Any]:

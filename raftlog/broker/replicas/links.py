@@ -16,9 +16,8 @@ from typing import Any, Final, Protocol, final
 
 import attrs
 
-from raftlog.base.ids import METADATA_GROUP, BootNumber, DirectoryId, GroupId, NodeId
+from raftlog.base.ids import METADATA_GROUP, BootNumber, DirectoryId, GroupId, NodeId, SessionId
 from raftlog.base.probes import probe
-from raftlog.broker.context import Context
 from raftlog.broker.events import LinkDown, LinkUp, PeerAddress, PeerMessages, Unlink
 from raftlog.broker.peer_messages import (
     ControllerReply,
@@ -28,6 +27,7 @@ from raftlog.broker.peer_messages import (
 )
 from raftlog.broker.replicas.known_directories import KnownDirectories
 from raftlog.broker.replicas.multi_raft import MultiRaft
+from raftlog.broker.turn import Turn
 from raftlog.raft.messages import (
     AppendReply,
     InstallReply,
@@ -54,6 +54,16 @@ class Gate(Protocol):
     def peer_outlived(self, peer: NodeId, directory: DirectoryId, boot: BootNumber) -> bool: ...
 
 
+class ControllerLinks(Protocol):
+    """Both ends of the requests between brokers and their controller."""
+
+    def link_down(self, peer: NodeId) -> None: ...
+
+    def requested(self, peer: NodeId, session: SessionId, request: ControllerRequest) -> None: ...
+
+    def replied(self, peer: NodeId, reply: ControllerReply) -> None: ...
+
+
 class Knowledge(Protocol):
     """How much the image of the moment knows."""
 
@@ -66,10 +76,11 @@ class Knowledge(Protocol):
 class Links:
     """All link sessions of a broker, and the set of peers it wants links to."""
 
-    context: Context
+    turn: Turn
     multi: MultiRaft
     gate: Gate
     knowledge: Knowledge
+    controller: ControllerLinks
     refused: dict[NodeId, LinkUp] = attrs.Factory(dict)
     """Sessions of peers that may not take part: only what they ask of the controller is heard."""
     peers: tuple[PeerAddress, ...] = ()
@@ -77,7 +88,7 @@ class Links:
     _peer_handlers: dict[type, Callable[[LinkUp, Any], None]] = attrs.Factory(dict)
 
     def __attrs_post_init__(self) -> None:
-        self.known = KnownDirectories(self.context)
+        self.known = KnownDirectories(self.turn)
         self._peer_handlers = {
             NodeHeartbeat: self._node_heartbeat,
             NodeHeartbeatReply: self._node_heartbeat_reply,
@@ -89,11 +100,11 @@ class Links:
 
     def link_up(self, event: LinkUp) -> None:
         """A session begins; one that was still open is over."""
-        assert event.peer != self.context.node, event
-        old = self.context.sessions.get(event.peer)
+        assert event.peer != self.turn.node, event
+        old = self.turn.sessions.get(event.peer)
         if old is not None:
             self.link_down(LinkDown(event.peer, old.session))
-        self.context.sessions[event.peer] = event
+        self.turn.sessions[event.peer] = event
         if self.gate.peer_allowed(event.peer, event.directory, event.boot):
             self._admit(event)
         else:
@@ -101,32 +112,32 @@ class Links:
 
     def _refuse(self, event: LinkUp) -> None:
         probe("rolled-back-peer-refused")
-        self.context.trace("peer-refused", f"node {event.peer}", boot=event.boot)
+        self.turn.trace("peer-refused", f"node {event.peer}", boot=event.boot)
         self.refused[event.peer] = event
 
     def _admit(self, event: LinkUp) -> None:
         self.multi.link_up(event.peer, event.session)
-        for group, replica in self.context.replicas.items():
-            replica.link_up(event.peer, self.context.now)
-            self.context.touch(group)
+        for group, replica in self.turn.replicas.items():
+            replica.link_up(event.peer, self.turn.now)
+            self.turn.touch(group)
 
     def link_down(self, event: LinkDown) -> None:
         """A session is over; one that is not the present one was over before."""
-        link = self.context.sessions.get(event.peer)
+        link = self.turn.sessions.get(event.peer)
         if link is None or link.session != event.session:
             return
-        del self.context.sessions[event.peer]
-        self.context.outbox.pop(event.peer, None)
+        del self.turn.sessions[event.peer]
+        self.turn.outbox.pop(event.peer, None)
         self.known.forget(event.peer)
         if self.refused.pop(event.peer, None) is None:
             self._part(event.peer)
-        self.context.channel.link_down(event.peer)
+        self.controller.link_down(event.peer)
 
     def _part(self, peer: NodeId) -> None:
         self.multi.link_down(peer)
-        for group, replica in self.context.replicas.items():
-            replica.link_down(peer, self.context.now)
-            self.context.touch(group)
+        for group, replica in self.turn.replicas.items():
+            replica.link_down(peer, self.turn.now)
+            self.turn.touch(group)
 
     def recheck(self) -> None:
         """The image changed what it says about boots: ask again for every session.
@@ -136,7 +147,7 @@ class Links:
         it was started from an old copy of the directory, and shows that by a new handshake: what it
         asks of the controller then is no echo.
         """
-        for link in list(self.context.sessions.values()):
+        for link in list(self.turn.sessions.values()):
             allowed = self.gate.peer_allowed(link.peer, link.directory, link.boot)
             if allowed == (link.peer not in self.refused):
                 continue
@@ -146,7 +157,7 @@ class Links:
             elif self.gate.peer_outlived(link.peer, link.directory, link.boot):
                 probe("session-outlived")
                 self.link_down(LinkDown(link.peer, link.session))
-                self.context.effects.unlinks.append(Unlink(link.peer, link.session))
+                self.turn.effects.unlinks.append(Unlink(link.peer, link.session))
             else:
                 self._part(link.peer)
                 self._refuse(link)
@@ -156,7 +167,7 @@ class Links:
         """The image names more directories now."""
         if not self.known:
             return
-        for link in list(self.context.sessions.values()):
+        for link in list(self.turn.sessions.values()):
             if link.peer not in self.refused and self.known.named(link):
                 for group, messages in self.known.take(link):
                     self._deliver(link, {group: messages})
@@ -165,27 +176,27 @@ class Links:
         """Work out which peers to keep links to, and where: the controllers and every registered
         broker. A controller may have two addresses, the configured one and the registered one."""
         found: dict[NodeId, list[PeerAddress]] = {}
-        for controller in self.context.config.controllers:
+        for controller in self.turn.config.controllers:
             # The registered address was true when the controller registered. After all brokers came
             # back at other addresses no leader exists who could tell the new ones: then only the
             # configured address leads to a majority.
             found.setdefault(controller.node, []).append(controller)
-        for node, broker in sorted(self.context.image.brokers.items()):
+        for node, broker in sorted(self.turn.image.brokers.items()):
             registered = PeerAddress(node, broker.peer_host, broker.peer_port)
             found.setdefault(node, []).append(registered)
-        found.pop(self.context.node, None)
-        route = self.context.config.route_to
+        found.pop(self.turn.node, None)
+        route = self.turn.config.route_to
         routed = [route(address) for node in sorted(found) for address in found[node]]
         peers = tuple(dict.fromkeys(routed))
         if peers != self.peers:
-            self.peers = self.context.effects.peers = peers
+            self.peers = self.turn.effects.peers = peers
 
     # --- messages ---
 
     def messages(self, event: PeerMessages) -> None:
         """What a peer sent in one go, in its order; messages of one group are worked in
         together."""
-        link = self.context.sessions.get(event.peer)
+        link = self.turn.sessions.get(event.peer)
         if link is None or link.session != event.session:
             probe("message-of-another-session-dropped")
             return
@@ -206,11 +217,11 @@ class Links:
             self._deliver(link, batches)
 
     def _deliver(self, link: LinkUp, batches: dict[GroupId, list[Any]]) -> None:
-        context = self.context
+        turn = self.turn
         place = (link.peer, link.directory)
         named = self.known.named(link)
         for group, came in batches.items():
-            replica = context.replicas.get(group)
+            replica = turn.replicas.get(group)
             if replica is None:
                 probe("message-for-no-replica-dropped")
                 continue
@@ -220,8 +231,8 @@ class Links:
                 messages = [message for message in messages if message.sender[:2] == place]
             if not named:
                 messages = self.known.heard(link, replica, messages)
-            replica.receive(messages, context.now)
-            context.touched[group] = replica
+            replica.receive(messages, turn.now)
+            turn.touched[group] = replica
 
     def _that_count(self, group: GroupId, messages: list[Any]) -> list[Any]:
         """Appends always do: their leader was elected by those who knew. Refusals do: nothing is
@@ -240,7 +251,7 @@ class Links:
         self.multi.replied(link.peer, message)
 
     def _controller_request(self, link: LinkUp, message: ControllerRequest) -> None:
-        self.context.channel.requested(link.peer, link.session, message)
+        self.controller.requested(link.peer, link.session, message)
 
     def _controller_reply(self, link: LinkUp, message: ControllerReply) -> None:
-        self.context.channel.replied(link.peer, message)
+        self.controller.replied(link.peer, message)

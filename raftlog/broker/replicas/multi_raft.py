@@ -19,33 +19,18 @@ Rules:
 A pair without a covered group exchanges nothing.
 """
 
-from collections.abc import Callable
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import attrs
 
 from raftlog.base.ids import GroupId, NodeId, ReplicaId, SessionId, Term
 from raftlog.base.probes import probe
-from raftlog.base.units import Instant, Nanos, WallMillis
-from raftlog.broker.deadlines import Timer
+from raftlog.base.units import Instant, Nanos
 from raftlog.broker.peer_messages import NodeHeartbeat, NodeHeartbeatReply, Offer, Place
 from raftlog.broker.replicas.node_clocks import NodeClocks
+from raftlog.broker.turn import Turn
 from raftlog.partition.output import ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
-
-
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    now: Instant
-    wall: WallMillis
-    replicas: dict[GroupId, PartitionReplica]
-
-    def touch(self, group: GroupId) -> None: ...
-
-    def send(self, node: NodeId, message: object) -> None: ...
-
-    def at(self, deadline: Instant, call: Callable[..., None], *args: object) -> Timer: ...
 
 
 @final
@@ -103,7 +88,7 @@ _NO_PLACES: Final[tuple[Place, ...]] = ()
 class MultiRaft:
     """All pairs of one node."""
 
-    services: Services
+    turn: Turn
     heartbeat_ns: Nanos
     election_ns: Nanos
     clocks: NodeClocks
@@ -178,11 +163,11 @@ class MultiRaft:
     def _begin_beating(self) -> None:
         if not self._beating:
             self._beating = True
-            self.services.at(Instant(self.services.now + self.heartbeat_ns), self._beat)
+            self.turn.at(Instant(self.turn.now + self.heartbeat_ns), self._beat)
 
     def _beat(self) -> None:
         self._beating = False
-        now = self.services.now
+        now = self.turn.now
         for pair in self._pairs.values():
             self._look_for_silence(pair, now)
             side = pair.leads
@@ -191,9 +176,9 @@ class MultiRaft:
             side.round += 1
             offers = tuple(offer for offer, _ in side.offers.values())
             stopped = tuple(place for place, _ in side.stopped.values())
-            wall = self.services.wall
+            wall = self.turn.wall
             message = NodeHeartbeat(side.round, side.replied_round, offers, stopped, wall)
-            self.services.send(pair.peer, message)
+            self.turn.send(pair.peer, message)
             self._begin_beating()
 
     def _look_for_silence(self, pair: Pair, now: Instant) -> None:
@@ -215,8 +200,8 @@ class MultiRaft:
             probe("node-heartbeat-reply-not-newer")
             return
         contact = side.replied_at
-        side.replied_round, side.replied_at = message.round, self.services.now
-        self.clocks.heard(peer, message.wall_ms, self.services.now)
+        side.replied_round, side.replied_at = message.round, self.turn.now
+        self.clocks.heard(peer, message.wall_ms, self.turn.now)
         for place in message.disagreed:
             self._refused(pair, place, contact)
         for group in [g for g, (_, first) in side.stopped.items() if first <= message.round]:
@@ -246,17 +231,17 @@ class MultiRaft:
         self._uncover(place.group, waiting[0].follower, contact)
 
     def _accepted(self, side: LeaderSide, offer: Offer) -> None:
-        replica = self.services.replicas.get(offer.group)
+        replica = self.turn.replicas.get(offer.group)
         if (
             replica is None
             or not replica.is_leader
             or replica.term != offer.term
-            or not replica.cover(offer.follower, self.services.now)
+            or not replica.cover(offer.follower, self.turn.now)
         ):
             side.stopped[offer.group] = (Place(offer.group, offer.term), side.round + 1)
             return
         side.covered[offer.group] = offer
-        self.services.touch(offer.group)
+        self.turn.touch(offer.group)
 
     # --- the follower's side ---
 
@@ -269,8 +254,8 @@ class MultiRaft:
         if message.round <= side.heard_round:
             probe("node-heartbeat-not-newer")
             return
-        side.heard_round, side.heard_at = message.round, self.services.now
-        self.clocks.heard(peer, message.wall_ms, self.services.now)
+        side.heard_round, side.heard_at = message.round, self.turn.now
+        self.clocks.heard(peer, message.wall_ms, self.turn.now)
         for group in [g for g, (_, n) in side.disagreed.items() if n <= message.acked_round]:
             del side.disagreed[group]
         for place in message.stopped:
@@ -278,8 +263,8 @@ class MultiRaft:
         for offer in message.offers:
             self._offered(pair, offer)
         disagreed = tuple(place for place, _ in side.disagreed.values())
-        reply = NodeHeartbeatReply(message.round, disagreed or _NO_PLACES, self.services.wall)
-        self.services.send(peer, reply)
+        reply = NodeHeartbeatReply(message.round, disagreed or _NO_PLACES, self.turn.wall)
+        self.turn.send(peer, reply)
         if side.covered and not side.watched:
             side.watched = True
             self._watch(pair)
@@ -294,14 +279,14 @@ class MultiRaft:
         side = pair.follows
         if side.covered.get(offer.group) == offer:
             return
-        replica = self.services.replicas.get(offer.group)
+        replica = self.turn.replicas.get(offer.group)
         if (
             replica is None
             or replica.failed
             or replica.me != offer.follower
             or (replica.term, replica.leader) != (offer.term, offer.leader)
             or side.agreed.get(offer.group) != (offer.term, offer.leader)
-            or not replica.cover(offer.leader, self.services.now)
+            or not replica.cover(offer.leader, self.turn.now)
         ):
             probe("node-heartbeat-offer-refused")
             place = Place(offer.group, offer.term)
@@ -309,7 +294,7 @@ class MultiRaft:
             return
         side.covered[offer.group] = offer
         side.disagreed.pop(offer.group, None)
-        self.services.touch(offer.group)
+        self.turn.touch(offer.group)
 
     def _stop_following(self, pair: Pair, group: GroupId) -> None:
         side = pair.follows
@@ -319,7 +304,7 @@ class MultiRaft:
 
     def _watch(self, pair: Pair) -> None:
         deadline = Instant(pair.follows.heard_at + self.election_ns)
-        self.services.at(deadline, self._look_at, pair.peer, pair.session)
+        self.turn.at(deadline, self._look_at, pair.peer, pair.session)
 
     def _look_at(self, peer: NodeId, session: SessionId) -> None:
         """Whether the peer's heartbeats stopped; the timer of an ended session finds nothing."""
@@ -329,7 +314,7 @@ class MultiRaft:
         side = pair.follows
         if not side.covered:
             side.watched = False
-        elif self.services.now < side.heard_at + self.election_ns:
+        elif self.turn.now < side.heard_at + self.election_ns:
             self._watch(pair)
         else:
             probe("node-heartbeat-silent")
@@ -348,7 +333,7 @@ class MultiRaft:
             self._stop_following(pair, group)
 
     def _uncover(self, group: GroupId, peer: ReplicaId, last_contact: Instant) -> None:
-        replica = self.services.replicas.get(group)
+        replica = self.turn.replicas.get(group)
         if replica is not None:
-            replica.uncover(peer, self.services.now, last_contact)
-            self.services.touch(group)
+            replica.uncover(peer, self.turn.now, last_contact)
+            self.turn.touch(group)

@@ -26,13 +26,13 @@ from raftlog.base.ids import METADATA_GROUP, GroupId, ReplicaId, Term, TopicId
 from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
-from raftlog.broker.context import Context
 from raftlog.broker.replicas.directory_moves import DirectoryMoves
 from raftlog.broker.replicas.hosts import FOR_GOOD, Host, HostState
 from raftlog.broker.replicas.replica_deletions import Removals, ReplicaDeletions
 from raftlog.broker.replicas.throttles import Throttles
 from raftlog.broker.replicas.volume import Volume
 from raftlog.broker.topic_settings import log_options, partition_config, topic_values
+from raftlog.broker.turn import Turn
 from raftlog.metadata.broker_image import Removal
 from raftlog.metadata.delta import ClusterDelta, Retarget, StartReplica
 from raftlog.partition.boot import restored_machine
@@ -75,7 +75,7 @@ class Reports(Removals, Protocol):
 class PartitionManager:
     """All hosts of one data directory. `dropped` hears of every group that stops running."""
 
-    context: Context
+    turn: Turn
     volume: Volume
     raft: RaftOptions
     reports: Reports
@@ -88,8 +88,8 @@ class PartitionManager:
     moves: DirectoryMoves = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.deletions = ReplicaDeletions(self.context, self.volume, self.reports)
-        self.moves = DirectoryMoves(self.context, self.volume, self.hosts, self._stop, self._open)
+        self.deletions = ReplicaDeletions(self.turn, self.volume, self.reports)
+        self.moves = DirectoryMoves(self.turn, self.volume, self.hosts, self._stop, self._open)
 
     # --- what the metadata wants ---
 
@@ -109,10 +109,10 @@ class PartitionManager:
 
     def start(self, wanted: StartReplica) -> None:
         """Run this replica of a topic."""
-        topic = self.context.image.topics.get(wanted.topic_id)
+        topic = self.turn.image.topics.get(wanted.topic_id)
         if topic is None:
             return
-        values = topic_values(topic.configs, self.context.defaults)
+        values = topic_values(topic.configs, self.turn.defaults)
         self._host(
             wanted.group,
             wanted.replica,
@@ -121,15 +121,15 @@ class PartitionManager:
             label=f"{topic.name}-{wanted.partition}",
             founding=wanted.founding,
             preferred=wanted.preferred,
-            config=partition_config(values, self.context.config, internal=topic.internal),
-            options=log_options(values, self.context.config),
+            config=partition_config(values, self.turn.config, internal=topic.internal),
+            options=log_options(values, self.turn.config),
             # A topic of a user may have had such a name before this release: it has no machine.
             make_machine=self.machine_for(topic.name) if topic.internal else None,
         )
 
     def _start_again(self, wanted: StartReplica) -> None:
         """If it has not left meanwhile: then its registration went, and it would begin empty."""
-        topic = self.context.image.topics.get(wanted.topic_id)
+        topic = self.turn.image.topics.get(wanted.topic_id)
         if topic is not None and wanted.replica in topic.partitions[wanted.partition].replicas:
             self.start(wanted)
 
@@ -144,9 +144,9 @@ class PartitionManager:
             partition=0,
             label="__cluster_metadata-0",
             founding=Membership(tuple(sorted(founders))),
-            preferred=first and self.context.config.eager_founder,
-            config=PartitionConfig(replica_lag_ns=self.context.config.replica_lag_ns),
-            options=LogOptions(segment_bytes=self.context.config.metadata_segment_bytes),
+            preferred=first and self.turn.config.eager_founder,
+            config=PartitionConfig(replica_lag_ns=self.turn.config.replica_lag_ns),
+            options=LogOptions(segment_bytes=self.turn.config.metadata_segment_bytes),
         )
 
     def _host(
@@ -163,7 +163,7 @@ class PartitionManager:
         options: LogOptions,
         make_machine: MachineFactory | None = None,
     ) -> None:
-        here = (self.context.node, self.volume.directory)
+        here = (self.turn.node, self.volume.directory)
         assert (replica.node, replica.directory) == here, (replica, here)
         if self._is_late(group, replica):
             probe("late-start-ignored")
@@ -171,7 +171,7 @@ class PartitionManager:
         old = self.hosts.get(group)
         host = Host(
             ReplicaSpec(
-                cluster=self.context.cluster,
+                cluster=self.turn.cluster,
                 group=group,
                 replica=replica,
                 path=self._path_of(group, replica, topic_id, partition),
@@ -198,13 +198,13 @@ class PartitionManager:
 
     def _path_of(self, group: GroupId, replica: ReplicaId, topic: TopicId, number: int) -> str:
         plain, known = replica_path(topic, number, replica.epoch), self.volume.store.registrations
-        return self.context.log_directories.path_of(group, replica, plain, known)
+        return self.turn.log_directories.path_of(group, replica, plain, known)
 
     def _look_for_lost(self, retarget: Retarget) -> None:
         """Whether a replica is wanted that runs here no more: told before, it got no successor."""
         group = retarget.group
         for replica in retarget.target:
-            if (replica.node, replica.directory) != (self.context.node, self.volume.directory):
+            if (replica.node, replica.directory) != (self.turn.node, self.volume.directory):
                 continue
             host = self.hosts.get(group)
             if host is not None and host.spec.replica == replica:
@@ -224,19 +224,19 @@ class PartitionManager:
         return known is not None and known.replica.epoch > replica.epoch
 
     def _configure(self, topic_id: TopicId) -> None:
-        topic = self.context.image.topics.get(topic_id)
+        topic = self.turn.image.topics.get(topic_id)
         if topic is None:
             return
-        values = topic_values(topic.configs, self.context.defaults)
-        config = partition_config(values, self.context.config, internal=topic.internal)
+        values = topic_values(topic.configs, self.turn.defaults)
+        config = partition_config(values, self.turn.config, internal=topic.internal)
         for partition in topic.partitions:
             host = self.hosts.get(partition.group)
             if host is None or host.config == config:
                 continue
-            host.config, host.options = config, log_options(values, self.context.config)
+            host.config, host.options = config, log_options(values, self.turn.config)
             if host.replica is not None:
-                host.replica.configure(config, self.context.now)
-                self.context.touch(partition.group)
+                host.replica.configure(config, self.turn.now)
+                self.turn.touch(partition.group)
 
     def delete(self, removal: Removal) -> None:
         """Stop and delete exactly that replica id, whether it is known here or not."""
@@ -245,7 +245,7 @@ class PartitionManager:
         if host is not None and host.spec.replica == replica:
             self._stop(host)
             del self.hosts[group]
-            self.context.log_directories.forget(group)
+            self.turn.log_directories.forget(group)
             host = None
         self.deletions.begin(removal, close=host is None)
 
@@ -256,7 +256,7 @@ class PartitionManager:
         if self.volume.poisoned is not None:
             host.state, host.why = HostState.POISONED, str(self.volume.poisoned)
             return
-        if (failed := self.context.log_directories.error_of(host.spec.path)) is not None:
+        if (failed := self.turn.log_directories.error_of(host.spec.path)) is not None:
             self._take_offline(host, failed)
             return
         host.state = HostState.OPENING
@@ -271,7 +271,7 @@ class PartitionManager:
             self._job(create_replica, (host.spec, host.founding, host.options), done)
 
     def _job(self, function: Callable[..., Any], args: tuple[Any, ...], then: Any) -> None:
-        self.context.job(self.volume.directory, function, args, then)
+        self.turn.job(self.volume.directory, function, args, then)
 
     def _opened(self, host: Host, new: bool, value: object) -> None:
         if not self._is_present(host):
@@ -281,15 +281,15 @@ class PartitionManager:
             return
         assert isinstance(value, RecoveredReplica), value
         for each in value.mended:
-            self.context.trace(each.what, host.label, file=each.file, why=each.why)
+            self.turn.trace(each.what, host.label, file=each.file, why=each.why)
         if value.state is ReplicaState.DAMAGED:
-            self.context.trace("replica-damaged", host.label, why=value.why)
+            self.turn.trace("replica-damaged", host.label, why=value.why)
         elif value.why and value.state is ReplicaState.INTACT:
-            self.context.trace("replica-for-reading-only", host.label, why=value.why)
+            self.turn.trace("replica-for-reading-only", host.label, why=value.why)
         if value.state is ReplicaState.LOST:
             probe("replica-lost")
             host.state, host.why = HostState.LOST, value.why
-            self.context.trace("replica-lost", host.label, why=value.why)
+            self.turn.trace("replica-lost", host.label, why=value.why)
             self.reports.report_lost(host.spec.group, host.spec.replica)
         elif new:
             host.state = HostState.REGISTERING
@@ -323,7 +323,7 @@ class PartitionManager:
         idle log no round would ever mark it."""
         log = recovered.log
         if recovered.state is ReplicaState.INTACT and log is not None:
-            self.volume.store.note_mark(log.mark(recovered.commit_hint), self.context.now)
+            self.volume.store.note_mark(log.mark(recovered.commit_hint), self.turn.now)
 
     def _run_new(self, host: Host, recovered: RecoveredReplica) -> None:
         """The registration is durable. The first choice for leader campaigns soon. The others
@@ -331,9 +331,9 @@ class PartitionManager:
         self._run(host, recovered)
         if host.replica is None:
             return
-        config = self.context.config
+        config = self.turn.config
         if host.preferred:
-            host.replica.node.hasten(Instant(self.context.now + config.heartbeat_ns))
+            host.replica.node.hasten(Instant(self.turn.now + config.heartbeat_ns))
         else:
             host.replica.node.defer(Nanos(_HOLD_BACK_ELECTIONS * config.election_ns))
 
@@ -355,43 +355,43 @@ class PartitionManager:
         machine = restored
         if machine is None and host.make_machine is not None:
             machine = host.make_machine()
-        context, group = self.context, host.spec.group
+        turn, group = self.turn, host.spec.group
         replica = PartitionReplica(
             group=group,
             me=host.spec.replica,
-            where=f"{host.label}@n{context.node}",
+            where=f"{host.label}@n{turn.node}",
             config=host.config,
             recovered=recovered,
             store=self.volume.store,
             hard_state=self.volume.store.hard_states.get(group, HardState(Term(0), None)),
             commit_hint=recovered.commit_hint,
             raft=self._raft_of(group),
-            entropy=context.entropy.fork(f"group {group}"),
-            tracer=context.tracer,
+            entropy=turn.entropy.fork(f"group {group}"),
+            tracer=turn.tracer,
             clocks=self.clocks,
             machine=machine,
             restored=restored is not None,
-            now=context.now,
+            now=turn.now,
         )
         host.state, host.replica, host.why = HostState.RUNNING, replica, ""
-        host.opened_at = context.now
-        context.replicas[group] = replica
-        context.routes += 1
-        replica.fence(self._fenced(), context.now)
-        for node in context.sessions:
-            replica.link_up(node, context.now)
-        context.touch(group)
-        context.count("replicas_opened")
+        host.opened_at = turn.now
+        turn.replicas[group] = replica
+        turn.routes += 1
+        replica.fence(self._fenced(), turn.now)
+        for node in turn.sessions:
+            replica.link_up(node, turn.now)
+        turn.touch(group)
+        turn.count("replicas_opened")
 
     def _fenced(self) -> list[Any]:
-        return [node for node, each in sorted(self.context.image.brokers.items()) if each.fenced]
+        return [node for node, each in sorted(self.turn.image.brokers.items()) if each.fenced]
 
     def fence(self) -> None:
         """Tell every replica which brokers are fenced now."""
         fenced = self._fenced()
-        for group, replica in self.context.replicas.items():
-            replica.fence(fenced, self.context.now)
-            self.context.touch(group)
+        for group, replica in self.turn.replicas.items():
+            replica.fence(fenced, self.turn.now)
+            self.turn.touch(group)
 
     def _is_present(self, host: Host) -> bool:
         """Whether the host is still wanted: not deleted, superseded, refused or poisoned
@@ -406,10 +406,10 @@ class PartitionManager:
         if host is None or host.replica is not replica:
             return
         probe("replica-reopened-after-failure")
-        self.context.trace("replica-failed", host.label, why=str(error))
-        if self.context.now - host.opened_at > _STEADY_NS:
+        self.turn.trace("replica-failed", host.label, why=str(error))
+        if self.turn.now - host.opened_at > _STEADY_NS:
             host.attempts = 0
-        replica.io_failed(self.context.now)
+        replica.io_failed(self.turn.now)
         self._leave(host, replica)
         host.state, host.why = HostState.CLOSING, str(error)
         self._close_files(host, partial(self._wait, error=error))
@@ -421,38 +421,38 @@ class PartitionManager:
         if host is None or host.replica is not replica:
             return
         probe("replica-with-another-state-stopped")
-        self.context.trace("replica-state-differs", host.label, why=why)
-        self.context.count("replicas_that_differ")
+        self.turn.trace("replica-state-differs", host.label, why=why)
+        self.turn.count("replicas_that_differ")
         self._stop(host)
         host.state, host.why = HostState.REFUSED, why
 
     def poisoned(self, error: RaftlogError) -> None:
         """A sync failed: nothing of this directory may be promised any more, in this boot."""
         probe("data-directory-poisoned")
-        self.context.trace("directory-poisoned", f"node {self.context.config.node}", why=str(error))
+        self.turn.trace("directory-poisoned", f"node {self.turn.config.node}", why=str(error))
         for host in list(self.hosts.values()):
             self._poison(host, error)
 
     def _poison(self, host: Host, error: RaftlogError) -> None:
         if host.replica is not None:
-            host.replica.io_failed(self.context.now)
+            host.replica.io_failed(self.turn.now)
             self._leave(host, host.replica)
         host.state, host.why = HostState.POISONED, str(error)
 
     def directory_failed(self, error: DirectoryFailed) -> None:
         """A further directory failed: its replicas take part in nothing in this boot."""
-        if not self.context.log_directories.fail(error.directory, error):
+        if not self.turn.log_directories.fail(error.directory, error):
             return
         probe("replicas-of-a-failed-directory-go-offline")
-        self.context.trace("log-directory-failed", error.directory, why=str(error))
-        self.context.count("log_directories_failed")
+        self.turn.trace("log-directory-failed", error.directory, why=str(error))
+        self.turn.count("log_directories_failed")
         for host in list(self.hosts.values()):
             if directory_of(host.spec.path) == error.directory and host.state not in FOR_GOOD:
                 self._take_offline(host, error)
 
     def _take_offline(self, host: Host, error: RaftlogError) -> None:
         self._poison(host, error)
-        self.context.log_directories.offline[host.spec.group] = None
+        self.turn.log_directories.offline[host.spec.group] = None
 
     def refused(self, why: str) -> None:
         """The cluster goes on without this directory: it takes part in nothing, group 0
@@ -469,7 +469,7 @@ class PartitionManager:
         host.state, host.why = HostState.WAITING, str(error)
         pause = min(_BACKOFF_MS_MIN << min(host.attempts, 16), REOPEN_BACKOFF_MS_MAX)
         host.attempts += 1
-        self.context.at(Instant(self.context.now + millis(pause)), self._reopen, host)
+        self.turn.at(Instant(self.turn.now + millis(pause)), self._reopen, host)
 
     def _reopen(self, host: Host) -> None:
         if self._is_present(host) and host.state is HostState.WAITING:
@@ -478,16 +478,16 @@ class PartitionManager:
     def _stop(self, host: Host) -> None:
         """End the replica in memory; those who wait at it are answered in this turn."""
         if host.replica is not None:
-            host.replica.stop(self.context.now)
+            host.replica.stop(self.turn.now)
             self._leave(host, host.replica)
 
     def _leave(self, host: Host, replica: PartitionReplica) -> None:
         """Out of everything but this turn's last take."""
         group = host.spec.group
         host.replica = None
-        self.context.replicas.pop(group, None)
-        self.context.routes += 1
-        self.context.touched[group] = replica
+        self.turn.replicas.pop(group, None)
+        self.turn.routes += 1
+        self.turn.touched[group] = replica
         self.dropped(group)
 
     def _close_files(self, host: Host, then: Callable[[Host], None]) -> None:

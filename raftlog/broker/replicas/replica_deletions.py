@@ -12,8 +12,8 @@ import attrs
 from raftlog.base.ids import GroupId, ReplicaEpoch, ReplicaId
 from raftlog.base.limits import REOPEN_BACKOFF_MS_MAX
 from raftlog.base.units import Instant, millis
-from raftlog.broker.context import Context
 from raftlog.broker.replicas.volume import Volume
+from raftlog.broker.turn import Turn
 from raftlog.metadata.broker_image import Removal
 from raftlog.storage.boot.recovery import delete_replica
 from raftlog.storage.ops import CloseGroup
@@ -31,7 +31,7 @@ class Removals(Protocol):
 class ReplicaDeletions:
     """See the module. The replica does not run here any more."""
 
-    context: Context
+    turn: Turn
     volume: Volume
     reports: Removals
 
@@ -44,18 +44,18 @@ class ReplicaDeletions:
         if group in self.volume.store.registrations and not self._has_others(removal):
             self.volume.records.append(self.volume.store.unregister(group))
         plain = replica_path(removal.topic_id, removal.partition, replica.epoch)
-        paths = self.context.log_directories.to_delete(plain)
+        paths = self.turn.log_directories.to_delete(plain)
         self.volume.when_durable(partial(self._delete_files, group, replica, paths))
 
     def _has_others(self, removal: Removal) -> bool:
         """Whether the image still lists another id of the group on this directory. The last
         registration then stays, be its replica gone: it says that no older one may begin again, and
         in which term a younger one goes on."""
-        topic = self.context.image.topics.get(removal.topic_id)
+        topic = self.turn.image.topics.get(removal.topic_id)
         if topic is None:
             return False
         partition = topic.partitions[removal.partition]
-        here = (self.context.node, self.volume.directory)
+        here = (self.turn.node, self.volume.directory)
         return any(
             (each.node, each.directory) == here and each != removal.replica
             for each in partition.replicas
@@ -63,14 +63,14 @@ class ReplicaDeletions:
 
     def _delete_files(self, group: GroupId, replica: ReplicaId, paths: tuple[str, ...]) -> None:
         done = partial(self._deleted, group, replica, paths)
-        self.context.job(self.volume.directory, delete_replica, paths, done)
+        self.turn.job(self.volume.directory, delete_replica, paths, done)
 
     def _deleted(
         self, group: GroupId, replica: ReplicaId, paths: tuple[str, ...], value: object
     ) -> None:
         if isinstance(value, Exception):
-            self.context.trace("delete-failed", paths[0], why=str(value))
+            self.turn.trace("delete-failed", paths[0], why=str(value))
             retry = partial(self._delete_files, group, replica, paths)
-            self.context.at(Instant(self.context.now + millis(REOPEN_BACKOFF_MS_MAX)), retry)
+            self.turn.at(Instant(self.turn.now + millis(REOPEN_BACKOFF_MS_MAX)), retry)
             return
         self.reports.confirm_removed([(group, replica.epoch)])

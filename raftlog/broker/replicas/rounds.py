@@ -5,25 +5,34 @@ And its other half, some turns later: the rounds come back, written, durable or 
 
 from collections.abc import Callable
 from functools import partial
-from typing import final
+from typing import Protocol, final
 
 import attrs
 
 from raftlog.base.ids import METADATA_GROUP, GroupId, IoId
 from raftlog.base.probes import probe
-from raftlog.broker.context import Context
 from raftlog.broker.deadlines import GroupDeadlines
 from raftlog.broker.events import PeerSend, Persisted, WriteFailed, Written
 from raftlog.broker.replicas.campaigns import Campaigns
 from raftlog.broker.replicas.multi_raft import MultiRaft
 from raftlog.broker.replicas.partition_manager import PartitionManager
 from raftlog.broker.replicas.volume import Volume
+from raftlog.broker.turn import Turn
 from raftlog.partition.output import Completion, ReplicaJob, ReplicaOutput
 from raftlog.partition.replica import PartitionReplica
 from raftlog.storage.directories.log_directories import DirectoryFailed
 from raftlog.storage.segments.time_jobs import scan_times
 
 Watcher = Callable[[PartitionReplica, ReplicaOutput], None]
+
+
+class Producers(Protocol):
+    """The clients that wait until their partitions take more."""
+
+    @property
+    def has_groups_over(self) -> bool: ...
+
+    def settled(self, group: GroupId, uncommitted: int) -> None: ...
 
 
 @final
@@ -33,17 +42,20 @@ class Rounds:
 
     `replica_changed` hears of outputs with a new leadership, membership or in-sync set,
     and when a machine may be served from, or no more;
-    `metadata_taken` of every output of the metadata group.
+    `metadata_taken` of every output of the metadata group. `leader_known`: a replica may now tell
+    who leads it, because its term is durable.
     """
 
-    context: Context
+    turn: Turn
     volume: Volume
     multi: MultiRaft
     manager: PartitionManager
     deadlines: GroupDeadlines
     campaigns: Campaigns
+    producers: Producers
     metadata_taken: Watcher
     replica_changed: Watcher
+    leader_known: Callable[[], None]
     awaiting: dict[GroupId, None] = attrs.Factory(dict)
     """Groups led here that cannot go on without the answer of a follower."""
     _io_id: int = 0
@@ -52,18 +64,18 @@ class Rounds:
 
     def finish_turn(self) -> None:
         """Take what was touched, fold it into the effects of the turn."""
-        context = self.context
+        turn = self.turn
         completed: list[Completion] = []
-        if context.touched:
+        if turn.touched:
             self._io_id += 1
-            metadata = context.touched.pop(METADATA_GROUP, None)
+            metadata = turn.touched.pop(METADATA_GROUP, None)
             if metadata is not None:
                 self._take(metadata, completed)
-                context.run_soon()
-            touched, context.touched = context.touched, {}
+                turn.run_soon()
+            touched, turn.touched = turn.touched, {}
             if metadata is not None and METADATA_GROUP in touched:
                 probe("metadata-group-waits-for-the-next-turn")
-                context.touched[METADATA_GROUP] = touched.pop(METADATA_GROUP)
+                turn.touched[METADATA_GROUP] = touched.pop(METADATA_GROUP)
             for replica in touched.values():
                 self._take(replica, completed)
         else:
@@ -74,13 +86,13 @@ class Rounds:
         self._send()
 
     def _take(self, replica: PartitionReplica, completed: list[Completion]) -> None:
-        context, group = self.context, replica.group
-        output = replica.take(IoId(self._io_id), context.now, context.wall)
+        turn, group = self.turn, replica.group
+        output = replica.take(IoId(self._io_id), turn.now, turn.wall)
         completed += output.completed
         if output.send:
             for message in output.send:
-                context.send(message.to.node, message)
-        if context.replicas.get(group) is not replica:
+                turn.send(message.to.node, message)
+        if turn.replicas.get(group) is not replica:
             if group == METADATA_GROUP:  # it was closed, and who was the controller by it is not
                 self.metadata_taken(replica, output)
             return
@@ -95,19 +107,19 @@ class Rounds:
             volume.replicas.append(replica)
         self.deadlines.set(group, output.deadline)
         if output.leadership:
-            context.routes += 1
+            turn.routes += 1
             if not replica.is_campaigning:
                 self._campaign_ended(replica)
         if output.jobs:
             self._start_jobs(replica, output.jobs)
         if output.agreed or output.uncovered or output.leadership:
             self.multi.taken(replica, output)
-        if context.ledger.has_groups_over:
+        if self.producers.has_groups_over:
             self._settle(replica)
         if output.damage is not None:
-            context.soon(self.manager.failed, group, replica, output.damage)
+            turn.soon(self.manager.failed, group, replica, output.damage)
         if output.differs is not None:
-            context.soon(self.manager.differs, group, replica, output.differs)
+            turn.soon(self.manager.differs, group, replica, output.differs)
         if group == METADATA_GROUP:
             self.metadata_taken(replica, output)
         elif output.leadership or output.membership or output.in_sync or output.serves_machine:
@@ -122,37 +134,37 @@ class Rounds:
         for token, function, args in jobs:
             done = partial(self._job_done, replica, token)
             if function is scan_times:
-                self.context.search(replica, function, args, done)
+                self.turn.search(replica, function, args, done)
             else:
-                self.context.job(replica.directory, function, args, done)
+                self.turn.job(replica.directory, function, args, done)
 
     def _job_done(self, replica: PartitionReplica, token: int, value: object) -> None:
-        if self.context.replicas.get(replica.group) is not replica:
+        if self.turn.replicas.get(replica.group) is not replica:
             probe("job-of-a-closed-replica-dropped")
             return
-        replica.job_done(token, value, self.context.now)
-        self.context.touch(replica.group)
+        replica.job_done(token, value, self.turn.now)
+        self.turn.touch(replica.group)
 
     def _settle(self, replica: PartitionReplica) -> None:
         """Let producers go on once little waits to be committed: what waited for the leader to be
         ready may have run out of time."""
         left = replica.uncommitted_bytes if replica.is_leader else 0
-        self.context.ledger.settled(replica.group, left)
+        self.producers.settled(replica.group, left)
 
     def _write(self) -> None:
-        write = self.volume.take(IoId(self._io_id), self.context.now)
+        write = self.volume.take(IoId(self._io_id), self.turn.now)
         if write is not None:
-            self.context.effects.writes.append(write)
+            self.turn.effects.writes.append(write)
 
     def _send(self) -> None:
-        context = self.context
-        if not context.outbox:
+        turn = self.turn
+        if not turn.outbox:
             return
-        outbox, context.outbox = context.outbox, {}
+        outbox, turn.outbox = turn.outbox, {}
         for node, messages in outbox.items():
-            link = context.sessions.get(node)
+            link = turn.sessions.get(node)
             if link is not None:
-                context.effects.sends.append(PeerSend(node, link.session, messages))
+                turn.effects.sends.append(PeerSend(node, link.session, messages))
 
     def dropped(self, group: GroupId) -> None:
         """Its replica is gone."""
@@ -175,8 +187,8 @@ class Rounds:
             return
         for replica in replicas:
             replica.log.persisted(event.io_id)  # a mark may speak of it; nothing counts by it yet
-            self.volume.store.note_mark(replica.log.mark(replica.commit), self.context.now)
-        if self.context.config.strict_mark and replicas:
+            self.volume.store.note_mark(replica.log.mark(replica.commit), self.turn.now)
+        if self.turn.config.strict_mark and replicas:
             self.volume.when_durable(partial(self._tell, replicas, event.io_id))
         else:
             self._tell(replicas, event.io_id)
@@ -186,20 +198,20 @@ class Rounds:
     def _tell(self, replicas: list[PartitionReplica], io_id: IoId) -> None:
         """The round counts as durable for these replicas; with strict marks, once its marks are."""
         for replica in replicas:
-            if self.context.replicas.get(replica.group) is replica:
+            if self.turn.replicas.get(replica.group) is replica:
                 pending = not replica.node.term_durable
-                replica.persisted(io_id, self.context.now)
+                replica.persisted(io_id, self.turn.now)
                 if pending and replica.node.term_durable:
-                    self.context.routes += 1
-                    self.context.image_waiters.changed()
-                self.context.touched[replica.group] = replica
+                    self.turn.routes += 1
+                    self.leader_known()
+                self.turn.touched[replica.group] = replica
 
     def _replicas_of(self, io_id: IoId) -> list[PartitionReplica]:
         """Those of the round's replicas that still run."""
         found = self.volume.rounds.get(io_id)
         if found is None:
             return []
-        running = self.context.replicas
+        running = self.turn.replicas
         return [replica for replica in found.replicas if running.get(replica.group) is replica]
 
     def failed(self, event: WriteFailed) -> None:

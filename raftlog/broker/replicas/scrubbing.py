@@ -34,7 +34,7 @@ from raftlog.base.limits import (
 from raftlog.base.ports import Entropy
 from raftlog.base.probes import probe
 from raftlog.base.units import Instant, Nanos, millis
-from raftlog.broker.context import Context
+from raftlog.broker.turn import Turn
 from raftlog.partition.replica import PartitionReplica
 from raftlog.storage.partition_log import PartitionLog
 from raftlog.storage.segments.cold import ColdRead
@@ -72,7 +72,7 @@ class _Stretch:
 class Scrubber:
     """One per broker. `interval_ns` is `raftlog.scrub.interval.ms`; 0 turns it off."""
 
-    context: Context
+    turn: Turn
     interval_ns: Nanos
     _first_group: GroupId | None = None
     """Where every pass begins: drawn once, so that a broker that restarts often, before a pass is
@@ -96,31 +96,29 @@ class Scrubber:
         if self.interval_ns:
             pause_max = min(self.interval_ns // 2, millis(SCRUB_FIRST_MS_MAX))
             pause = self._draws().below(pause_max) + 1
-            self.context.at(Instant(self.context.now + pause), self._begin_pass)
+            self.turn.at(Instant(self.turn.now + pause), self._begin_pass)
 
     def _draws(self) -> Entropy:
-        return self.context.entropy.fork("scrub")
+        return self.turn.entropy.fork("scrub")
 
     def _begin_pass(self) -> None:
-        context = self.context
-        groups = sorted(context.replicas)
+        turn = self.turn
+        groups = sorted(turn.replicas)
         if self._first_group is None and groups:
             self._first_group = groups[self._draws().below(len(groups))]
-        self._ends_at = Instant(context.now + self.interval_ns // 2)
+        self._ends_at = Instant(turn.now + self.interval_ns // 2)
         self._seen, self._next = _BEFORE_ALL, None
         self._left_bytes = sum(
-            segment.size_hint
-            for group in groups
-            for segment in _closed(context.replicas[group].log)
+            segment.size_hint for group in groups for segment in _closed(turn.replicas[group].log)
         )
         self._step()
 
     def _pause_after(self, byte_count: int, took: Nanos) -> None:
         """Rest for the share of the time left that this job had of the bytes left."""
-        now, left = self.context.now, max(self._left_bytes, byte_count, 1)
+        now, left = self.turn.now, max(self._left_bytes, byte_count, 1)
         self._left_bytes = left - byte_count
         paced = max(0, self._ends_at - now) * byte_count // left
-        self.context.at(Instant(now + max(paced, SCRUB_PAUSE_SHARE * took)), self._step)
+        self.turn.at(Instant(now + max(paced, SCRUB_PAUSE_SHARE * took)), self._step)
 
     def _step(self) -> None:
         """Look at the next stretch, or end the pass."""
@@ -130,12 +128,12 @@ class Scrubber:
             return
         order = _order(stretch.replica.log, stretch.segment, stretch.start)
         done = partial(self._looked, stretch)
-        self.context.search(stretch.replica, scrub_stretch, (order,), done)
+        self.turn.search(stretch.replica, scrub_stretch, (order,), done)
 
     def _next_stretch(self) -> _Stretch | None:
         """The next place of this pass; a damaged segment is told again instead, for by now another
         voter may be able to repair it."""
-        first, replicas = self._first_group or GroupId(0), self.context.replicas
+        first, replicas = self._first_group or GroupId(0), self.turn.replicas
         for group in sorted(replicas, key=partial(_rank, first=first)):
             replica = replicas[group]
             for segment in _closed(replica.log):
@@ -148,19 +146,19 @@ class Scrubber:
                 if segment.damage is not None:
                     self._tell(replica, CorruptData(segment.damage.why, on=segment.path))
                 elif start is not None and not replica.failed:
-                    now = self.context.now
+                    now = self.turn.now
                     return _Stretch(replica, segment, segment.end_index, start, now)
         return None
 
     def _looked(self, stretch: _Stretch, value: object) -> None:
         """A job came back; it says something only of the segment as it was then."""
-        took = Nanos(self.context.now - stretch.began)
+        took = Nanos(self.turn.now - stretch.began)
         byte_count = SCRUB_JOB_BYTES
         if isinstance(value, StretchSound):
             byte_count, self._next, self._failed = value.byte_count, value.place, (None, 0)
-            self.context.count("scrub_bytes", byte_count)
+            self.turn.count("scrub_bytes", byte_count)
             if value.place is None:
-                self.context.count("scrub_segments")
+                self.turn.count("scrub_segments")
         elif self._is_there(stretch):
             self._judge(stretch, value)
         self._pause_after(byte_count, took)
@@ -168,7 +166,7 @@ class Scrubber:
     def _is_there(self, stretch: _Stretch) -> bool:
         """Whether the replica still runs and holds the segment as the job knew it."""
         replica, segment = stretch.replica, stretch.segment
-        running = self.context.replicas.get(replica.group) is replica
+        running = self.turn.replicas.get(replica.group) is replica
         return (
             running and segment in replica.log.segments and (segment.end_index == stretch.end_index)
         )
@@ -187,7 +185,7 @@ class Scrubber:
             error = CorruptData(f"cannot be read again and again: {value}", on=on)
             # Else the recovery takes the index file's word for the segment, and reads nothing.
             done = partial(self._distrusted, stretch.replica, error)
-            self.context.job(stretch.replica.directory, distrust_index, (path,), done)
+            self.turn.job(stretch.replica.directory, distrust_index, (path,), done)
         elif isinstance(value, CorruptData):
             self._found(stretch.replica, value)
         elif isinstance(value, BaseException):
@@ -199,20 +197,20 @@ class Scrubber:
 
     def _found(self, replica: PartitionReplica, error: CorruptData) -> None:
         probe("scrub-found-damage")
-        self.context.count("scrub_damage_found")
-        self.context.trace("scrub-found-damage", replica.where, why=str(error))
+        self.turn.count("scrub_damage_found")
+        self.turn.trace("scrub-found-damage", replica.where, why=str(error))
         self._tell(replica, error)
 
     def _tell(self, replica: PartitionReplica, error: CorruptData) -> None:
-        replica.damage_found(error, self.context.now)
-        self.context.touch(replica.group)
+        replica.damage_found(error, self.turn.now)
+        self.turn.touch(replica.group)
 
     def _end_pass(self) -> None:
-        context = self.context
-        context.count("scrub_passes")
-        if context.now > self._ends_at:
-            context.count("scrub_passes_late")
-        context.at(max(context.now, self._ends_at), self._begin_pass)
+        turn = self.turn
+        turn.count("scrub_passes")
+        if turn.now > self._ends_at:
+            turn.count("scrub_passes_late")
+        turn.at(max(turn.now, self._ends_at), self._begin_pass)
 
     # --- what a client asks for again -------------------------------------------------------------
 
@@ -240,11 +238,11 @@ class Scrubber:
             assert term is not None, (point.raft_index, log.first_index)
             start = WalkPlace(point.raft_index, point.offset, point.position, point.chain, term)
         place = (replica.group, segment.header.file_sequence, start.position)
-        now, last = self.context.now, self._rechecked.get(place)
+        now, last = self.turn.now, self._rechecked.get(place)
         if last is not None and now - last < self.interval_ns:
             return None
         probe("asked-again-and-checked")
-        self.context.count("scrub_rechecks")
+        self.turn.count("scrub_rechecks")
         self._rechecked.pop(place, None)
         self._rechecked[place] = now
         _forget_oldest(self._rechecked)

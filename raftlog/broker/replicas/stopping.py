@@ -11,8 +11,8 @@ import attrs
 
 from raftlog.base.ids import ReplicaId
 from raftlog.base.units import NEVER, Instant, Nanos, millis
-from raftlog.broker.context import Context
 from raftlog.broker.replicas.volume import Volume
+from raftlog.broker.turn import Turn
 from raftlog.partition.replica import PartitionReplica
 
 _LOOK_NS: Final[Nanos] = millis(20)
@@ -23,7 +23,7 @@ _LOOK_NS: Final[Nanos] = millis(20)
 class Stopping:
     """`deadline` is NEVER until a stop was asked for."""
 
-    context: Context
+    turn: Turn
     volume: Volume
     deadline: Instant = NEVER
     done: bool = False
@@ -39,20 +39,20 @@ class Stopping:
         first = not self.asked
         self.deadline = deadline
         if first:
-            self.context.trace("stopping", f"node {self.context.node}")
+            self.turn.trace("stopping", f"node {self.turn.node}")
             self._look()
 
     def _look(self) -> None:
         """Hand over what is still led here; be done when nothing is, or at the deadline."""
-        leading = [replica for replica in self.context.replicas.values() if replica.is_leader]
+        leading = [replica for replica in self.turn.replicas.values() if replica.is_leader]
         waiting = False
         for replica in leading:
             waiting = self._hand_over(replica) or waiting
-        if self.context.now >= self.deadline or not (waiting or self.volume.rounds):
+        if self.turn.now >= self.deadline or not (waiting or self.volume.rounds):
             self.done = True
-            self.context.trace("stopped", f"node {self.context.node}", still_leading=len(leading))
+            self.turn.trace("stopped", f"node {self.turn.node}", still_leading=len(leading))
             return
-        self.context.at(Instant(self.context.now + _LOOK_NS), self._look)
+        self.turn.at(Instant(self.turn.now + _LOOK_NS), self._look)
 
     def _hand_over(self, replica: PartitionReplica) -> bool:
         """Whether somebody is there to take it."""
@@ -64,8 +64,8 @@ class Stopping:
             later = [heir for heir in heirs if last is not None and heir > last]
             heir = (later or heirs)[0]
             self._asked[replica.group] = heir
-            replica.transfer(heir, self.context.now)
-            self.context.touch(replica.group)
+            replica.transfer(heir, self.turn.now)
+            self.turn.touch(replica.group)
         return True
 
     def _heirs(self, replica: PartitionReplica) -> list[ReplicaId]:
@@ -73,7 +73,7 @@ class Stopping:
         voters = [
             voter
             for voter in replica.membership.voters
-            if voter != replica.me and self.context.link_up(voter.node)
+            if voter != replica.me and self.turn.link_up(voter.node)
         ]
         in_sync = [voter for voter in voters if voter in replica.in_sync]
         return in_sync or voters

@@ -9,12 +9,13 @@ the image shows them; each leader keeps its part. The parts together never excee
 """
 
 from collections.abc import Iterator
-from typing import Final, Protocol, final
+from typing import Final, final
 
 import attrs
 
 from raftlog.base.ids import GroupId, NodeId
 from raftlog.base.probes import probe
+from raftlog.broker.turn import Turn
 from raftlog.metadata.delta import ClusterDelta
 from raftlog.metadata.image import ClusterImage
 from raftlog.metadata.settings.broker_settings import (
@@ -31,24 +32,13 @@ _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 
 
-class Services(Protocol):
-    """What of the broker's context this needs."""
-
-    image: ClusterImage
-
-    @property
-    def node(self) -> NodeId: ...
-
-    def touch(self, group: GroupId) -> None: ...
-
-
 @final
 @attrs.define(eq=False)
 class Throttles:
     """Those of one broker. Groups keep the `Throttling` that they were given: it is changed in
     place."""
 
-    services: Services
+    turn: Turn
     own: Throttle = attrs.Factory(Throttle)
     _followers: dict[NodeId, Throttle] = attrs.Factory(dict)
     _groups: dict[GroupId, Throttling] = attrs.Factory(dict)
@@ -58,9 +48,9 @@ class Throttles:
         """What paces this group's learners while its replica leads here."""
         throttling = self._groups[group] = Throttling()
         receivers = len(self._followers)
-        self._refill(self.services.image, group)
+        self._refill(self.turn.image, group)
         if len(self._followers) > receivers:
-            self._share(self.services.image)
+            self._share(self.turn.image)
         return throttling
 
     def dropped(self, group: GroupId) -> None:
@@ -78,14 +68,14 @@ class Throttles:
         resettled = image.settings is not self._settings
         self._settings = image.settings
         if resettled:
-            self.own.limit(_rate(image.settings, self.services.node, LEADER_RATE))
+            self.own.limit(_rate(image.settings, self.turn.node, LEADER_RATE))
         if resettled or delta.moved or delta.configured:
             self._share(image)
         if resettled:
             # Slots of the old rate are void: the leaders reserve again, at the end of this turn.
             for group, throttling in self._groups.items():
                 if throttling.bounds:
-                    self.services.touch(group)
+                    self.turn.touch(group)
 
     def _refill(self, image: ClusterImage, group: GroupId) -> None:
         throttling, place = self._groups.get(group), image.places.get(group)
@@ -94,7 +84,7 @@ class Throttles:
 
     def _fill(self, throttling: Throttling, topic: TopicImage, number: int) -> None:
         leaders, followers = topic.config(_LEADERS) or "", topic.config(_FOLLOWERS) or ""
-        own = self.own if names_replica(leaders, number, self.services.node) else None
+        own = self.own if names_replica(leaders, number, self.turn.node) else None
         named: dict[NodeId, Throttle] = {}
         if followers:
             for replica in topic.partitions[number].target:
@@ -107,7 +97,7 @@ class Throttles:
                 probe("throttle-of-a-move-ended")
             throttling.leader, throttling.followers = own, named
             throttling.changes += 1
-            self.services.touch(topic.partitions[number].group)
+            self.turn.touch(topic.partitions[number].group)
 
     def _share(self, image: ClusterImage) -> None:
         """Each receiving broker's rate, divided between those that lead a move to it."""

@@ -246,4 +246,4 @@ def is_heard(node: "Node", peer: NodeId) -> bool:
     if other is None or not other.up:
         return False
     links = other.broker.links
-    return node.number in links.context.sessions and node.number not in links.refused
+    return node.number in links.turn.sessions and node.number not in links.refused

@@ -115,7 +115,7 @@ def _unregister(nemesis: "Nemesis", step: Step) -> bool:
 def _submit(nemesis: "Nemesis", asker: Node, command: UnregisterBroker) -> None:
     deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
     body = encode_wish(SubmitCommand(command=command))
-    asker.broker.context.ask_controller(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
+    asker.broker.context.controller.ask(ControllerKind.PROPOSE, body, deadline, _nobody_listens)
     asker.deliver_nothing("it asked the controller")
 
 

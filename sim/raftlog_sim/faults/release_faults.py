@@ -65,7 +65,7 @@ def _raise_level(nemesis: "Nemesis", step: Step) -> bool:
     nemesis.level_asked = max(nemesis.level_asked, level)
     wish = SubmitCommand(command=RaiseFeatureLevel(level=level))
     deadline = Instant(asker.live.clock.now(nemesis.world.now) + _PATIENCE)
-    asker.broker.context.ask_controller(
+    asker.broker.context.controller.ask(
         ControllerKind.PROPOSE, encode_wish(wish), deadline, _nobody_listens
     )
     asker.deliver_nothing("it asked for a feature level")

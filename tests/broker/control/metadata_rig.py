@@ -1,7 +1,7 @@
 """A stand-in for the broker around the metadata parts: time, timers, links, and an engine to
 command.
 
-`FakeServices` has what the parts ask of the broker's context. `FakeEngine` commits exactly when a
+`FakeTurn` has what the parts ask of the broker's context. `FakeEngine` commits exactly when a
 test says so, and can lose leadership with proposals undecided. `Rig` is a controller with its
 loader.
 """
@@ -53,7 +53,7 @@ def config(node: int = 1) -> BrokerConfig:
     )
 
 
-class FakeServices:
+class FakeTurn:
     """The part of the broker's context that the metadata parts use."""
 
     def __init__(self, node: int = 1):
@@ -103,7 +103,7 @@ class FakeServices:
         self.image = image
         self.deltas.append(delta)
 
-    def ask_controller(self, kind, body, deadline, then):
+    def ask(self, kind, body, deadline, then):
         self.asked.append(SimpleNamespace(kind=kind, body=body, deadline=deadline, then=then))
 
     def job(self, where, function, args, then):
@@ -219,7 +219,7 @@ class Rig:
     """A controller on node 1 of a cluster whose controllers are 1, 2 and 3."""
 
     def __init__(self, *controllers, digest_every=256, snapshot_every=10_000):
-        self.services = FakeServices()
+        self.services = FakeTurn()
         self.engine = FakeEngine()
         self.group_zero = FakeGroupZero()
         self.services.replicas[METADATA_GROUP] = self.group_zero
@@ -231,7 +231,9 @@ class Rig:
             digest_every=digest_every,
             snapshot_every=snapshot_every,
         )
-        self.loader = MetadataLoader(self.services, self.engine, self.controller)
+        self.loader = MetadataLoader(
+            self.services, self.engine, self.controller, self.services.image_changed
+        )
 
     @property
     def image(self):

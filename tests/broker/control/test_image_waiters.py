@@ -8,7 +8,7 @@ from raftlog.broker.control.image_waiters import ImageWaiters
 from raftlog.broker.deadlines import Timers
 
 
-class FakeServices:
+class FakeTurn:
     def __init__(self):
         self.timers = Timers()
         self.later = []
@@ -27,7 +27,7 @@ class FakeServices:
 
 @pytest.fixture
 def services():
-    return FakeServices()
+    return FakeTurn()
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def test_a_wait_ends_when_a_change_makes_it_ready(waiters, services):
     shown, calls = [], []
     waiters.wait(lambda: bool(shown), 100, partial(calls.append, "done"))
     waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     assert calls == []
     shown.append(1)
     assert calls == [], "only a change is looked at"
     waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     services.timers.run_due(1000)
     assert calls == ["done"]
     assert len(waiters) == 0
@@ -59,7 +59,7 @@ def test_a_wait_ends_at_its_deadline(waiters, services):
     assert calls == []
     services.timers.run_due(100)
     waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     assert calls == ["late"]
 
 
@@ -69,7 +69,7 @@ def test_who_leaves_is_not_called(waiters, services):
     waiter.leave()
     waiter.leave()
     waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     services.timers.run_due(1000)
     assert calls == []
 
@@ -84,7 +84,7 @@ def test_a_call_may_end_another_wait(waiters):
     waiters.wait(lambda: True, 100, end_it)
     second.append(waiters.wait(lambda: True, 100, partial(calls.append, "never")))
     waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     assert calls == []
     assert len(waiters) == 0
 
@@ -94,7 +94,7 @@ def test_waits_end_in_the_order_in_which_they_began(waiters):
     for name in "abc":
         waiters.wait(lambda: True, 100, partial(calls.append, name))
     waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     assert calls == ["a", "b", "c"]
 
 
@@ -103,5 +103,5 @@ def test_many_changes_of_a_turn_are_looked_at_once(waiters):
     waiters.wait(lambda: bool(looks.append(1)), 100, print)
     for _ in range(10):
         waiters.changed()
-    waiters.services.flush()
+    waiters.turn.flush()
     assert len(looks) == 1

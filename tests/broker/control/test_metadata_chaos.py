@@ -173,7 +173,7 @@ class Chaos:
             node = self.draw.choice(running)
             context = node.broker.context
             deadline = context.now + seconds(5)
-            context.ask_controller(ControllerKind.PROPOSE, r.encode_wish(wish), deadline, ignored)
+            context.controller.ask(ControllerKind.PROPOSE, r.encode_wish(wish), deadline, ignored)
             node._turn_soon(node.live)
 
     def some_topic(self):

@@ -16,7 +16,7 @@ from raftlog.records.batch import entry_of, patch
 from raftlog.records.builder import RecordBatchBuilder
 from raftlog.records.control import build_control_entry
 from raftlog.storage.segments.cold import EntriesRead
-from tests.broker.control.metadata_rig import FakeServices
+from tests.broker.control.metadata_rig import FakeTurn
 
 WALL = WallMillis(1_700_000_000_000)
 
@@ -94,7 +94,7 @@ class FakeReplica:
 
 class Rig:
     def __init__(self):
-        self.services = FakeServices()
+        self.services = FakeTurn()
         self.replica = FakeReplica()
         self.services.replicas[METADATA_GROUP] = self.replica
         self.engine = NativeEngine(self.services)
@@ -160,7 +160,7 @@ def test_only_a_ready_leader_proposes():
 
 
 def test_without_a_replica_there_is_nothing():
-    engine = NativeEngine(FakeServices())
+    engine = NativeEngine(FakeTurn())
     assert engine.leader is None
     assert engine.leading_term is None
     assert not engine.caught_up
@@ -448,4 +448,4 @@ def test_only_the_leader_trims():
     rig.replica.is_leader = False
     rig.engine.trim(6, rig.services.now, WALL)
     assert rig.replica.deleted is None
-    NativeEngine(FakeServices()).trim(1, 0, WALL)
+    NativeEngine(FakeTurn()).trim(1, 0, WALL)

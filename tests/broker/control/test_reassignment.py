@@ -11,7 +11,7 @@ from raftlog.broker.control import reassignment
 from raftlog.broker.control.reassignment import BALANCED_AT_ONCE_MAX, Reassignment
 from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.metadata.requests import decode_wish
-from tests.broker.control.metadata_rig import SESSION_NS, FakeServices
+from tests.broker.control.metadata_rig import SESSION_NS, FakeTurn
 from tests.metadata.clusters import cluster, do, fence, part, replica, report, retarget, topic
 
 GROUP = GroupId(1)
@@ -52,14 +52,14 @@ class Leader:
 
     def __init__(self, *nodes):
         image = cluster(1, 2, 3, 4)
-        self.services = FakeServices(1)
+        self.services = FakeTurn(1)
         self.services.image = do(image, topic(image, nodes or (1, 2, 3)))
         partition = part(self.services.image)
         self.replica = FakeReplica(partition, replica(partition, 1))
         self.services.replicas[GROUP] = self.replica
         for node in (2, 3, 4):
             self.services.link(node)
-        self.reassignment = Reassignment(self.services)
+        self.reassignment = Reassignment(self.services, self.services)
 
     def look(self, group=GROUP):
         self.reassignment.look(group)
@@ -156,7 +156,7 @@ class TestReports:
         """A leader keeps its term only within a boot, but the image may know a report of this term
         and membership that was sent by an object which is gone."""
         leader = Leader().settle()
-        leader.reassignment = Reassignment(leader.services)
+        leader.reassignment = Reassignment(leader.services, leader.services)
         leader.replica.in_sync = leader.replica.in_sync[:1]
         leader.look()
         assert leader.reported()[0].serial == 2
@@ -178,9 +178,9 @@ class TestReports:
 
     def test_many_groups_share_one_call(self):
         image = cluster(1, 2, 3)
-        services = FakeServices(1)
+        services = FakeTurn(1)
         services.image = do(image, topic(image, *[(1, 2, 3)] * 5))
-        reassignment = Reassignment(services)
+        reassignment = Reassignment(services, services)
         for number in range(5):
             partition = part(services.image, number)
             services.replicas[partition.group] = FakeReplica(partition, replica(partition, 1))
@@ -360,11 +360,11 @@ class TestBalance:
 
     def test_not_all_at_the_same_time(self):
         image = cluster(1, 2, 3)
-        services = FakeServices(1)
+        services = FakeTurn(1)
         count = BALANCED_AT_ONCE_MAX + 5
         services.image = do(image, topic(image, *[(2, 1, 3)] * count))
         services.link(2)
-        reassignment = Reassignment(services)
+        reassignment = Reassignment(services, services)
         for number in range(count):
             partition = part(services.image, number)
             replica_here = FakeReplica(partition, replica(partition, 1))
@@ -387,7 +387,7 @@ class TestBalance:
     def test_a_broker_that_leads_enough_of_its_partitions_gets_no_more(self, percent, handed):
         """Of four partitions whose first replica it has, another broker leads one."""
         image = cluster(1, 2, 3)
-        services = FakeServices(1)
+        services = FakeTurn(1)
         services.config = attrs.evolve(services.config, imbalance_percent=percent)
         image = do(image, topic(image, *[(2, 1, 3)] * 4))
         for number in range(1, 4):
@@ -397,7 +397,7 @@ class TestBalance:
         services.link(2)
         partition = part(image, 0)
         here = services.replicas[partition.group] = FakeReplica(partition, replica(partition, 1))
-        moves = Reassignment(services)
+        moves = Reassignment(services, services)
         for _ in range(2):
             moves.look(partition.group)
             services.run_soon()

@@ -9,7 +9,7 @@ from raftlog.broker.peer_messages import ControllerKind, ControllerReply
 from raftlog.metadata import commands as c
 from raftlog.metadata.refusals import Refusal, kafka_code
 from raftlog.metadata.requests import Answer, Grant, Heartbeat, decode_wish, encode_answer
-from tests.broker.control.metadata_rig import SESSION_NS, FakeServices
+from tests.broker.control.metadata_rig import SESSION_NS, FakeTurn
 from tests.metadata.clusters import (
     CLUSTER,
     cluster,
@@ -38,9 +38,9 @@ class Boot:
     """One boot of node 1, and the controller as the test plays it."""
 
     def __init__(self):
-        self.services = FakeServices(1)
+        self.services = FakeTurn(1)
         self.grants = 0
-        self.registration = Registration(self.services, 4711, self.granted)
+        self.registration = Registration(self.services, self.services, 4711, self.granted)
 
     def granted(self):
         self.grants += 1

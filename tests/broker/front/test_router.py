@@ -238,9 +238,9 @@ def test_pairs_of_deleted_topics_are_forgotten():
     cluster.create("orders", 1, 3)
     cluster.run(0.5)
     found = [router(cluster, number) for number in (1, 2, 3)]
-    group = found[0].services.image.topic("orders").partitions[0].group
+    group = found[0].turn.image.topic("orders").partitions[0].group
     for each in found:
         each._told[group] = Leader(2, 99)
-    wish = r.SubmitCommand(command=c.DeleteTopic(topic_id=found[0].services.image.names["orders"]))
+    wish = r.SubmitCommand(command=c.DeleteTopic(topic_id=found[0].turn.image.names["orders"]))
     assert ask_controller(cluster, wish).error == 0
     cluster.wait(lambda: not any(each._told for each in found), 10.0)

@@ -117,7 +117,7 @@ def test_a_growth_whose_answer_was_lost_is_not_refused_for_its_own_success(first
 def submitted(three, command):
     """Another administrator asks the controller itself."""
     (controller,) = [n for n in three.world.running() if n.broker.controller.active]
-    controller.broker.context.ask_controller(
+    controller.broker.context.controller.ask(
         ControllerKind.PROPOSE,
         encode_wish(SubmitCommand(command=command)),
         Instant(2**62),

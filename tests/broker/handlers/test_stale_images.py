@@ -6,7 +6,6 @@ from raftlog.base import probes
 from raftlog.base.errors import DiskError
 from raftlog.base.ids import METADATA_GROUP
 from raftlog.base.units import Instant
-from raftlog.broker.handlers.controller_calls import when_current
 from raftlog.kafka.error_codes import ErrorCode
 from raftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -141,7 +140,7 @@ def test_a_controller_whose_log_is_closed_confirms_nothing():
     replica = context.replicas[METADATA_GROUP]
     node.broker.manager.failed(METADATA_GROUP, replica, DiskError("a write failed"))
     assert node.broker.controller.active
-    when_current(context, Instant(2**62), told.append)
+    context.controller.when_current(Instant(2**62), told.append)
     context.run_soon()
     assert told == []
     assert not node.broker.controller.active

@@ -226,11 +226,11 @@ def test_an_answer_that_nobody_waits_for_is_a_bug(three):
 
 
 def test_a_handler_that_refuses_ends_the_connection(three, monkeypatch):
-    def refuse(context, request):
+    def refuse(request):
         raise ProtocolError("the inside lies", on="a test")
 
     node = three.world.nodes[1]
-    monkeypatch.setattr(node.broker.clients, "handler_of", lambda key: refuse)
+    monkeypatch.setattr(node.broker.clients, "handle", refuse)
     pending = three.client(1).request(ApiKey.METADATA, MetadataRequest(None))
     three.wait(lambda: pending.done)
     assert isinstance(pending.answer, ConnectionLostError)

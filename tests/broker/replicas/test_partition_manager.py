@@ -185,7 +185,7 @@ def test_pauses_between_reopenings_grow_and_are_bounded(one, monkeypatch):
     asked = []
 
     def note(timers, deadline, *_):
-        asked.append(deadline - manager.context.now)
+        asked.append(deadline - manager.turn.now)
 
     monkeypatch.setattr(Timers, "at", note)
     for _ in range(12):

@@ -17,8 +17,8 @@ from raftlog_sim.schedules.schedule import Schedule, step
 from raftlog.base.entries import EntryKind, LogPosition
 from raftlog.base.ids import NodeId, Offset, RaftIndex, SessionId, Term
 from raftlog.base.units import NEVER, millis
-from raftlog.broker.context import Context
 from raftlog.broker.events import LinkDown, PeerMessages, Request
+from raftlog.broker.front.answers import TurnAnswers
 from raftlog.broker.front.clients import Clients
 from raftlog.kafka.codec import encode_request
 from raftlog.kafka.messages.metadata import MetadataRequest
@@ -96,13 +96,14 @@ def test_a_new_leader_may_count_out_who_is_fenced_or_whose_link_just_ended():
 
 
 def test_an_answer_that_is_given_twice(monkeypatch):
-    real = Context.reply
+    real = TurnAnswers.reply
 
     def reply(self, request, parts, answers=1):
         real(self, request, parts, answers)
-        self.effects.replies.append(self.effects.replies[-1])
+        replies = self.turn.effects.replies
+        replies.append(replies[-1])
 
-    monkeypatch.setattr(Context, "reply", reply)
+    monkeypatch.setattr(TurnAnswers, "reply", reply)
     assert simulate(schedule()).failure_class == "answered-once"
 
 

@@ -104,7 +104,7 @@ def at_level(level, brokers=3):
 def raise_level(cluster, level):
     node = cluster.world.running()[0]
     heard = []
-    node.broker.context.ask_controller(
+    node.broker.context.controller.ask(
         ControllerKind.PROPOSE,
         encode_wish(SubmitCommand(command=c.RaiseFeatureLevel(level=level))),
         Instant(node.live.clock.now(cluster.world.now) + millis(3000)),

@@ -1,0 +1,164 @@
+"""Several wishes to the controller, one answer to the client.
+
+Each wish is asked on its own; when all have an outcome, and this broker's own image shows what was
+done, `then` is called once with the outcomes in the order of asking.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, final
+
+import attrs
+
+from raftlog.base.errors import ProtocolError
+from raftlog.base.probes import probe
+from raftlog.base.units import Instant
+from raftlog.broker.control.controller_channel import ControllerChannel
+from raftlog.broker.control.image_waiters import ImageWaiters
+from raftlog.broker.control.once import OnceWishes
+from raftlog.broker.peer_messages import ControllerKind, ControllerReply
+from raftlog.broker.turn import Turn
+from raftlog.kafka.error_codes import ErrorCode
+from raftlog.metadata.requests import (
+    CurrentVersion,
+    OnceWish,
+    Performable,
+    decode_answer,
+    encode_wish,
+)
+
+
+class Outcome(NamedTuple):
+    """`error` 0: done; an image of `version` shows it. `value` is what the controller allocated."""
+
+    error: int
+    message: str
+    version: int = 0
+    value: int = 0
+
+
+@final
+@attrs.define(eq=False)
+class ControllerCalls:
+    """Add wishes or ready outcomes, then `begin`."""
+
+    client: "ControllerClient"
+    deadline: Instant
+    then: Callable[[list[Outcome]], None]
+    outcomes: list[Outcome | None] = attrs.Factory(list)
+    _wishes: list[tuple[int, Performable]] = attrs.Factory(list)
+    _open: int = 0
+
+    def wish(self, wish: Performable) -> None:
+        """The next outcome is the controller's, which performs this at most once."""
+        self._wishes.append((len(self.outcomes), wish))
+        self.outcomes.append(None)
+
+    def known(self, error: int, message: str = "") -> None:
+        """The next outcome is known without asking."""
+        self.outcomes.append(Outcome(error, message))
+
+    def keep(self, outcome: Outcome) -> None:
+        """The next outcome is one of an earlier try."""
+        self.outcomes.append(outcome)
+
+    def begin(self) -> None:
+        """Ask. `then` may be called before this returns, when there was nothing to ask."""
+        self._open = len(self._wishes)
+        for place, wish in self._wishes:
+            once = self.client.once.begin(wish)
+            self.client.ask(
+                ControllerKind.PROPOSE,
+                encode_wish(once),
+                self.deadline,
+                partial(self._replied, place, once),
+                partial(self._again, once),
+            )
+        if not self._wishes:
+            self._finish()
+
+    def _again(self, once: OnceWish) -> bytes:
+        return encode_wish(self.client.once.again(once))
+
+    def _replied(self, place: int, once: OnceWish, reply: ControllerReply) -> None:
+        self.client.once.end(once)
+        self.outcomes[place] = _outcome(reply)
+        self._open -= 1
+        if self._open == 0:
+            self._see()
+
+    def _see(self) -> None:
+        """Wait until the own image shows what was done: the client will look for it here next."""
+        if self._shown():
+            self._finish()
+        else:
+            self.client.waiters.wait(self._shown, self.deadline, self._finish)
+
+    def _shown(self) -> bool:
+        version = self.client.turn.image.version
+        return all(outcome is None or outcome.version <= version for outcome in self.outcomes)
+
+    def _finish(self) -> None:
+        self.then([outcome for outcome in self.outcomes if outcome is not None])
+
+
+@final
+@attrs.frozen(eq=False)
+class ControllerClient:
+    """Asks the controller on behalf of clients, and waits until this broker's image shows what was
+    done there."""
+
+    turn: Turn
+    channel: ControllerChannel
+    once: OnceWishes
+    waiters: ImageWaiters
+
+    def ask(
+        self,
+        kind: int,
+        body: bytes,
+        deadline: Instant,
+        then: Callable[[ControllerReply], None],
+        again: Callable[[], bytes] | None = None,
+    ) -> None:
+        """Ask the active controller, wherever it is; `then` gets its reply, or REQUEST_TIMED_OUT at
+        the deadline. `again` gives the body of a try after one that may still be on its way."""
+        self.channel.ask(kind, body, deadline, then, again)
+
+    def when_current(self, deadline: Instant, then: Callable[[bool], None]) -> None:
+        """`then(True)` once this broker's image shows everything that any client was told before
+        this call; `then(False)` when that is not to be had by the deadline. An image may be behind:
+        that of a broker that has just booted is empty."""
+        told = partial(self._version_told, deadline, then)
+        self.ask(ControllerKind.PROPOSE, encode_wish(CurrentVersion()), deadline, told)
+
+    def _version_told(
+        self, deadline: Instant, then: Callable[[bool], None], reply: ControllerReply
+    ) -> None:
+        outcome = _outcome(reply)
+        if outcome.error != 0:
+            then(False)
+            return
+        shown = partial(self._shows, outcome.version)
+        if shown():
+            then(True)
+        else:
+            probe("image-behind-the-controller")
+            self.waiters.wait(shown, deadline, partial(_waited, shown, then))
+
+    def _shows(self, version: int) -> bool:
+        return self.turn.image.version >= version
+
+
+def _waited(shown: Callable[[], bool], then: Callable[[bool], None]) -> None:
+    then(shown())
+
+
+def _outcome(reply: ControllerReply) -> Outcome:
+    if reply.error != 0:
+        return Outcome(reply.error, reply.text)
+    try:
+        answer = decode_answer(reply.body)
+    except ProtocolError as error:
+        return Outcome(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+    return Outcome(0, reply.text, answer.version, answer.value)
